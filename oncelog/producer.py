@@ -87,7 +87,7 @@ class Producer:
             max_block_s=self._max_block_s(),
             delivery_timeout_s=config.delivery_timeout_ms / 1000,
             clock=time.monotonic,
-            wake=_nothing,
+            is_available=cluster.leaders.is_available,
         )
         sender = Sender(config, cluster, accumulator, runtime.loop(), shared)
         sender.start()
@@ -491,10 +491,6 @@ def _expected(offset: int | None) -> int:
         return -1
     check_int("expected_offset", offset, 0, 2**63 - 1)
     return offset
-
-
-def _nothing() -> None:
-    """Before there is a sender to wake."""
 
 
 __all__ = ["Producer"]

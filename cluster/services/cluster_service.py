@@ -69,7 +69,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             response.topics += not is_internal(topic.name)
             for partition in topic.partitions:
                 response.partitions += 1
-                if not node.leader_of(partition.group_id)[0]:
+                if not self._leader_of(partition.group_id)[0]:
                     response.leaderless_partitions += 1
                 missing = len(partition.counting) < len(partition.target or partition.replicas)
                 away = not alive.issuperset(partition.replicas)
@@ -361,9 +361,14 @@ class ClusterService(rpc.ClusterServiceServicer):
             created_ms=topic.created_ms,
         )
 
+    def _leader_of(self, group_id: int) -> tuple[int, int]:
+        """(node id, term); 0: nobody is known to lead, or the one that did is unreachable."""
+        leader, term = self.node.leader_of(group_id)
+        return leader if leader and self.node.alive(leader) else 0, term
+
     def _partition_info(self, number: int, partition: PartitionState) -> pb.PartitionInfo:
         group_id = partition.group_id
-        leader, term = self.node.leader_of(group_id)
+        leader, term = self._leader_of(group_id)
         replica = self.node.partition(group_id)
         return pb.PartitionInfo(
             partition=number,

@@ -352,6 +352,7 @@ class Cluster:
     # --- what cases do to it -----------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
+        """`to`: 0 for nobody."""
         found = self.partitions[topic, partition]
         found.leader_id = to
         found.term += 1

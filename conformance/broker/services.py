@@ -321,7 +321,8 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             info.partitions.add(
                 partition=number,
                 group_id=state.group_id,
-                leader_id=partition.leader_id,
+                # As a node does, which names nobody that it knows to be away.
+                leader_id=0 if partition.leader_id in cluster.stopped else partition.leader_id,
                 term=partition.term,
                 replicas=partition.replicas,
                 target=state.target,

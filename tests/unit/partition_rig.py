@@ -52,7 +52,7 @@ class Rig:
             max_block_s=0.0,
             delivery_timeout_s=delivery_timeout_s,
             clock=lambda: self.now,
-            wake=lambda: None,
+            is_available=lambda _: True,
         )
         self.sender = PartitionSender(
             TP,

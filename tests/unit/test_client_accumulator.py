@@ -26,6 +26,7 @@ class Rig:
     def __init__(self, **settings: Any) -> None:
         self.now = 0.0
         self.wakes = 0
+        self.unavailable: set[TopicPartition] = set()
         given: dict[str, Any] = {
             "batch_size": 1000,
             "buffer_memory": 10_000,
@@ -33,9 +34,10 @@ class Rig:
             "max_block_s": WAIT,
             "delivery_timeout_s": 50.0,
             "clock": lambda: self.now,
-            "wake": self.wake,
+            "is_available": lambda tp: tp not in self.unavailable,
         }
         self.accumulator = Accumulator(**{**given, **settings})
+        self.accumulator.wake = self.wake
 
     def wake(self) -> None:
         self.wakes += 1

@@ -99,3 +99,41 @@ def test_nodes_that_were_avoided_are_asked_last() -> None:
     assert cluster.addresses() == [third, first, second]
     cluster.prefer_another()
     assert cluster.addresses() == [first, second, third]
+
+
+def test_a_partition_is_available_while_its_leader_is_known_and_can_be_reached() -> None:
+    leaders = Leaders()
+    leaders.update(answer(1, term=3))
+    assert leaders.is_available(TP)
+    leaders.forget(TP, "a:1")
+    assert not leaders.is_available(TP)
+    leaders.update(answer(1, term=3))
+    leaders.unreachable.add("a:1")
+    assert not leaders.is_available(TP)
+    leaders.update(answer(2, term=4))
+    assert leaders.is_available(TP), "another one leads"
+    assert leaders.lacking() == (set(), set()), "nobody needs the first one"
+
+
+def test_a_partition_for_which_a_node_names_nobody_is_not_available() -> None:
+    leaders = Leaders()
+    leaders.update(answer(1, term=3))
+    leaders.update(answer(0, term=2))
+    assert leaders.is_available(TP), "that node is behind"
+    leaders.update(answer(0, term=3))
+    assert not leaders.is_available(TP)
+    assert leaders.address(TP) == "a:1", "that node may be the one that is cut off"
+    assert leaders.lacking() == ({"t"}, set())
+    leaders.hint(TP, 2, "b:2")
+    assert leaders.is_available(TP)
+    leaders.update(answer(0, term=4))
+    assert not leaders.is_available(TP)
+    leaders.update(answer(3, term=5))
+    assert leaders.is_available(TP)
+
+
+def test_a_topic_made_anew_begins_with_nothing_known_of_its_leaders() -> None:
+    leaders = Leaders()
+    leaders.update(answer(0, term=3))
+    leaders.update(answer(1, term=1, topic_id=6))
+    assert leaders.is_available(TP)

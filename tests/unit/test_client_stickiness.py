@@ -92,3 +92,63 @@ def test_a_topic_that_came_again_smaller(monkeypatch: pytest.MonkeyPatch) -> Non
     assert records.send() == 2
     records.lanes = records.lanes[:2]
     assert records.send() == 0
+
+
+def test_a_partition_without_a_leader_is_not_chosen_while_another_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = Records(3, monkeypatch)
+    records.unavailable |= {TopicPartition("t", 1), TopicPartition("t", 2)}
+    records.choices = [0, 1]  # the second is of those that have a leader
+    assert records.place().partition == 0
+    records.unavailable.add(TopicPartition("t", 0))
+    records.choices = [2, 0]
+    assert records.place().partition == 2, "none has one"
+
+
+def test_a_batch_whose_partition_loses_its_leader_attracts_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = Records(3, monkeypatch)
+    records.choices = [1, 0, 2]
+    tp = records.place()
+    records.append(100, tp, others=records.lanes)
+    records.accumulator.stickiness.leave_unavailable()
+    assert records.place() == tp, "it has its leader"
+    records.unavailable.add(tp)
+    records.accumulator.stickiness.leave_unavailable()
+    assert records.place().partition == 0
+
+
+def test_a_batch_that_waits_for_a_leader_from_the_start_attracts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = Records(2, monkeypatch)
+    records.unavailable |= {TopicPartition("t", 0), TopicPartition("t", 1)}
+    records.choices = [1, 0, 0]
+    tp = records.place()
+    records.append(100, tp, others=records.lanes)
+    records.unavailable.remove(TopicPartition("t", 1))
+    assert records.place().partition == 1
+
+
+def test_a_full_batch_is_followed_by_one_in_a_partition_with_a_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = Records(2, monkeypatch)
+    records.unavailable.add(TopicPartition("t", 0))
+    records.append(60_000, TopicPartition("t", 1), others=records.lanes)
+    records.choices = [0, 0]
+    records.append(60_000, TopicPartition("t", 1), others=records.lanes)
+    assert records.ready() == [TopicPartition("t", 1)]
+    assert records.choices == []
+
+
+def test_a_partition_that_lost_its_leader_after_its_last_batch_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = Records(3, monkeypatch)
+    records.choices = [0, 2]
+    assert records.send() == 2
+    records.unavailable.add(TopicPartition("t", 2))
+    assert records.send() == 0

@@ -199,6 +199,14 @@ async def test_alter_and_delete(client, node):
         assert isinstance(await refused(call), errors.UnknownTopicOrPartitionError)
 
 
+async def test_a_leader_that_is_away_is_not_named(client, node):
+    await create(client, partitions=3)
+    node.dead = {3}
+    answer = await client.cluster.DescribeTopics(cpb.DescribeTopicsRequest(names=["orders"]))
+    assert [p.leader_id for p in answer.topics[0].partitions] == [1, 2, 0]
+    assert {p.term for p in answer.topics[0].partitions} == {4}
+
+
 async def test_describe_cluster_counts_what_is_wrong(client, node):
     await create(client, partitions=4)
     node.leaders[node.metadata.group_of("orders", 3)] = 0
@@ -214,7 +222,7 @@ async def test_describe_cluster_counts_what_is_wrong(client, node):
     assert [n.node_id for n in answer.nodes if n.clock_disagrees] == [2]
     assert [n.node_id for n in answer.nodes if n.insecure] == [3]
     assert (answer.topics, answer.partitions) == (1, 4)
-    assert answer.leaderless_partitions == 1
+    assert answer.leaderless_partitions == 2, "one has none, and that of another is away"
     assert answer.under_replicated_partitions == 4
     assert answer.max_message_bytes == 65 * MIB
     assert answer.limits == cpb.RequestLimits(

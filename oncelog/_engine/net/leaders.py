@@ -40,6 +40,11 @@ class Leaders:
     def __init__(self) -> None:
         self.nodes: dict[int, str] = {}
         self.topics: dict[str, TopicView] = {}
+        # Partitions without an address, and those for which the last answer of their term, or
+        # of a later one, names nobody.
+        self.leaderless: set[TopicPartition] = set()
+        # Nodes to which the last connection failed, and no other was made since.
+        self.unreachable: set[str] = set()
 
     def update(self, answer: cluster_pb2.DescribeTopicsResponse) -> list[TopicPartition]:
         """Take over an answer; return the partitions whose leader is another one now."""
@@ -54,6 +59,7 @@ class Leaders:
             if view is None or view.topic_id != topic.topic_id:
                 # Deleted and created again: terms start anew.
                 view = TopicView(topic.name, topic.topic_id, DEFAULT_MAX_BATCH_BYTES)
+                self.leaderless = {tp for tp in self.leaderless if tp.topic != topic.name}
             if topic.config.max_batch_bytes:
                 view.max_batch_bytes = topic.config.max_batch_bytes
             missing = max((p.partition + 1 for p in topic.partitions), default=0)
@@ -62,17 +68,22 @@ class Leaders:
                 # All at once: another thread places keys by the count.
                 view.partitions = [*view.partitions, *(Leader() for _ in range(missing))]
             self.topics[topic.name] = view
-            changed += [
-                TopicPartition(topic.name, info.partition)
-                for info in topic.partitions
-                if self._update_leader(view.partitions[info.partition], info)
-            ]
+            for info in topic.partitions:
+                tp = TopicPartition(topic.name, info.partition)
+                if self._update_leader(tp, view.partitions[info.partition], info):
+                    changed.append(tp)
         return changed
 
-    def _update_leader(self, leader: Leader, info: cluster_pb2.PartitionInfo) -> bool:
+    def _update_leader(
+        self, tp: TopicPartition, leader: Leader, info: cluster_pb2.PartitionInfo
+    ) -> bool:
         leader.replicas, leader.added = tuple(info.replicas), info.added_ms > 0
         address = self.nodes.get(info.leader_id, "")
-        if info.term < leader.term or not address:
+        if info.term < leader.term:
+            return False
+        if not address:
+            # The address that is known stays: this node may be the one that is cut off.
+            self.leaderless.add(tp)
             return False
         if info.term == leader.term and leader.address:
             if address == leader.refused:
@@ -84,6 +95,7 @@ class Leaders:
         leader.node_id = info.leader_id if changed else leader.node_id
         leader.address, leader.term = address, info.term
         leader.hinted, leader.refused = False, ""
+        self.leaderless.discard(tp)
         return changed
 
     def hint(self, tp: TopicPartition, node_id: int, address: str) -> bool:
@@ -96,6 +108,7 @@ class Leaders:
         if changed:
             leader.refused, leader.hinted = leader.address, True
         leader.node_id, leader.address = node_id, address
+        self.leaderless.discard(tp)
         return changed
 
     def suspect(self, tp: TopicPartition) -> None:
@@ -110,12 +123,28 @@ class Leaders:
         if leader is not None and leader.address == address:
             leader.address = leader.refused = ""
             leader.hinted = False
+            self.leaderless.add(tp)
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         view = self.topics.get(tp.topic)
         if view is None or not 0 <= tp.partition < len(view.partitions):
             return None
         return view.partitions[tp.partition]
+
+    def is_available(self, tp: TopicPartition) -> bool:
+        """Whether it has a leader, as far as is known, and that one can be reached."""
+        if not self.leaderless and not self.unreachable:
+            return True  # as nearly always: each batch of records without a key asks
+        address = self.address(tp)
+        return bool(address) and tp not in self.leaderless and address not in self.unreachable
+
+    def lacking(self) -> tuple[set[str], set[str]]:
+        """Topics to ask for again, and nodes to connect to again, that somebody may be back."""
+        if not self.leaderless and not self.unreachable:
+            return set(), set()
+        used = {one.address for view in self.topics.values() for one in view.partitions}
+        self.unreachable &= used
+        return {tp.topic for tp in self.leaderless}, set(self.unreachable)
 
     def address(self, tp: TopicPartition) -> str:
         leader = self.leader(tp)

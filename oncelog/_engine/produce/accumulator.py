@@ -15,7 +15,6 @@ engine takes closed batches without it.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import deque
@@ -52,7 +51,7 @@ class Accumulator:
         max_block_s: float,
         delivery_timeout_s: float,
         clock: Callable[[], float],
-        wake: Callable[[], None],
+        is_available: Callable[[TopicPartition], bool],
     ) -> None:
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
@@ -60,14 +59,14 @@ class Accumulator:
         self.max_block_s = max_block_s
         self.delivery_timeout_s = delivery_timeout_s
         self.clock = clock
-        self.wake = wake
+        self.wake: Callable[[], None] = lambda: None  # until there is a sender
         self.lock = threading.Lock()
         self._space = threading.Condition(self.lock)
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
         self._delivery_lock = threading.RLock()
         self._lanes: dict[TopicPartition, Lane] = {}
-        self.stickiness = Stickiness()
+        self.stickiness = Stickiness(is_available)
         self._ready: dict[TopicPartition, None] = {}
         self._lingering: deque[OpenBatch] = deque()
         self._linger_ends = _NEVER  # no later than that of the first one that lingers
@@ -127,10 +126,10 @@ class Accumulator:
                 cap = min(self.batch_size, max_batch_bytes)
                 if others and batch is not None and batch.size + size > batch.cap:
                     self._close(batch)
-                    self._wake_wanted, lane = True, random.choice(others)
+                    self._wake_wanted, lane = True, self.stickiness.any_lane(others)
                 batch = self._numbered_room(lane, sequence, sequence, size, cap, alone)
-            if others:
-                self.stickiness.batches[lane.tp.topic] = batch
+            if others and self.stickiness.batches.get(lane.tp.topic) is not batch:
+                self.stickiness.opened(batch)
             if timestamp_us is not None:
                 batch.stamp(timestamp_us)
             elif now >= batch.tick_at:

@@ -41,6 +41,8 @@ log = logging.getLogger("oncelog.producer")
 _STALL_S = 1.0
 _STALL_PAUSES = Backoff(0.25, 1.0)
 _MAX_FAILED_KEPT = 1000
+# Records without a key avoid what has no leader, so nothing would notice that it is back.
+_SEARCH_PAUSES = Backoff(0.5, 5.0)
 
 
 class Sender:
@@ -73,7 +75,7 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._watch = LeaderWatch(
-            cluster, loop, wanted=lambda: self._busy, is_open=self._is_open, on_round=self._soon
+            cluster, loop, wanted=lambda: self._busy, is_open=self._is_open, on_round=self._asked
         )
         # Topics with stalled partitions: how often it was asked who leads, and when it is due.
         self._stalls: dict[str, tuple[int, float]] = {}
@@ -160,6 +162,15 @@ class Sender:
             self.failed_dropped += self.failed.popleft().unhandled
 
     # --- sending ---------------------------------------------------------------------
+
+    def _asked(self) -> None:
+        """Leaders were asked for: some partition may have lost its own."""
+        self._leave_unavailable()
+        self._soon()
+
+    def _leave_unavailable(self) -> None:
+        with self.accumulator.lock:
+            self.accumulator.stickiness.leave_unavailable()
 
     def _soon(self) -> None:
         if not self._woken:
@@ -309,12 +320,18 @@ class Sender:
         if lane is None:
             lane = self._streams[address] = Lane(
                 self._connections.stream(address, alone=self._alone),
-                on_open=self._soon,
+                on_open=lambda: self._connected(address),
                 on_room=self._soon,
                 on_result=self._answered,
                 on_close=self._stream_closed,
             )
+            if lane.opened:
+                self._connected(address)
         return lane
+
+    def _connected(self, address: str) -> None:
+        self.cluster.leaders.unreachable.discard(address)
+        self._soon()
 
     def _is_open(self, address: str) -> bool:
         stream = self._streams.get(address)
@@ -334,6 +351,8 @@ class Sender:
             self._alone = True
         now = time.monotonic()
         self.cluster.avoid(address)
+        self.cluster.leaders.unreachable.add(address)
+        self._leave_unavailable()
         for tp, partition in self._busy.items():
             if self._sent_to.get(tp) == address:
                 partition.hindered = f"{address}: {why}"
@@ -406,12 +425,16 @@ class Sender:
         self._pump()
 
     async def _tick(self) -> None:
-        metadata_at = time.monotonic()
+        metadata_at = search_at = time.monotonic()
+        searches = 0
         while True:
             await asyncio.sleep(self._connections.tick_s)
             now = time.monotonic()
             self._expire(now)
             self._check_stalls(now)
+            if now >= search_at:
+                searches = searches + 1 if self._search() else 0
+                search_at = now + _SEARCH_PAUSES.delay(searches)
             try:
                 if self.accumulator.transaction is None and self.accumulator.paused is None:
                     await self.identities.renew_if_due(now)
@@ -422,6 +445,15 @@ class Sender:
                 metadata_at = now
                 for topic in self.cluster.leaders.topics:
                     self._watch.mark_stale(topic)
+
+    def _search(self) -> bool:
+        """Look for leaders that are back, though nothing waits for them; False: none is away."""
+        topics, addresses = self.cluster.leaders.lacking()
+        for topic in topics:
+            self._watch.mark_stale(topic)
+        for address in addresses:
+            self._stream(address)
+        return bool(topics or addresses)
 
     def _expire(self, now: float) -> None:
         for batch in self.accumulator.expire(now):
