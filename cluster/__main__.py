@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError, ConfigError
 from cluster.node.allocator import keep_large_buffers
+from cluster.node.descriptors import raise_limit
 from cluster.node.logging import configure_logging
 from oncelog._engine.net.channels import Channels
 from oncelog.config import ClientConfig
@@ -44,6 +45,7 @@ def main() -> int:
         print(config.describe())
         return 0
     configure_logging(config.log_level)
+    raise_limit()
     keep_large_buffers()
     return uvloop.run(_run(config))
 

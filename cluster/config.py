@@ -77,6 +77,7 @@ class NodeConfig:
     superusers: str = ""
     audit_file: Path | None = None
     connection_age_ms: int = HOUR_MS
+    max_connections: int = 10_000
     insecure: bool = False
     election_timeout_ms: int = 1000
     heartbeat_ms: int = 100

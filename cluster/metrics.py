@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -29,7 +29,7 @@ from prometheus_client.registry import Collector
 
 from cluster.addresses import host_and_port, with_port
 from cluster.errors import ListenError
-from cluster.security.https import start_https_server
+from cluster.security.page import start_page
 from cluster.security.quota_metrics import quota_families
 from cluster.security.quotas import Quotas
 from cluster.transaction_metrics import TransactionSample, transaction_families
@@ -194,6 +194,7 @@ class Metrics:
         self.clocks: Clocks | None = None
         self.upgrades: Upgrades | None = None
         self.repairs: Callable[[], Iterable[Metric]] = tuple
+        self.machine: Callable[[], Iterable[Metric]] = tuple  # what the system limits
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
@@ -206,10 +207,7 @@ class Metrics:
         """
         host, port = host_and_port(address)
         try:
-            if context is None:
-                server, thread = start_http_server(port, host, self.registry)
-            else:
-                server, thread = start_https_server(host, port, self.registry, context)
+            server, thread = start_page(host, port, self.registry, context)
         except OSError as error:
             raise ListenError(f"metrics_listen: {address} cannot be used: {error}") from error
         logger.info("serving metrics listen=%s", with_port(address, server.server_port))
@@ -285,6 +283,7 @@ class _NodeCollector(Collector):
         if metrics.upgrades is not None:
             yield from _upgrade_families(metrics.upgrades.plan())
         yield from metrics.repairs()
+        yield from metrics.machine()
         yield GaugeMetricFamily(
             "oncelog_resident_memory_bytes", "Resident memory of the node", resident_bytes()
         )

@@ -75,6 +75,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("audit_file", "path", "where refused and administrative calls are noted; empty: none"),
     _int("connection_age_ms", SECOND_MS, 30 * DAY_MS,
          "with TLS: how long a client's connection lasts before it must be made anew"),
+    _int("max_connections", 10, 1_000_000,
+         "clients' connections that are open at a time; fewer where open files are limited"),
     Setting("insecure", "flag", "listen without TLS beyond this machine's loopback"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence after which a leader is replaced"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "how often a leader is heard at least"),

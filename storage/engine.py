@@ -8,8 +8,8 @@ Faults. What then helps depends on what failed:
 
 - There is no space for a record: the batch is refused and nothing else is harmed. `write`
   may be called with it again and again, until there is space.
-- RocksDB cannot write its tables, the disk being full: the commit log has everything, so
-  `write` opens RocksDB anew once there is space, and goes on.
+- RocksDB cannot write its tables, for want of space or of open files: the commit log has
+  everything, so `write` opens RocksDB anew once there is both, and goes on.
 - Any other fault: every further write is refused, reads go on. An fsync that failed once
   may report success the second time although the pages are lost. Only a restart of the
   process helps, and it checks what it finds.
@@ -32,7 +32,7 @@ from storage.commitlog.log import Pointer
 from storage.commitlog.record import encode
 from storage.commitlog.usage import Usage
 from storage.database import Row
-from storage.errors import NotCachedError, StorageError, StorageFullError, from_engine
+from storage.errors import NotCachedError, StorageError, StorageFullError, fault_of, from_engine
 from storage.gate import Gate
 from storage.identity import DirectoryLock
 from storage.kv import Family, WriteBatch
@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 
 # RocksDB offers nothing to wait on for the end of a stall.
 _STALL_POLL_S = 0.002
+# Open files, beyond those of its tables, with which RocksDB begins anew.
+_TO_REOPEN = 32
 _STALL_TEXT = "Write stall"
 
 
@@ -280,13 +282,9 @@ class Engine:
 
     def _fail(self, error: Exception, action: str) -> StorageError:
         """Remembers the first fault; it is what all later writes are refused with."""
-        failure = from_engine(error, f"{action} {self.path}")
-        if isinstance(failure, StorageFullError):
-            if isinstance(error, OSError):
-                # Of the commit log itself, where a sync failed: nobody knows what is left.
-                failure = StorageError(str(failure))
-            else:
-                failure.recoverable_in_place = True
+        failure = fault_of(error, f"{action} {self.path}")
+        if isinstance(failure, StorageFullError) and isinstance(error, OSError):
+            return failure  # a file could not be opened: there is nothing to recover from
         # A full disk may be waited out, what comes after it perhaps not.
         if self._failure is None or (
             isinstance(self._failure, StorageFullError)
@@ -330,6 +328,8 @@ class Engine:
             free = self._free_bytes()
             if free < needed:
                 raise failure.again(f"{self.path}: {free} bytes free, recovery needs {needed}")
+            if not self._setting.system.has_descriptors(_TO_REOPEN):
+                raise failure.again(f"{self.path}: recovery needs {_TO_REOPEN} more open files")
             if store is not None:
                 self._guarded("sync", store.log.sync)  # closing writes out what is in memory
                 self._store = None

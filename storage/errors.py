@@ -1,7 +1,8 @@
 """Everything that storage can report.
 
     StorageError                 the disk or RocksDB refused; the text says what was attempted
-    |-- StorageFullError         no space left, or less than the reserve; reads go on
+    |-- StorageFullError         no space left, or less than the reserve, or no open files;
+    |                            reads go on
     |-- CorruptionError          stored bytes fail their checksum, or synced ones are missing
     |-- NotCachedError           not in memory, and the caller does not wait for the disk
     |-- LockedError              another process holds the directory
@@ -13,13 +14,18 @@ Broken invariants of our own code are assertions, not these.
 
 from __future__ import annotations
 
+import errno
+
+# No file could be opened: nothing was written or synced in part, so nothing is in doubt.
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
 
 class StorageError(Exception):
     """An operating fault of the storage layer."""
 
 
 class StorageFullError(StorageError):
-    """There is no space to write to.
+    """There is no space to write to, or no file could be opened for it.
 
     recoverable_in_place: the batch was not written and nothing else is in
         doubt: write it again later. Otherwise writes that no sync covered may
@@ -95,6 +101,17 @@ def from_engine(error: Exception, action: str) -> StorageError:
     return StorageError(message)
 
 
+def fault_of(error: Exception, action: str) -> StorageError:
+    """The same for what a write, a sync or a flush met: full or not, and can it be waited out?"""
+    failure = from_engine(error, action)
+    if isinstance(failure, StorageFullError):
+        if isinstance(error, OSError) and error.errno not in NO_DESCRIPTORS:
+            # Of the commit log itself, where a sync failed: nobody knows what is left.
+            return StorageError(str(failure))
+        failure.recoverable_in_place = True
+    return failure
+
+
 _DAMAGED = (
     "Corruption:",
     "No such file or directory",
@@ -102,5 +119,11 @@ _DAMAGED = (
     "create_if_missing is false",
     "Column family not found",
 )
-_FULL = ("No space left on device", "Disk quota exceeded", "NoSpace", "Space limit reached")
+_FULL = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "NoSpace",
+    "Space limit reached",
+    "Too many open files",
+)
 _LOCKED = ("lock hold by current process", "While lock file", "Resource temporarily unavailable")

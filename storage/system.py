@@ -12,12 +12,26 @@ import os
 import secrets
 import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+
+from storage.errors import NO_DESCRIPTORS
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS)
 
 
 class System:
     """The real one. Raises OSError from every call."""
+
+    def has_descriptors(self, count: int) -> bool:
+        """Whether so many files could be opened now."""
+        try:
+            with ExitStack() as stack:
+                for _ in range(count):
+                    stack.enter_context(Path(os.devnull).open("rb"))
+        except OSError:
+            return False
+        return True
 
     def lock(self) -> AbstractContextManager[object]:
         """Held by one thread at a time."""

@@ -20,7 +20,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import unquote
 
 from cluster.addresses import host_and_port
@@ -173,13 +173,21 @@ def close_connections(port: int, client: str | None) -> None:
     gRPC cannot be asked to. It takes this as the end of any other connection.
     """
     end = None if client is None else _end_of(client)
+    for sock, host, theirs in connections(port):
+        if end in (None, (_plain(host), theirs)):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+
+def connections(port: int) -> Iterator[tuple[socket.socket, str, int]]:
+    """Connections to our port, each with the host and port that it comes from."""
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError), _connection(int(name)) as sock:
             if sock.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
-            host, theirs = sock.getpeername()[:2]
-            if sock.getsockname()[1] == port and end in (None, (_plain(host), theirs)):
-                sock.shutdown(socket.SHUT_RDWR)
+            if sock.getsockname()[1] == port:
+                host, theirs = sock.getpeername()[:2]  # what only listens has none
+                yield sock, host, theirs
 
 
 def _connection(number: int) -> socket.socket:

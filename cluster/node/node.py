@@ -40,6 +40,7 @@ from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
 from cluster.node.admission import find_cluster
 from cluster.node.clocks import clocks_of
+from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.founding import Founding
 from cluster.node.health import NodeHealth
@@ -227,6 +228,7 @@ class Node:
 
     @classmethod
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
+        shares = Shares.of(config)
         security = Security.of(config)
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
@@ -256,6 +258,7 @@ class Node:
             lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
             LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
             security.peers,
+            shares.part,
         )
         stack.callback(listener.stop)
         if config.peer_listen:
@@ -267,10 +270,14 @@ class Node:
         permissions, guarding = guards(security, lambda: node.metadata, metrics)
         if security.audit is not None:
             stack.callback(security.audit.close)
-        server = Server(config, memory, security.clients, guarding)
+        server = Server(config, memory, shares.connections, security.clients, guarding)
         server.bind()
         stack.push_async_callback(server.close)
-        options = EngineOptions(page_cache_bytes=config.page_cache_bytes)
+        options = EngineOptions(
+            page_cache_bytes=config.page_cache_bytes,
+            max_open_segments=shares.part,
+            max_open_files=shares.part,
+        )
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
         stored = StoredRegistrations(config.data_dir / "db" / "lives")
@@ -283,11 +290,16 @@ class Node:
         members, transactions = node._group_members, node._transactions
         now_ms = node._context.agreed_now_ms
         add_services(node._context, server.grpc, now_ms, permissions, members, transactions)
-        await node._run(identity, listener, server, security)
+        await node._run(identity, listener, server, security, shares)
         return node
 
     async def _run(
-        self, identity: Identity, listener: PeerListener, server: Server, security: Security
+        self,
+        identity: Identity,
+        listener: PeerListener,
+        server: Server,
+        security: Security,
+        shares: Shares,
     ) -> None:
         stack, tasks = self._stack, Tasks()
         self.metrics.source = lambda: sample(
@@ -336,6 +348,9 @@ class Node:
         self._duties.start()
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_memory(self._memory, self.config, server.port).run())
+        connections = ConnectionWatch(shares, server.port)
+        self.metrics.machine = connections.families
+        tasks.spawn(connections.run())
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))
         tasks.spawn(self._register(server))

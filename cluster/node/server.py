@@ -43,12 +43,13 @@ AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
 
 
 class Server:
-    """A grpc.aio server with health and reflection."""
+    """A grpc.aio server with health and reflection. connections: of clients, at a time."""
 
     def __init__(
         self,
         config: NodeConfig,
         memory: Budget,
+        connections: int,
         certificates: Certificates | None = None,
         guarding: Guarding | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class Server:
             options=[
                 *_OPTIONS,
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+                ("grpc.max_allowed_incoming_connections", connections),
                 *([] if certificates is None else _age_options(config.connection_age_ms)),
                 ("grpc.max_send_message_length", largest),
                 ("grpc.max_receive_message_length", largest),

@@ -32,7 +32,9 @@ class Handshakes:
         tls: PeerTls,
         make_stream: Callable[[], asyncio.BufferedProtocol],
         timeout: float,
+        most: int = MAX_HANDSHAKES,
     ) -> None:
+        self._most = most
         self._sock, self._tls = sock, tls
         self._make_stream, self._timeout = make_stream, timeout
         self._loop = asyncio.get_running_loop()
@@ -54,7 +56,7 @@ class Handshakes:
                 log.warning("a peer's connection was not accepted: %s", error)
                 await asyncio.sleep(ACCEPT_PAUSE)
                 continue
-            if len(self._under_way) >= MAX_HANDSHAKES:
+            if len(self._under_way) >= self._most:
                 oldest = next(iter(self._under_way))
                 del self._under_way[oldest]
                 oldest.cancel()

@@ -26,7 +26,7 @@ from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.connecting import HELLO_TIMEOUT, MAX_HELLO_BYTES
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
-from cluster.transport.handshakes import Handshakes
+from cluster.transport.handshakes import MAX_HANDSHAKES, Handshakes
 from cluster.transport.hellos import Acceptance
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
@@ -44,6 +44,7 @@ class PeerListener:
     answer:     to a request of one peer.
     max_frame:  bytes of the largest frame that a peer may send.
     tls:        None where nodes speak in the clear.
+    most:       streams that are open at a time.
     """
 
     def __init__(
@@ -53,13 +54,15 @@ class PeerListener:
         answer: Callable[[int, pb.Request], Awaitable[pb.Response]],
         max_frame: int,
         tls: PeerTls | None = None,
+        most: int = MAX_STREAMS,
     ) -> None:
+        self._most = most
         self.acceptance, self.tls, self.max_frame = acceptance, tls, max_frame
         self.receive, self.answer = receive, answer
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._handshakes: list[Handshakes] = []
-        self._streams: set[PeerStream] = set()
+        self._streams: dict[PeerStream, None] = {}  # oldest first
 
     def bind(self, address: str) -> None:
         """Takes the port; connections wait until `start`. Raises ListenError."""
@@ -92,7 +95,13 @@ class PeerListener:
             sock = self._sockets.pop()
             if self.tls is not None:
                 self._handshakes.append(
-                    Handshakes(sock, self.tls, lambda: PeerStream(self, loop), HELLO_TIMEOUT)
+                    Handshakes(
+                        sock,
+                        self.tls,
+                        lambda: PeerStream(self, loop),
+                        HELLO_TIMEOUT,
+                        min(MAX_HANDSHAKES, self._most // 4),
+                    )
                 )
                 continue
             self._servers.append(
@@ -113,15 +122,19 @@ class PeerListener:
     # -- what the streams ask ---------------------------------------------------------------
 
     def opened(self, stream: PeerStream) -> bool:
-        """Whether there is room for one more connection."""
-        if len(self._streams) >= MAX_STREAMS:
-            log.warning("refused a peer's stream: %d are open", len(self._streams))
-            return False
-        self._streams.add(stream)
+        """Whether there is room for one more connection: the oldest stranger makes room."""
+        if len(self._streams) >= self._most:
+            stranger = next((each for each in self._streams if each.is_strange), None)
+            if stranger is None:
+                log.warning("refused a peer's stream: %d are open", len(self._streams))
+                return False
+            stranger.close()
+            self.closed(stranger)
+        self._streams[stream] = None
         return True
 
     def closed(self, stream: PeerStream) -> None:
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
 
 
 class PeerStream(asyncio.BufferedProtocol):
@@ -141,6 +154,11 @@ class PeerStream(asyncio.BufferedProtocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether its Hello has not come, or was not accepted."""
+        return self._hello is None
 
     # -- asyncio's side ---------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ what follows it and `roll` do not meet.
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
 import threading
@@ -35,13 +34,12 @@ from crc32c import crc32c
 from storage.commitlog.page_cache import PIECE_BYTES, PageCache
 from storage.commitlog.record import Encoded
 from storage.commitlog.segment import HEADER_BYTES, Header, Segment, numbers_in, path_of
-from storage.errors import CorruptionError, StorageError, StorageFullError
-from storage.system import SYSTEM, System
+from storage.errors import NO_DESCRIPTORS, CorruptionError, StorageError, StorageFullError
+from storage.system import NO_SPACE, SYSTEM, System
 from storage.watermark import Watermark
 
 _POINTER = struct.Struct(">IIII")
 _PLACE = struct.Struct(">QQQ")
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Place(NamedTuple):
@@ -88,7 +86,8 @@ class Pointer(NamedTuple):
 class CommitLog:
     """Open at its end. Every method raises OSError for what the system refuses.
 
-    failure: the first such fault, unless it was for lack of space and nothing was harmed.
+    failure: the first such fault, unless it was for lack of space or of open files, and nothing
+        was harmed.
     """
 
     def __init__(
@@ -152,7 +151,8 @@ class CommitLog:
             )
 
     def _note_failure(self, error: OSError) -> None:
-        if self.failure is None:
+        # A file that could not be opened was neither written nor synced: nothing is in doubt.
+        if self.failure is None and error.errno not in NO_DESCRIPTORS:
             self.failure = error
 
     # -- writing ------------------------------------------------------------------
@@ -173,7 +173,7 @@ class CommitLog:
         try:
             active.write(before.position, parts, encoded.record_bytes)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
+            if error.errno not in NO_SPACE:
                 self._note_failure(error)
                 raise
             self._cut(before.position)
@@ -203,7 +203,8 @@ class CommitLog:
             raise
 
     def following(self) -> Segment | None:
-        """Creates the next segment, for `roll`. None while there is no space for it."""
+        """Creates the next segment, for `roll`. None while there is no space for it, or no
+        file can be opened."""
         with self._following_lock:
             self.refuse_if_failed()
             number, made = self._end.segment + 1, self._following
@@ -212,7 +213,7 @@ class CommitLog:
             try:
                 self._following = self._create(number)
             except OSError as error:
-                if error.errno in _NO_SPACE:
+                if error.errno in NO_SPACE:
                     return None
                 self._note_failure(error)
                 raise

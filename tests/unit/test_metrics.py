@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from contextlib import ExitStack
 from types import SimpleNamespace
 from unittest import mock
 
@@ -17,6 +18,7 @@ from cluster.metadata.upgrade import plan
 from cluster.metrics import GroupSample, Histogram, Metrics, PartitionSample, resident_bytes
 from cluster.node.metrics_sample import transactions
 from cluster.node.sync_watch import SyncWatch
+from cluster.security.page import MOST
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from storage.engine import Engine
@@ -208,6 +210,20 @@ def test_the_page_is_served_until_closed():
     close()
     with socket.socket() as sock:
         assert sock.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_silent_connections_keep_nobody_from_the_page():
+    port = free_port()
+    close = Metrics().start_http(f"127.0.0.1:{port}")
+    with ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            for _ in range(MOST + 1)
+        ]
+        assert silent[0].recv(1) == b"", "the oldest had to go"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+            assert b"oncelog_elections_total" in page.read()
+    close()
 
 
 def test_a_port_in_use_is_named():

@@ -650,7 +650,6 @@ async def test_strangers_are_cut_off_and_others_served(said: bytes) -> None:
 
 async def test_who_says_nothing_must_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_listener, "HELLO_TIMEOUT", 0.05)
-    monkeypatch.setattr(peer_listener, "MAX_STREAMS", 3)
     async with listening() as side:
         silent = [await asyncio.open_connection("127.0.0.1", side.port) for _ in range(5)]
         async with asyncio.timeout(30):
@@ -663,6 +662,22 @@ async def test_who_says_nothing_must_go(monkeypatch: pytest.MonkeyPatch) -> None
             writer.close()
         async with linked(side):
             assert len(side.listener._streams) == 1
+
+
+async def test_strangers_make_room_for_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may hold all connections for as long as a Hello may take, and come again."""
+    monkeypatch.setattr(peer_listener, "HELLO_TIMEOUT", 600.0)
+    async with listening() as side:
+        monkeypatch.setattr(side.listener, "_most", 3)
+        silent = [await asyncio.open_connection("127.0.0.1", side.port) for _ in range(5)]
+        async with linked(side) as link:
+            assert await silent[0][0].read() == b"", "the oldest had to go"
+            more = [await asyncio.open_connection("127.0.0.1", side.port) for _ in range(5)]
+            link.send([entry(3)])
+            await side.until(lambda: bool(side.received))
+            assert len(side.listener._streams) <= 3
+        for _, writer in silent + more:
+            writer.close()
 
 
 @pytest.mark.parametrize("tried_first", ["127.0.0.2", "::1"])

@@ -19,6 +19,7 @@ from storage.flush_cycle import stored_place
 from storage.kv import Family
 from storage.options import MIB, EngineOptions
 from storage.raft_log import RaftLogStore
+from storage.system import System
 from tests.unit.small_store import OPTIONS, copy_at_rest, put
 
 
@@ -223,6 +224,7 @@ from storage.engine import Engine
 from storage.errors import StorageFullError
 from storage.options import EngineOptions
 from storage.raft_log import RaftLogStore
+from storage.system import System
 
 path = sys.argv[1]
 if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", path]).returncode:
@@ -286,3 +288,98 @@ def test_a_really_full_disk(tmp_path: Path, root: Path) -> None:
     if run.returncode == 77:
         pytest.skip("this machine lets no user mount a small file system")
     assert run.returncode == 0, run.stderr
+
+
+_NO_DESCRIPTORS = """
+import os, resource, sys, time
+from storage.engine import Engine
+from storage.errors import StorageFullError
+from storage.kv import Family
+from storage.options import EngineOptions
+
+options = EngineOptions(min_free_bytes=0, segment_bytes=1 << 20, max_replay_bytes=2 << 20)
+engine = Engine.open(sys.argv[1], options=options)
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+def write(number):
+    batch = engine.batch()
+    batch.put(Family.STATE, b"%d" % number, os.urandom(65536))
+    engine.write(batch)
+    engine.sync()
+
+write(0)
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")), hard))
+taken = []  # numbers below the limit that are free
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+written, refused = 1, 0
+while refused < 3:  # tables and segments come due, and no file can be opened for them
+    try:
+        write(written)
+        written += 1
+    except StorageFullError as error:
+        assert error.recoverable_in_place, error
+        refused += 1
+        time.sleep(0.01)
+    assert written < 1000
+assert len(engine.get(Family.STATE, b"0")) == 65536  # reads go on
+for number in taken:
+    os.close(number)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1024), hard))
+for number in range(written, written + 100):
+    write(number)
+engine.reclaim()
+assert engine.failure is None
+engine.close()
+with Engine.open(sys.argv[1], options=options) as engine:
+    for number in range(written + 100):
+        assert len(engine.get(Family.STATE, b"%d" % number)) == 65536, number
+"""
+
+
+def test_no_descriptors_are_waited_out(tmp_path: Path, root: Path) -> None:
+    """A process without a descriptor left cannot open files: that is no failed sync."""
+    run = subprocess.run(
+        [sys.executable, "-c", _NO_DESCRIPTORS, str(tmp_path)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("refused", ["following", "deleting"])
+def test_a_file_that_cannot_be_opened_stops_no_store(tmp_path: Path, refused: str) -> None:
+    class Scarce(System):
+        scarce = False
+
+        def open(self, path: Path, flags: int) -> int:
+            if self.scarce:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return super().open(path, flags)
+
+    system = Scarce()
+    options = EngineOptions(min_free_bytes=0, segment_bytes=4096)
+    with Engine.open(tmp_path, options=options, system=system) as engine:
+        assert engine._store is not None
+        put(engine, b"before", value=bytes(5000))
+        engine.sync()
+        log = engine._store.log
+        number = log.end.segment
+        if refused == "following":
+            system.scarce = True
+            assert log.following() is None
+        else:
+            log.roll(log.following())
+            system.scarce = True
+            with pytest.raises(StorageFullError, match="Too many open files"):
+                engine._guarded("reclaim", lambda: log.delete([number]))
+        assert engine.failure is None
+        system.scarce = False
+        put(engine, b"after")
+        engine.sync()

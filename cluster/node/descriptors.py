@@ -1,0 +1,115 @@
+"""Open files of the process: how many there may be, and who may have how many.
+
+    hard limit of the system --> Shares --> the store, the peers' streams, clients' connections
+
+A connection is a file like those of the store, and anybody may open connections. So the
+clients get what is left when everybody else has a fixed share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from cluster.config import NodeConfig
+from cluster.errors import ConfigError
+from cluster.node.memory_watch import connections
+
+log = logging.getLogger(__name__)
+
+LEAST = 256  # open files that a node needs
+MOST = 1 << 20  # where the system sets no limit
+LARGEST_SHARE = 256  # of one part of the node
+OTHERS = 128  # sockets that listen, links, the metrics page, locks, pipes
+PERIOD = 5.0  # seconds between two looks at the connections
+
+
+def raise_limit() -> None:
+    """Raises the soft limit of open files to the hard one, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST if hard == resource.RLIM_INFINITY else hard
+    while wanted > soft != resource.RLIM_INFINITY:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # macOS takes less than it says
+            wanted //= 2
+        else:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """limit: open files of the process. part: of the store's segments, of its tables and of the
+    peers' streams, each. connections: of clients."""
+
+    limit: int
+    part: int
+    connections: int
+
+    @classmethod
+    def of(cls, config: NodeConfig) -> Shares:
+        """Raises ConfigError if they do not go round."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return cls.within(MOST if soft == resource.RLIM_INFINITY else soft, config)
+
+    @classmethod
+    def within(cls, limit: int, config: NodeConfig) -> Shares:
+        if limit < LEAST:
+            raise ConfigError(
+                f"open files: the limit of {limit} is below the minimum of {LEAST}; raise the "
+                f"hard limit of the node's process (ulimit -n, LimitNOFILE=)"
+            )
+        part = min(LARGEST_SHARE, limit // 8)
+        # Streams of peers have a quarter more, for handshakes.
+        room = limit - 3 * part - part // 4 - min(OTHERS, limit // 4)
+        if config.max_connections > room and "max_connections" in config.given:
+            raise ConfigError(
+                f"max_connections: {config.max_connections} is above {room}, all that the limit "
+                f"of {limit} open files allows; raise that limit (ulimit -n, LimitNOFILE=)"
+            )
+        return cls(limit, part, min(config.max_connections, room))
+
+
+class ConnectionWatch:
+    """Counts what is open, for the metrics page, and warns when clients are refused."""
+
+    def __init__(self, shares: Shares, port: int) -> None:
+        """port: where clients are served."""
+        self._shares, self._port = shares, port
+        self._warned = False
+
+    def families(self) -> Iterator[Metric]:
+        shares = self._shares
+        for name, text, value in (
+            ("open_files", "Open files of the node, connections among them", open_files()),
+            ("open_files_limit", "Open files that the node may have", shares.limit),
+            ("client_connections", "Connections of clients", self._count()),
+            ("client_connections_limit", "From here on they are refused", shares.connections),
+        ):
+            yield GaugeMetricFamily(f"oncelog_{name}", text, value)
+
+    def _count(self) -> int:
+        return sum(1 for _ in connections(self._port))
+
+    def look(self) -> None:
+        most = self._shares.connections
+        is_full = open_files() >= most and self._count() >= most
+        if is_full and not self._warned:
+            log.warning("max_connections: %d clients are connected, more are refused", most)
+        self._warned = is_full
+
+    async def run(self) -> None:
+        """Looks for ever."""
+        while True:
+            await asyncio.sleep(PERIOD)  # gRPC says nothing of its connections
+            self.look()
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
