@@ -115,14 +115,22 @@ class Admin:
         return self._run(self._core.list_nodes())
 
     def change_node(
-        self, node_id: int, action: str, *, dry_run: bool = False, accept_loss: bool = False
+        self,
+        node_id: int,
+        action: str,
+        *,
+        dry_run: bool = False,
+        accept_loss: bool = False,
+        directory_id: int = 0,
     ) -> tuple[str, ...]:
         """Decide what becomes of a node: "add", "replace", "remove", "keep", "drain", "undrain".
 
         Return what that does, for people, when it is decided; `list_nodes` shows how far it is.
+        directory_id: of the lost data directory, where the other one of two nodes decides alone.
         Raises InvalidRequestError, NotSupportedError.
         """
-        return self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
+        change = self._core.change_node(node_id, action, dry_run, accept_loss, directory_id)
+        return self._run(change)
 
     def balance(self, action: str = "describe") -> Balance:
         """Spread replicas and leaderships over the nodes, by count and then by bytes.

@@ -27,6 +27,7 @@ MAX_NODES = 64  # that a cluster may begin with
 MAX_GROWN = 9  # nodes to which one may grow: the metadata group takes no more voters
 MAX_NODE_ID = 1_000_000
 MAX_ADDRESS_CHARS = 255
+MAX_NAMED = 20  # partitions in an error
 UNKNOWN_DIRECTORY = -1  # as no directory's id: none that exists is let in
 
 
@@ -40,7 +41,7 @@ def change(tables: Tables, command: pb.ChangeNode) -> bool:
         raise invalid("node_id", f"{node} is no node of the cluster")
     match command.action:
         case pb.NODE_ACTION_REPLACE:
-            return _replace(tables, node, command.directory_id)
+            return _replace(tables, command)
         case pb.NODE_ACTION_REMOVE:
             return _remove(tables, node)
         case pb.NODE_ACTION_KEEP:
@@ -176,13 +177,23 @@ def _add(tables: Tables, node: int) -> bool:
     return True
 
 
-def _replace(tables: Tables, node: int, directory: int) -> bool:
+def _replace(tables: Tables, command: pb.ChangeNode) -> bool:
+    node, directory = command.node_id, command.directory_id
     if node in tables.expected:
         return False
     _check_joined(tables, node)
     if directory != tables.directories.get(node, 0):
         raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
     _check_others(tables, node)
+    lost = [] if command.accept_loss else ended(tables, node)
+    if lost:
+        more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
+        text = (
+            f"{node} has replicas without which these partitions end, with all that is in them: "
+            f"{', '.join(lost[:MAX_NAMED])}{more}. If its directory can be had back, do that; "
+            "else set accept_loss"
+        )
+        raise invalid("node_id", text)
     tables.directories.pop(node, None)
     tables.registrations.pop(node, None)
     tables.expected.add(node)
@@ -190,6 +201,33 @@ def _replace(tables: Tables, node: int, directory: int) -> bool:
         partitions = tuple(_without_directory(record, node) for record in topic.partitions)
         tables.put_topic(replace(topic, partitions=partitions))
     return True
+
+
+def ended(tables: Tables, node: int) -> list[str]:
+    """The partitions that cannot go on without the node's replica, by name."""
+    return [
+        f"{topic.name}-{number}"
+        for topic in tables.topics_by_name()
+        for number, record in enumerate(topic.partitions)
+        if node in record.replicas and not goes_on(record, node)
+    ]
+
+
+def goes_on(record: PartitionState, node: int) -> bool:
+    """Whether the partition can without the node's replica: of two the other one has all.
+
+    The group may be one step ahead of what is reported: a replica that is to go may have gone.
+    """
+    voters = {*record.replicas} - {record.learner}
+    leaving = [{one} for one in voters - {*record.target} - {node}] if record.target else []
+    return all(
+        _is_enough(record.counting - {node} - gone, len(voters - gone))
+        for gone in (set(), *leaving)
+    )
+
+
+def _is_enough(left: Collection[int], voters: int) -> bool:
+    return bool(left) if voters == 2 else len(left) > voters // 2
 
 
 def _without_directory(record: PartitionState, node: int) -> PartitionState:

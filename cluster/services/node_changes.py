@@ -26,7 +26,8 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     """What is to be proposed. Raises Rejected."""
     number, action = request.node_id, request.action
     if action not in pb.NodeAction.values() or action == pb.NODE_ACTION_UNSPECIFIED:
-        raise invalid("action", f"{action} is none")
+        raise invalid("action", f"{action} is not supported")
+    change = meta.ChangeNode(node_id=number, action=meta.NodeAction.Name(action))
     if action == pb.NODE_ACTION_ADD:
         # By their settings nodes know only those that the cluster began with: later, the metadata.
         if number in node.config.nodes and not node.metadata.membership.own.replicas:
@@ -39,38 +40,31 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     if action == pb.NODE_ACTION_REPLACE:
         if node.alive(number):
             raise invalid("node_id", f"{number} is running: stop it before it is replaced")
-        ended = [name for name, record in _held(node, number) if not _goes_on(record, number)]
-        if ended and not request.accept_loss:
-            text = (
-                f"{number} has replicas without which these partitions end, with all that is in "
-                f"them: {_some(ended)}. If its directory can be had back, do that; else set "
-                "accept_loss"
-            )
-            raise invalid("node_id", text)
-        if not node.controller_id or not node.alive(node.controller_id):
-            await _exclude_lost(node, request)
-    return meta.ChangeNode(
-        node_id=number,
-        action=meta.NodeAction.Name(action),
-        directory_id=max(0, node.metadata.directory_of(number))
-        if action == pb.NODE_ACTION_REPLACE
-        else 0,
-    )
+        change.directory_id = max(0, node.metadata.directory_of(number))
+        change.accept_loss = request.accept_loss
+        if decides_alone(node, number):
+            effects(node, change)  # refused where the metadata would refuse it
+            await _exclude_lost(node, request, change.directory_id)
+    return change
 
 
-async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest) -> None:
-    """Two nodes hold the metadata, and one of them is lost: nobody else could say so.
+def decides_alone(node: NodeContext, lost: int) -> bool:
+    """Whether two nodes hold the metadata, one is lost, and nobody else could say so."""
+    own, controller = node.metadata.membership.own, node.controller_id
+    if controller and node.alive(controller):
+        return False
+    return {lost, node.config.node_id} == {*(own.replicas or node.config.nodes)}
 
-    Raises Rejected unless that is accepted, and where the other one may have decided more.
-    """
-    number, own = request.node_id, node.metadata.membership.own
-    if {number, node.config.node_id} != {*(own.replicas or node.config.nodes)}:
-        return
-    if not request.accept_loss:
+
+async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest, directory: int) -> None:
+    """Raises Rejected unless that is accepted, and where the other one may have decided more."""
+    number = request.node_id
+    if not request.accept_loss or request.directory_id != directory:
+        given = f", not {request.directory_id:016x}" if request.directory_id else ""
         text = (
             f"{number} is one of two nodes: without it node {node.config.node_id} decides alone. "
-            "If it runs, and only cannot be reached from here, two clusters come of one: be sure "
-            "that it has stopped for good, then set accept_loss"
+            f"{_two_clusters(node, number)}. Be sure that it has stopped for good, then set "
+            f"accept_loss, and directory_id to that of its data directory: {directory:016x}{given}"
         )
         raise invalid("node_id", text)
     if request.dry_run:
@@ -82,6 +76,13 @@ async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest) -> Non
             f"Start node {number} with its directory"
         )
         raise invalid("node_id", text)
+
+
+def _two_clusters(node: NodeContext, lost: int) -> str:
+    return (
+        f"If node {lost} still runs, and is told the same about node {node.config.node_id}, each "
+        "acknowledges records that the other one lacks, and one side's are lost"
+    )
 
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
@@ -97,11 +98,7 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
                 "the address of any node"
             ]
         case meta.NODE_ACTION_REPLACE:
-            return [
-                f"the data directory of node {number} never counts again: {len(held)} replicas, "
-                "and that of the metadata, are removed from their groups",
-                f"then node {number} may join: start it with an empty data directory",
-            ]
+            return _replacing(node, change, len(held))
         case meta.NODE_ACTION_REMOVE:
             return [
                 f"{len(held)} replicas move to other nodes",
@@ -112,6 +109,22 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
         case meta.NODE_ACTION_DRAIN:
             return [f"node {number} leads nothing, until it is undrained"]
     return [f"node {number} leads again what it is preferred for"]
+
+
+def _replacing(node: NodeContext, change: meta.ChangeNode, held: int) -> list[str]:
+    number, lost = change.node_id, rules.ended(load_tables(node.metadata.dump()), change.node_id)
+    found = [f"the records of {name} are lost: no other replica has all of them" for name in lost]
+    if len(found) > MAX_NAMED:
+        found = [*found[:MAX_NAMED], f"and of {len(found) - MAX_NAMED} partitions more"]
+    if decides_alone(node, number):
+        found.append(f"node {node.config.node_id} decides alone. {_two_clusters(node, number)}")
+    return [
+        *found,
+        f"the data directory of node {number}, {change.directory_id:016x}, never counts again: "
+        f"{held} replicas, and that of the metadata, are removed from their groups. Where it is "
+        "still there, keep it aside under another name",
+        f"then node {number} may join: start it with an empty data directory",
+    ]
 
 
 def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[pb.NodeStatus]:
@@ -228,15 +241,3 @@ def partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
 
 def _held(node: NodeContext, number: int) -> list[tuple[str, PartitionState]]:
     return [(name, record) for name, record in partitions(node) if number in record.replicas]
-
-
-def _goes_on(record: PartitionState, number: int) -> bool:
-    """Whether the partition can without the node's replica: of two the other one has all."""
-    left = record.counting - {number}
-    votes = len({*record.replicas} - {record.learner})
-    return bool(left) if votes == 2 else len(left) > votes // 2
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

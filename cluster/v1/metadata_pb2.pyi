@@ -224,14 +224,16 @@ class RepairReplica(_message.Message):
     def __init__(self, group_id: _Optional[int] = ..., node_id: _Optional[int] = ..., instance: _Optional[int] = ..., sound: _Optional[bool] = ...) -> None: ...
 
 class ChangeNode(_message.Message):
-    __slots__ = ("node_id", "action", "directory_id")
+    __slots__ = ("node_id", "action", "directory_id", "accept_loss")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     action: NodeAction
     directory_id: int
-    def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., directory_id: _Optional[int] = ...) -> None: ...
+    accept_loss: bool
+    def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., directory_id: _Optional[int] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
 
 class JoinNode(_message.Message):
     __slots__ = ("node_id", "directory_id", "address", "peer_address")

@@ -166,7 +166,7 @@ class AdminCore:
         return [messages.node_status(node) for node in answer.nodes]
 
     async def change_node(
-        self, node_id: int, action: str, dry_run: bool, accept_loss: bool
+        self, node_id: int, action: str, dry_run: bool, accept_loss: bool, directory_id: int
     ) -> tuple[str, ...]:
         name = f"NODE_ACTION_{action.upper()}"
         if name not in cluster_pb2.NodeAction.DESCRIPTOR.values_by_name:
@@ -176,6 +176,7 @@ class AdminCore:
             action=name,
             dry_run=dry_run,
             accept_loss=accept_loss,
+            directory_id=directory_id,
         )
         answer = await self._call(lambda channel: cluster_stub(channel).ChangeNode, request)
         return tuple(answer.effects)

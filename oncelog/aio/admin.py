@@ -89,9 +89,16 @@ class Admin:
         return await self._run(self._core.list_nodes())
 
     async def change_node(
-        self, node_id: int, action: str, *, dry_run: bool = False, accept_loss: bool = False
+        self,
+        node_id: int,
+        action: str,
+        *,
+        dry_run: bool = False,
+        accept_loss: bool = False,
+        directory_id: int = 0,
     ) -> tuple[str, ...]:
-        return await self._run(self._core.change_node(node_id, action, dry_run, accept_loss))
+        change = self._core.change_node(node_id, action, dry_run, accept_loss, directory_id)
+        return await self._run(change)
 
     async def balance(self, action: str = "describe") -> Balance:
         return await self._run(self._core.balance(action))

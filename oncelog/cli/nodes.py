@@ -16,6 +16,23 @@ from oncelog.cli.output import copied, print_json, print_table
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
 
+class _Directory(click.ParamType[int]):
+    """The id of a data directory, as nodes print it: 16 hexadecimal digits."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if isinstance(value, int):
+            return value
+        if len(value) != DIGITS or not set(value.lower()) <= set("0123456789abcdef"):
+            self.fail(f"{value!r} must have {DIGITS} hexadecimal digits", param, ctx)
+        return int(value, 16)
+
+
+DIGITS = 16
+DIRECTORY = _Directory()
+
+
 @click.group()
 def node() -> None:
     """The nodes of the cluster: who is in it, who comes, who goes."""
@@ -93,6 +110,13 @@ def remove(
     is_flag=True,
     help="Go on though partitions end without it, or though the node asked decides alone.",
 )
+@click.option(
+    "--directory",
+    "directory_id",
+    type=DIRECTORY,
+    default=0,
+    help="Id of the lost data directory, where the other one of two nodes decides alone.",
+)
 @with_admin
 def replace(
     admin: Admin,
@@ -102,15 +126,15 @@ def replace(
     wait: bool,
     yes: bool,
     accept_loss: bool,
+    directory_id: int,
 ) -> None:
     """Give up a node's lost data directory; start it with an empty one afterwards."""
+    given: dict[str, Any] = {"accept_loss": accept_loss, "directory_id": directory_id}
     if not (yes or dry_run):
-        click.confirm(
-            f"The data directory of node {node_id} never counts again, even if it is found. Go on?",
-            abort=True,
-            err=True,
-        )
-    _change(admin, node_id, "replace", as_json, dry_run, wait, _is_settled, accept_loss)
+        for effect in admin.change_node(node_id, "replace", dry_run=True, **given):
+            click.echo(f"would: {effect}", err=True)
+        click.confirm("This cannot be taken back. Go on?", abort=True, err=True)
+    _change(admin, node_id, "replace", as_json, dry_run, wait, _is_settled, **given)
 
 
 @node.command()
@@ -141,9 +165,9 @@ def _change(
     dry_run: bool,
     wait: bool,
     is_done: Callable[[NodeStatus | None], bool],
-    accept_loss: bool = False,
+    **given: Any,
 ) -> None:
-    effects = admin.change_node(node_id, action, dry_run=dry_run, accept_loss=accept_loss)
+    effects = admin.change_node(node_id, action, dry_run=dry_run, **given)
     if as_json:
         print_json({"node_id": node_id, "action": action, "dry_run": dry_run, "effects": effects})
     else:

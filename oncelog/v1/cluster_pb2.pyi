@@ -333,16 +333,18 @@ class TransferLeadershipResponse(_message.Message):
     def __init__(self, leader_id: _Optional[int] = ...) -> None: ...
 
 class ChangeNodeRequest(_message.Message):
-    __slots__ = ("node_id", "action", "dry_run", "accept_loss")
+    __slots__ = ("node_id", "action", "dry_run", "accept_loss", "directory_id")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     ACCEPT_LOSS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     action: NodeAction
     dry_run: bool
     accept_loss: bool
-    def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., dry_run: _Optional[bool] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
+    directory_id: int
+    def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., dry_run: _Optional[bool] = ..., accept_loss: _Optional[bool] = ..., directory_id: _Optional[int] = ...) -> None: ...
 
 class ChangeNodeResponse(_message.Message):
     __slots__ = ("effects",)

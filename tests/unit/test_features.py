@@ -83,7 +83,7 @@ LATER_FIELDS: dict[str | int, str] = {
         AddPartitions: expected_partitions name placements topic_id
         SetTopicReplicas: name topic_id partitions
         ChangeBalance: balancing
-        ChangeNode: action directory_id node_id
+        ChangeNode: accept_loss action directory_id node_id
         JoinNode: address directory_id node_id peer_address
         RegisterNode: incarnation known_registration registration
         RepairReplica: group_id instance node_id sound

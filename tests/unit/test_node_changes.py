@@ -70,12 +70,19 @@ async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -
     node = Node()
     node.config = replace(node.config, nodes={1: node.config.nodes[1], 2: node.config.nodes[2]})
     node.register(1, 2)
+    register = meta.RegisterNode(node_id=2, address="public2:1", directory_id=0xD2)
+    node.apply(meta.MetadataCommand(register_node=register))
     node.controller_id, node.dead = 0, {2}
     request = ChangeNodeRequest(node_id=2, action=NODE_ACTION_REPLACE)
     with pytest.raises(Rejected, match="one of two nodes: without it node 1 decides alone"):
         await node_changes.command(node, request)
-    request.accept_loss, request.dry_run = True, True
-    await node_changes.command(node, request)
+    request.accept_loss, request.directory_id = True, 5
+    with pytest.raises(Rejected, match=f"{0xD2:016x}, not {5:016x}"):
+        await node_changes.command(node, request)
+    request.directory_id, request.dry_run = 0xD2, True
+    said = node_changes.effects(node, await node_changes.command(node, request))
+    assert "node 1 decides alone. If node 2 still runs" in said[0]
+    assert f"the data directory of node 2, {0xD2:016x}, never counts again" in said[1]
     assert node.lost == [], "nothing is done yet"
     request.dry_run = False
     await node_changes.command(node, request)
@@ -89,6 +96,72 @@ async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -
     three.controller_id, three.dead = 0, {2}
     await node_changes.command(three, request)
     assert three.lost == []
+
+
+def grown(*replicas: tuple[int, ...]) -> Node:
+    """Five nodes, and a partition of topic t on each of these."""
+    node = Node()
+    node.register(1, 2, 3, 4, 5)
+    node.releases |= {4: THIS_RELEASE, 5: THIS_RELEASE}
+    upgrade = meta.FinalizeUpgrade(version=2, features=sorted(THIS_RELEASE.features))
+    placements = [meta.Placement(replicas=held) for held in replicas]
+    create = meta.CreateTopic(name="t", placements=placements)
+    for command in (
+        meta.MetadataCommand(finalize_upgrade=upgrade),
+        meta.MetadataCommand(create_topic=create),
+    ):
+        assert not node.apply(command).message
+    return node
+
+
+async def test_of_two_replacements_at_once_the_second_is_refused() -> None:
+    """Each was allowed by a copy of the metadata that did not have the other one yet."""
+    node = grown((1, 2, 3), (1, 4, 5))
+    node.dead = {2, 3}
+    changes = [
+        await node_changes.command(node, ChangeNodeRequest(node_id=n, action=NODE_ACTION_REPLACE))
+        for n in (2, 3)
+    ]
+    assert not node.apply(meta.MetadataCommand(change_node=changes[0])).message
+    assert "these partitions end, with all that is in them: t-0." in (
+        node.apply(meta.MetadataCommand(change_node=changes[1])).message
+    )
+    request = ChangeNodeRequest(node_id=3, action=NODE_ACTION_REPLACE, accept_loss=True)
+    accepted = await node_changes.command(node, request)
+    assert "the records of t-0 are lost" in node_changes.effects(node, accepted)[0]
+    assert not node.apply(meta.MetadataCommand(change_node=accepted)).message
+
+
+def reported(target: tuple[int, ...], *voters: int) -> Node:
+    """A partition that was on 1, 2, 3 is on its way to `target`; `voters` were reported."""
+    node = grown((1, 2, 3))
+    move = meta.SetReplicas(group_id=16, replicas=target)
+    report = meta.ReportReplicas(
+        group_id=16, version=1, index=1, index_term=1, voters=voters, instances=[0] * len(voters)
+    )
+    for command in (
+        meta.MetadataCommand(set_replicas=move),
+        meta.MetadataCommand(report_replicas=report),
+    ):
+        assert not node.apply(command).message
+    return node
+
+
+@pytest.mark.parametrize(
+    ("target", "voters", "refused"),
+    [
+        ((1,), (1, 3), True),  # 3 may have gone since: then 1 has all, alone
+        ((1,), (1, 2, 3), False),  # of 1 and 2, or 1 and 3, the other one has all
+        ((4, 5, 1), (1, 2, 3), False),
+        ((1, 3), (1, 3), False),
+    ],
+)
+def test_a_group_may_be_a_step_ahead_of_what_is_reported(
+    target: tuple[int, ...], voters: tuple[int, ...], refused: bool
+) -> None:
+    change = meta.ChangeNode(node_id=1, action=meta.NODE_ACTION_REPLACE)
+    answer = reported(target, *voters).apply(meta.MetadataCommand(change_node=change))
+    assert ("these partitions end" in answer.message) == refused
 
 
 def waits(node: Node) -> dict[int, list[str]]:

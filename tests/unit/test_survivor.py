@@ -15,7 +15,6 @@ from cluster.consensus.configuration import (
 )
 from cluster.consensus.survivor import is_survivor, is_unconfirmed, who_else_decides
 from cluster.metadata.topics import DamagedReplica, PartitionState
-from cluster.services.node_changes import _goes_on
 
 GROUP = 16
 FOUNDING = Placed(0, 0, Configuration(0, (Member(1), Member(2))))
@@ -110,7 +109,7 @@ def test_two_that_have_come_from_others_are_confirmed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "goes_on"),
+    ("record", "expected"),
     [
         (PartitionState(GROUP, (1, 2, 3)), True),
         (PartitionState(GROUP, (1, 2, 3), lost=((1, 0),)), False),
@@ -124,5 +123,5 @@ def test_two_that_have_come_from_others_are_confirmed() -> None:
         "it is damaged", "it is filled as yet", "the only one",
     ],
 )  # fmt: skip
-def test_what_ends_without_a_nodes_replica(record: PartitionState, goes_on: bool) -> None:
-    assert _goes_on(record, 3) is goes_on
+def test_what_ends_without_a_nodes_replica(record: PartitionState, expected: bool) -> None:
+    assert goes_on(record, 3) is expected

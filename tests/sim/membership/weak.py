@@ -101,6 +101,7 @@ CAUGHT_BY = {
     "those-of-before-forgotten": "those_of_before_do_not_decide_beside_one_alone",
     "excluded-still-heard": "a_late_answer_of_who_is_excluded_counts_nothing",
     "nobody-goes-alone": "of_two_one_disk_is_lost",
+    "given-up-by-older-copies": "of_two_replacements_at_once_the_second_is_refused",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
 
@@ -595,3 +596,8 @@ def those_of_before_forgotten() -> Any:
         return "" if "of before" in said else said
 
     return [(group_module, "who_else_decides", of_later)]
+
+
+@mutation("what ends without a node is asked before its replacement is proposed, and not after")
+def given_up_by_older_copies() -> Any:
+    return [(node_rules, "ended", lambda tables, node: [])]

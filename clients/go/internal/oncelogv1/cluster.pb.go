@@ -1903,7 +1903,9 @@ type ChangeNodeRequest struct {
 	Action NodeAction             `protobuf:"varint,2,opt,name=action,proto3,enum=oncelog.v1.NodeAction" json:"action,omitempty"`
 	DryRun bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // check it, and say what it would do
 	// REPLACE: go on although partitions have no majority, or no replica at all, without the node.
-	AcceptLoss    bool `protobuf:"varint,4,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	AcceptLoss bool `protobuf:"varint,4,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
+	// REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+	DirectoryId   uint64 `protobuf:"fixed64,5,opt,name=directory_id,json=directoryId,proto3" json:"directory_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1964,6 +1966,13 @@ func (x *ChangeNodeRequest) GetAcceptLoss() bool {
 		return x.AcceptLoss
 	}
 	return false
+}
+
+func (x *ChangeNodeRequest) GetDirectoryId() uint64 {
+	if x != nil {
+		return x.DirectoryId
+	}
+	return 0
 }
 
 type ChangeNodeResponse struct {
@@ -2603,13 +2612,14 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12$\n" +
 	"\x0etarget_node_id\x18\x03 \x01(\x05R\ftargetNodeId\"9\n" +
 	"\x1aTransferLeadershipResponse\x12\x1b\n" +
-	"\tleader_id\x18\x01 \x01(\x05R\bleaderId\"\x96\x01\n" +
+	"\tleader_id\x18\x01 \x01(\x05R\bleaderId\"\xb9\x01\n" +
 	"\x11ChangeNodeRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12.\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x16.oncelog.v1.NodeActionR\x06action\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1f\n" +
 	"\vaccept_loss\x18\x04 \x01(\bR\n" +
-	"acceptLoss\".\n" +
+	"acceptLoss\x12!\n" +
+	"\fdirectory_id\x18\x05 \x01(\x06R\vdirectoryId\".\n" +
 	"\x12ChangeNodeResponse\x12\x18\n" +
 	"\aeffects\x18\x01 \x03(\tR\aeffects\"J\n" +
 	"\x15BalanceClusterRequest\x121\n" +

@@ -426,6 +426,9 @@ pub struct ChangeNodeRequest {
     /// REPLACE: go on although partitions have no majority, or no replica at all, without the node.
     #[prost(bool, tag = "4")]
     pub accept_loss: bool,
+    /// REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+    #[prost(fixed64, tag = "5")]
+    pub directory_id: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ChangeNodeResponse {

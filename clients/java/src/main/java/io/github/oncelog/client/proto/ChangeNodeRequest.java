@@ -161,6 +161,44 @@ public  final class ChangeNodeRequest extends
     acceptLoss_ = false;
   }
 
+  public static final int DIRECTORY_ID_FIELD_NUMBER = 5;
+  private long directoryId_;
+  /**
+   * <pre>
+   * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+   * </pre>
+   *
+   * <code>fixed64 directory_id = 5;</code>
+   * @return The directoryId.
+   */
+  @java.lang.Override
+  public long getDirectoryId() {
+    return directoryId_;
+  }
+  /**
+   * <pre>
+   * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+   * </pre>
+   *
+   * <code>fixed64 directory_id = 5;</code>
+   * @param value The directoryId to set.
+   */
+  private void setDirectoryId(long value) {
+    
+    directoryId_ = value;
+  }
+  /**
+   * <pre>
+   * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+   * </pre>
+   *
+   * <code>fixed64 directory_id = 5;</code>
+   */
+  private void clearDirectoryId() {
+
+    directoryId_ = 0L;
+  }
+
   public static io.github.oncelog.client.proto.ChangeNodeRequest parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -413,6 +451,46 @@ public  final class ChangeNodeRequest extends
       return this;
     }
 
+    /**
+     * <pre>
+     * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+     * </pre>
+     *
+     * <code>fixed64 directory_id = 5;</code>
+     * @return The directoryId.
+     */
+    @java.lang.Override
+    public long getDirectoryId() {
+      return instance.getDirectoryId();
+    }
+    /**
+     * <pre>
+     * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+     * </pre>
+     *
+     * <code>fixed64 directory_id = 5;</code>
+     * @param value The directoryId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setDirectoryId(long value) {
+      copyOnWrite();
+      instance.setDirectoryId(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+     * </pre>
+     *
+     * <code>fixed64 directory_id = 5;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearDirectoryId() {
+      copyOnWrite();
+      instance.clearDirectoryId();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.ChangeNodeRequest)
   }
   @java.lang.Override
@@ -433,10 +511,11 @@ public  final class ChangeNodeRequest extends
             "action_",
             "dryRun_",
             "acceptLoss_",
+            "directoryId_",
           };
           java.lang.String info =
-              "\u0000\u0004\u0000\u0000\u0001\u0004\u0004\u0000\u0000\u0000\u0001\u0004\u0002\f" +
-              "\u0003\u0007\u0004\u0007";
+              "\u0000\u0005\u0000\u0000\u0001\u0005\u0005\u0000\u0000\u0000\u0001\u0004\u0002\f" +
+              "\u0003\u0007\u0004\u0007\u0005\u0005";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

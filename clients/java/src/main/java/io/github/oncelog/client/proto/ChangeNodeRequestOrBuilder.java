@@ -46,4 +46,14 @@ public interface ChangeNodeRequestOrBuilder extends
    * @return The acceptLoss.
    */
   boolean getAcceptLoss();
+
+  /**
+   * <pre>
+   * REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+   * </pre>
+   *
+   * <code>fixed64 directory_id = 5;</code>
+   * @return The directoryId.
+   */
+  long getDirectoryId();
 }
