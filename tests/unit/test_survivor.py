@@ -14,6 +14,7 @@ from cluster.consensus.configuration import (
     changed,
 )
 from cluster.consensus.survivor import is_survivor, is_unconfirmed, who_else_decides
+from cluster.metadata.nodes import goes_on
 from cluster.metadata.topics import DamagedReplica, PartitionState
 
 GROUP = 16
