@@ -13,6 +13,9 @@ import { invalid, OncelogError } from "./errors.js";
 import type { ProducerTransaction } from "./staging.js";
 import { keyOf, type Message, PartitionMap, type TopicPartition } from "./types.js";
 
+/** Of the delivery timeout, how old an open batch may be for records that come. */
+const FOR_OTHERS = 0.1;
+
 /** What waits in one partition. */
 export interface Lane {
   readonly tp: TopicPartition;
@@ -81,7 +84,8 @@ function stampOf(message: Message): bigint {
   if (timestamp === undefined) {
     return BigInt(Math.floor((performance.timeOrigin + performance.now()) * 1000));
   }
-  return timestamp instanceof Date ? BigInt(timestamp.getTime()) * 1000n : timestamp;
+  // A number is as good, if it is whole: it has been checked.
+  return timestamp instanceof Date ? BigInt(timestamp.getTime()) * 1000n : BigInt(timestamp);
 }
 
 export class Accumulator {
@@ -106,6 +110,8 @@ export class Accumulator {
   constructor(
     readonly config: ProducerConfig,
     readonly wake: () => void,
+    /** Whether a partition has a leader that can be reached, as far as is known. */
+    readonly isAvailable: (tp: TopicPartition) => boolean,
   ) {}
 
   /** Queues records; undefined: there is no room. */
@@ -155,8 +161,10 @@ export class Accumulator {
     }
     const lane = this.#laneOf(add);
     checkSequences(lane, add.sequences);
-    if (lane.open !== undefined && (alone || lane.open.size + add.size > lane.open.cap)) {
-      this.#close(lane.open);
+    const { open } = lane;
+    const isFull = open !== undefined && open.size + add.size > open.cap;
+    if (open !== undefined && (alone || isFull || this.#isOld(open))) {
+      this.#close(open);
       this.#woken = true;
     }
     if (lane.open !== undefined) {
@@ -165,6 +173,15 @@ export class Accumulator {
     if (this.#paused !== undefined) throw this.#paused;
     if (this.used + need > bufferMemory) return undefined;
     return this.#start(lane, Math.max(Math.min(batchSize, add.maxBatchBytes), need));
+  }
+
+  /**
+   * Too much of its time is over for further records: the time of a record's delivery begins when
+   * it is sent.
+   */
+  #isOld(batch: OpenBatch): boolean {
+    const { lingerMs, deliveryTimeoutMs } = this.config;
+    return now() - batch.created > lingerMs + deliveryTimeoutMs * FOR_OTHERS;
   }
 
   #laneOf(add: Addition): Lane {
@@ -215,7 +232,10 @@ export class Accumulator {
     }
     batch.size += add.size;
     this.used += add.size;
-    if (add.sticky) this.#sticky.set(lane.tp.topic, batch);
+    const { topic } = lane.tp;
+    if (add.sticky && this.#sticky.get(topic) !== batch && this.isAvailable(lane.tp)) {
+      this.#sticky.set(topic, batch);
+    }
     if (alone) {
       batch.expectedOffset = add.expectedOffset;
       this.#close(batch);
@@ -297,6 +317,13 @@ export class Accumulator {
     return expired;
   }
 
+  /** What waits for a leader must not attract more. */
+  leaveUnavailable(): void {
+    for (const [topic, batch] of this.#sticky) {
+      if (!this.isAvailable(batch.lane.tp)) this.#sticky.delete(topic);
+    }
+  }
+
   /** Takes no further records, for this reason. */
   refuse(failure: OncelogError): void {
     this.failure ??= failure;
@@ -364,6 +391,12 @@ export class Accumulator {
     for (const [lane, before] of this.#numberedBefore) Object.assign(lane, before);
     this.#ready.clear();
     return left;
+  }
+
+  /** How many records have no outcome yet. */
+  get pending(): number {
+    const counts = [...this.#incomplete].map((one) => one.columns?.count ?? one.count);
+    return counts.reduce((sum, count) => sum + count, 0);
   }
 
   /** Frees the room of a batch whose outcome is known. */

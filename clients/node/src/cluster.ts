@@ -21,8 +21,9 @@ import type { ClientConfig } from "./config.js";
 import { asError, isRetriable, OncelogError } from "./errors.js";
 import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
 import { Leaders } from "./leaders.js";
+import { Reachability } from "./reachability.js";
 import { Credentials } from "./security.js";
-import { fromStatus } from "./status.js";
+import { fromStatus, isAnswer } from "./status.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
 const MAX_MESSAGE = 128 << 20;
@@ -53,6 +54,7 @@ export function noPartition(tp: TopicPartition): OncelogError {
 export class Cluster {
   readonly leaders = new Leaders();
   readonly backoff: Backoff;
+  readonly reachability: Reachability;
   /** Aborted with CLIENT_CLOSED. */
   readonly closing = new AbortController();
   readonly #credentials: Credentials;
@@ -70,6 +72,7 @@ export class Cluster {
   ) {
     this.#credentials = new Credentials(config);
     this.backoff = new Backoff(config.retryBackoffMs, config.retryBackoffMaxMs);
+    this.reachability = new Reachability(config.requestTimeoutMs);
     this.#preferred = servers[Math.floor(Math.random() * servers.length)] ?? "";
   }
 
@@ -96,6 +99,8 @@ export class Cluster {
         "grpc.min_reconnect_backoff_ms": soonest,
         "grpc.max_reconnect_backoff_ms": Math.max(soonest, this.config.retryBackoffMaxMs),
         "grpc.enable_retries": 0,
+        // That of other programs' HTTP is not meant for this; grpc_proxy asks for one.
+        "grpc.enable_http_proxy": process.env.grpc_proxy ? 1 : 0,
         "grpc.use_local_subchannel_pool": 1,
         "grpc-node.flow_control_window": 8 << 20,
       });
@@ -175,14 +180,22 @@ export class Cluster {
         (error, answer) => {
           this.#calls.delete(call);
           signal?.removeEventListener("abort", onAbort);
-          if (error === null && answer !== undefined) resolve(answer);
-          else if (this.signal.aborted) reject(this.signal.reason);
-          else reject(fromStatus(address, error ?? {}));
+          if (this.signal.aborted && error !== null) reject(this.signal.reason);
+          else {
+            if (!signal?.aborted) this.#heard(address, error);
+            if (error === null && answer !== undefined) resolve(answer);
+            else reject(fromStatus(address, error ?? {}));
+          }
         },
       );
       this.#calls.add(call);
       signal?.addEventListener("abort", onAbort, { once: true });
     });
+  }
+
+  #heard(address: string, error: grpc.ServiceError | null): void {
+    if (error === null || isAnswer(error)) this.reachability.answered(address);
+    else this.reachability.failed(`${address}: ${error.details}`);
   }
 
   /** Begins a stream of requests and answers. */

@@ -8,8 +8,11 @@ import { invalid, OncelogError } from "./errors.js";
 import { Fetcher } from "./fetcher.js";
 import type { CommitTerms } from "./groups.js";
 import { GroupMember } from "./member.js";
-import type { Place } from "./positions.js";
+import { int32, int64, span, timeOf } from "./numbers.js";
+import { type Place, Search } from "./positions.js";
+import type { ConnectionStats } from "./reachability.js";
 import { Rebalance } from "./rebalance.js";
+import { Records } from "./records.js";
 import {
   type CommittedOffset,
   keyOf,
@@ -49,6 +52,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   #rebalance: Rebalance | undefined; // of a member of a group
   #closed = false;
   #isLeaving = false;
+  #isPolled = false;
 
   /**
    * For nodes as "host:port,...". Throws INVALID_CONFIG for settings that are out of range or
@@ -94,6 +98,9 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     } catch (e) {
       positions.member = undefined;
       await member.leave();
+      // What it was given goes with it.
+      buffer.interruptions.splice(0);
+      buffer.holdFrom(Number.POSITIVE_INFINITY);
       throw e;
     }
     const wake = () => this.#fetcher.wake();
@@ -134,28 +141,42 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
    * after them, for instance after a seek; a damaged batch is never skipped, its error comes again
    * until a seek goes elsewhere. Records that were there before the error are returned first. In a
    * group: whatever its callbacks throw, and what ends a membership for good, as FENCED_MEMBER.
+   *
+   * One poll at a time: a second one, while the first waits, throws INVALID_REQUEST. Who does not
+   * want to wait any longer aborts the signal: the poll throws its reason and has taken no record.
+   * A promise that is only dropped goes on waiting, and takes what comes.
    */
   async poll(
     timeoutMs = Number.POSITIVE_INFINITY,
     maxRecords = this.config.maxPollRecords,
+    signal?: AbortSignal,
   ): Promise<StoredRecord[]> {
-    if (maxRecords < 1) {
-      throw invalid("limit", `at least 1 record must be asked for, got ${maxRecords}`);
+    span("timeout_ms", timeoutMs);
+    if (maxRecords !== Number.POSITIVE_INFINITY) int32("limit", maxRecords, 1);
+    if (this.#isPolled) {
+      const text = "another poll of this consumer is waiting: await it, or abort its signal, first";
+      throw invalid("consumer", text);
     }
     const { buffer } = this.#fetcher;
+    const wake = () => buffer.changed.notify();
+    this.#isPolled = true;
     buffer.comesBack(true);
+    signal?.addEventListener("abort", wake);
     try {
-      return await this.#take(now() + timeoutMs, maxRecords);
+      return await this.#take(now() + timeoutMs, maxRecords, signal);
     } finally {
+      signal?.removeEventListener("abort", wake);
       buffer.comesBack(false);
+      this.#isPolled = false;
     }
   }
 
-  async #take(until: number, maxRecords: number): Promise<StoredRecord[]> {
+  async #take(until: number, maxRecords: number, signal?: AbortSignal): Promise<StoredRecord[]> {
     const { buffer } = this.#fetcher;
     const records: StoredRecord[] = [];
     while (records.length < maxRecords) {
       if (records.length === 0) await this.#rebalance?.follow();
+      signal?.throwIfAborted();
       const first = this.#peek(records.length === 0);
       if (first === undefined) {
         if (records.length > 0) return records;
@@ -185,18 +206,25 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     }
   }
 
-  /** All records, as they come. A position moves when the next record is asked for. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<StoredRecord, void, void> {
-    while (!this.#closed) yield* await this.poll(Number.POSITIVE_INFINITY, 1);
+  /**
+   * All records, as they come; it ends with the consumer. A position moves with each record. Leaving
+   * the loop, or `return`, ends a `next` that waits; it has then taken no record. An error does not
+   * end it: the next `next` goes on.
+   */
+  [Symbol.asyncIterator](): AsyncIterableIterator<StoredRecord, undefined> {
+    return new Records(
+      () => this.#isLeaving,
+      (signal) => this.poll(Number.POSITIVE_INFINITY, 1, signal),
+    );
   }
 
   // --- positions ---------------------------------------------------------------------
 
   /** Goes on at offset in this partition. */
   seek(tp: TopicPartition, offset: bigint): void {
+    const whole = int64("offset", offset);
     this.#fetcher.buffer.requireAssigned(tp);
-    if (offset < 0n) throw invalid("offset", `offset must not be negative, got ${offset}`);
-    this.#fetcher.buffer.seek(tp, offset);
+    this.#fetcher.buffer.seek(tp, whole);
   }
 
   /** Goes to the first record that is kept, in these partitions or in all. */
@@ -211,9 +239,10 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
 
   async #seek(partitions: readonly TopicPartition[], where: Place): Promise<void> {
     for (const tp of partitions) this.#fetcher.buffer.requireAssigned(tp);
-    for (const one of await this.#list(partitions, where)) {
-      this.#fetcher.buffer.seek(one, one.offset);
-    }
+    const { buffer, positions } = this.#fetcher;
+    const search = new Search((tp, offset) => buffer.seek(tp, offset));
+    await positions.search(everywhere(partitions, where), search);
+    search.check(this.config.requestTimeoutMs);
   }
 
   /**
@@ -233,11 +262,16 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     }
   }
 
-  /** How many records there are from the position to the high watermark. */
+  /** How many records there are to read, from the position to the high watermark. */
   async lag(tp: TopicPartition): Promise<bigint> {
     const position = await this.position(tp);
-    const [end] = await this.endOffsets([tp]);
-    return end !== undefined && end.offset > position ? end.offset - position : 0n;
+    const [[begin], [end]] = await Promise.all([
+      this.beginningOffsets([tp]),
+      this.endOffsets([tp]),
+    ]);
+    // What lies before the start of the log is not there to be read any more.
+    const from = begin !== undefined && begin.offset > position ? begin.offset : position;
+    return end !== undefined && end.offset > from ? end.offset - from : 0n;
   }
 
   /** Each partition's first offset that is kept. */
@@ -254,15 +288,21 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
    * Where to start to see everything from this time on; -1: nothing is there. It is the first
    * offset of the first batch with a record at or after the time.
    */
-  offsetsForTime(partitions: readonly TopicPartition[], at: Date): Promise<PartitionOffset[]> {
-    return this.#list(partitions, BigInt(at.getTime()) * 1000n);
+  async offsetsForTime(
+    partitions: readonly TopicPartition[],
+    at: Date,
+  ): Promise<PartitionOffset[]> {
+    return this.#list(partitions, timeOf("at", at));
   }
 
   async #list(partitions: readonly TopicPartition[], where: Place): Promise<PartitionOffset[]> {
-    const queries = new PartitionMap<Place>();
-    for (const { topic, partition } of partitions) queries.set({ topic, partition }, where);
-    const found = await this.#fetcher.positions.list(queries);
+    const found = await this.#fetcher.positions.list(everywhere(partitions, where));
     return [...found].map(([tp, offset]) => ({ ...tp, offset }));
+  }
+
+  /** How the connection to the cluster has been. */
+  get stats(): ConnectionStats {
+    return this.#cluster.reachability.stats;
   }
 
   /** Gives out nothing of these partitions until `resume`. */
@@ -295,7 +335,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     readonly terms: CommitTerms | undefined;
   } {
     const group = this.#group;
-    const all = offsets ?? this.#positions();
+    const all = offsets?.map(checkCommit) ?? this.#positions();
     const rebalance = all.length > 0 ? this.#rebalance : undefined;
     const terms = rebalance?.member.commitTerms(all, rebalance.numbers);
     return { group, offsets: all, terms };
@@ -353,4 +393,25 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+function everywhere(partitions: readonly TopicPartition[], where: Place): PartitionMap<Place> {
+  const queries = new PartitionMap<Place>();
+  for (const { topic, partition } of partitions) {
+    queries.set({ topic, partition: int32("partition", partition) }, where);
+  }
+  return queries;
+}
+
+/** Its numbers are those that the wire takes. */
+function checkCommit(one: OffsetCommit): OffsetCommit {
+  const { producerId, epoch, sequence } = one;
+  return {
+    ...one,
+    partition: int32("partition", one.partition),
+    offset: int64("offset", one.offset),
+    ...(producerId !== undefined && { producerId: int64("producer_id", producerId) }),
+    ...(epoch !== undefined && { epoch: int32("epoch", epoch) }),
+    ...(sequence !== undefined && { sequence: int64("sequence", sequence) }),
+  };
 }

@@ -2,6 +2,7 @@
 
 import { now, within } from "./clock.js";
 import { OncelogError } from "./errors.js";
+import { span } from "./numbers.js";
 import type { StagedRun } from "./staging.js";
 import { keyOf, type RecordMetadata, type TopicPartition } from "./types.js";
 
@@ -118,6 +119,7 @@ export class Delivery {
    * on its way.
    */
   async result(timeoutMs = Number.POSITIVE_INFINITY): Promise<RecordMetadata> {
+    span("timeout_ms", timeoutMs);
     if (!this.isDone && !(await within(this.batch.done, now() + timeoutMs))) {
       const text = `${keyOf(this.batch.tp)}: the outcome is not known after ${timeoutMs} ms`;
       throw new OncelogError("REQUEST_TIMEOUT", text);

@@ -17,7 +17,7 @@ import {
   type PartitionRecords,
 } from "./gen/oncelog/v1/log_pb.js";
 import { Growth } from "./growth.js";
-import { corrupt, Positions, textOf } from "./positions.js";
+import { corrupt, Positions, Search, textOf } from "./positions.js";
 import { Routes } from "./routes.js";
 import { Loop, TICK_EVERY } from "./sender.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
@@ -314,11 +314,17 @@ export class Fetcher {
   }
 
   async #locate(missing: Wanted[], fresh: TopicPartition[]): Promise<void> {
-    const found = new PartitionMap<bigint>();
+    const generations = new PartitionMap<number>();
+    for (const { tp, generation } of missing) generations.set(tp, generation);
+    const search = new Search((tp, offset) => {
+      // At once: it does not wait for those that have no leader.
+      this.#locating.delete(tp);
+      this.buffer.found(tp, generations.get(tp) ?? -1, offset);
+      this.wake();
+    });
     let problem: OncelogError | undefined;
     try {
-      const tps = missing.map((w) => w.tp);
-      await this.positions.start(tps, fresh, found);
+      await this.positions.start(generations.keys(), fresh, search);
     } catch (e) {
       problem = asError(e);
     }
@@ -328,10 +334,14 @@ export class Fetcher {
       problem = undefined;
     }
     for (const { tp, generation } of missing) {
+      if (search.found.has(tp)) continue;
       this.#locating.delete(tp);
-      const offset = found.get(tp);
-      if (offset !== undefined) this.buffer.found(tp, generation, offset);
-      else if (problem !== undefined) this.buffer.fail(tp, generation, problem);
+      const own = problem ?? search.problems.get(tp);
+      // Others can be read: what may be there later is looked for again, and nobody disturbed.
+      const isLater = own?.retriable && !isUnknownTopic(own) && search.found.size > 0;
+      if (isLater) {
+        if (!fresh.includes(tp)) this.#reset.set(tp, true);
+      } else if (own !== undefined) this.buffer.fail(tp, generation, own);
     }
     this.wake();
   }

@@ -62,6 +62,9 @@ export class Identities {
   #serial = 0;
   // The newest epoch that this producer has leased under its name.
   #newest: Identity | undefined;
+  // Of a lease that was not answered. It may have been granted, so the next one repeats it: under
+  // another number it would be refused, as if somebody else had taken over the name.
+  #nonce: bigint | undefined;
 
   constructor(
     readonly config: ProducerConfig,
@@ -92,11 +95,15 @@ export class Identities {
    * An identity that lasts for a transaction, if leases last so long. It is not renewed while one
    * is open: that would raise the name's epoch, and fence it. `usedUp`: whether one will not do.
    */
-  async forTransaction(totalMs: number, usedUp: (one: Identity) => boolean): Promise<Identity> {
+  async forTransaction(
+    totalMs: number,
+    usedUp: (one: Identity) => boolean,
+    until: number,
+  ): Promise<Identity> {
     while (this.#leasing !== undefined) await this.#leasing.catch(() => {});
     const newest = this.#newest;
     const fits = newest !== undefined && lasts(newest, totalMs) && !usedUp(newest);
-    this.current = fits ? newest : await this.#alone(() => this.#lease(NEVER));
+    this.current = fits ? newest : await this.#alone(() => this.#lease(until));
     return this.current;
   }
 
@@ -152,19 +159,21 @@ export class Identities {
       expireAt: begin + lifetime,
       leaseToken: answer.leaseToken,
     };
+    this.#nonce = undefined;
     if (producerName !== null) this.#newest = identity;
     return identity;
   }
 
   async #askForLease(until: number): Promise<LeaseProducerResponse> {
     const { producerName } = this.config;
+    this.#nonce ??= nonce();
     const request =
       producerName === null
         ? {}
         : {
             producerName,
             // One number for all attempts of this lease: the epoch rises by one at most.
-            nonce: nonce(),
+            nonce: this.#nonce,
             // A name that another instance has leased since must not be taken back.
             heldProducerId: this.#newest?.producerId ?? 0n,
             heldEpoch: this.#newest?.epoch ?? 0,
@@ -175,6 +184,7 @@ export class Identities {
         const attempt = Math.min(this.#attempt, total);
         return await this.cluster.call(leaseProducer, request, { total, attempt });
       } catch (e) {
+        if (!isRetriable(e)) this.#nonce = undefined;
         if (!isRetriable(e) || now() >= until) throw e;
       }
       await sleep(this.cluster.backoff.delay(failures), this.cluster.signal);

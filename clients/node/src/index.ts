@@ -50,6 +50,7 @@ export { Delivery } from "./delivery.js";
 export { type ErrorDetails, type ErrorKind, OncelogError, type Outcome } from "./errors.js";
 export type { GroupDescription, GroupInfo, GroupMemberInfo, OwnedPartition } from "./groups.js";
 export { Producer, type SendBatchOptions, type SendOptions } from "./producer.js";
+export type { ConnectionStats } from "./reachability.js";
 export type { CommittedTransaction, PublishedRun, TransactionState } from "./staging.js";
 export { Transaction, type TransactionOptions } from "./transaction.js";
 export type {

@@ -16,6 +16,8 @@ export interface Leader {
   hinted: boolean;
   /** The node that did so; "": none, or its word has been doubted since. */
   refused: string;
+  /** The newest answer names nobody; the address that is known stays, nodes may be behind. */
+  leaderless: boolean;
   replicas: readonly number[];
   /** After the topic's creation. */
   added: boolean;
@@ -34,6 +36,8 @@ export interface TopicView {
 export class Leaders {
   readonly nodes = new Map<number, string>();
   readonly topics = new Map<string, TopicView>();
+  /** Nodes to which the last connection failed, and no other was made since. */
+  readonly unreachable = new Set<string>();
 
   update(answer: DescribeTopicsResponse): void {
     for (const node of answer.nodes) {
@@ -59,6 +63,7 @@ export class Leaders {
             term: -1n,
             hinted: false,
             refused: "",
+            leaderless: true,
             replicas: [],
             added: false,
           });
@@ -73,7 +78,9 @@ export class Leaders {
     known.replicas = info.replicas;
     known.added = info.addedMs > 0n;
     const address = this.nodes.get(info.leaderId) ?? "";
-    if (info.term < known.term || address === "") return;
+    if (info.term < known.term) return;
+    known.leaderless = address === "";
+    if (known.leaderless) return;
     if (info.term === known.term && known.address !== "") {
       // It led in this term, and does not any more.
       if (address === known.refused) return;
@@ -106,6 +113,40 @@ export class Leaders {
     }
     known.nodeId = nodeId;
     known.address = address;
+    known.leaderless = false;
+  }
+
+  /** Whether it has a leader, as far as is known, and that one can be reached. */
+  isAvailable(tp: TopicPartition): boolean {
+    const known = this.leader(tp);
+    if (known === undefined || known.leaderless || known.address === "") return false;
+    return this.unreachable.size === 0 || !this.unreachable.has(known.address);
+  }
+
+  /** Any available partition of a topic; of all, if none is. */
+  anyPartition(topic: string): number {
+    const partitions = this.topics.get(topic)?.partitions ?? [];
+    const partition = Math.floor(Math.random() * partitions.length);
+    if (this.isAvailable({ topic, partition })) return partition; // as nearly always
+    const numbers = partitions
+      .map((_, n) => n)
+      .filter((n) => this.isAvailable({ topic, partition: n }));
+    return numbers[Math.floor(Math.random() * numbers.length)] ?? partition;
+  }
+
+  /** Topics to ask for again, and nodes to connect to again: somebody may be back. */
+  lacking(): { topics: string[]; addresses: string[] } {
+    const topics = new Set<string>();
+    const used = new Set<string>();
+    for (const [topic, { partitions }] of this.topics) {
+      for (const one of partitions) {
+        if (one.leaderless || one.address === "") topics.add(topic);
+        else used.add(one.address);
+      }
+    }
+    for (const address of this.unreachable)
+      if (!used.has(address)) this.unreachable.delete(address);
+    return { topics: [...topics], addresses: [...this.unreachable] };
   }
 
   /** Who is said to lead does not, and names nobody. Any node's word may take its place. */

@@ -1,7 +1,7 @@
 /** Finds offsets to start from: where a group stands, where a log begins and ends. */
 
 import { now, sleep } from "./clock.js";
-import { type Cluster, noPartition } from "./cluster.js";
+import { type Cluster, isUnknownTopic, noPartition } from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
 import { LogService, type OffsetResult, PartitionError } from "./gen/oncelog/v1/log_pb.js";
@@ -28,6 +28,43 @@ function position(at: Place) {
   return { case: "timestampUs", value: at } as const;
 }
 
+/** What a search for offsets has found, and what partitions lack. */
+export class Search {
+  readonly found = new PartitionMap<bigint>();
+  readonly problems = new PartitionMap<OncelogError>();
+
+  constructor(readonly onFound: (tp: TopicPartition, offset: bigint) => void = () => {}) {}
+
+  take({ topic, partition }: TopicPartition, offset: bigint): void {
+    const tp = { topic, partition };
+    this.found.set(tp, offset);
+    this.problems.delete(tp);
+    this.onFound(tp, offset);
+  }
+
+  lacks(tp: TopicPartition, problem: OncelogError): void {
+    this.problems.set(tp, problem);
+  }
+
+  /** Of these, the ones that may be found yet. */
+  left(tps: readonly TopicPartition[]): TopicPartition[] {
+    const mayBe = (problem: OncelogError | undefined) =>
+      problem === undefined || (problem.retriable && !isUnknownTopic(problem));
+    return tps.filter((tp) => !this.found.has(tp) && mayBe(this.problems.get(tp)));
+  }
+
+  /** Throws what partitions lack, all of them named. */
+  check(limit: number): void {
+    const [first, ...others] = [...this.problems];
+    if (first === undefined) return;
+    const [tp, problem] = first;
+    if (others.length === 0) throw problem;
+    const names = [tp, ...others.map(([one]) => one)].map(keyOf);
+    const text = `no offsets of ${names.join(", ")} within ${limit} ms: ${problem.message}`;
+    throw new OncelogError(problem.kind, text, problem.details, problem.outcome, problem);
+  }
+}
+
 export class Positions {
   readonly groups: Groups;
   /** Of the group, if it shares its partitions. */
@@ -42,14 +79,11 @@ export class Positions {
     this.groups = new Groups(cluster);
   }
 
-  /**
-   * Where to begin. Partitions in fresh may go on where the group stands. What was found before an
-   * error is in `found`.
-   */
+  /** Where to begin. Partitions in fresh may go on where the group stands. */
   async start(
     missing: readonly TopicPartition[],
     fresh: readonly TopicPartition[],
-    found: PartitionMap<bigint>,
+    search: Search,
   ): Promise<void> {
     const { groupId, autoOffsetReset } = this.config;
     if (groupId !== null && fresh.length > 0) {
@@ -59,80 +93,98 @@ export class Positions {
         throw new OncelogError("FENCED_MEMBER", `${keyOf(lost)}: the group has taken it back`);
       }
       const committed = await this.groups.committed(groupId, fresh, member?.terms());
-      for (const one of committed) found.set(one, one.offset);
-    }
-    const left = missing.filter((tp) => !found.has(tp));
-    if (left.length === 0) return;
-    if (autoOffsetReset === "none") {
-      const text = "no position, and autoOffsetReset is none: seek first";
-      throw new OncelogError("OFFSET_OUT_OF_RANGE", text);
+      for (const one of committed) search.take(one, one.offset);
     }
     const queries = new PartitionMap<Place>();
-    for (const tp of left) {
-      await this.#learn(tp);
+    for (const tp of missing.filter((one) => !search.found.has(one))) {
+      if (autoOffsetReset === "none") {
+        const text = `${keyOf(tp)}: no position, and autoOffsetReset is none: seek first`;
+        search.lacks(tp, new OncelogError("OFFSET_OUT_OF_RANGE", text));
+        continue;
+      }
       const isFresh = fresh.some((one) => keyOf(one) === keyOf(tp));
+      // Whether it was added later is told with its leader.
+      if (isFresh && !this.cluster.leaders.leader(tp)) await this.#learn(tp.topic, [tp], search);
       const fromStart = isFresh && this.growth.beginsAtStart(tp);
       queries.set(tp, fromStart ? "earliest" : autoOffsetReset);
     }
-    await this.list(queries, found);
+    await this.search(queries, search);
   }
 
-  /** Offsets, following leader changes for the request timeout. -1: no such record. */
-  async list(
-    queries: PartitionMap<Place>,
-    found = new PartitionMap<bigint>(),
-  ): Promise<PartitionMap<bigint>> {
+  /** Offsets, as `search`; throws what a partition lacks. -1: no such record. */
+  async list(queries: PartitionMap<Place>): Promise<PartitionMap<bigint>> {
+    const search = new Search();
+    await this.search(queries, search);
+    search.check(this.config.requestTimeoutMs);
+    return search.found;
+  }
+
+  /**
+   * Offsets, following leader changes for the request timeout. A partition without a leader holds
+   * up no other one.
+   */
+  async search(queries: PartitionMap<Place>, search: Search): Promise<void> {
     const deadline = now() + this.config.requestTimeoutMs;
-    for (const tp of queries.keys()) await this.#learn(tp);
-    for (let failures = 1; ; failures++) {
-      const problem = await this.#listOnce(queries, found);
-      if (problem === undefined) return found;
-      if (!problem.retriable || now() >= deadline) throw problem;
-      await sleep(this.cluster.backoff.delay(failures), this.cluster.signal);
-      for (const tp of queries.keys()) {
-        if (!found.has(tp)) {
-          await this.cluster.requireTopic(tp.topic, Math.max(100, deadline - now()));
-        }
-      }
-    }
-  }
-
-  /** Asks for a partition that is not known yet. */
-  async #learn(tp: TopicPartition): Promise<void> {
     const { leaders } = this.cluster;
-    if (leaders.leader(tp) === undefined) {
-      await this.cluster.requireTopic(tp.topic, this.config.requestTimeoutMs);
+    const all = queries.keys();
+    let unknown = all.filter((tp) => leaders.leader(tp) === undefined);
+    for (let failures = 1; ; failures++) {
+      for (const topic of new Set(unknown.map((tp) => tp.topic))) {
+        const tps = unknown.filter((tp) => tp.topic === topic);
+        await this.#learn(topic, tps, search, deadline);
+      }
+      await this.#searchOnce(search.left(all), queries, search);
+      unknown = search.left(all);
+      if (unknown.length === 0 || now() >= deadline) return;
+      await sleep(this.cluster.backoff.delay(failures), this.cluster.signal);
     }
-    if (leaders.leader(tp) === undefined) throw noPartition(tp);
   }
 
-  /** What some of the partitions are lacking for. */
-  async #listOnce(
-    queries: PartitionMap<Place>,
-    found: PartitionMap<bigint>,
-  ): Promise<OncelogError | undefined> {
-    const byNode = new Map<string, TopicPartition[]>();
-    for (const tp of queries.keys()) {
-      if (found.has(tp)) continue;
-      const address = this.routes.address(tp);
-      if (address === "") return new OncelogError("NOT_READY", `${keyOf(tp)} has no leader`);
-      byNode.set(address, [...(byNode.get(address) ?? []), tp]);
-    }
+  /** Asks for the leaders of a topic's partitions. */
+  async #learn(
+    topic: string,
+    tps: readonly TopicPartition[],
+    search: Search,
+    deadline = now() + this.config.requestTimeoutMs,
+  ): Promise<void> {
     let problem: OncelogError | undefined;
-    for (const [address, tps] of byNode) {
-      const one = await this.#ask(address, tps, queries, found);
-      if (one !== undefined && !one.retriable) return one;
-      problem = one ?? problem;
+    try {
+      await this.cluster.requireTopic(topic, Math.max(100, deadline - now()));
+    } catch (e) {
+      if (!(e instanceof OncelogError) || e.kind === "CLIENT_CLOSED") throw e;
+      // Nobody is there to ask; or there is no such topic, for good.
+      problem = isUnknownTopic(e) ? new OncelogError(e.kind, e.message, e.details) : e;
     }
-    return problem;
+    for (const tp of tps) {
+      if (problem !== undefined) search.lacks(tp, problem);
+      else if (this.cluster.leaders.leader(tp) === undefined) search.lacks(tp, noPartition(tp));
+    }
+  }
+
+  /** Asks all nodes at the same time: one that hangs holds up its own partitions only. */
+  async #searchOnce(
+    tps: readonly TopicPartition[],
+    queries: PartitionMap<Place>,
+    search: Search,
+  ): Promise<void> {
+    const byNode = new Map<string, TopicPartition[]>();
+    for (const tp of tps) {
+      const address = this.routes.address(tp);
+      if (address === "") {
+        search.lacks(tp, new OncelogError("NOT_READY", `${keyOf(tp)} has no leader`));
+      } else byNode.set(address, [...(byNode.get(address) ?? []), tp]);
+    }
+    await Promise.all(
+      [...byNode].map(([address, asked]) => this.#ask(address, asked, queries, search)),
+    );
   }
 
   async #ask(
     address: string,
     tps: TopicPartition[],
     queries: PartitionMap<Place>,
-    found: PartitionMap<bigint>,
-  ): Promise<OncelogError | undefined> {
+    search: Search,
+  ): Promise<void> {
     const request = {
       anyReplica: this.config.anyReplica,
       queries: tps.map((tp) => ({
@@ -146,39 +198,35 @@ export class Positions {
       const limit = this.config.requestTimeoutMs;
       const method = LogService.method.listOffsets;
       results = (await this.cluster.callAt(address, limit, method, request)).results;
+      if (results.length !== tps.length) {
+        const text = `the node gave ${results.length} answers to ${tps.length} questions`;
+        throw new OncelogError("INTERNAL", text);
+      }
     } catch (e) {
-      if (!(e instanceof OncelogError)) throw e;
-      if (e.retriable) for (const tp of tps) this.routes.failed(tp, address);
-      return e;
+      if (!(e instanceof OncelogError) || e.kind === "CLIENT_CLOSED") throw e;
+      for (const tp of tps) {
+        if (e.retriable) this.routes.failed(tp, address);
+        search.lacks(tp, e);
+      }
+      return;
     }
-    if (results.length !== tps.length) {
-      const text = `the node gave ${results.length} answers to ${tps.length} questions`;
-      return new OncelogError("INTERNAL", text);
-    }
-    let problem: OncelogError | undefined;
-    for (const [i, tp] of tps.entries()) {
-      const one = this.#take(tp, results[i] as OffsetResult, address, found);
-      if (one !== undefined && (problem === undefined || !one.retriable)) problem = one;
-    }
-    return problem;
+    for (const [i, tp] of tps.entries())
+      this.#take(tp, results[i] as OffsetResult, address, search);
   }
 
-  #take(
-    tp: TopicPartition,
-    result: OffsetResult,
-    address: string,
-    found: PartitionMap<bigint>,
-  ): OncelogError | undefined {
+  #take(tp: TopicPartition, result: OffsetResult, address: string, search: Search): void {
     const { error } = result;
     if (error === PartitionError.NONE) {
-      found.set(tp, result.offset);
-      return undefined;
+      search.take(tp, result.offset);
+      return;
     }
     this.routes.leadsElsewhere(tp, address, result.leaderId, result.leaderAddress);
     const text = textOf(error, result.message);
-    if (error === PartitionError.STORAGE && !this.routes.elsewhere(tp, address, error)) {
-      return corrupt(tp, -1n, text);
-    }
-    return new OncelogError("NOT_READY", `${keyOf(tp)}: ${text}`);
+    const isDamaged =
+      error === PartitionError.STORAGE && !this.routes.elsewhere(tp, address, error);
+    search.lacks(
+      tp,
+      isDamaged ? corrupt(tp, -1n, text) : new OncelogError("NOT_READY", `${keyOf(tp)}: ${text}`),
+    );
   }
 }

@@ -11,12 +11,15 @@ import { LogService, Resolution } from "./gen/oncelog/v1/log_pb.js";
 import { NO_IDENTITY } from "./identities.js";
 import type { TopicView } from "./leaders.js";
 import { keyPartition } from "./murmur2.js";
+import { int32, int64, MIN_INT64, span, timeOf } from "./numbers.js";
 import { MAX_PAYLOAD_BYTES } from "./payload.js";
+import type { ConnectionStats } from "./reachability.js";
 import { Sender } from "./sender.js";
 import type { CommittedTransaction } from "./staging.js";
 import { Transaction, type TransactionOptions } from "./transaction.js";
 import { Transactions } from "./transactions.js";
 import type { Message, RecordMetadata, ResolvedSequence, TopicPartition } from "./types.js";
+import { closed, watchAtExit } from "./warnings.js";
 import type { ProducerStats } from "./window.js";
 
 /** How long a loop that sends may keep the connections waiting. */
@@ -55,6 +58,7 @@ export class Producer implements AsyncDisposable {
   readonly #cluster: Cluster;
   readonly #sender: Sender;
   readonly #transactions: Transactions;
+  #transaction: Transaction | undefined; // the newest one
   #closed = false;
   #turnBegan = 0;
 
@@ -68,6 +72,7 @@ export class Producer implements AsyncDisposable {
     this.#cluster = new Cluster(checkServers(servers), all);
     this.#sender = new Sender(all, this.#cluster);
     this.#transactions = new Transactions(this.#sender);
+    watchAtExit(this);
   }
 
   // --- sending -----------------------------------------------------------------------
@@ -113,7 +118,10 @@ export class Producer implements AsyncDisposable {
     sequences: readonly bigint[] | undefined,
     expectedOffset: bigint | undefined,
   ): Promise<Delivery> {
-    this.#check(records.length, sequences, expectedOffset);
+    const own = this.#sequences(records.length, sequences);
+    const expected =
+      expectedOffset === undefined ? undefined : int64("expected_offset", expectedOffset);
+    const size = records.reduce((sum, record) => sum + recordSize(record), 0);
     const known = this.#known(topic) ?? (await this.#learn(topic));
     const key = records[0]?.key ?? null;
     const { partitioner, compressionType } = this.config;
@@ -121,11 +129,11 @@ export class Producer implements AsyncDisposable {
     const add: Addition = {
       tp: { topic, partition: this.#place(topic, key, given, known.partitions.length) },
       // A record with demands of its own does not set the place for others.
-      sticky: free && sequences === undefined && expectedOffset === undefined,
+      sticky: free && own === undefined && expected === undefined,
       records,
-      size: records.reduce((sum, record) => sum + recordSize(record), 0),
-      sequences,
-      expectedOffset,
+      size,
+      sequences: own,
+      expectedOffset: expected,
       whole,
       // Compressed, only the size as sent counts: the node judges it.
       maxBatchBytes: compressionType === "none" ? known.maxBatchBytes : MAX_PAYLOAD_BYTES,
@@ -140,24 +148,18 @@ export class Producer implements AsyncDisposable {
     return delivery;
   }
 
-  #check(
-    count: number,
-    sequences: readonly bigint[] | undefined,
-    expectedOffset: bigint | undefined,
-  ): void {
-    if (sequences !== undefined) {
-      if (!this.config.enableIdempotence) {
-        throw invalid("sequence", "sequence needs enableIdempotence");
-      }
-      const rising = sequences.every((n, i) => n > (sequences[i - 1] ?? -1n));
-      if (sequences.length !== count || !rising) {
-        const text = `sequences must be ${count} rising numbers from 0, one for each record`;
-        throw invalid("sequences", text);
-      }
+  #sequences(count: number, given: readonly bigint[] | undefined): readonly bigint[] | undefined {
+    if (given === undefined) return undefined;
+    if (!this.config.enableIdempotence) {
+      throw invalid("sequence", "sequence needs enableIdempotence");
     }
-    if (expectedOffset !== undefined && expectedOffset < 0n) {
-      throw invalid("expected_offset", "expectedOffset must not be negative");
+    const sequences = given.map((one) => int64("sequences", one));
+    const rising = sequences.every((n, i) => n > (sequences[i - 1] ?? -1n));
+    if (sequences.length !== count || !rising) {
+      const text = `sequences must be ${count} rising numbers from 0, one for each record`;
+      throw invalid("sequences", text);
     }
+    return sequences;
   }
 
   #place(
@@ -172,7 +174,7 @@ export class Producer implements AsyncDisposable {
       partition = this.config.partitioner(topic, bytes, partitions);
     } else if (partition === undefined) {
       if (bytes !== null) return keyPartition(bytes, partitions);
-      return Math.floor(Math.random() * partitions);
+      return this.#cluster.leaders.anyPartition(topic);
     }
     if (!Number.isInteger(partition) || partition < 0 || partition >= partitions) {
       const text = `topic "${topic}" has the partitions 0 to ${partitions - 1}, not ${partition}`;
@@ -209,8 +211,21 @@ export class Producer implements AsyncDisposable {
    */
   async begin(options: TransactionOptions = {}): Promise<Transaction> {
     const { idleTimeoutMs = 0, totalTimeoutMs = 0 } = options;
+    int32("idle_timeout_ms", idleTimeoutMs);
+    int32("total_timeout_ms", totalTimeoutMs);
     const begun = await this.#transactions.begin({ idleTimeoutMs, totalTimeoutMs });
-    return new Transaction(this, this.#transactions, begun);
+    this.#transaction = new Transaction(this, this.#transactions, begun);
+    return this.#transaction;
+  }
+
+  /**
+   * The transaction to which all that this producer sends belongs; null: none is open. It has also
+   * the one of a `begin` whose promise nobody waited for, which is to be ended as any other.
+   */
+  get transaction(): Transaction | null {
+    const one = this.#transaction;
+    const isOver = one === undefined || ["committed", "aborted", "unknown"].includes(one.state);
+    return isOver ? null : one;
   }
 
   /**
@@ -244,7 +259,7 @@ export class Producer implements AsyncDisposable {
    * REQUEST_TIMEOUT.
    */
   async flush(timeoutMs = Number.POSITIVE_INFINITY): Promise<void> {
-    const left = await this.#flush(timeoutMs);
+    const left = await this.#flush(span("timeout_ms", timeoutMs));
     if (left > 0) {
       const text = `the outcome of ${left} batches is not known yet`;
       throw new OncelogError("REQUEST_TIMEOUT", text);
@@ -267,16 +282,19 @@ export class Producer implements AsyncDisposable {
   }
 
   /**
-   * Flushes and frees everything; throws as `flush` does. A transaction that is open is aborted.
-   * What has no outcome after `timeoutMs` fails. A second close does nothing.
+   * Flushes and frees everything; throws as `flush` does. A transaction that is open is aborted,
+   * with a warning if it has records. A process that ends without this loses what waits; a line on
+   * stderr says how many records. What has no outcome after `timeoutMs` fails. A second close does nothing.
    */
   async close(timeoutMs = Number.POSITIVE_INFINITY): Promise<void> {
+    span("timeout_ms", timeoutMs);
     if (this.#closed) return;
     this.#closed = true;
     await this.#transactions.close(timeoutMs);
     await this.#flush(timeoutMs); // what is left fails below, and is reported with its outcome
     this.#sender.stop();
     this.#cluster.close();
+    closed(this);
     this.#sender.failed.report();
   }
 
@@ -291,8 +309,8 @@ export class Producer implements AsyncDisposable {
 
   /** The last sequence of this producer that is stored in a partition; -1: none. */
   async position(topic: string, partition: number): Promise<bigint> {
-    const tp = { topic, partition };
-    if (partition < 0 || partition >= (await this.partitions(topic))) throw noPartition(tp);
+    const tp = { topic, partition: int32("partition", partition) };
+    if (partition >= (await this.partitions(topic))) throw noPartition(tp);
     const asked = this.#sender.identityOf(tp);
     if (!(await within(asked, now() + this.config.maxBlockMs))) {
       const text = `no answer within maxBlockMs=${this.config.maxBlockMs}`;
@@ -328,8 +346,13 @@ export class Producer implements AsyncDisposable {
   }
 
   /** The producer's counters. */
-  get stats(): ProducerStats {
-    return { ...this.#sender.stats };
+  get stats(): ProducerStats & ConnectionStats {
+    return { ...this.#sender.stats, ...this.#cluster.reachability.stats };
+  }
+
+  /** How many records have no outcome yet. */
+  get pending(): number {
+    return this.#sender.accumulator.pending;
   }
 
   /** What waits in this process, sent and not yet acknowledged included, in bytes. */
@@ -343,6 +366,12 @@ function recordSize(message: Message): number {
   for (const header of message.headers ?? []) {
     size += HEADER_OVERHEAD + Buffer.byteLength(header.key) + sizeOf(header.value);
   }
+  if (!Number.isInteger(size)) {
+    const text = "value, key and values of headers are a string, bytes or null each";
+    throw invalid("value", text);
+  }
+  if (message.timestamp instanceof Date) timeOf("timestamp", message.timestamp);
+  else if (message.timestamp !== undefined) int64("timestamp", message.timestamp, MIN_INT64);
   return size;
 }
 

@@ -34,13 +34,15 @@ export class Rebalance {
 
   /** Does all that is due. Throws what callbacks throw, and what ended the membership. */
   async follow(): Promise<void> {
-    let first: unknown;
-    for (let change = this.buffer.interruptions.shift(); change !== undefined; ) {
-      first ??= await this.#take(change);
-      change = this.buffer.interruptions.shift();
+    const errors: unknown[] = [];
+    const { interruptions } = this.buffer;
+    // A change is taken out when it is carried out, all of it, whatever callbacks throw.
+    for (let [change] = interruptions; change !== undefined; [change] = interruptions) {
+      errors.push(...(await this.#take(change)));
+      interruptions.shift();
     }
-    first ??= this.member.error;
-    if (first !== undefined) throw first;
+    if (this.member.error !== undefined) errors.push(this.member.error);
+    if (errors.length > 0) throw errors[0];
     if (now() >= this.dueAt) await this.#commit(this.numbers.keys());
   }
 
@@ -56,15 +58,15 @@ export class Rebalance {
     }
   }
 
-  /** All of it; the first thing that callbacks threw is returned. */
-  async #take(change: Change): Promise<unknown> {
+  /** All of it; what callbacks threw is returned. */
+  async #take(change: Change): Promise<unknown[]> {
     const errors: unknown[] = [];
     const attempt = (task: () => Promise<void>) => task().catch((e: unknown) => errors.push(e));
     await attempt(() => this.#lose(change));
     if (change.ended) this.member.comesBack();
     if (change.step.revoked.length > 0) await attempt(() => this.#giveBack(change));
     if (change.step.assigned.size > 0) await attempt(() => this.#gain(change));
-    return errors[0];
+    return errors;
   }
 
   async #lose(change: Change): Promise<void> {

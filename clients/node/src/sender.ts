@@ -3,7 +3,7 @@
  */
 
 import { Accumulator, type OpenBatch } from "./accumulator.js";
-import { now } from "./clock.js";
+import { Backoff, now } from "./clock.js";
 import { type Cluster, CONNECT_TIMEOUT } from "./cluster.js";
 import type { ProducerConfig } from "./config.js";
 import { Failures } from "./delivery.js";
@@ -18,6 +18,13 @@ import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
 import { lostWithTopic, type ProducerStats, type Reaction, Window } from "./window.js";
 
 export const TICK_EVERY = 100;
+/**
+ * The loop that comes so late has been held up, or the process was frozen. What came meanwhile is
+ * not read yet: before that, nothing that waits for an answer is judged.
+ */
+const LATE = 1000;
+const GRACE = 1000;
+const SEARCH_PAUSES = new Backoff(500, 5000);
 /** What a node allows as timeout_ms. */
 const MOST_COMMIT_TIMEOUT = 600_000;
 
@@ -76,8 +83,12 @@ export class Sender implements StreamEvents {
   readonly #streams = new Map<string, ProduceStream>();
   readonly #sentTo = new PartitionMap<string>();
   readonly #watch: LeaderWatch;
+  #searchAt = 0;
+  #searches = 0;
   #attemptId = 0n;
   #tickedAt = 0;
+  #dueAt = Number.POSITIVE_INFINITY;
+  #graceUntil = 0;
   #stopped = false;
 
   constructor(
@@ -85,10 +96,15 @@ export class Sender implements StreamEvents {
     readonly cluster: Cluster,
   ) {
     const wake = () => this.#loop.wake();
-    this.accumulator = new Accumulator(config, wake);
+    const { leaders } = cluster;
+    this.accumulator = new Accumulator(config, wake, (tp) => leaders.isAvailable(tp));
     this.identities = new Identities(config, cluster);
     const connected = (address: string) => this.#streams.get(address)?.opened ?? false;
-    this.#watch = new LeaderWatch(cluster, wake, () => this.#busy.keys(), connected);
+    const asked = () => {
+      this.accumulator.leaveUnavailable();
+      wake();
+    };
+    this.#watch = new LeaderWatch(cluster, asked, () => this.#busy.keys(), connected);
   }
 
   // --- the end -----------------------------------------------------------------------
@@ -146,6 +162,7 @@ export class Sender implements StreamEvents {
   /** Sends whatever can be sent now, and returns when to look again. */
   #work(at: number): number {
     if (this.#stopped) return Number.POSITIVE_INFINITY;
+    if (at - this.#dueAt > LATE) this.#graceUntil = at + GRACE;
     if (at - this.#tickedAt >= TICK_EVERY) {
       this.#tickedAt = at;
       this.#tick(at);
@@ -163,10 +180,26 @@ export class Sender implements StreamEvents {
       else if (window.retryAt > at) next = Math.min(next, window.retryAt);
     }
     for (const stream of this.#streams.values()) stream.write();
-    next = Math.min(next, this.#watch.work(at));
+    next = Math.min(next, this.#search(at), this.#watch.work(at));
     const tick = this.#tickedAt + TICK_EVERY;
     const renewal = Math.max(tick, this.identities.current?.renewAt ?? Number.POSITIVE_INFINITY);
-    return Math.min(next, this.#busy.size > 0 ? tick : renewal);
+    this.#dueAt = Math.min(next, this.#busy.size > 0 ? tick : renewal);
+    return this.#dueAt;
+  }
+
+  /**
+   * Records without a key avoid what has no leader, so nothing would notice that it is back: leaders
+   * that are away are looked for. Returns when to look again.
+   */
+  #search(at: number): number {
+    if (at < this.#searchAt) return this.#searchAt;
+    const { topics, addresses } = this.cluster.leaders.lacking();
+    const isWhole = topics.length + addresses.length === 0;
+    this.#searches = isWhole ? 0 : this.#searches + 1;
+    this.#searchAt = at + (isWhole ? SEARCH_PAUSES.first : SEARCH_PAUSES.delay(this.#searches));
+    for (const topic of topics) this.#watch.ask(topic);
+    for (const address of addresses) if (!this.#streams.has(address)) this.#connect(address);
+    return isWhole ? Number.POSITIVE_INFINITY : this.#searchAt;
   }
 
   #feed(window: Window, at: number): Reaction {
@@ -308,7 +341,9 @@ export class Sender implements StreamEvents {
     return stream;
   }
 
-  opened(): void {
+  opened(stream: ProduceStream): void {
+    this.cluster.leaders.unreachable.delete(stream.address);
+    this.cluster.reachability.answered(stream.address);
     this.#loop.wake();
   }
 
@@ -321,6 +356,9 @@ export class Sender implements StreamEvents {
     if (this.#streams.get(address) === stream) this.#streams.delete(address);
     if (this.#stopped) return;
     this.cluster.avoid(address);
+    this.cluster.leaders.unreachable.add(address);
+    this.accumulator.leaveUnavailable();
+    this.cluster.reachability.failed(`${address}: ${why}`);
     for (const [tp, window] of this.#busy) {
       if (this.#sentTo.get(tp) === address) {
         window.hindered = `${address}: ${why}`;
@@ -388,9 +426,11 @@ export class Sender implements StreamEvents {
       const window = this.#window(batch.lane.tp);
       this.#react(window, window.expireUnsent(batch));
     }
-    for (const window of this.#busy.values()) this.#react(window, window.expire(at));
-    if (this.#stopped) return;
-    this.#checkStalls(at);
+    if (at >= this.#graceUntil) {
+      for (const window of this.#busy.values()) this.#react(window, window.expire(at));
+      if (this.#stopped) return;
+      this.#checkStalls(at);
+    }
     const { current } = this.identities;
     if (current !== undefined && at >= current.renewAt) {
       this.cluster.spawn(async () => {

@@ -22,6 +22,13 @@ const PLAIN = new Map<number, ErrorKind>([
   [status.DATA_LOSS, "CORRUPT_LOG"],
 ]);
 
+/** Whether a node has said so: not gRPC itself, or something in between. */
+export function isAnswer(failure: Partial<ServiceError>): boolean {
+  if (readInfo(failure.metadata)?.domain === "oncelog") return true;
+  const kind = PLAIN.get(failure.code ?? status.UNKNOWN);
+  return kind !== "UNAVAILABLE" && kind !== "REQUEST_TIMEOUT";
+}
+
 /** The error that a failed call to a node stands for. */
 export function fromStatus(address: string, failure: Partial<ServiceError>): OncelogError {
   const text = failure.details ?? "";

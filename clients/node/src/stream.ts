@@ -23,7 +23,7 @@ const BACKLOG_BYTES = 4 << 20;
 
 /** What a stream tells the sender. */
 export interface StreamEvents {
-  opened(): void;
+  opened(stream: ProduceStream): void;
   room(): void;
   results(stream: ProduceStream, results: BatchResult[]): void;
   closed(stream: ProduceStream, why: string): void;
@@ -75,7 +75,7 @@ export class ProduceStream {
     });
     call.on("error", () => {}); // the status says the same
     call.on("status", (status) => this.#end(this.#why || status.details));
-    this.events.opened();
+    this.events.opened(this);
   }
 
   #end(why: string): void {

@@ -17,6 +17,7 @@ import type { Identity } from "./identities.js";
 import type { Sender } from "./sender.js";
 import { type CommittedTransaction, type EndCall, ProducerTransaction } from "./staging.js";
 import type { OffsetCommit, TopicPartition } from "./types.js";
+import { warn } from "./warnings.js";
 
 const { beginTransaction, commitTransaction, abortTransaction, keepTransactionsAlive } =
   TransactionService.method;
@@ -106,13 +107,17 @@ export class Transactions {
       if (before.isOver) return;
     }
     const text = `transaction ${before.id} of this producer is ${before.state}`;
-    throw new OncelogError("TRANSACTION_OPEN", `${text}: end it with commit or abort`);
+    const how = "end it with commit or abort; Producer.transaction has it";
+    throw new OncelogError("TRANSACTION_OPEN", `${text}: ${how}`);
   }
 
   async #begin(times: Times): Promise<ProducerTransaction> {
     const { identities } = this.sender;
     const usedUp = (one: Identity) => this.sender.hasUsedUp(one);
-    const identity = await identities.forTransaction(times.totalTimeoutMs || DEFAULT_TOTAL, usedUp);
+    const { maxBlockMs, requestTimeoutMs } = this.sender.config;
+    const until = now() + Math.max(maxBlockMs, requestTimeoutMs);
+    const total = times.totalTimeoutMs || DEFAULT_TOTAL;
+    const identity = await identities.forTransaction(total, usedUp, until);
     const terms = this.#terms;
     const sameTerms =
       terms?.identity === identity &&
@@ -330,6 +335,8 @@ export class Transactions {
         if (next === "commit") answer = await this.#callCommit(transaction, left);
         else await this.#callAbort(transaction, left);
       } catch (e) {
+        const isAnswer = e instanceof OncelogError && e.kind !== "CLIENT_CLOSED";
+        if (next === "commit" && !isAnswer) transaction.noteDoubt();
         if (!(e instanceof OncelogError)) throw e;
         error = e;
       }
@@ -360,22 +367,24 @@ export class Transactions {
       this.#next = { nonce: this.#drawNonce(), idleTimeoutMs, totalTimeoutMs, partitions };
     }
     const { id: transactionId, producerId, epoch } = transaction;
-    // The same in each call: nothing is staged after the first one.
+    // The same in each call, in one order: nothing is staged after the first one.
+    const runs = [...transaction.runs].map(([tp, { recordCount, lastSequence }]) => ({
+      ...tp,
+      recordCount,
+      lastSequence,
+    }));
+    const offsets = [...transaction.offsets].map(([group, { count, lastNumber }]) => ({
+      group,
+      offsetCount: count,
+      lastNumber,
+    }));
     const request = {
       transactionId,
       producerId,
       epoch,
       timeoutMs: COMMIT_ATTEMPT * 0.8,
-      runs: [...transaction.runs].map(([tp, { recordCount, lastSequence }]) => ({
-        ...tp,
-        recordCount,
-        lastSequence,
-      })),
-      offsets: [...transaction.offsets].map(([group, { count, lastNumber }]) => ({
-        group,
-        offsetCount: count,
-        lastNumber,
-      })),
+      runs: runs.sort((a, b) => compare(a.topic, b.topic) || a.partition - b.partition),
+      offsets: offsets.sort((a, b) => compare(a.group, b.group)),
       ...(this.#next && { beginNext: { ...this.#next, partitions: [...this.#next.partitions] } }),
     };
     return this.sender.cluster.call(commitTransaction, request, {
@@ -424,7 +433,14 @@ export class Transactions {
     clearTimeout(this.#unused);
     const current = this.#current;
     const ending = async () => {
-      if (current?.state === "open") await this.abort(current);
+      if (current?.state === "open") {
+        const records = current.runs.values().reduce((sum, run) => sum + run.recordCount, 0n);
+        if (records > 0n || current.offsets.size > 0) {
+          const text = `transaction ${current.id} was neither committed nor aborted before its`;
+          warn(`${text} producer was closed: it is aborted, with its ${records} records`);
+        }
+        await this.abort(current);
+      }
       await this.#lock.hold(() => this.#abortFollowing());
     };
     // Where nobody answers it is aborted when it has been idle.
@@ -435,6 +451,10 @@ export class Transactions {
     );
     clearTimeout(this.#alive);
   }
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 function timeout(transaction: ProducerTransaction, cause: OncelogError): OncelogError {

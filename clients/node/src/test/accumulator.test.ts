@@ -3,10 +3,49 @@ import { test } from "node:test";
 import { Accumulator, type Addition } from "../accumulator.js";
 import { BATCH_OVERHEAD } from "../columns.js";
 import type { ProducerConfig } from "../config.js";
+import type { TopicPartition } from "../types.js";
+
+const T0 = { topic: "t", partition: 0 };
+const T1 = { topic: "t", partition: 1 };
+
+function accumulator(
+  config: Partial<ProducerConfig> = {},
+  isAvailable: (tp: TopicPartition) => boolean = () => true,
+): Accumulator {
+  const usual = { batchSize: 1000, bufferMemory: 10_000, lingerMs: 0, deliveryTimeoutMs: 60_000 };
+  return new Accumulator({ ...usual, ...config } as ProducerConfig, () => {}, isAvailable);
+}
+
+function addition(tp: TopicPartition, sticky: boolean): Addition {
+  return {
+    ...{ tp, sticky, records: [{ topic: "t", value: "v" }], size: 10, maxBatchBytes: 1000 },
+    ...{ sequences: undefined, expectedOffset: undefined, whole: false },
+  };
+}
+
+test("a batch that waits for a leader attracts no records without a key", () => {
+  let away = -1;
+  const queued = accumulator({}, ({ partition }) => partition !== away);
+  const at = (tp: TopicPartition) => queued.append(addition(tp, true))?.batch.tp.partition;
+  assert.deepEqual([at(T0), at(T1)], [0, 0], "they stick together");
+  away = 0;
+  queued.leaveUnavailable();
+  assert.deepEqual([at(T1), at(T0)], [1, 1]);
+  away = 1;
+  queued.leaveUnavailable();
+  assert.deepEqual([at(T1), at(T0)], [1, 0], "where no other one is");
+});
+
+test("a record is given its own time, not what is left of an old batch's", () => {
+  const queued = accumulator({ deliveryTimeoutMs: 0, lingerMs: -1 }); // at once old
+  const old = queued.append(addition(T0, false));
+  const fresh = queued.append(addition(T0, false));
+  assert.notEqual(old?.batch, fresh?.batch);
+});
 
 test("messages without a key leave a full batch, also while the sender takes nothing", () => {
   const config = { batchSize: BATCH_OVERHEAD + 10, bufferMemory: 1000, lingerMs: 0 };
-  const queued = new Accumulator(config as ProducerConfig, () => {});
+  const queued = accumulator(config);
   const at = [0, 1].map((partition) => {
     const tp = { topic: "t", partition };
     const add: Addition = {
