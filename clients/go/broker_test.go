@@ -20,6 +20,7 @@ type broker struct {
 	pb.UnimplementedClusterServiceServer
 	pb.UnimplementedProducerServiceServer
 	pb.UnimplementedLogServiceServer
+	pb.UnimplementedTransactionServiceServer
 	address    string
 	partitions int32
 
@@ -30,6 +31,14 @@ type broker struct {
 	breakIn int // requests until a stream breaks; 0: never
 	stuck   bool
 	changed chan struct{}
+	// Partitions that nobody leads.
+	leaderless map[int32]bool
+	logStart   int64
+	topicID    uint64
+	// Called before an answer to a lease or a begin, and told of an abort.
+	onLease func(context.Context, *pb.LeaseProducerRequest)
+	onBegin func(context.Context, *pb.BeginTransactionRequest)
+	aborted chan int64
 }
 
 func startBroker(t *testing.T, partitions int32) *broker {
@@ -40,28 +49,50 @@ func startBroker(t *testing.T, partitions int32) *broker {
 	b := &broker{
 		address: listener.Addr().String(), partitions: partitions,
 		logs: map[int32][]*pb.StoredBatch{}, last: map[[2]int64]int64{}, changed: make(chan struct{}),
+		leaderless: map[int32]bool{}, topicID: 1, aborted: make(chan int64, 10),
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage))
 	pb.RegisterClusterServiceServer(server, b)
 	pb.RegisterProducerServiceServer(server, b)
 	pb.RegisterLogServiceServer(server, b)
+	pb.RegisterTransactionServiceServer(server, b)
 	go func() { _ = server.Serve(listener) }() // it ends when it is stopped
 	t.Cleanup(server.Stop)
 	return b
 }
 
 func (b *broker) DescribeTopics(context.Context, *pb.DescribeTopicsRequest) (*pb.DescribeTopicsResponse, error) {
-	topic := &pb.TopicInfo{Name: "t", TopicId: 1}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	topic := &pb.TopicInfo{Name: "t", TopicId: b.topicID}
 	for partition := range b.partitions {
-		topic.Partitions = append(topic.Partitions,
-			&pb.PartitionInfo{Partition: partition, LeaderId: 1, Term: 1, Replicas: []int32{1}})
+		info := &pb.PartitionInfo{Partition: partition, LeaderId: 1, Term: 1, Replicas: []int32{1}}
+		if b.leaderless[partition] {
+			info.LeaderId = 0
+		}
+		topic.Partitions = append(topic.Partitions, info)
 	}
 	return &pb.DescribeTopicsResponse{
 		Topics: []*pb.TopicInfo{topic}, Nodes: []*pb.NodeInfo{{NodeId: 1, Address: b.address}},
 	}, nil
 }
 
-func (b *broker) LeaseProducer(context.Context, *pb.LeaseProducerRequest) (*pb.LeaseProducerResponse, error) {
+func (b *broker) BeginTransaction(ctx context.Context, request *pb.BeginTransactionRequest) (*pb.BeginTransactionResponse, error) {
+	if b.onBegin != nil {
+		b.onBegin(ctx, request)
+	}
+	return &pb.BeginTransactionResponse{TransactionId: 100 + int64(request.GetNonce()), IdleTimeoutMs: 60_000}, nil
+}
+
+func (b *broker) AbortTransaction(_ context.Context, request *pb.AbortTransactionRequest) (*pb.AbortTransactionResponse, error) {
+	b.aborted <- request.GetTransactionId()
+	return &pb.AbortTransactionResponse{}, nil
+}
+
+func (b *broker) LeaseProducer(ctx context.Context, request *pb.LeaseProducerRequest) (*pb.LeaseProducerResponse, error) {
+	if b.onLease != nil {
+		b.onLease(ctx, request)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leases++
@@ -207,6 +238,8 @@ func (b *broker) ListOffsets(_ context.Context, request *pb.ListOffsetsRequest) 
 		result := &pb.OffsetResult{Topic: "t", Partition: query.GetPartition()}
 		if query.GetLatest() {
 			result.Offset = b.end(query.GetPartition())
+		} else {
+			result.Offset = b.logStart
 		}
 		answer.Results = append(answer.Results, result)
 	}

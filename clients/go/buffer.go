@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
@@ -15,9 +16,9 @@ type chunk struct {
 	header     *pb.BatchHeader
 	payload    []byte
 	base, end  int64
-	next       int64 // the user's place in it
+	next       atomic.Int64 // the user's place in it
 	generation int
-	decoded    *decoded
+	decoded    *decoded // of who polls
 }
 
 // open decodes the batch. An error stays: nothing of the batch is ever skipped.
@@ -50,11 +51,13 @@ func corrupt(tp TopicPartition, offset int64, format string, args ...any) *Error
 
 // take appends up to limit records from the user's place on.
 func (c *chunk) take(into []Record, limit int) []Record {
-	for ; limit > 0 && c.next < c.end; limit-- {
-		into = append(into, Record{Topic: c.tp.Topic, Partition: c.tp.Partition, Offset: c.next})
-		c.decoded.record(int(c.next-c.base), &into[len(into)-1])
-		c.next++
+	next := c.next.Load()
+	for ; limit > 0 && next < c.end; limit-- {
+		into = append(into, Record{Topic: c.tp.Topic, Partition: c.tp.Partition, Offset: next})
+		c.decoded.record(int(next-c.base), &into[len(into)-1])
+		next++
 	}
+	c.next.Store(next)
 	return into
 }
 
@@ -290,9 +293,17 @@ func (b *fetchBuffer) holdFrom(moment time.Time) {
 	b.notify()
 }
 
+// forgetGroup: it was not joined after all; what it said meanwhile means nothing.
+func (b *fetchBuffer) forgetGroup() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.interruptions, b.heldFrom = nil, time.Time{}
+	b.notify()
+}
+
 // advance: the user has moved chunk.next.
 func (b *fetchBuffer) advance(taken *chunk) {
-	if taken.next < taken.end {
+	if taken.next.Load() < taken.end {
 		return
 	}
 	b.mu.Lock()
@@ -333,7 +344,7 @@ func (b *fetchBuffer) position(tp TopicPartition) (int64, <-chan struct{}, error
 		return 0, nil, err
 	}
 	if len(c.chunks) > 0 {
-		return c.chunks[0].next, nil, nil
+		return c.chunks[0].next.Load(), nil, nil
 	}
 	return c.position, b.changed, nil
 }
@@ -434,10 +445,12 @@ func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
 			b.notify()
 			break
 		}
-		c.chunks = append(c.chunks, &chunk{
+		fresh := &chunk{
 			tp: w.tp, header: stored.GetHeader(), payload: stored.GetPayload(),
-			base: base, end: end, next: at, generation: c.generation,
-		})
+			base: base, end: end, generation: c.generation,
+		}
+		fresh.next.Store(at)
+		c.chunks = append(c.chunks, fresh)
 		c.buffered += len(stored.GetPayload())
 		c.fetchOffset = end
 	}

@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"net"
 	"regexp"
@@ -27,6 +28,16 @@ type ClientConfig struct {
 	MetadataMaxAge time.Duration
 	// Security is TLS, and who the client is; without it everything goes in the clear.
 	Security SecurityConfig
+	// Logger is told what nobody is returned: that no node answers, that a callback panicked. Nil:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+func (c *ClientConfig) logger() *slog.Logger {
+	if c.Logger != nil {
+		return c.Logger
+	}
+	return slog.Default()
 }
 
 // ProducerConfig holds the settings of a [Producer]; [NewProducer] fills in the defaults.

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
 // Consumer reads topics, or assigned partitions, in offset order per partition, each record
-// once per consumer. It survives leader changes and restarts unseen. One consumer belongs to
-// one goroutine at a time; only Close may be called from another.
+// once per consumer. It survives leader changes and restarts unseen. It is for any number of
+// goroutines: one polls at a time, the others wait, and each record goes to one of them. Positions
+// and commits are of what Poll has returned, to whichever goroutine.
 //
 // With a GroupID reading starts where the group committed last, if it did. The topics (or patterns
 // of topics, "^...") that are subscribed to are shared out among the group's consumers; partitions
@@ -28,9 +29,10 @@ type Consumer struct {
 	fetcher *fetcher
 	buffer  *fetchBuffer
 	closing sync.Once
-	// Held by who polls, or leaves the group.
-	polling   sync.Mutex
-	rebalance *rebalance // nil: of no group
+	joining turn // held by who subscribes
+	polling turn // held by who polls, or leaves the group
+	// nil: of no group.
+	rebalance atomic.Pointer[rebalance]
 }
 
 // NewConsumer makes a consumer. servers is "host:port,..."; options change the defaults. It
@@ -43,7 +45,9 @@ func NewConsumer(servers string, options ...func(*ConsumerConfig)) (*Consumer, e
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{config: config, cluster: newCluster(config.ClientConfig)}
+	c := &Consumer{
+		config: config, cluster: newCluster(config.ClientConfig), joining: newTurn(), polling: newTurn(),
+	}
 	c.fetcher = newFetcher(&c.config, c.cluster)
 	c.buffer = c.fetcher.buffer
 	return c, nil
@@ -85,8 +89,12 @@ func (c *Consumer) join(ctx context.Context, topics []string) error {
 			return err
 		}
 	}
-	if c.rebalance != nil {
-		c.rebalance.member.subscribe(slices.Clone(topics))
+	if err := c.joining.hold(ctx); err != nil {
+		return err
+	}
+	defer c.joining.letGo()
+	if known := c.rebalance.Load(); known != nil {
+		known.member.subscribe(slices.Clone(topics))
 		return nil
 	}
 	positions := c.fetcher.positions
@@ -95,17 +103,16 @@ func (c *Consumer) join(ctx context.Context, topics []string) error {
 	if err := member.awaitJoined(ctx); err != nil {
 		positions.member.Store(nil)
 		member.leave()
+		c.buffer.forgetGroup()
 		return err
 	}
-	c.polling.Lock()
-	defer c.polling.Unlock()
-	c.rebalance = newRebalance(&c.config, c.buffer, member, c.fetcher.wake)
+	c.rebalance.Store(newRebalance(&c.config, c.buffer, member, c.fetcher.wake))
 	return nil
 }
 
 // Assign reads exactly these partitions; those already assigned keep their position.
 func (c *Consumer) Assign(ctx context.Context, partitions ...TopicPartition) error {
-	if c.rebalance != nil {
+	if c.rebalance.Load() != nil {
 		return invalid("partitions",
 			"the group assigns the partitions; make the consumer with Membership=manual")
 	}
@@ -155,19 +162,22 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 	if limit < 1 {
 		return nil, invalid("limit", "limit must be at least 1, got %d", limit)
 	}
-	c.polling.Lock()
-	defer c.polling.Unlock()
+	if err := c.polling.hold(ctx); err != nil {
+		return nil, err
+	}
+	defer c.polling.letGo()
 	c.buffer.comesBack(true)
 	defer c.buffer.comesBack(false)
 	var records []Record
 	for {
-		if c.rebalance != nil && len(records) == 0 {
-			if err := c.rebalance.follow(ctx); err != nil {
+		rebalance := c.rebalance.Load()
+		if rebalance != nil && len(records) == 0 {
+			if err := rebalance.follow(ctx); err != nil {
 				return nil, err
 			}
 		}
 		first, changed, err := c.buffer.peek(len(records) == 0)
-		if c.rebalance != nil && errors.Is(err, ErrUnknownTopicOrPartition) {
+		if rebalance != nil && errors.Is(err, ErrUnknownTopicOrPartition) {
 			continue // the group will take it away
 		}
 		if err != nil {
@@ -177,7 +187,7 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 			return records, nil
 		}
 		if first == nil {
-			if err := c.await(ctx, changed); err != nil {
+			if err := rebalance.await(ctx, changed); err != nil {
 				return nil, err
 			}
 			continue
@@ -189,31 +199,15 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 			return nil, err
 		}
 		if records == nil {
-			records = make([]Record, 0, min(limit, int(first.end-first.next)))
+			records = make([]Record, 0, min(limit, int(first.end-first.next.Load())))
 		}
 		records = first.take(records, limit-len(records))
 		c.buffer.advance(first)
 	}
 }
 
-// await returns when there is something to look at, or an automatic commit is due.
-func (c *Consumer) await(ctx context.Context, changed <-chan struct{}) error {
-	var due <-chan time.Time
-	if c.rebalance != nil && c.config.EnableAutoCommit {
-		timer := time.NewTimer(time.Until(c.rebalance.commitAt))
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-changed:
-	case <-due:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// Records yields records until ctx ends or an error comes, which is yielded last.
+// Records yields records until ctx ends or an error comes, which is yielded last. No record is lost
+// by that: call it again to go on.
 func (c *Consumer) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for {
@@ -377,10 +371,10 @@ func (c *Consumer) positions() (map[TopicPartition]OffsetCommit, error) {
 
 // commitTerms returns what a commit says of a member; nil for who is none.
 func (c *Consumer) commitTerms(offsets map[TopicPartition]OffsetCommit) (*commitTerms, error) {
-	if c.rebalance == nil {
-		return nil, nil
+	if rebalance := c.rebalance.Load(); rebalance != nil {
+		return rebalance.commitTerms(offsets)
 	}
-	return c.rebalance.member.commitTerms(offsets, maps.Clone(c.rebalance.numbers))
+	return nil, nil
 }
 
 // CommitOffsets stores these offsets. A commit with a producer id may be refused with
@@ -425,12 +419,12 @@ func (c *Consumer) Abandon() { c.close(true) }
 func (c *Consumer) close(failed bool) {
 	c.closing.Do(func() {
 		c.buffer.close()
-		c.polling.Lock()
-		if c.rebalance != nil {
-			_ = c.rebalance.leave(context.Background(), failed) // a callback's error is its own
+		defer c.cluster.close()
+		defer c.fetcher.stop()
+		_ = c.polling.hold(context.Background()) // it does not end
+		defer c.polling.letGo()
+		if rebalance := c.rebalance.Load(); rebalance != nil {
+			_ = rebalance.leave(context.Background(), failed) // a callback's error is its own
 		}
-		c.polling.Unlock()
-		c.fetcher.stop()
-		c.cluster.close()
 	})
 }

@@ -2,6 +2,8 @@ package oncelog
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -152,6 +154,7 @@ type completions struct {
 	queue   []*delivery
 	running bool
 	release func(*delivery)
+	log     *slog.Logger
 }
 
 func (c *completions) add(d *delivery) {
@@ -180,8 +183,20 @@ func (c *completions) run() {
 		c.queue = c.queue[1:]
 		c.mu.Unlock()
 		for _, one := range d.callbacks {
-			one.call(Delivery{d, one.index}.outcome())
+			c.tell(d, one)
 		}
 		c.release(d)
 	}
+}
+
+// tell calls a callback. One that panics is a fault of its own: all other records, and those of
+// other producers, go on.
+func (c *completions) tell(d *delivery, one callback) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.log.Error("oncelog: a callback of OnDelivery has panicked", "topic", d.tp.Topic,
+				"partition", d.tp.Partition, "panic", cause, "stack", string(debug.Stack()))
+		}
+	}()
+	one.call(Delivery{d, one.index}.outcome())
 }

@@ -19,15 +19,23 @@ type identities struct {
 	cluster *cluster
 	current atomic.Pointer[identity]
 
-	// Held, by putting something in, by who leases.
-	leasing chan struct{}
+	// Held by who leases.
+	leasing turn
 	serial  int
+	// A lease under the name that has had no answer yet. It is repeated, not made anew: if it took
+	// effect, another one would be refused as its successor.
+	unanswered *leaseAttempt
 	// The newest epoch that this producer has leased under its name.
 	newest *identity
 }
 
+type leaseAttempt struct {
+	nonce uint64
+	start time.Time
+}
+
 func newIdentities(config *ProducerConfig, c *cluster) *identities {
-	return &identities{config: config, cluster: c, leasing: make(chan struct{}, 1)}
+	return &identities{config: config, cluster: c, leasing: newTurn()}
 }
 
 func (i *identities) attempt() time.Duration { return min(2*time.Second, i.config.RequestTimeout) }
@@ -50,12 +58,10 @@ func (i *identities) acquire(ctx context.Context, tp TopicPartition, used *ident
 }
 
 func (i *identities) unused(ctx context.Context, used *identity) (*identity, error) {
-	select {
-	case i.leasing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := i.leasing.hold(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-i.leasing }()
+	defer i.leasing.letGo()
 	id := i.current.Load()
 	if id == nil || !time.Now().Before(id.expireAt) {
 		id, err := i.lease(ctx)
@@ -75,12 +81,10 @@ func (i *identities) unused(ctx context.Context, used *identity) (*identity, err
 // It is not renewed while one is open: that would raise the name's epoch, and fence it. usedUp
 // says whether one will not do.
 func (i *identities) forTransaction(ctx context.Context, total time.Duration, usedUp func(*identity) bool) (*identity, error) {
-	select {
-	case i.leasing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := i.leasing.hold(ctx); err != nil {
+		return nil, err
 	}
-	defer func() { <-i.leasing }()
+	defer i.leasing.letGo()
 	id := i.newest
 	if id == nil || !id.lasts(time.Now(), total) || usedUp(id) {
 		var err error
@@ -114,7 +118,7 @@ func (i *identities) renewIfDue(ctx context.Context, now time.Time, isTransactio
 	default:
 		return nil
 	}
-	defer func() { <-i.leasing }()
+	defer i.leasing.letGo()
 	// A transaction that begins is paused first, and then waits for whoever leases.
 	if current = i.current.Load(); isTransactional() || now.Before(current.renewAt) {
 		return nil
@@ -139,17 +143,20 @@ func (i *identities) lease(ctx context.Context) (*identity, error) {
 			i.config.Security.secured(),
 		}, nil
 	}
+	// Counted from before the first call, so that it ends too early rather than too late.
+	start := time.Now()
 	request := &pb.LeaseProducerRequest{ProducerName: i.config.ProducerName}
 	if request.ProducerName != "" {
 		// One number for all attempts of this lease: the epoch rises by one at most.
-		request.Nonce = nonce()
+		if i.unanswered == nil {
+			i.unanswered = &leaseAttempt{nonce(), start}
+		}
+		request.Nonce, start = i.unanswered.nonce, i.unanswered.start
 		if i.newest != nil {
 			// A name that another instance has leased since must not be taken back.
 			request.HeldProducerId, request.HeldEpoch = i.newest.producerID, i.newest.epoch
 		}
 	}
-	// Counted from before the call, so that it ends too early rather than too late.
-	start := time.Now()
 	var answer *pb.LeaseProducerResponse
 	for failures := 1; ; failures++ {
 		err := i.cluster.call(ctx, callOptions{attempt: i.attempt()},
@@ -175,7 +182,7 @@ func (i *identities) lease(ctx context.Context) (*identity, error) {
 		id.renewAt, id.expireAt = start.Add(lifetime/10*9), start.Add(lifetime)
 	}
 	if i.config.ProducerName != "" {
-		i.newest = id
+		i.newest, i.unanswered = id, nil
 	}
 	return id, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -18,8 +19,10 @@ type rebalance struct {
 	buffer *fetchBuffer
 	member *groupMember
 	wake   func()
+	mu     sync.Mutex
 	// Under which ownership the records of each partition are being read.
-	numbers  map[TopicPartition]int64
+	numbers map[TopicPartition]int64
+	// Of who polls.
 	stored   map[TopicPartition]int64 // by automatic commits
 	commitAt time.Time
 }
@@ -50,76 +53,117 @@ func (r *rebalance) follow(ctx context.Context) error {
 		first = err
 	}
 	if first == nil && r.config.EnableAutoCommit && !time.Now().Before(r.commitAt) {
-		first = r.commit(ctx, slices.Collect(maps.Keys(r.numbers)))
+		first = r.commit(ctx, r.all())
 	}
 	return first
 }
 
-// leave: the consumer closes. failed: what was given out last may not have been worked on.
-func (r *rebalance) leave(ctx context.Context, failed bool) (err error) {
-	tps := slices.Collect(maps.Keys(r.numbers))
-	switch {
-	case !failed:
-		err = r.finish(ctx, tps, time.Now().Add(r.config.RevokeTimeout))
-	case len(tps) > 0:
-		err = call(ctx, r.config.OnLost, tps)
+// await returns when there is something to look at, or an automatic commit is due.
+func (r *rebalance) await(ctx context.Context, changed <-chan struct{}) error {
+	var due <-chan time.Time
+	if r != nil && r.config.EnableAutoCommit {
+		timer := time.NewTimer(time.Until(r.commitAt))
+		defer timer.Stop()
+		due = timer.C
 	}
-	r.drop(tps)
-	r.member.leave()
-	return err
-}
-
-// take does all of it, even if a callback fails.
-func (r *rebalance) take(ctx context.Context, c change) error {
-	var lost []TopicPartition
-	for _, tp := range c.step.lost {
-		if _, known := r.numbers[tp]; known {
-			lost = append(lost, tp)
-		}
-	}
-	r.drop(lost)
-	errs := []error{call(ctx, r.config.OnLost, lost)}
-	if c.ended {
-		r.member.comesBack()
-	}
-	if len(c.step.revoked) > 0 {
-		errs = append(errs, r.giveBack(ctx, c))
-	}
-	if len(c.step.assigned) > 0 {
-		errs = append(errs, r.gain(ctx, c))
-	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+	select {
+	case <-changed:
+	case <-due:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	return nil
 }
 
-func (r *rebalance) giveBack(ctx context.Context, c change) error {
-	asked := r.member.askedBack(c)
-	var known []TopicPartition
-	for _, tp := range asked {
+// all returns what is read under some ownership.
+func (r *rebalance) all() []TopicPartition {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.numbers))
+}
+
+// known returns those that are read under some ownership.
+func (r *rebalance) known(tps []TopicPartition) (known []TopicPartition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, tp := range tps {
 		if _, ok := r.numbers[tp]; ok {
 			known = append(known, tp)
 		}
 	}
-	err := r.finish(ctx, known, c.deadline)
-	kept := r.member.release(c, asked)
-	var again, gone []TopicPartition
-	for _, tp := range known {
-		if slices.Contains(kept, tp) {
-			again = append(again, tp)
-		} else {
-			gone = append(gone, tp)
+	return known
+}
+
+func (r *rebalance) commitTerms(offsets map[TopicPartition]OffsetCommit) (*commitTerms, error) {
+	r.mu.Lock()
+	numbers := maps.Clone(r.numbers)
+	r.mu.Unlock()
+	return r.member.commitTerms(offsets, numbers)
+}
+
+// leave: the consumer closes. failed: what was given out last may not have been worked on.
+func (r *rebalance) leave(ctx context.Context, failed bool) error {
+	tps := r.all()
+	defer r.member.leave()
+	defer r.drop(tps)
+	if failed {
+		return call(ctx, r.config.OnLost, tps)
+	}
+	return r.finish(ctx, tps, time.Now().Add(r.config.RevokeTimeout))
+}
+
+// take does all of it.
+func (r *rebalance) take(ctx context.Context, c change) error {
+	lost := r.known(c.step.lost)
+	return inTurn(
+		func() error { r.drop(lost); return call(ctx, r.config.OnLost, lost) },
+		func() error {
+			if c.ended {
+				r.member.comesBack()
+			}
+			if len(c.step.revoked) == 0 {
+				return nil
+			}
+			return r.giveBack(ctx, c)
+		},
+		func() error { return r.gain(ctx, c) },
+	)
+}
+
+// inTurn takes each step, even if one before it fails or panics, for a change is done as a whole
+// or the group and its member disagree. It returns the first error.
+func inTurn(steps ...func() error) (err error) {
+	if len(steps) == 0 {
+		return nil
+	}
+	defer func() {
+		if more := inTurn(steps[1:]...); err == nil {
+			err = more
 		}
-	}
-	r.drop(gone)
-	// Those kept: a new connection has begun meanwhile, and said that they are held.
-	if more := call(ctx, r.config.OnAssigned, again); err == nil {
-		err = more
-	}
-	return err
+	}()
+	return steps[0]()
+}
+
+func (r *rebalance) giveBack(ctx context.Context, c change) error {
+	asked := r.member.askedBack(c)
+	known := r.known(asked)
+	return inTurn(
+		func() error { return r.finish(ctx, known, c.deadline) },
+		func() error {
+			kept := r.member.release(c, asked)
+			var again, gone []TopicPartition
+			for _, tp := range known {
+				if slices.Contains(kept, tp) {
+					again = append(again, tp)
+				} else {
+					gone = append(gone, tp)
+				}
+			}
+			r.drop(gone)
+			// Those kept: a new connection has begun meanwhile, and said that they are held.
+			return call(ctx, r.config.OnAssigned, again)
+		},
+	)
 }
 
 func (r *rebalance) gain(ctx context.Context, c change) error {
@@ -127,7 +171,9 @@ func (r *rebalance) gain(ctx context.Context, c change) error {
 	if len(fresh) == 0 {
 		return nil
 	}
+	r.mu.Lock()
 	maps.Copy(r.numbers, fresh)
+	r.mu.Unlock()
 	tps := slices.Collect(maps.Keys(fresh))
 	r.buffer.assign(append(r.buffer.assignment(), tps...))
 	r.wake()
@@ -141,13 +187,15 @@ func (r *rebalance) finish(ctx context.Context, tps []TopicPartition, deadline t
 	}
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	err := call(bounded, r.config.OnRevoked, tps)
-	if r.config.EnableAutoCommit {
-		if failed := r.commit(bounded, tps); err == nil {
-			err = failed
-		}
-	}
-	return err
+	return inTurn(
+		func() error { return call(bounded, r.config.OnRevoked, tps) },
+		func() error {
+			if r.config.EnableAutoCommit {
+				return r.commit(bounded, tps)
+			}
+			return nil
+		},
+	)
 }
 
 // commit stores the user's places, as far as they have moved.
@@ -164,7 +212,7 @@ func (r *rebalance) commit(ctx context.Context, tps []TopicPartition) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	terms, err := r.member.commitTerms(moved, maps.Clone(r.numbers))
+	terms, err := r.commitTerms(moved)
 	if err == nil {
 		err = r.member.groups.commit(ctx, r.member.group, moved, terms)
 	}
@@ -183,10 +231,12 @@ func (r *rebalance) drop(tps []TopicPartition) {
 	if len(tps) == 0 {
 		return
 	}
+	r.mu.Lock()
 	for _, tp := range tps {
 		delete(r.numbers, tp)
 		delete(r.stored, tp)
 	}
+	r.mu.Unlock()
 	r.buffer.assign(slices.DeleteFunc(r.buffer.assignment(), func(tp TopicPartition) bool {
 		return slices.Contains(tps, tp)
 	}))
@@ -196,6 +246,7 @@ func call(ctx context.Context, callback OnPartitions, tps []TopicPartition) erro
 	if callback == nil || len(tps) == 0 {
 		return nil
 	}
+	tps = slices.Clone(tps) // the callback may keep it
 	sortPartitions(tps)
 	return callback(ctx, tps)
 }

@@ -114,8 +114,8 @@ func (r *routes) elsewhere(tp TopicPartition, address string, err pb.PartitionEr
 	return r.damaged[placeOf{tp, address}] && !r.damaged[placeOf{tp, r.addressLocked(tp)}]
 }
 
-func sortPartitions(tps []TopicPartition) {
-	slices.SortFunc(tps, func(a, b TopicPartition) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-	})
+func comparePartitions(a, b TopicPartition) int {
+	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
+
+func sortPartitions(tps []TopicPartition) { slices.SortFunc(tps, comparePartitions) }

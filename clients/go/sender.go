@@ -94,7 +94,7 @@ func newSender(config *ProducerConfig, c *cluster) (*sender, error) {
 		askedAt: time.Now(),
 	}
 	s.accumulator = newAccumulator(config, s.wake)
-	s.completions = &completions{release: s.accumulator.release}
+	s.completions = &completions{release: s.accumulator.release, log: config.logger()}
 	s.snapshot.Store(&Stats{})
 	go s.run()
 	return s, nil

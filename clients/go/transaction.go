@@ -24,6 +24,15 @@ type TransactionOption func(*transactionTimes)
 // transactionTimes are 0 for the node's own.
 type transactionTimes struct{ idle, total time.Duration }
 
+func (t transactionTimes) check() error {
+	for name, span := range map[string]time.Duration{"idle_timeout": t.idle, "total_timeout": t.total} {
+		if span != 0 && (span < ms || span > maxSpan) {
+			return invalid(name, "%s must be from 1ms to %s, got %s", name, maxSpan, span)
+		}
+	}
+	return nil
+}
+
 // WithIdleTimeout has the transaction aborted after so long without a sign of life; the producer
 // gives them by itself.
 func WithIdleTimeout(idle time.Duration) TransactionOption {

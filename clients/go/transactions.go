@@ -3,6 +3,8 @@ package oncelog
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,13 +34,15 @@ type transactions struct {
 	sender  *sender
 	groups  *groups
 
-	// Held, by putting something in, by who begins or ends; it guards what follows.
-	lock    chan struct{}
+	// Held by who begins or ends; it guards what follows.
+	lock    turn
 	current *transaction
 	// The nonce of a begin that was not answered is used again: it may have begun one.
-	nonce     uint64
-	nonceOf   int // the identity's serial
-	answered  bool
+	nonce    uint64
+	nonceOf  int // the identity's serial
+	answered bool
+	// A begin had no final answer: it may have begun one that nobody has a handle of.
+	inDoubt   bool
 	stopAlive context.CancelFunc
 	following following
 	next      *pb.NextTransaction // that the commit under way shall begin
@@ -48,20 +52,9 @@ type transactions struct {
 func newTransactions(s *sender) *transactions {
 	return &transactions{
 		config: s.config, cluster: s.cluster, sender: s, groups: newGroups(s.cluster),
-		lock: make(chan struct{}, 1), answered: true, stopAlive: func() {},
+		lock: newTurn(), answered: true, stopAlive: func() {},
 	}
 }
-
-func (ts *transactions) hold(ctx context.Context) error {
-	select {
-	case ts.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (ts *transactions) letGo() { <-ts.lock }
 
 // --- begin ---------------------------------------------------------------------------
 
@@ -69,10 +62,13 @@ func (ts *transactions) begin(ctx context.Context, times transactionTimes) (*tra
 	if ts.config.ProducerName == "" {
 		return nil, invalid("producer_name", "a transaction needs a producer with a ProducerName")
 	}
-	if err := ts.hold(ctx); err != nil {
+	if err := times.check(); err != nil {
 		return nil, err
 	}
-	defer ts.letGo()
+	if err := ts.lock.hold(ctx); err != nil {
+		return nil, err
+	}
+	defer ts.lock.letGo()
 	if err := ts.endBefore(ctx); err != nil {
 		return nil, err
 	}
@@ -82,6 +78,9 @@ func (ts *transactions) begin(ctx context.Context, times transactionTimes) (*tra
 	begun, err := ts.beginDrained(ctx, times)
 	if err != nil {
 		accumulator.resume(before)
+		if ts.inDoubt {
+			go ts.undoBeginLater()
+		}
 		return nil, err
 	}
 	ts.current = begun
@@ -133,7 +132,7 @@ func (ts *transactions) beginDrained(ctx context.Context, times transactionTimes
 	answer := ts.following.take()
 	if answer == nil {
 		if answer, err = ts.callBegin(ctx, terms); err != nil {
-			return nil, err
+			return nil, ts.refusedBegin(err)
 		}
 	}
 	if answer.GetTransactionId() <= 0 || answer.GetIdleTimeoutMs() <= 0 {
@@ -156,6 +155,7 @@ func (ts *transactions) callBegin(ctx context.Context, terms transactionTerms) (
 		Partitions: onWire(ts.current.written()),
 	}
 	doubt := false
+	ts.inDoubt = true
 	var answer *pb.BeginTransactionResponse
 	err := ts.cluster.call(ctx, callOptions{
 		total: max(ts.config.MaxBlock, ts.config.RequestTimeout), attempt: transactionAttempt,
@@ -168,8 +168,31 @@ func (ts *transactions) callBegin(ctx context.Context, terms transactionTerms) (
 	if err == nil || errors.As(err, &known) && !known.Retriable() {
 		// A refusal says nothing of an attempt before it that had no answer.
 		ts.answered = err == nil || !doubt
+		ts.inDoubt = !ts.answered
 	}
-	return answer, ts.refusedBegin(err)
+	return answer, err
+}
+
+// undoBegin aborts what a begin has begun whose caller has gone; nobody has a handle of it.
+func (ts *transactions) undoBegin(ctx context.Context) {
+	terms := ts.following.terms
+	if !ts.inDoubt || ts.current != nil && !ts.current.isOver() || ts.nonceOf != terms.identity.serial {
+		return
+	}
+	bounded, cancel := context.WithTimeout(ctx, transactionAttempt)
+	defer cancel()
+	// The same begin again tells which one it is.
+	if begun, err := ts.callBegin(bounded, *terms); err == nil {
+		ts.following.keep(begun)
+		ts.abortFollowing(bounded)
+	}
+}
+
+func (ts *transactions) undoBeginLater() {
+	if ts.lock.hold(ts.sender.ctx) == nil {
+		defer ts.lock.letGo()
+		ts.undoBegin(ts.sender.ctx)
+	}
 }
 
 // refusedBegin: a producer that is shut out cannot go on at all.
@@ -259,10 +282,10 @@ func (ts *transactions) drop(t *transaction, err *Error) {
 
 // stageOffsets stores offsets with it. What cannot be stored fails the transaction.
 func (ts *transactions) stageOffsets(ctx context.Context, t *transaction, group string, offsets map[TopicPartition]OffsetCommit, terms *commitTerms) error {
-	if err := ts.hold(ctx); err != nil {
+	if err := ts.lock.hold(ctx); err != nil {
 		return err
 	}
-	defer ts.letGo()
+	defer ts.lock.letGo()
 	if err := t.checkOpen(); err != nil {
 		return err
 	}
@@ -295,10 +318,10 @@ func (ts *transactions) stageOffsets(ctx context.Context, t *transaction, group 
 
 // commit makes all of it readable. It may be repeated.
 func (ts *transactions) commit(ctx context.Context, t *transaction) (CommittedTransaction, error) {
-	if err := ts.hold(ctx); err != nil {
+	if err := ts.lock.hold(ctx); err != nil {
 		return CommittedTransaction{}, err
 	}
-	defer ts.letGo()
+	defer ts.lock.letGo()
 	if !t.isOver() {
 		ts.pause(t)
 		if err := ts.drain(ctx); err != nil {
@@ -318,10 +341,10 @@ func (ts *transactions) commit(ctx context.Context, t *transaction) (CommittedTr
 }
 
 func (ts *transactions) abort(ctx context.Context, t *transaction) error {
-	if err := ts.hold(ctx); err != nil {
+	if err := ts.lock.hold(ctx); err != nil {
 		return err
 	}
-	defer ts.letGo()
+	defer ts.lock.letGo()
 	if !t.isOver() {
 		ts.pause(t)
 		ts.drop(t, fail(ErrTransactionAborted, "transaction %d was aborted", t.id))
@@ -427,13 +450,16 @@ func (t *transaction) commitRequest(next *pb.NextTransaction) *pb.CommitTransact
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for tp, run := range t.runs {
+	// In order, for a repeat is compared with what was decided.
+	for _, tp := range slices.SortedFunc(maps.Keys(t.runs), comparePartitions) {
+		run := t.runs[tp]
 		request.Runs = append(request.Runs, &pb.StagedRun{
 			Topic: tp.Topic, Partition: tp.Partition,
 			RecordCount: run.recordCount, LastSequence: run.lastSequence,
 		})
 	}
-	for group, staged := range t.offsets {
+	for _, group := range slices.Sorted(maps.Keys(t.offsets)) {
+		staged := t.offsets[group]
 		request.Offsets = append(request.Offsets, &pb.StagedOffsets{
 			Group: group, OffsetCount: staged.count, LastNumber: staged.lastNumber,
 		})
@@ -478,8 +504,8 @@ func (ts *transactions) over(t *transaction, answer *pb.CommitTransactionRespons
 }
 
 func (ts *transactions) abortUnused() {
-	if ts.hold(ts.sender.ctx) == nil {
-		defer ts.letGo()
+	if ts.lock.hold(ts.sender.ctx) == nil {
+		defer ts.lock.letGo()
 		ts.abortFollowing(ts.sender.ctx)
 	}
 }
@@ -488,20 +514,21 @@ func (ts *transactions) abortUnused() {
 func (ts *transactions) close(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, ts.config.RequestTimeout)
 	defer cancel()
-	if ts.hold(bounded) != nil {
+	if ts.lock.hold(bounded) != nil {
 		return // who holds it is cut off with the sender
 	}
 	current := ts.current
 	if ts.unused != nil {
 		ts.unused.Stop()
 	}
-	ts.letGo()
+	ts.lock.letGo()
 	if current != nil && current.now() == TransactionOpen {
 		_ = ts.abort(bounded, current) // where nobody answers it is aborted when it has been idle
 	}
-	if ts.hold(bounded) == nil {
+	if ts.lock.hold(bounded) == nil {
 		ts.abortFollowing(bounded)
-		ts.letGo()
+		ts.undoBegin(bounded)
+		ts.lock.letGo()
 	}
 	ts.stopAlive()
 }
