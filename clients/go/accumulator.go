@@ -2,6 +2,8 @@ package oncelog
 
 import (
 	"context"
+	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -42,6 +44,8 @@ var columnPool = sync.Pool{New: func() any { return new(columns) }}
 type accumulator struct {
 	config *ProducerConfig
 	wake   func()
+	// Whether a partition has a leader that can be reached; it only looks.
+	isAvailable func(TopicPartition) bool
 
 	mu    sync.Mutex
 	lanes map[TopicPartition]*lane
@@ -67,9 +71,9 @@ type numbering struct {
 	lastGiven      int64
 }
 
-func newAccumulator(config *ProducerConfig, wake func()) *accumulator {
+func newAccumulator(config *ProducerConfig, wake func(), isAvailable func(TopicPartition) bool) *accumulator {
 	return &accumulator{
-		config: config, wake: wake,
+		config: config, wake: wake, isAvailable: isAvailable,
 		lanes: map[TopicPartition]*lane{}, sticky: map[string]*openBatch{},
 		ready: map[TopicPartition]bool{}, incomplete: map[*delivery]int{},
 		numberedBefore: map[*lane]numbering{},
@@ -79,7 +83,8 @@ func newAccumulator(config *ProducerConfig, wake func()) *accumulator {
 // addition is a record, or several that are to be one batch, to be queued.
 type addition struct {
 	tp            TopicPartition
-	sticky        bool // it may go elsewhere: to where messages without a key go now
+	partitions    int  // of the topic, if it may go to any; tp is of no one then
+	sticky        bool // it may go to where messages without a key go now
 	records       []Message
 	size          int
 	sequences     []int64
@@ -187,12 +192,42 @@ func (a *accumulator) laneOf(add *addition) *lane {
 			return stuck.lane
 		}
 	}
+	if add.partitions > 0 {
+		add.tp.Partition = a.choose(add.tp.Topic, add.partitions)
+	}
 	l := a.lanes[add.tp]
 	if l == nil {
 		l = &lane{tp: add.tp, lastGiven: -1}
 		a.lanes[add.tp] = l
 	}
 	return l
+}
+
+// choose returns any partition with a leader that can be reached, or any if there is none.
+func (a *accumulator) choose(topic string, partitions int) int32 {
+	tp := TopicPartition{topic, rand.Int32N(int32(partitions))}
+	if a.isAvailable(tp) {
+		return tp.Partition // as nearly always: no list is made for it
+	}
+	var available []int32
+	for partition := range int32(partitions) {
+		if a.isAvailable(TopicPartition{topic, partition}) {
+			available = append(available, partition)
+		}
+	}
+	if len(available) == 0 {
+		return tp.Partition
+	}
+	return available[rand.IntN(len(available))]
+}
+
+// leaveUnavailable: what waits for a leader must not attract more.
+func (a *accumulator) leaveUnavailable() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.sticky, func(_ string, batch *openBatch) bool {
+		return !a.isAvailable(batch.lane.tp)
+	})
 }
 
 // checkSequences refuses what does not fit to who numbers the partition's records.
@@ -268,7 +303,7 @@ func (a *accumulator) put(batch *openBatch, add *addition, alone bool) int {
 	if add.callback != nil {
 		batch.delivery.callbacks = append(batch.delivery.callbacks, callback{index, add.callback})
 	}
-	if add.sticky {
+	if add.sticky && a.sticky[l.tp.Topic] != batch && a.isAvailable(l.tp) {
 		a.sticky[l.tp.Topic] = batch
 	}
 	if alone {

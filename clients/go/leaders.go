@@ -1,6 +1,8 @@
 package oncelog
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
@@ -37,10 +39,17 @@ type leaders struct {
 	mu     sync.RWMutex
 	nodes  map[int32]string
 	topics map[string]*topicView
+	// Partitions of which the last word was that nobody leads them, and nodes that do not answer:
+	// a record that may go elsewhere does.
+	leaderless  map[TopicPartition]bool
+	unreachable map[string]bool
 }
 
 func newLeaders() *leaders {
-	return &leaders{nodes: map[int32]string{}, topics: map[string]*topicView{}}
+	return &leaders{
+		nodes: map[int32]string{}, topics: map[string]*topicView{},
+		leaderless: map[TopicPartition]bool{}, unreachable: map[string]bool{},
+	}
 }
 
 func (l *leaders) update(answer *pb.DescribeTopicsResponse) {
@@ -60,6 +69,9 @@ func (l *leaders) update(answer *pb.DescribeTopicsResponse) {
 			// Deleted and created again: terms start anew.
 			view = &topicView{id: topic.GetTopicId(), maxBatchBytes: defaultMaxBatchBytes}
 			l.topics[topic.GetName()] = view
+			maps.DeleteFunc(l.leaderless, func(tp TopicPartition, _ bool) bool {
+				return tp.Topic == topic.GetName()
+			})
 		}
 		if limit := topic.GetConfig().GetMaxBatchBytes(); limit > 0 {
 			view.maxBatchBytes = int(limit)
@@ -71,15 +83,21 @@ func (l *leaders) update(answer *pb.DescribeTopicsResponse) {
 			for len(view.partitions) <= int(info.GetPartition()) {
 				view.partitions = append(view.partitions, leader{term: -1})
 			}
-			l.updateLeader(&view.partitions[info.GetPartition()], info)
+			tp := TopicPartition{topic.GetName(), info.GetPartition()}
+			l.updateLeader(tp, &view.partitions[info.GetPartition()], info)
 		}
 	}
 }
 
-func (l *leaders) updateLeader(known *leader, info *pb.PartitionInfo) {
+func (l *leaders) updateLeader(tp TopicPartition, known *leader, info *pb.PartitionInfo) {
 	known.replicas, known.added = info.GetReplicas(), info.GetAddedMs() > 0
 	address := l.nodes[info.GetLeaderId()]
-	if info.GetTerm() < known.term || address == "" {
+	if info.GetTerm() < known.term {
+		return
+	}
+	if address == "" {
+		// The address that is known stays: this node may be the one that is cut off.
+		l.leaderless[tp] = true
 		return
 	}
 	if info.GetTerm() == known.term && known.address != "" {
@@ -92,6 +110,7 @@ func (l *leaders) updateLeader(known *leader, info *pb.PartitionInfo) {
 	}
 	known.nodeID, known.address = info.GetLeaderId(), address
 	known.term, known.hinted, known.refused = info.GetTerm(), false, ""
+	delete(l.leaderless, tp)
 }
 
 // change calls f with what is known of a partition, if anything is.
@@ -116,6 +135,7 @@ func (l *leaders) hint(tp TopicPartition, nodeID int32, address string) {
 			known.refused, known.hinted = known.address, true
 		}
 		known.nodeID, known.address = nodeID, address
+		delete(l.leaderless, tp)
 	})
 }
 
@@ -129,8 +149,56 @@ func (l *leaders) forget(tp TopicPartition, address string) {
 	l.change(tp, func(known *leader) {
 		if known.address == address {
 			known.address, known.hinted, known.refused = "", false, ""
+			l.leaderless[tp] = true
 		}
 	})
+}
+
+// reached: this node answers, or does not.
+func (l *leaders) reached(address string, answers bool) {
+	l.mu.RLock()
+	same := l.unreachable[address] != answers
+	l.mu.RUnlock()
+	if same {
+		return // as nearly always
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if answers {
+		delete(l.unreachable, address)
+	} else {
+		l.unreachable[address] = true
+	}
+}
+
+// isAvailable reports whether a partition has a leader that can be reached, as far as is known.
+func (l *leaders) isAvailable(tp TopicPartition) bool {
+	known, _ := l.leader(tp)
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return known.address != "" && !l.leaderless[tp] && !l.unreachable[known.address]
+}
+
+// lacking returns topics to ask for again, and nodes to connect to again: somebody may be back.
+func (l *leaders) lacking() (topics, addresses []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.leaderless)+len(l.unreachable) == 0 {
+		return nil, nil
+	}
+	used := map[string]bool{}
+	for name, view := range l.topics {
+		lacks := false
+		for partition, known := range view.partitions {
+			used[known.address] = true
+			lacks = lacks || l.leaderless[TopicPartition{name, int32(partition)}]
+		}
+		if lacks {
+			topics = append(topics, name)
+		}
+	}
+	maps.DeleteFunc(l.unreachable, func(address string, _ bool) bool { return !used[address] })
+	return topics, slices.Collect(maps.Keys(l.unreachable))
 }
 
 func (l *leaders) leader(tp TopicPartition) (leader, bool) {

@@ -3,7 +3,6 @@ package oncelog
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -105,7 +104,8 @@ func OnDelivery(f func(Metadata, error)) SendOption {
 // Send queues one record and returns its future outcome. The message's bytes are copied.
 //
 // Without a partition the key decides (Kafka's murmur2), without a key records stick to one
-// partition until its batch is closed. Send waits for a topic that is not known yet, and while
+// partition until its batch is closed, one with a leader that can be reached if there is any. Send
+// waits for a topic that is not known yet, and while
 // the buffer is full, until ctx or MaxBlock ends. On an error nothing was queued.
 func (p *Producer) Send(ctx context.Context, message Message, options ...SendOption) (Delivery, error) {
 	return p.send(ctx, message.Topic, []Message{message}, false, options)
@@ -161,14 +161,17 @@ func (p *Producer) send(ctx context.Context, topic string, messages []Message, w
 		// Only the size as sent counts: the node judges it.
 		maxBatch = maxPayloadBytes
 	}
-	partition, sticky, err := p.place(topic, messages[0].Key, o.partition, partitions)
+	partition, err := p.place(topic, messages[0].Key, o.partition, partitions)
 	if err != nil {
 		return Delivery{}, err
 	}
+	if partition != notGiven {
+		partitions = 0
+	}
 	return p.sender.accumulator.append(ctx, &addition{
-		tp: TopicPartition{topic, partition},
+		tp: TopicPartition{topic, partition}, partitions: partitions,
 		// A record with demands of its own does not set the place for others.
-		sticky:  sticky && o.sequences == nil && o.expected < 0,
+		sticky:  partition == notGiven && o.sequences == nil && o.expected < 0,
 		records: messages, size: sizeOf(messages), sequences: o.sequences,
 		expected: o.expected, whole: whole, callback: o.callback, maxBatchBytes: maxBatch,
 	})
@@ -202,24 +205,24 @@ func (p *Producer) checkOptions(o *sendOptions, messages []Message) error {
 	return nil
 }
 
-// place returns the partition, and whether messages without a key may stick to it.
-func (p *Producer) place(topic string, key []byte, given int32, partitions int) (int32, bool, error) {
+// place returns the partition; notGiven: any will do.
+func (p *Producer) place(topic string, key []byte, given int32, partitions int) (int32, error) {
 	switch {
 	case given != notGiven:
 	case p.config.Partitioner != nil:
 		given = p.config.Partitioner(topic, key, partitions)
 	case key != nil:
-		return keyPartition(key, partitions), false, nil
+		return keyPartition(key, partitions), nil
 	default:
-		return rand.Int32N(int32(partitions)), true, nil
+		return notGiven, nil
 	}
 	if given < 0 || int(given) >= partitions {
 		e := fail(ErrUnknownTopicOrPartition, "topic %q has the partitions 0 to %d, not %d",
 			topic, partitions-1, given)
 		e.Topic, e.Partition = topic, given
-		return 0, false, e
+		return 0, e
 	}
-	return given, false, nil
+	return given, nil
 }
 
 func (p *Producer) learn(ctx context.Context, topic string) error {

@@ -24,6 +24,7 @@ var (
 	// then once a second, for a cluster may also just be slow.
 	stallPauses  = backoff{250 * time.Millisecond, time.Second}
 	leaderPauses = backoff{20 * time.Millisecond, 250 * time.Millisecond}
+	searchPauses = backoff{500 * time.Millisecond, 5 * time.Second}
 )
 
 // sender is the producer's IO: it takes ripe batches, finds leaders and keeps a stream to each
@@ -63,8 +64,11 @@ type sender struct {
 	// Leaders that refused, with their terms: there is another one, or will be.
 	suspected map[TopicPartition]suspect
 	askedAt   time.Time // when metadata was last asked for without a reason
-	stopped   bool
-	failed    failures
+	// How often it was looked for leaders that are back, though nothing waits for them.
+	searches int
+	searchAt time.Time
+	stopped  bool
+	failed   failures
 }
 
 type stall struct {
@@ -93,7 +97,7 @@ func newSender(config *ProducerConfig, c *cluster) (*sender, error) {
 		stale: map[string]bool{}, stalls: map[string]stall{}, suspected: map[TopicPartition]suspect{},
 		askedAt: time.Now(),
 	}
-	s.accumulator = newAccumulator(config, s.wake)
+	s.accumulator = newAccumulator(config, s.wake, c.leaders.isAvailable)
 	s.completions = &completions{release: s.accumulator.release, log: config.logger()}
 	s.snapshot.Store(&Stats{})
 	go s.run()
@@ -432,7 +436,12 @@ func (s *sender) stream(address string) *produceStream {
 	commitTimeout := min(max(ms, s.config.RequestTimeout*4/5), mostCommitTimeout)
 	stream := startStream(s.ctx, conn, address, commitTimeout,
 		min(connectTimeout, s.config.RequestTimeout), streamEvents{
-			opened:  func(stream *produceStream) { s.post(func() { stream.opened = true }) },
+			opened: func(stream *produceStream) {
+				s.post(func() {
+					stream.opened = true
+					s.cluster.leaders.reached(address, true)
+				})
+			},
 			room:    s.wake,
 			results: func(stream *produceStream, r []*pb.BatchResult) { s.post(func() { s.answered(stream, r) }) },
 			closed:  func(stream *produceStream, why error) { s.post(func() { s.streamClosed(stream, why) }) },
@@ -451,6 +460,7 @@ func (s *sender) streamClosed(stream *produceStream, why error) {
 	}
 	now := time.Now()
 	s.cluster.avoid(address)
+	s.cluster.leaders.reached(address, false)
 	for tp, w := range s.busy {
 		if s.sentTo[tp] == address {
 			w.hindered = why.Error() // it names the address
@@ -459,9 +469,11 @@ func (s *sender) streamClosed(stream *produceStream, why error) {
 			s.stale[tp.Topic] = true
 		}
 	}
+	s.accumulator.leaveUnavailable()
 }
 
 func (s *sender) answered(stream *produceStream, results []*pb.BatchResult) {
+	s.cluster.leaders.reached(stream.address, true)
 	now := time.Now()
 	for _, result := range results {
 		waiting, ok := stream.outstanding[result.GetId()]

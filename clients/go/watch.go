@@ -55,6 +55,26 @@ func (s *sender) refreshed(topics []string, err error) {
 		s.cluster.preferAnother()
 	}
 	s.refreshAt = time.Now().Add(leaderPauses.delay(s.rounds))
+	s.accumulator.leaveUnavailable()
+}
+
+// search looks for leaders that are back. Records without a key avoid what has no leader, so
+// nothing else would notice.
+func (s *sender) search(now time.Time) {
+	if now.Before(s.searchAt) {
+		return
+	}
+	topics, addresses := s.cluster.leaders.lacking()
+	for _, topic := range topics {
+		s.stale[topic] = true
+	}
+	for _, address := range addresses {
+		s.stream(address)
+	}
+	if s.searches++; len(topics)+len(addresses) == 0 {
+		s.searches = 0
+	}
+	s.searchAt = now.Add(searchPauses.delay(s.searches))
 }
 
 func (s *sender) reachable(tp TopicPartition) bool {
@@ -78,6 +98,7 @@ func (s *sender) tick(now time.Time) {
 		s.react(w, w.expire(now))
 	}
 	s.checkStalls(now)
+	s.search(now)
 	if current := s.identities.current.Load(); current != nil && !now.Before(current.renewAt) {
 		go func() {
 			if err := s.identities.renewIfDue(s.ctx, now, s.accumulator.isTransactional); err != nil {
@@ -115,7 +136,9 @@ func (s *sender) checkStalls(now time.Time) {
 			known = stall{known.asked + 1, now.Add(stallPauses.delay(known.asked + 1))}
 			for _, address := range addresses {
 				s.cluster.avoid(address)
+				s.cluster.leaders.reached(address, false)
 			}
+			s.accumulator.leaveUnavailable()
 			s.stale[topic] = true
 		}
 		stalls[topic] = known

@@ -25,7 +25,7 @@ func newBench(t *testing.T) *bench {
 	config := defaultProducer("a:1")
 	config.Linger = 0
 	b := &bench{t: t, now: time.Now()}
-	b.accumulator = newAccumulator(&config, func() {})
+	b.accumulator = newAccumulator(&config, func() {}, func(TopicPartition) bool { return true })
 	compressor, err := newCompressor(NoCompression, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func TestATopicMadeAnew(t *testing.T) {
 func TestMessagesWithoutKeyLeaveAFullBatch(t *testing.T) {
 	config := defaultProducer("a:1")
 	config.BatchSize = batchOverhead + 10
-	a := newAccumulator(&config, func() {})
+	a := newAccumulator(&config, func() {}, func(TopicPartition) bool { return true })
 	for partition := range int32(2) {
 		add := &addition{
 			tp: TopicPartition{"t", partition}, sticky: true, records: []Message{{Value: []byte("v")}},
