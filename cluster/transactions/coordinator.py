@@ -364,7 +364,7 @@ class Coordinator:
             raise Refused(UNKNOWN_TRANSACTION, text, transaction_id)
         self._check_holder(row, holder)
         if row.state in COMMIT_STATES:
-            if [run.asked for run in row.expected] != [run.asked for run in expected]:
+            if not row.is_of(expected):
                 text = f"transaction {transaction_id} was committed with other runs than these"
                 raise Refused(COMMIT_DIFFERS, text, transaction_id)
             return row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from cluster.transactions.types import (
@@ -66,6 +67,16 @@ class Transaction:
         pending = [group for group in self.pending() if group not in done]
         last = {run.group for run in self.expected if run.consumer_group}
         return [group for group in pending if group not in last] or pending
+
+    def is_of(self, expected: Sequence[Expected]) -> bool:
+        """Whether a repeated commit names the runs that the decision publishes.
+
+        The runs come in any order: one producer has one run in each partition. Of a sink the
+        order within a partition counts, because its tasks' records are published in it.
+        """
+        key = attrgetter("group" if self.sink else "run")
+        decided, asked = (sorted(runs, key=key) for runs in (self.expected, expected))
+        return [run.asked for run in decided] == [run.asked for run in asked]
 
     def check_expected(self, expected: Sequence[Expected]) -> None:
         """Whether a commit may publish this. Raises Refused."""

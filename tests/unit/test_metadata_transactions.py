@@ -186,3 +186,25 @@ def test_what_is_refused_has_a_reason(node: Node, command: Any, reason: str) -> 
         ask(node, abort={"transaction_id": 1})
         command["begin"] |= {"producer_name": "p", "producer_id": held.producer_id, "nonce": 2}
     assert ask(node, **command).error == reason
+
+
+@pytest.mark.parametrize("order", [(16, 17), (17, 16)])
+def test_a_repeated_commit_names_its_runs_in_any_order(node: Node, order: tuple[int, int]) -> None:
+    held = node.metadata.name("p")
+    assert held is not None
+
+    def commit(groups: tuple[int, ...], records: int = 2) -> str:
+        runs = [
+            tpb.ExpectedRun(group_id=group, producer_id=held.producer_id, records=records)
+            for group in groups
+        ]
+        command = tpb.CommitTransaction(
+            transaction_id=1, producer_id=held.producer_id, expected=runs, checked=2
+        )
+        return ask(node, commit=command).error
+
+    begin(node)
+    register(node, 1, 16, 17)
+    assert commit((16, 17)) == ""
+    assert commit(order) == ""
+    assert commit(order, records=3) == commit(order[:1]) == commit((16, 16)) == "COMMIT_DIFFERS"
