@@ -82,6 +82,9 @@ class Resolver:
         # Behind the confirmation lies all that this term had in flight before it.
         await confirm(partition)
         names, last_seen = partition.policy.names, partition.last_seen
+        if partition.machine.runs.may_publish(producer_id, epoch, sequence):
+            # Also under a fenced epoch: a commit may be decided, and its marker on its way.
+            return Resolved(Resolution.NOT_YET, -1, -1, -1)
         if names.applied_index < partition.names_index:
             raise NotReadyError("the leader's copy of the producer names is behind")
         found = last_seen.resolve(producer_id, epoch, sequence)

@@ -88,6 +88,11 @@ class RunTable:
         """The open run of a producer. It has at most one."""
         return self.by_producer.get(producer_id)
 
+    def may_publish(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Whether the sequence is staged, so that the marker of a commit may store it yet."""
+        run = self.by_producer.get(producer_id)
+        return run is not None and run.epoch == epoch and run.first <= sequence <= run.last
+
     def open(self) -> Iterator[Run]:
         return iter(self.by_producer.values())
 

@@ -323,6 +323,8 @@ class Cluster:
         if stored is not None:
             resolution = pb.RESOLUTION_COMMITTED
             offset = stored.base_offset + ask.sequence - stored.header.base_sequence
+        elif partition.runs.may_publish(ask.producer_id, ask.epoch, ask.sequence):
+            resolution = pb.RESOLUTION_NOT_YET
         elif self._lease_verdict(partition, ask.producer_id, ask.epoch) is not None:
             # Whatever came late would be refused; what retention deleted cannot be told.
             forgotten = partition.log_start > 0

@@ -40,6 +40,8 @@ class Told:
     stored: list[tuple[int, int, int, int, int, int, int]] = field(default_factory=list)
     # (group, producer, first, last, transaction)
     never: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    # (group, producer, epoch, sequence) that a leader has resolved as NEVER
+    resolved: list[tuple[int, int, int, int]] = field(default_factory=list)
     # (group, producer, epoch, last sequence, how much was readable)
     opened: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     published: dict[int, Any] = field(default_factory=dict)  # T -> bases of a visible commit
@@ -77,6 +79,10 @@ class Checker:
             producer_id, epoch = call.arguments["producer_id"], call.arguments["epoch"]
             length = len(self.readable[call.group])
             self.told.opened.append((call.group, producer_id, epoch, answer.last_sequence, length))
+        if call.method == "resolve" and getattr(answer, "name", "") == "NEVER":
+            asked = call.arguments
+            at = asked["sequence"]
+            self.told.resolved.append((call.group, asked["producer_id"], asked["epoch"], at))
         if call.method != "batch":
             return
         meta, number = call.arguments["meta"], call.arguments["transaction_id"]
@@ -288,6 +294,10 @@ class Checker:
                 if record.producer_id == producer_id and record.transaction_id == number:
                     if first <= record.sequence <= last and group not in gone:
                         self.fail(f"group {group}: {record} was refused for good, and is there")
+        for group, *asked in self.told.resolved:
+            for record in self.readable[group]:
+                if [record.producer_id, record.epoch, record.sequence] == asked:
+                    self.fail(f"group {group}: {record} was resolved as NEVER, and is there")
         for group, producer_id, epoch, last, length in self.told.opened:
             readable = self.readable[group]
             before = [r.sequence for r in readable[:length] if r.producer_id == producer_id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.dedup.in_flight import InFlight
-from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.dedup.verdict import BatchMeta, Kind, Resolution, Verdict
 from cluster.transactions.in_flight import StagedInFlight
 from cluster.transactions.runs import Marked
 from cluster.transactions.timers import Timers
@@ -161,6 +161,20 @@ class PartitionLeader:
             return machine.runs.check(meta, entry.transaction_id, machine.last_seen)
         verdict = machine.last_seen.check(meta, next_offset=machine.next_offset)
         return machine.runs.check_plain(meta, verdict)
+
+    def resolve(self, reply: Reply, producer_id: int, epoch: int, sequence: int) -> None:
+        """What became of a sequence, once an entry of this term has committed."""
+
+        def confirmed(result: Any) -> None:
+            runs, last_seen = self.group.machine.runs, self.group.machine.last_seen
+            if result is LOST:
+                reply(LOST)
+            elif runs.may_publish(producer_id, epoch, sequence):
+                reply(Resolution.NOT_YET)
+            else:
+                reply(last_seen.resolve(producer_id, epoch, sequence).resolution)
+
+        self.group.propose(NOTHING, confirmed)
 
     # -- opens and markers ----------------------------------------------------------------
 

@@ -90,6 +90,10 @@ class Stage:
     def open(self, group: int, holder: Holder) -> Asked:
         return self.ask(Call(group, "open", holder._asdict()))
 
+    def resolve(self, group: int, holder: Holder, sequence: int) -> Any:
+        arguments = {**holder._asdict(), "sequence": sequence}
+        return self.ask(Call(group, "resolve", arguments)).answer
+
     # -- the world ------------------------------------------------------------------------
 
     @property

@@ -32,6 +32,7 @@ CAUGHT_BY = {
     "a-repeated-marker-counts": "c07_marker_is_proposed_twice",
     "any-commit-of-a-committed-one-is-right": "c36_two_commits_that_name_other_runs",
     "registered-after-the-end": "c02_staged_batch_where_nobody_remembers_the_transaction",
+    "what-is-staged-is-never": "c14_what_is_being_published_is_not_never",
     "a-lease-leaves-transactions-open": "c14_successor_comes_while_it_is_open",
     "begin-without-order": "c40_delayed_begin",
     "the-last-one-of-an-owner-is-forgotten": "c05_commit_repeated_over_leader_changes",

@@ -202,6 +202,12 @@ def a_repeated_marker_counts() -> list[Patch]:
     return [(RunTable, "mark", again)]
 
 
+@weakness
+def what_is_staged_is_never() -> list[Patch]:
+    """A record is resolved as NEVER between the successor's open and the marker."""
+    return [(RunTable, "may_publish", lambda self, *asked: False)]
+
+
 # -- the coordinator --------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.dedup.verdict import Resolution
 from tests.sim.transactions.cases.registry import case, opened, same
 from tests.sim.transactions.clients import command
 from tests.sim.transactions.leaders import METADATA
@@ -37,6 +38,37 @@ def c14_successor_comes_while_it_is_being_published() -> None:
     same(opening.answer.last_sequence, 1)
     same(stage.put(1, successor, 0, 2, 3), "APPENDED")
     same(stage.put(1, holder, 0, 2, 3), "FENCED")
+    stage.finish()
+
+
+@case
+def c14_what_is_being_published_is_not_never() -> None:
+    """The successor's open is applied: the last-seen map knows no sequence of that epoch."""
+    stage = Stage(1)
+    holder = opened(stage, groups=(1,))
+    number = stage.begin("p", holder)
+    stage.put(1, holder, number, 0, 1)
+    stage.hold("marker")
+    stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
+    stage.open(1, stage.lease("p"))
+    same(stage.resolve(1, holder, 1), Resolution.NOT_YET)
+    same(stage.resolve(1, holder, 2), Resolution.NEVER)
+    stage.release()
+    same(stage.resolve(1, holder, 1), Resolution.COMMITTED)
+    stage.finish()
+
+
+@case
+def c14_what_is_being_aborted_is_never_once_it_is_over() -> None:
+    stage = Stage(1)
+    holder = opened(stage, groups=(1,))
+    number = stage.begin("p", holder)
+    stage.put(1, holder, number, 0, 1)
+    stage.hold("marker")
+    stage.open(1, stage.lease("p"))
+    same(stage.resolve(1, holder, 1), Resolution.NOT_YET)
+    stage.release()
+    same(stage.resolve(1, holder, 1), Resolution.NEVER)
     stage.finish()
 
 
