@@ -41,6 +41,7 @@ FEATURES = (
     "sinks",
     "tls",
     "tokens",
+    "cancel",
 )
 SECURITY = ("", "tls", "tokens", "another_host")
 VERBS = (

@@ -278,6 +278,18 @@ def _in_order(
             yield f"{key[0]}-{key[1]} does not hold what {handle} sent in its order: {values!r}"
 
 
+def same_commit(evidence: Evidence) -> Iterator[str]:
+    """A commit that is repeated names the same runs and offsets, in the same order."""
+    known: dict[int, tuple[list[Any], list[Any]]] = {}
+    for event in evidence.journal.events:
+        if event.call != "commit_transaction":
+            continue
+        number = event.facts["transaction"]
+        named = list(event.message.runs), list(event.message.offsets)
+        if known.setdefault(number, named) != named:
+            yield f"the commit of transaction {number} came again, with its runs in another order"
+
+
 RULES: dict[str, Callable[[Evidence], Iterable[str]]] = {
     "identical": identical,
     "new_ids": new_ids,
@@ -287,6 +299,7 @@ RULES: dict[str, Callable[[Evidence], Iterable[str]]] = {
     "stored": stored,
     "whole": whole,
     "once": once,
+    "same_commit": same_commit,
 }
 
 

@@ -392,7 +392,7 @@ class Producer:
             pass  # what is left fails below, and is reported with its outcome
         finally:
             self._closed = True
-            runtime.run(self._shut())
+            runtime.run(self._shut(), whole=True)
         self._raise_undelivered()
 
     async def _shut(self) -> None:

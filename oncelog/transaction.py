@@ -60,15 +60,36 @@ class Transaction:
         Raises FencedError if another producer has taken over the name, TransactionOpenError
         if the one before has not been ended, and RetriableErrors when nobody answers.
         """
-        runtime.run(self._begin())
+        self._check_new()
+        try:
+            runtime.run(self._begin())
+            self._claim()
+        except errors.OncelogError:
+            raise  # nothing was begun
+        except BaseException:
+            runtime.run(self._give_back())
+            raise
         return self
 
-    async def _begin(self) -> None:
-        """On the engine's loop."""
+    def _check_new(self) -> None:
         if self._begun is not None:
             raise errors.InvalidRequestError("a transaction is begun once", field="transaction")
         self._producer._check_open()
+
+    async def _begin(self) -> None:
+        """On the engine's loop. Nothing is sent before the caller has it, and claims it."""
         self._begun = await self._producer._transactions.begin(*self._times)
+
+    def _claim(self) -> None:
+        self._producer._accumulator.resume(self._known())
+
+    async def _give_back(self) -> None:
+        """On the engine's loop: whoever waited for `begin` has gone."""
+        await self._producer._transactions.give_back(self._taken_back)
+
+    def _taken_back(self) -> ProducerTransaction | None:
+        begun, self._begun = self._begun, None
+        return begun
 
     @property
     def transaction_id(self) -> int:
@@ -142,9 +163,9 @@ class Transaction:
         consumer = None if isinstance(group, str) else group
         name, commits = positions_of(consumer, group, positions)
         if commits:
-            runtime.run(
-                stage_offsets(self._producer._transactions, self._known(), name, commits, consumer)
-            )
+            transactions = self._producer._transactions
+            staging = stage_offsets(transactions, self._known(), name, commits, consumer)
+            runtime.run(staging, whole=True)
 
     def check_open(self) -> None:
         """Raises what a further record would be refused with."""
@@ -161,7 +182,7 @@ class Transaction:
         after a success, it answers the same.
         """
         transactions = self._producer._transactions
-        return runtime.run(transactions.commit(self._known()))
+        return runtime.run(transactions.commit(self._known()), whole=True)
 
     def abort(self) -> None:
         """Drop all of it. Again, it does nothing.
@@ -169,7 +190,7 @@ class Transaction:
         Raises TransactionCommittedError if a commit was decided, and CommitTimeoutError if
         nobody answers; it is aborted then when it has been idle for long enough.
         """
-        runtime.run(self._producer._transactions.abort(self._known()))
+        runtime.run(self._producer._transactions.abort(self._known()), whole=True)
 
     def __enter__(self) -> Self:
         return self if self._begun is not None else self.begin()
@@ -180,7 +201,7 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        runtime.run(self._leave(error))
+        runtime.run(self._leave(error), whole=True)
 
     async def _leave(self, error: BaseException | None) -> None:
         """The end of the block, on the engine's loop."""

@@ -421,6 +421,28 @@ class Cluster:
         self._nonce += 1
         return self.lease_name(meta.LeaseName(name=name, nonce=self._nonce))
 
+    def begin_elsewhere(self, name: str) -> None:
+        """The instance that holds the name begins a transaction of its own."""
+        held = self.metadata.name(name)
+        assert held is not None, "somebody has leased it"
+        begin = tpb.BeginTransaction(
+            producer_name=name,
+            producer_id=held.producer_id,
+            epoch=held.epoch,
+            nonce=1,
+            idle_ms=60_000,
+            total_ms=60_000,
+        )
+        self.propose(transaction=tpb.TransactionCommand(begin=begin))
+
+    def hold_markers(self) -> None:
+        """What is decided from now on is neither readable nor dropped until `write_markers`."""
+        self.transactions.are_markers_held = True
+
+    def write_markers(self) -> None:
+        self.transactions.are_markers_held = False
+        self.transactions.mark()
+
     def abort_transaction(self, transaction: int) -> None:
         """An operator aborts it."""
         self.transactions.abort(transaction)

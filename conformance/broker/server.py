@@ -55,6 +55,9 @@ CLUSTER_ACTIONS = (
     "assign_member",
     "fence_member",
     "abort_transaction",
+    "begin_elsewhere",
+    "hold_markers",
+    "write_markers",
     "begin_batch",
 )
 NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")

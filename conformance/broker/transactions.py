@@ -5,7 +5,7 @@
     TransactionService --begin, commit, abort--> Coordinator in the metadata
                              '--> markers: runs become readable and offsets stored, or dropped
 
-What is decided has its markers at once: a marker that is late is what lies are for.
+What is decided has its markers at once, unless a case holds them.
 """
 
 from __future__ import annotations
@@ -43,11 +43,15 @@ DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
 
 
 class Transactions:
-    """What the cluster knows of them. `ended`: how each one ended, for the judge."""
+    """What the cluster knows of them. `ended`: how each one ended, for the judge.
+
+    are_markers_held: what is decided stays without its markers until `mark`.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.ended: dict[int, bool] = {}
+        self.are_markers_held = False
         self._index = 0
 
     # --- batches -----------------------------------------------------------------------
@@ -154,6 +158,8 @@ class Transactions:
         self._cluster.propose(transaction=tpb.TransactionCommand(commit=commit))
         self.mark()
         decided = coordinator.get(request.transaction_id)
+        if decided is not None and decided.state is State.COMMITTING:
+            raise errors.NotReadyError("the markers are on their way")
         assert decided is not None, "its owner has begun no other"
         if decided.state is not State.COMMITTED:
             text = f"transaction {request.transaction_id} was aborted: {decided.reason}"
@@ -222,7 +228,7 @@ class Transactions:
     def mark(self) -> None:
         """Each partition of what is decided learns the outcome."""
         coordinator = self._cluster.metadata.coordinator
-        for row in coordinator.decided():
+        for row in coordinator.decided() if not self.are_markers_held else ():
             marked = tpb.MarkedParts(transaction_id=row.transaction_id)
             for group, part in row.parts.items():
                 if not part.done:

@@ -10,15 +10,15 @@ import inspect
 import threading
 from typing import Any
 
-from conformance.drivers.python_driver import FEATURES, Driver, answer_lines
+from conformance.drivers.python_driver import FEATURES, Driver, GivenUpError, answer_lines
 from oncelog import aio
 
 
 class Awaited:
     """A client of `oncelog.aio` whose methods are called as those of its synchronous twin."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, kind: Any, *args: Any, **kw: Any) -> None:
-        self._loop = loop
+    def __init__(self, driver: AsyncioDriver, kind: Any, *args: Any, **kw: Any) -> None:
+        self._driver = driver
         self._client = self._run(self._made(kind, args, kw))
 
     @staticmethod
@@ -31,7 +31,19 @@ class Awaited:
         return self._client
 
     def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(
+            self._limited(coroutine), self._driver.loop
+        ).result()
+
+    async def _limited(self, coroutine: Any) -> Any:
+        limit = asyncio.timeout(self._driver.limit_s)
+        try:
+            async with limit:
+                return await coroutine
+        except TimeoutError:
+            if limit.expired():
+                raise GivenUpError from None
+            raise
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
@@ -50,27 +62,31 @@ class AsyncioDriver(Driver):
 
     client = "oncelog-python-asyncio"
     # The sink is what Spark calls, and Spark calls no coroutine.
-    features = tuple(name for name in FEATURES if name != "sinks")
+    features = (*(name for name in FEATURES if name != "sinks"), "cancel")
 
     def __init__(self) -> None:
         super().__init__()
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self.limit_s: float | None = None
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def give_up_after(self, limit_ms: int | None) -> None:
+        self.limit_s = None if limit_ms is None else limit_ms / 1000
 
     def make_producer(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Awaited(self._loop, aio.Producer, servers, **settings)
+        return Awaited(self, aio.Producer, servers, **settings)
 
     def make_consumer(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Awaited(self._loop, aio.Consumer, bootstrap_servers=servers, **settings)
+        return Awaited(self, aio.Consumer, bootstrap_servers=servers, **settings)
 
     def end_block(self, consumer: Any, error: Exception) -> None:
         consumer.__aexit__(type(error), error, None)
 
     def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Awaited(self._loop, aio.Admin, servers, **settings)
+        return Awaited(self, aio.Admin, servers, **settings)
 
     def make_transaction(self, producer: Any, times: dict[str, int]) -> Any:
-        return Awaited(self._loop, producer.plain.transaction, **times)
+        return Awaited(self, producer.plain.transaction, **times)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,10 @@ class NotOfferedError(Exception):
     """The client has no such verb, field or setting."""
 
 
+class GivenUpError(Exception):
+    """The caller has stopped waiting for the call."""
+
+
 class Driver:
     """Carries out one command at a time."""
 
@@ -152,7 +156,10 @@ class Driver:
         try:
             if verb is None:
                 raise NotOfferedError(f"the verb {command['verb']}")
+            self.give_up_after(command.get("give_up_ms"))
             return {"ok": verb(command)}
+        except GivenUpError:
+            return {"error": {"reason": "CANCELLED", "retriable": False, "message": "given up"}}
         except NotOfferedError as missing:
             return {"error": {"reason": "NOT_OFFERED", "retriable": False, "message": str(missing)}}
         except OncelogError as error:
@@ -160,6 +167,11 @@ class Driver:
         except Exception as error:  # noqa: BLE001  # whatever it is, the kit is to hear of it
             text = f"{type(error).__name__}: {error}"
             return {"error": {"reason": "DRIVER_FAULT", "retriable": False, "message": text}}
+
+    def give_up_after(self, limit_ms: int | None) -> None:
+        """How long the next call may take; None: any time."""
+        if limit_ms is not None:
+            raise NotOfferedError("giving up a call")
 
     # --- the driver ------------------------------------------------------------------
 

@@ -203,7 +203,7 @@ class Admin:
     async def close(self) -> None:
         if not self._sync._closed:
             self._sync._closed = True
-            await on_engine(self._core.cluster.close())
+            await on_engine(self._core.cluster.close(), whole=True)
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ loop, where the channels live; the caller awaits its result on his own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from oncelog._engine.net import runtime
@@ -16,9 +16,25 @@ from oncelog._engine.produce.futures import Delivery
 T = TypeVar("T")
 
 
-async def on_engine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the engine's thread. Cancelled here, it is cancelled there."""
-    return await asyncio.wrap_future(runtime.submit(coroutine))
+async def on_engine(
+    coroutine: Coroutine[Any, Any, T],
+    *,
+    whole: bool = False,
+    undo: Callable[[], Coroutine[Any, Any, None]] | None = None,
+) -> T:
+    """Run a coroutine on the engine's thread. Cancelled here, it is cancelled there.
+
+    It may have its effect nevertheless, and nobody has the result. So what must not be left half
+    done goes on to its end (`whole`), and what makes something takes it back: `undo` runs on the
+    engine's thread behind the cancelled coroutine, before the caller goes on.
+    """
+    future = asyncio.wrap_future(runtime.submit(coroutine))
+    try:
+        return await (asyncio.shield(future) if whole else future)
+    except asyncio.CancelledError:
+        if undo is not None:
+            await asyncio.shield(asyncio.wrap_future(runtime.submit(undo())))
+        raise
 
 
 class Signal:

@@ -222,8 +222,7 @@ class Producer:
             pass  # what is left fails below, and is reported with its outcome
         finally:
             producer._closed = True
-            # A cancelled close still frees everything.
-            await asyncio.shield(on_engine(producer._shut()))
+            await on_engine(producer._shut(), whole=True)
         producer._raise_undelivered()
 
     async def partitions_for(self, topic: str) -> int:

@@ -38,7 +38,9 @@ class Transaction:
 
     async def begin(self) -> Self:
         """Begin it; see `oncelog.Transaction.begin`."""
-        await on_engine(self._sync._begin())
+        self._sync._check_new()
+        await on_engine(self._sync._begin(), undo=self._sync._give_back)
+        self._sync._claim()
         return self
 
     @property
@@ -107,19 +109,19 @@ class Transaction:
         consumer = None if isinstance(group, str) else group._sync
         name, commits = positions_of(consumer, group, positions)
         if commits:
-            await on_engine(
-                stage_offsets(self._transactions, self._sync._known(), name, commits, consumer)
-            )
+            begun = self._sync._known()
+            staging = stage_offsets(self._transactions, begun, name, commits, consumer)
+            await on_engine(staging, whole=True)
 
     # --- ending ------------------------------------------------------------------------
 
     async def commit(self) -> CommittedTransaction:
         """Make all of it readable; see `oncelog.Transaction.commit`."""
-        return await on_engine(self._transactions.commit(self._sync._known()))
+        return await on_engine(self._transactions.commit(self._sync._known()), whole=True)
 
     async def abort(self) -> None:
         """Drop all of it; see `oncelog.Transaction.abort`."""
-        await on_engine(self._transactions.abort(self._sync._known()))
+        await on_engine(self._transactions.abort(self._sync._known()), whole=True)
 
     async def __aenter__(self) -> Self:
         return self if self.transaction_id else await self.begin()
@@ -130,7 +132,7 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await on_engine(self._sync._leave(error))
+        await on_engine(self._sync._leave(error), whole=True)
 
 
 __all__ = ["Transaction"]

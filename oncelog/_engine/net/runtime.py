@@ -59,8 +59,13 @@ def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     return asyncio.run_coroutine_threadsafe(coroutine, loop())
 
 
-def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-    """Run a coroutine on the engine's thread and wait for its result."""
+def run(
+    coroutine: Coroutine[Any, Any, T], timeout: float | None = None, *, whole: bool = False
+) -> T:
+    """Run a coroutine on the engine's thread and wait for its result.
+
+    An exception that a signal raises here cancels it there, unless `whole`.
+    """
     try:
         refuse_on_engine_thread("call a blocking method")
     except RuntimeError:
@@ -69,8 +74,9 @@ def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
     future = submit(coroutine)
     try:
         return future.result(timeout)
-    except (KeyboardInterrupt, TimeoutError):
-        future.cancel()
+    except BaseException:
+        if not whole:
+            future.cancel()
         raise
 
 

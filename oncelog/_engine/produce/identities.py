@@ -39,6 +39,9 @@ class Identities:
         self.current: Identity | None = None
         # The newest epoch that this producer has leased under its name.
         self._newest: Identity | None = None
+        # Of the lease that is asked for, until it is answered. One whose caller gave up may have
+        # raised the epoch: with another number the next one would find the name taken over.
+        self._nonce = 0
 
     async def acquire(self, tp: TopicPartition, used: Identity) -> tuple[Identity, int]:
         """Return an identity that the partition has not used, and its last sequence there.
@@ -102,7 +105,7 @@ class Identities:
         request = producer_pb2.LeaseProducerRequest(producer_name=self._name)
         if self._name:
             # One number for all attempts of this lease: the epoch rises by one at most.
-            request.nonce = secrets.randbits(64) or 1
+            self._nonce = request.nonce = self._nonce or secrets.randbits(64) or 1
             if self._newest is not None:
                 # A name that another instance has leased since must not be taken back.
                 request.held_producer_id = self._newest.producer_id
@@ -121,7 +124,7 @@ class Identities:
             self._config.secured,
         )
         if self._name:
-            self._newest = identity
+            self._newest, self._nonce = identity, 0
         log.info("producer id %d epoch %d", identity.producer_id, identity.epoch)
         return identity
 

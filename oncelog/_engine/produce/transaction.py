@@ -189,7 +189,10 @@ class ProducerTransaction:
         error = self._refusal or errors.TransactionAbortedError(
             f"transaction {self.transaction_id} was aborted"
         )
-        if self.state is State.ABORTED and isinstance(error, errors.UnknownTransactionError):
+        if self.state is State.UNKNOWN and isinstance(error, errors.UnknownTransactionError):
+            hint = "how it ended is forgotten: resolve() of one of its records tells"
+            error = errors.UnknownTransactionError(f"{error.message}; {hint}")
+        elif self.state is State.ABORTED and isinstance(error, errors.UnknownTransactionError):
             # No commit call of ours had a chance, and its name has begun another since.
             error = errors.TransactionAbortedError(error.message)
         if isinstance(error, errors.DeliveryError):

@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from oncelog import errors
@@ -54,11 +54,15 @@ class Transactions:
         self._following = Following()
         self._next: pb.NextTransaction | None = None  # that the commit under way shall begin
         self._unused: asyncio.Task[None] | None = None
+        self._closed = False
 
     # --- begin -------------------------------------------------------------------------
 
     async def begin(self, idle_timeout_ms: int, total_timeout_ms: int) -> ProducerTransaction:
-        """Begin one, when all that was sent before is settled. 0: the node's own times."""
+        """Begin one, when all that was sent before is settled. 0: the node's own times.
+
+        Sending stays paused until the caller claims it, or gives it back.
+        """
         if self._config.producer_name is None:
             raise errors.InvalidRequestError(
                 "a transaction needs a producer with a producer_name (transactional.id)",
@@ -76,17 +80,35 @@ class Transactions:
                 begun = await self._begin(idle_timeout_ms, total_timeout_ms)
                 self.current = begun
             finally:
-                accumulator.resume(begun)
+                if begun is None:
+                    accumulator.resume(None)
             self._alive = asyncio.create_task(self._keep_alive(begun), name="keep alive")
             return begun
 
+    async def give_back(self, take: Callable[[], ProducerTransaction | None]) -> None:
+        """Nobody has what was begun: the next begin takes it, or it is aborted soon."""
+        async with self._lock:
+            if (begun := take()) is None:
+                return
+            if self._alive is not None:
+                self._alive.cancel()
+            self.current = None
+            self._accumulator.resume(None)
+            times = {"idle_timeout_ms": int(begun.idle_timeout_s * 1000)}
+            self._keep(pb.BeginTransactionResponse(transaction_id=begun.transaction_id, **times))
+
+    def _keep(self, begun: pb.BeginTransactionResponse) -> None:
+        kept_s = self._following.keep(begun)
+        self._unused = asyncio.create_task(self._abort_unused(kept_s), name="unused")
+
     async def _end_before(self) -> None:
-        """Whatever became of the one before must be known."""
+        """Whatever became of the one before must be known, also where its caller has gone."""
         before = self.current
         if before is None or before.is_over():
             return
-        if before.state is State.ABORTING:
-            await self._end(before, Call.ABORT)
+        if before.state is not State.OPEN:
+            asked = Call.COMMIT if before.state is State.COMMITTING else Call.ABORT
+            await self._end(before, asked)
             if before.is_over():
                 return
         raise errors.TransactionOpenError(
@@ -152,13 +174,24 @@ class Transactions:
         return self._cluster.leaders.address(written) if written is not None else ""
 
     async def _abort_following(self) -> None:
-        begun, terms = self._following.take(), self._following.terms
-        if begun is None or terms is None:
-            return
+        begun, terms = self._following.begun, self._following.terms
+        if begun is not None and terms is not None:
+            await self._abort_begun(self._transaction(terms.identity, begun))
+            self._following.take()
+
+    async def _abort_unanswered(self) -> None:
+        """A begin without an answer may have begun one: asked again, the node tells which."""
+        terms = self._following.terms
+        if not self._answered and terms is not None:
+            async with asyncio.timeout(_ATTEMPT_S):
+                begun = await self._begin(terms.idle_timeout_ms, terms.total_timeout_ms)
+            await self._abort_begun(begun)
+
+    async def _abort_begun(self, begun: ProducerTransaction) -> None:
         abort = pb.AbortTransactionRequest(
             transaction_id=begun.transaction_id,
-            producer_id=terms.identity.producer_id,
-            epoch=terms.identity.epoch,
+            producer_id=begun.producer_id,
+            epoch=begun.epoch,
         )
         # Where nobody answers it is aborted when it has been idle, or by the next lease.
         with contextlib.suppress(errors.OncelogError):
@@ -298,7 +331,7 @@ class Transactions:
                 return
             if error is not None and error.retriable:
                 pause = self._cluster.backoff.delay(failures)
-                if time.monotonic() + pause >= deadline:
+                if self._closed or time.monotonic() + pause >= deadline:
                     raise self._timeout(transaction, error)
                 await asyncio.sleep(pause)
 
@@ -366,23 +399,27 @@ class Transactions:
         self._next = None
         if answer is not None and answer.HasField("next"):
             self._answered = True
-            kept_s = self._following.keep(answer.next)
-            self._unused = asyncio.create_task(self._abort_unused(kept_s), name="unused")
+            self._keep(answer.next)
         self._accumulator.resume(None)
 
     async def close(self, timeout_s: float | None) -> None:
         """Abort what is open. What was asked to be committed is left to the cluster."""
-        transaction, request_s = self.current, self._config.request_timeout_ms / 1000
-        if self._unused is not None:
-            self._unused.cancel()
-        # Where nobody answers it is aborted when it has been idle.
-        with contextlib.suppress(errors.OncelogError, TimeoutError):
-            async with asyncio.timeout(min(request_s, timeout_s or request_s)):
-                if transaction is not None and transaction.state is State.OPEN:
-                    await self.abort(transaction)
-                await self._abort_following()
-        if self._alive is not None:
-            self._alive.cancel()
+        request_s = self._config.request_timeout_ms / 1000
+        try:
+            # Where nobody answers it is aborted when it has been idle.
+            with contextlib.suppress(errors.OncelogError, TimeoutError):
+                async with asyncio.timeout(min(request_s, timeout_s or request_s)):
+                    async with self._lock:
+                        pass  # what is being ended, though its caller may have gone
+                    if self.current is not None and self.current.state is State.OPEN:
+                        await self.abort(self.current)
+                    await self._abort_following()
+                    await self._abort_unanswered()
+        finally:
+            self._closed = True
+            for task in (self._alive, self._unused):
+                if task is not None:
+                    task.cancel()
 
     # --- calls -------------------------------------------------------------------------
 
