@@ -29,6 +29,7 @@ MAX_CHECKPOINTS = 16
 # Of one slice. Pieces may be small, and dear to make.
 SLICE_BYTES = 2 * 1024 * 1024
 SLICE_PIECES = 16
+SLICE_SECONDS = 0.005
 UNTRIMMED = 1  # the base of a log that has dropped nothing: the state there is the empty one
 
 
@@ -58,6 +59,7 @@ class Checkpoints:
         batch: Callable[[], WriteBatch],
         pieces: Callable[[], Iterator[bytes]],
         budget: ReplayBudget,
+        clock: Callable[[], float],
         *,
         group: int,
         every_bytes: int,
@@ -72,7 +74,7 @@ class Checkpoints:
         self._under_way: _Save | None = None
         self.saved = (0, 0)
         self.group, self.replay_cost, self.state_bytes = group, 0, 0
-        self._budget = budget
+        self._budget, self._clock = budget, clock
         budget.join(self)
 
     def newest(self) -> tuple[int, bytes] | None:
@@ -116,7 +118,7 @@ class Checkpoints:
         save, self._under_way, self.is_saving = self._under_way, None, False
         assert save is not None and save.index == self._journal.applied_index
         try:
-            is_whole = _slice(save)
+            is_whole = _slice(save, self._clock)
             if is_whole:
                 self._finish(save, save.writer.finish(self._batch()))
             else:
@@ -172,14 +174,14 @@ class Checkpoints:
         self._store.drop_below(batch, index)
 
 
-def _slice(save: _Save) -> bool:
+def _slice(save: _Save, clock: Callable[[], float]) -> bool:
     """Takes some pieces; whether those were the last."""
-    stop = save.writer.size + SLICE_BYTES
+    stop, stop_at = save.writer.size + SLICE_BYTES, clock() + SLICE_SECONDS
     for _ in range(SLICE_PIECES):
         piece = next(save.pieces, None)
         if piece is None:
             return True
         save.writer.add(piece)
-        if save.writer.size >= stop:
+        if save.writer.size >= stop or clock() >= stop_at:
             break
     return False

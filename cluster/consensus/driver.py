@@ -329,6 +329,9 @@ class Driver:
             self._answer_for_removed(sender, message)
         if group is not None:
             if gid in self._heartbeats.quiescent:
+                if group.is_repeated(sender, message):
+                    self._heartbeats.on_repeated(sender)
+                    return
                 self._heartbeats.unquiesce(gid)  # what comes may depose it
             group.receive(sender, message)
             touched[gid] = group

@@ -84,6 +84,8 @@ class Group:
     members: Members = _alias("_raft.members")
     journal: Journal = _alias("_raft.journal")
     core: Core = _alias("_raft.core")
+    term: int = _alias("_raft.core.term")
+    applied_index: int = _alias("_raft.journal.applied_index")
     checkpoints: Checkpoints = _alias("_raft.checkpoints")
     out: list[tuple[int, Message]] = _alias("_outbox.messages")
 
@@ -101,18 +103,10 @@ class Group:
         return 0 if self.failed else self._raft.core.leader_id
 
     @property
-    def term(self) -> int:
-        return self._raft.core.term
-
-    @property
     def commit_index(self) -> int:
         """Committed, as far as it is also durable here."""
         raft = self._raft
         return min(raft.core.commit_index, raft.journal.durable_index)
-
-    @property
-    def applied_index(self) -> int:
-        return self._raft.journal.applied_index
 
     @property
     def progress(self) -> Mapping[int, Progress]:
@@ -237,9 +231,8 @@ class Group:
     @property
     def can_quiesce(self) -> bool:
         """Leads, has nothing to say, and everybody reachable has answered to that."""
-        leading = self._leading
-        quiet = leading is not None and leading.quiescence.is_quiet and leading.can_quiesce
-        return quiet and not self.checkpoints.is_saving
+        can = self._leading is not None and self._leading.can_quiesce
+        return can and not self.checkpoints.is_saving
 
     @property
     def is_quiescent(self) -> bool:
@@ -255,6 +248,10 @@ class Group:
         assert self.is_quiescent or self.failed is not None, "deposed before it was unquiesced"
         if self._leading is not None:
             self._leading.quiescence.end(replied_at)
+
+    def is_repeated(self, sender: int, message: GroupMessage) -> bool:
+        """Whether a follower only repeats what it acknowledged in this term."""
+        return self._leading is not None and self._leading.is_repeated(sender, message)
 
     def on_coalesced_heartbeat(self, now: float, sender: int, term: int, commit: int) -> bool:
         """Its row in a node's message. False: the sender must speak to this group itself."""

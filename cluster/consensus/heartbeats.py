@@ -105,6 +105,10 @@ class Heartbeats:
                 out.append((peer, self._prepared[peer]))
         return out
 
+    def on_repeated(self, sender: int) -> None:
+        """A follower's answer to a group's own heartbeat came after the group went quiescent."""
+        self._replied_at[sender] = self._clock()
+
     def on_reply(self, sender: int, reply: HeartbeatReply) -> None:
         self._replied_at[sender] = self._clock()
         for gid in reply.disagree:

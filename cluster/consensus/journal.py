@@ -19,9 +19,9 @@ wherever the entry is received or read.
 
 The commit index is volatile, as in the Raft paper: after a restart it begins
 at the checkpoint that the state was restored from, and the leader's word moves
-it on. Only with a configuration it is written, into the batch that has the entry:
-a replica with configuration n + 1 in its log must know after a restart, too, that
-n is in force (docs/adr/0038). It is where the journal begins then.
+it on. It is written where a restart must know it. With a configuration, into the batch
+that has the entry: a replica with configuration n + 1 in its log must know after a restart,
+too, that n is in force (docs/adr/0038). With what a node has done because of the metadata.
 """
 
 from __future__ import annotations

@@ -18,7 +18,14 @@ from cluster.consensus.configuration import (
     pack_configuration,
 )
 from cluster.consensus.environment import Environment, GroupConfig
-from cluster.consensus.message import Append, CheckpointAt, GroupMessage, TimeoutNow, addressed
+from cluster.consensus.message import (
+    Append,
+    AppendReply,
+    CheckpointAt,
+    GroupMessage,
+    TimeoutNow,
+    addressed,
+)
 from cluster.consensus.proposals import Done, Proposals
 from cluster.consensus.quiescence import Quiescence
 from cluster.consensus.raft import Raft
@@ -64,11 +71,24 @@ class LeaderTerm:
 
     @property
     def can_quiesce(self) -> bool:
-        if self._members.learners or self.is_leaving:
+        if not self.quiescence.is_quiet or self._members.learners or self.is_leaving:
             return False
         # A link may have broken since the heartbeat that said nothing: who is left must be enough.
         may_begin = self.quiescence.may_begin(self.replicator.reachable())
         return self.ready and may_begin and self.replicator.level()
+
+    def is_repeated(self, peer: int, message: GroupMessage) -> bool:
+        """Whether the message says nothing but what the follower acknowledged in this term."""
+        known = self.replicator.peers.get(peer)
+        return (
+            known is not None
+            and isinstance(message, AppendReply)
+            and (message.term, message.success) == (self.term, True)
+            and message.next_index <= known.match + 1
+            and message.version == known.version
+            and message.to_instance == self._members.instance
+            and self._members.counts(peer, message.from_instance)
+        )
 
     def follower_lag(self) -> dict[int, int]:
         """Entries that each follower has not acknowledged."""

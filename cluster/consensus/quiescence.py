@@ -3,8 +3,10 @@
     heartbeat with nothing to say, twice --> everybody reachable answered --> may_begin
     heartbeats.py: begin, end
 
-The answers matter: a follower that acknowledged such a heartbeat has all entries and
-knows that they are committed, and no late answer will end the quiescence at once.
+A follower answers a heartbeat later than the next one is due if its loop is busy, so an answer
+counts from the first heartbeat with nothing to say: if only answers to the newest counted, groups
+that keep their loops busy would do so for ever. Late answers that repeat what is known do not end
+the quiescence (`Group.is_repeated`), and a follower that does not know the commit index says so.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ class Quiescence:
     def __init__(self, core: Core, clock: Clock) -> None:
         self._core, self._clock = core, clock
         self._quiet_heartbeats = 0
-        self._last_heartbeat_at = 0.0
+        self._quiet_since = 0.0
         self.begun = self.is_quiet = False
 
     def heartbeat(self, *, nothing_to_say: bool) -> None:
@@ -30,12 +32,13 @@ class Quiescence:
         assert not self.begun
         self._quiet_heartbeats = self._quiet_heartbeats + 1 if nothing_to_say else 0
         self.is_quiet = self._quiet_heartbeats >= QUIET_HEARTBEATS
-        self._last_heartbeat_at = self._clock()
+        if self._quiet_heartbeats <= 1:
+            self._quiet_since = self._clock()
 
     def may_begin(self, reachable: Iterable[int]) -> bool:
         if not self.is_quiet or self.begun:
             return False
-        since = self._last_heartbeat_at
+        since = self._quiet_since
         return all(self._core.last_reply_at(peer) >= since for peer in reachable)
 
     def begin(self, reachable: Iterable[int]) -> dict[int, float]:

@@ -82,6 +82,7 @@ def open_raft(
         env.batch,
         machine.pieces,
         env.replay,
+        env.clock,
         group=config.group,
         every_bytes=config.checkpoint_bytes,
         every_entries=config.checkpoint_entries,

@@ -14,9 +14,9 @@ and of the others living ones, on the nodes that hold the fewest.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Collection, Mapping, Sequence
 
+from cluster.metadata.node_loads import NodeLoads
 from cluster.metadata.topics import (
     MAX_PARTITIONS,
     PartitionState,
@@ -32,19 +32,16 @@ def place(
     replicas: int,
     nodes: Collection[int],
     live: Collection[int],
-    topics: Iterable[TopicState],
+    held: NodeLoads,
 ) -> list[tuple[int, ...]]:
     """Node ids for each of `partitions` partitions, the preferred leader first.
 
     `nodes` are all nodes that may hold replicas, `live` those that answer now,
-    `topics` what is placed already. Raises Rejected if the numbers do not fit.
+    `held` what is placed already. Raises Rejected if the numbers do not fit.
     """
     check_partition_count(partitions)
     check_nodes(replicas, nodes)
-    load = _Load(nodes, live)
-    for topic in topics:
-        for partition in topic.partitions:
-            load.add(partition.replicas)
+    load = _Load(nodes, live, held)
     placed = []
     for _ in range(partitions):
         chosen = load.choose(replicas)
@@ -59,7 +56,7 @@ def resized(
     nodes: Collection[int],
     live: Collection[int],
     leaders: Mapping[int, int],
-    topics: Iterable[TopicState],
+    held: NodeLoads,
 ) -> list[tuple[PartitionState, tuple[int, ...]]]:
     """Partitions of the topic that shall have another number of replicas, and where.
 
@@ -67,10 +64,7 @@ def resized(
     asked again. Raises Rejected if the numbers do not fit.
     """
     check_nodes(replicas, nodes)
-    load = _Load(nodes, live)
-    for one in topics:
-        for partition in one.partitions:
-            load.add(partition.target or partition.replicas)
+    load = _Load(nodes, live, held)
     changed = []
     for record in topic.partitions:
         target = record.target or record.replicas
@@ -137,22 +131,13 @@ def _passing_on(
 
 
 class _Load:
-    """How much each node has: replicas, preferred leaderships, partitions shared with another."""
+    """How much each node has, and gets."""
 
-    def __init__(self, nodes: Collection[int], live: Collection[int]) -> None:
+    def __init__(self, nodes: Collection[int], live: Collection[int], held: NodeLoads) -> None:
         self._nodes = sorted(nodes)
         self._live = frozenset(live)
-        self._replicas: Counter[int] = Counter()
-        self.leaders: Counter[int] = Counter()
-        self._shared: Counter[tuple[int, int]] = Counter()
-
-    def add(self, replicas: Sequence[int], times: int = 1) -> None:
-        """times: -1 takes them away again."""
-        self.leaders[replicas[0]] += times
-        for node in replicas:
-            self._replicas[node] += times
-        for pair in permutations(replicas, 2):
-            self._shared[pair] += times
+        self._loads = held.copy()
+        self.add, self.leaders = self._loads.add, self._loads.leaders
 
     def choose(self, count: int) -> tuple[int, ...]:
         chosen = self._filled((), count)
@@ -170,7 +155,7 @@ class _Load:
             # While a change is under way, the oldest ones: those that came are still filled.
             age = record.instance_of(node) if record.target else 0
             dead = node not in self._live
-            return node != lead, node in unsound, dead, age, self._replicas[node], node
+            return node != lead, node in unsound, dead, age, self._loads.replicas[node], node
 
         kept = sorted(held, key=worth)[:count]
         kept.sort(key=record.replicas.index)
@@ -187,10 +172,10 @@ class _Load:
         return chosen
 
     def _rank(self, node: int, chosen: Sequence[int]) -> tuple[bool, int, int, int, int]:
-        shared = sum(self._shared[node, other] for other in chosen)
+        shared = sum(self._loads.shared[node, other] for other in chosen)
         return (
             node not in self._live,
-            self._replicas[node],
+            self._loads.replicas[node],
             shared,
             self.leaders[node],
             node,

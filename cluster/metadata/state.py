@@ -169,6 +169,11 @@ class MetadataState:
         return self._tables.coordinator
 
     @property
+    def tables(self) -> Tables:
+        """The replicated value itself, to read; changes are tried on its `trial`."""
+        return self._tables
+
+    @property
     def partition_count(self) -> int:
         return len(self._tables.groups)
 
@@ -470,6 +475,7 @@ class MetadataState:
 
     def _replace(self, tables: Tables, index: int) -> None:
         before, self._tables = self._tables, tables
+        tables.touched.update(before.groups, before.touched)
         self._events += difference(before, tables)
         if self._terms(before) != self._terms(tables):
             self._events.append(TermsChanged())

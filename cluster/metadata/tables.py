@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from cluster.features import Finalized
+from cluster.metadata.node_loads import NodeLoads
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.registrations import Registration
@@ -38,6 +40,9 @@ class Tables:
     registrations: the starts of nodes that were registered last, see registrations.py.
     own: the metadata group's replicas, as reported; none before its first change. It has a
         target as long as one of them is a learner.
+
+    Not replicated, as they follow from `topics`: loads: what each node holds. touched: groups
+    whose partition came, changed or went since the node looked last.
     """
 
     clock_ms: int = 0
@@ -66,17 +71,54 @@ class Tables:
     balancing: bool = False
     registrations: dict[int, Registration] = field(default_factory=dict)
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
+    loads: NodeLoads = field(default_factory=NodeLoads, compare=False)
+    touched: set[int] = field(default_factory=set, compare=False)
+
+    def trial(self) -> Tables:
+        """A copy on which a change of nodes is tried."""
+        return replace(
+            self,
+            nodes=dict(self.nodes),
+            directories=dict(self.directories),
+            topics=dict(self.topics),
+            groups=dict(self.groups),
+            peers=dict(self.peers),
+            expected=set(self.expected),
+            leaving=set(self.leaving),
+            drained=set(self.drained),
+            joining=set(self.joining),
+            registrations=dict(self.registrations),
+            loads=self.loads.copy(),
+            touched=set(),
+        )
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]
 
     def put_topic(self, topic: TopicState) -> None:
+        before = self.topics.get(topic.name)
+        known = before.partitions if before is not None else ()
         self.topics[topic.name] = topic
         for number, partition in enumerate(topic.partitions):
+            was = known[number] if number < len(known) else None
+            if was is partition:
+                continue
             self.groups[partition.group_id] = (topic.name, number)
+            self.touched.add(partition.group_id)
+            there = partition.placed
+            if was is None or was.placed != there:
+                self.loads.add(there)
+                self.loads.add(was.placed if was is not None else (), -1)
+
+    def take_touched(self) -> Collection[int]:
+        touched, self.touched = self.touched, set()
+        return touched
 
     def drop_topic(self, name: str) -> None:
-        groups = [partition.group_id for partition in self.topics.pop(name).partitions]
-        for group in groups:
-            del self.groups[group]
+        partitions = self.topics.pop(name).partitions
+        for partition in partitions:
+            del self.groups[partition.group_id]
+            self.loads.add(partition.placed, -1)
+        groups = [partition.group_id for partition in partitions]
+        self.touched.update(groups)
         self.coordinator.groups_gone(groups)

@@ -143,6 +143,11 @@ class PartitionState:
     added_ms: int = 0
 
     @property
+    def placed(self) -> tuple[int, ...]:
+        """The nodes that hold it, or shall once its change is done."""
+        return self.target or self.replicas
+
+    @property
     def to_remove(self) -> tuple[tuple[int, int], ...]:
         """(node, instance) of replicas that go before anything else is done."""
         return self.lost + tuple((one.node, one.instance) for one in self.damaged if one.rebuild)
@@ -188,7 +193,7 @@ class TopicState:
     @property
     def replica_count(self) -> int:
         """Of each partition; while it is changed, the highest of their targets."""
-        return max(len(one.target or one.replicas) for one in self.partitions)
+        return max(len(one.placed) for one in self.partitions)
 
 
 def is_internal(name: str) -> bool:

@@ -118,6 +118,13 @@ class DriverLoop:
         self._work.set()
         return await future
 
+    async def until(self, is_done: Callable[[], bool]) -> None:
+        """Waits for rounds until one has made it so, or the driver has ended."""
+        assert self._task is not None, "it has started"
+        while not (is_done() or self._task.done()):
+            round_begins = asyncio.ensure_future(self.between_rounds(lambda: None))
+            await asyncio.wait({round_begins, self._task}, return_when=asyncio.FIRST_COMPLETED)
+
     def _run_between(self) -> None:
         waiting, self._between = self._between, []
         for action, future in waiting:

@@ -163,8 +163,9 @@ class Node:
         self._context = self._service_context()
         self._group_members = GroupMembers(self._context)
         keeps = partial(keep_version, lock)
+        followed = (self.metadata, replicas, self._driver, clock)
         self._follower = MetadataFollower(
-            self.metadata, replicas, self._driver, self._on_lease_lifetime, keeps, self._on_layout
+            *followed, self._on_lease_lifetime, keeps, self._on_layout
         )
         self._follower.follow()
 
@@ -325,6 +326,9 @@ class Node:
         if listener.is_bound:
             await listener.start()
         stack.callback(self._group_members.close)
+        # A client that comes now must not be told that a topic does not exist.
+        metadata = self._driver.groups[METADATA_GROUP]
+        await self._driver_loop.until(lambda: metadata.applied_index >= metadata.commit_index)
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._leaderships.hand_over)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -158,49 +158,68 @@ class Replicas:
         self._tail_bytes = settings.tail_cache_bytes
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.broken: dict[int, Broken] = {}
-        # What a replica left must be written away before the next is opened.
-        self.incomplete = False
+        # Groups to look at again: what a replica left must be written away before the next is
+        # opened, or this replica has not applied yet what the metadata knows of it.
+        self.incomplete: set[int] = set()
+        self._unproven: set[int] = set()
+        self._admitted = False
+        self._looked_for_tombstone: set[int] = set()
         self._destroyed_in: dict[int, WriteBatch] = {}
 
     # -- what the metadata wants ----------------------------------------------------
 
-    def reconcile(self) -> None:
-        """Opens and closes replicas so that they are what the metadata says."""
-        node = self._settings.node_id
-        admitted = self._context.metadata.membership.admits(node, self._settings.directory_id)
-        self.incomplete = False
+    def reconcile(self, touched: Collection[int] = ()) -> None:
+        """Opens and closes replicas so that they are what the metadata says.
+
+        touched: the groups that may be otherwise than at the last call; of all others only those
+        that could not be brought to it then are looked at.
+        """
+        node, metadata = self._settings.node_id, self._context.metadata
+        admitted = metadata.membership.admits(node, self._settings.directory_id)
+        groups = {*touched, *self.incomplete, *self._unproven}
+        if admitted and not self._admitted:
+            groups.update(one.group_id for topic in metadata.topics() for one in topic.partitions)
+        self._admitted = admitted
+        self.incomplete = set()
+        self._unproven = set()
+        found = {gid: metadata.partition(gid) for gid in sorted(groups)}
         wanted: dict[int, tuple[TopicState, int]] = {}
         changed: dict[int, PartitionState] = {}  # those that may have had a replica here
-        for topic in self._context.metadata.topics():
-            for index, record in enumerate(topic.partitions):
-                if self._shall_hold(record, admitted=admitted):
-                    wanted[record.group_id] = (topic, index)
-                if record.version:
-                    changed[record.group_id] = record
-        self._drop_tombstones()
-        self._drop_broken(changed)
-        for gid in list(self.by_group):
+        for gid, place in found.items():
+            if place is None:
+                continue
+            topic, index, record = place
+            if self._shall_hold(record, admitted=admitted):
+                wanted[gid] = (topic, index)
+            if record.version:
+                changed[gid] = record
+        self._drop_tombstones({gid for gid, place in found.items() if place is None})
+        self._drop_broken(found.keys(), changed)
+        for gid in found.keys() & self.by_group.keys():
             self._close_unless_wanted(gid, wanted.get(gid), changed.get(gid))
-        for gid in changed.keys() - self._context.driver.tombstones.keys() - self.broken.keys():
+        for gid in changed.keys() - self._looked_for_tombstone:
             self._load_tombstone(gid)
         for gid, (topic, index) in wanted.items():
-            if gid in self.by_group or gid in self.broken:
-                continue
-            instance = None
-            try:
-                if not self._may_open(topic.partitions[index]):
-                    continue
-                instance = topic.partitions[index].instance_of(node)
-                group = self.open(topic, index)
-            except StorageError as error:
-                # What is stored of it is damaged. The other replicas go on.
-                name = f"{topic.name}-{index}"
-                log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
-                self.broken[gid] = Broken(error, instance)
-                continue
-            is_new = group.term == 0
-            if is_new and topic.partitions[index].replicas[0] == node:
-                group.campaign()
+            if gid not in self.by_group and gid not in self.broken:
+                self._open_wanted(topic, index)
+
+    def _open_wanted(self, topic: TopicState, index: int) -> None:
+        """Opens a replica unless something of an older one is in the way."""
+        node, instance, record = self._settings.node_id, None, topic.partitions[index]
+        try:
+            if not self._may_open(record):
+                return
+            instance = record.instance_of(node)
+            group = self.open(topic, index)
+        except StorageError as error:
+            # What is stored of it is damaged. The other replicas go on.
+            name, gid = f"{topic.name}-{index}", record.group_id
+            log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
+            self.broken[gid] = Broken(error, instance)
+            return
+        is_new = group.term == 0
+        if is_new and record.replicas[0] == node:
+            group.campaign()
 
     def _shall_hold(self, record: PartitionState, *, admitted: bool) -> bool:
         """Whether this directory shall have a replica: what an older one had is lost.
@@ -227,6 +246,7 @@ class Replicas:
                 newer = record is not None and record.version > group.members.version
                 if record is not None and newer and group.failed is None:
                     # Who told it first may be gone, with all that would prove it.
+                    self._unproven.add(gid)
                     place = (record.index, record.index_term)
                     take_proof(group.core, group.journal, *place)
                     self._context.driver.touch(gid)
@@ -241,10 +261,10 @@ class Replicas:
         log.info("replica removed partition=%s-%d", held.topic, held.index)
         self.delete(gid, tombstone)
 
-    def _drop_broken(self, changed: Mapping[int, PartitionState]) -> None:
+    def _drop_broken(self, groups: Set[int], changed: Mapping[int, PartitionState]) -> None:
         """Those that were removed from their group; they had no word in that."""
-        for gid, (_, instance) in [*self.broken.items()]:
-            record = changed.get(gid)
+        for gid in groups & self.broken.keys():
+            instance, record = self.broken[gid].instance, changed.get(gid)
             if record is None or instance is None:
                 continue
             held = self._settings.node_id in record.replicas
@@ -255,14 +275,17 @@ class Replicas:
             place = (record.version, record.index, record.index_term)
             self._destroy(gid, Tombstone(instance, *place, 0))
 
-    def _drop_tombstones(self) -> None:
-        """Those of topics that were deleted."""
-        driver, metadata = self._context.driver, self._context.metadata
-        for gid in [gid for gid in driver.tombstones if metadata.partition(gid) is None]:
+    def _drop_tombstones(self, deleted: Set[int]) -> None:
+        driver = self._context.driver
+        for gid in deleted & driver.tombstones.keys():
             del driver.tombstones[gid]
             self._destroy(gid, None)
 
     def _load_tombstone(self, gid: int) -> None:
+        """Reads it once: from then on what is stored is what this process stores."""
+        self._looked_for_tombstone.add(gid)
+        if gid in self._context.driver.tombstones or gid in self.broken:
+            return
         try:
             stored = RaftLogStore(self._context.kv, gid).tombstone()
             if stored:
@@ -276,7 +299,7 @@ class Replicas:
         gid, wanted = record.group_id, record.instance_of(self._settings.node_id)
         driver, store = self._context.driver, RaftLogStore(self._context.kv, record.group_id)
         if self._destroyed_in.get(gid) is driver.batch:
-            self.incomplete = True
+            self.incomplete.add(gid)
             return False
         self._destroyed_in.pop(gid, None)
         tombstone, stored = driver.tombstones.get(gid), store.instance()
@@ -285,7 +308,7 @@ class Replicas:
         if stored < wanted and not store.is_new():
             place = (record.version, record.index, record.index_term)
             self._destroy(gid, Tombstone(stored, *place, 0))
-            self.incomplete = True
+            self.incomplete.add(gid)
             return False
         if stored < wanted:
             store.put_instance(driver.batch, wanted)

@@ -18,6 +18,7 @@ from cluster.services import node_changes
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
 from cluster.services.requests import timeout_s
+from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.errors import OncelogError
 from oncelog.v1 import cluster_pb2 as pb
@@ -51,7 +52,7 @@ async def copied(node: NodeContext) -> dict[int, tuple[int, int]]:
     """Node -> what it will hold of the partitions that come to it, and what it holds by now."""
     held = await node.sizes.ask()
     found: dict[int, tuple[int, int]] = {}
-    for _, record in node_changes.partitions(node):
+    async for _, record in in_slices(node_changes.partitions(node)):
         for one in node_changes.coming_of(record):
             size, there = _progress(held, record, [one])
             before = found.get(one, (0, 0))
@@ -62,8 +63,11 @@ async def copied(node: NodeContext) -> dict[int, tuple[int, int]]:
 async def _planned(node: NodeContext) -> pb.BalanceClusterResponse:
     held = await node.sizes.ask()
     sizes = largest(held)
-    names = {record.group_id: name for name, record in node_changes.partitions(node)}
-    records = [record for _, record in node_changes.partitions(node)]
+    names: dict[int, str] = {}
+    records: list[PartitionState] = []
+    async for name, record in in_slices(node_changes.partitions(node)):
+        names[record.group_id] = name
+        records.append(record)
     nodes = [one for one in node.metadata.membership.holders() if node.alive(one)]
     # It may take a second where there are very many partitions.
     moves = await asyncio.to_thread(plan, records, nodes, sizes, MAX_SHOWN)
@@ -78,7 +82,7 @@ async def _planned(node: NodeContext) -> pb.BalanceClusterResponse:
 async def _described(node: NodeContext) -> pb.BalanceClusterResponse:
     held = await node.sizes.ask()
     moves = []
-    for name, record in node_changes.partitions(node):
+    async for name, record in in_slices(node_changes.partitions(node)):
         if record.target:
             come = sorted(node_changes.coming_of(record))
             why = node_changes.why(node, name, record, come[0] if come else 0)

@@ -30,12 +30,14 @@ from cluster.services.optimistic import optimistically
 from cluster.services.placing import all_nodes, default_replicas, place_replicas
 from cluster.services.replicas import not_leader
 from cluster.services.requests import count_in_range, invalid, timeout_s
+from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
 from oncelog.v1 import cluster_pb2_grpc as rpc
 
 MAX_NAMES_PER_CALL = 10_000
+TOPICS_SLICE = 5  # each has up to 1,000 partitions
 
 
 class ClusterService(rpc.ClusterServiceServicer):
@@ -58,23 +60,23 @@ class ClusterService(rpc.ClusterServiceServicer):
             limits=request_limits(node.config),
             upgrade=self._upgrade_info(),
             settings=self._settings(),
-            damaged_replicas=node_changes.damaged(node),
+            damaged_replicas=await node_changes.damaged(node),
         )
         far_behind: set[int] = set()
         if request.ask_leaders:
             await node.sizes.ask()
             far_behind = {group for group, _ in node.sizes.lags}
         alive = {info.node_id for info in response.nodes if info.alive}
-        for topic in node.metadata.topics():
-            response.topics += not is_internal(topic.name)
-            for partition in topic.partitions:
-                response.partitions += 1
-                if not self._leader_of(partition.group_id)[0]:
-                    response.leaderless_partitions += 1
-                missing = len(partition.counting) < len(partition.target or partition.replicas)
-                away = not alive.issuperset(partition.replicas)
-                if missing or away or partition.group_id in far_behind:
-                    response.under_replicated_partitions += 1
+        topics = node.metadata.topics()
+        response.topics = sum(not is_internal(topic.name) for topic in topics)
+        async for partition in in_slices(one for topic in topics for one in topic.partitions):
+            response.partitions += 1
+            if not self._leader_of(partition.group_id)[0]:
+                response.leaderless_partitions += 1
+            missing = len(partition.counting) < len(partition.placed)
+            away = not alive.issuperset(partition.replicas)
+            if missing or away or partition.group_id in far_behind:
+                response.under_replicated_partitions += 1
         return response
 
     @public_errors
@@ -143,9 +145,8 @@ class ClusterService(rpc.ClusterServiceServicer):
             if request.names
             else [t for t in self.node.metadata.topics() if not is_internal(t.name)]
         )
-        return pb.DescribeTopicsResponse(
-            topics=[self._topic_info(topic) for topic in topics], nodes=self._nodes()
-        )
+        infos = [self._topic_info(topic) async for topic in in_slices(topics, TOPICS_SLICE)]
+        return pb.DescribeTopicsResponse(topics=infos, nodes=self._nodes())
 
     @public_errors
     async def ReassignPartition(
@@ -186,7 +187,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     @public_errors
     async def ListNodes(self, request: pb.ListNodesRequest, context: Any) -> pb.ListNodesResponse:
         copied = await balancing.copied(self.node)
-        return pb.ListNodesResponse(nodes=node_changes.statuses(self.node, copied))
+        return pb.ListNodesResponse(nodes=await node_changes.statuses(self.node, copied))
 
     @public_errors
     async def BalanceCluster(

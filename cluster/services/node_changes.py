@@ -7,14 +7,15 @@ ListNodes <-- this node's copy of the metadata, its links, what it leads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from cluster.errors import ClusterError
 from cluster.metadata import nodes as rules
 from cluster.metadata.repairs import outlook
-from cluster.metadata.snapshot import load_tables
 from cluster.metadata.topics import PartitionState, invalid
 from cluster.services.context import NodeContext
+from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as pb
 
@@ -87,8 +88,7 @@ def _two_clusters(node: NodeContext, lost: int) -> str:
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
     """What the change would do, for people. Raises Rejected if it would be refused."""
-    tables = load_tables(node.metadata.dump())
-    if not rules.change(tables, change):
+    if not rules.change(node.metadata.tables.trial(), change):
         return ["nothing: it is so already"]
     number, held = change.node_id, [name for name, _ in _held(node, change.node_id)]
     match change.action:
@@ -112,7 +112,7 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
 
 
 def _replacing(node: NodeContext, change: meta.ChangeNode, held: int) -> list[str]:
-    number, lost = change.node_id, rules.ended(load_tables(node.metadata.dump()), change.node_id)
+    number, lost = change.node_id, rules.ended(node.metadata.tables, change.node_id)
     found = [f"the records of {name} are lost: no other replica has all of them" for name in lost]
     if len(found) > MAX_NAMED:
         found = [*found[:MAX_NAMED], f"and of {len(found) - MAX_NAMED} partitions more"]
@@ -127,20 +127,23 @@ def _replacing(node: NodeContext, change: meta.ChangeNode, held: int) -> list[st
     ]
 
 
-def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[pb.NodeStatus]:
+async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[pb.NodeStatus]:
     """copied: node -> bytes that it will hold of what comes to it, and holds by now."""
     view, state = node.metadata.membership, node.metadata
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     coming: Counter[int] = Counter()
     going: Counter[int] = Counter()
-    for _, record in partitions(node):
+    waits = _Waits(node)
+    async for name, record in in_slices(partitions(node)):
         leaders[node.leader_of(record.group_id)[0]] += 1
         replicas.update(record.replicas)
-        target = record.target or record.replicas
         lost = {held for held, _ in record.to_remove}
-        coming.update(coming_of(record))
-        going.update(({*record.replicas} - {*target}) | lost)
+        if record.target:
+            coming.update(coming_of(record))
+            lost |= {*record.replicas} - {*record.target}
+        going.update(lost)
+        waits.look(name, record)
     coming.update(coming_of(view.own))
     known = {*node.config.nodes, *state.nodes, *view.expected, *view.own.replicas}
     if view.own.replicas:
@@ -158,7 +161,7 @@ def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[p
             leaderships=leaders[number],
             coming=coming[number],
             going=going[number],
-            waits_for=_waits(node, number),
+            waits_for=waits.of(number),
             coming_bytes=copied.get(number, (0, 0))[0],
             copied_bytes=copied.get(number, (0, 0))[1],
         )
@@ -177,34 +180,55 @@ def coming_of(record: PartitionState) -> set[int]:
     return {node for node in record.target if node not in held or record.instance_of(node)}
 
 
-def _waits(node: NodeContext, number: int) -> list[str]:
-    """Why what is to be done with the node is not done yet, at most MAX_NAMED reasons."""
-    view, found = node.metadata.membership, []
+class _Waits:
+    """Why what is to be done with nodes is not done yet, at most MAX_NAMED reasons for each."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._found: dict[int, list[str]] = {}
+        self._behind: dict[int, list[tuple[int, int]]] = {}  # group -> (node, entries)
+        for (group, number), lag in node.sizes.lags.items():
+            self._behind.setdefault(group, []).append((number, lag))
+
+    def look(self, name: str, record: PartitionState) -> None:
+        """Notes what this partition waits for."""
+        moved = {held for held, _ in record.to_remove}
+        if record.target:
+            moved |= {*record.replicas} ^ {*record.target}
+        for number in moved:
+            self._note(number, partial(why, self._node, name, record, number))
+        for number, lag in self._behind.get(record.group_id, ()):
+            if number not in moved and number in record.counting and self._node.alive(number):
+                text = f"{name}: its replica is {lag} entries behind"
+                self._note(number, partial(str, text))
+
+    def _note(self, number: int, text: Callable[[], str]) -> None:
+        found = self._found.setdefault(number, [])
+        if len(found) <= MAX_NAMED:  # one more than is shown
+            found.append(text())
+
+    def of(self, number: int) -> list[str]:
+        found = [*_own_waits(self._node, number), *self._found.get(number, [])]
+        return found if len(found) <= MAX_NAMED else [*found[:MAX_NAMED], "and more"]
+
+
+def _own_waits(node: NodeContext, number: int) -> list[str]:
+    """What the node itself, or its replica of the metadata, waits for."""
+    view = node.metadata.membership
     if number in view.expected:
         if number in view.own.replicas:
-            found.append(why(node, METADATA, view.own, number))
-        else:
-            found.append("it has to be started with an empty data directory")
-    elif number in view.joining and not node.alive(number):
-        found.append("it does not answer")
-    elif number in view.leaving and view.own.replicas and number not in view.own.replicas:
+            return [why(node, METADATA, view.own, number)]
+        return ["it has to be started with an empty data directory"]
+    if number in view.joining and not node.alive(number):
+        return ["it does not answer"]
+    if number in view.leaving and view.own.replicas and number not in view.own.replicas:
         away = [one for one in view.own.replicas if not node.alive(one)]
-        found.append(
+        return [
             f"nodes {away} have not heard that it is removed: bring them back, or remove them, too"
             if away
             else "the others hear that it is removed"
-        )
-    for name, record in partitions(node):
-        target = record.target or record.replicas
-        lost = any(held == number for held, _ in record.to_remove)
-        lag = node.sizes.lags.get((record.group_id, number), 0)
-        if lost or (record.target and (number in record.replicas) != (number in target)):
-            found.append(why(node, name, record, number))
-        elif lag and number in record.counting and node.alive(number):
-            found.append(f"{name}: its replica is {lag} entries behind")
-        if len(found) > MAX_NAMED:
-            return [*found[:MAX_NAMED], "and more"]
-    return found
+        ]
+    return []
 
 
 def why(node: NodeContext, name: str, record: PartitionState, number: int) -> str:
@@ -223,11 +247,11 @@ def why(node: NodeContext, name: str, record: PartitionState, number: int) -> st
     return f"{where}; nodes {absent} do not answer" if absent else where
 
 
-def damaged(node: NodeContext) -> list[str]:
+async def damaged(node: NodeContext) -> list[str]:
     """A line for each replica that has stopped for damage, at most MAX_NAMED."""
     found = [
         f"{name}: the replica on node {one.node} is damaged: {outlook(record, one)}"
-        for name, record in partitions(node)
+        async for name, record in in_slices(partitions(node))
         for one in record.damaged
     ]
     return found if len(found) <= MAX_NAMED else [*found[:MAX_NAMED], "and more"]

@@ -30,7 +30,7 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
             f"replicas: {replicas} need {replicas // 2 + 1} living nodes, "
             f"node {node.config.node_id} hears {len(live)}"
         )
-    return place(partitions, replicas, known, live, node.metadata.topics())
+    return place(partitions, replicas, known, live, node.metadata.tables.loads)
 
 
 def default_replicas(node: NodeContext) -> int:

@@ -360,6 +360,8 @@ class ProduceStream:
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = self._closed = False
+        # Runs while batches wait: an idle stream costs no timer.
+        self._sweeping: asyncio.TimerHandle | None = None
 
     async def read(self, requests: AsyncIterator[pb.ProduceRequest]) -> None:
         """Appends all that comes. Raises InvalidRequestError; what came before is answered."""
@@ -397,6 +399,8 @@ class ProduceStream:
         position, size = self._position, len(payload)
         self._waiting[position] = (batch.id, size, self._loop.time() + timeout)
         self._waiting_bytes += size + BATCH_BYTES
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP, self._sweep)
         self._under_way.add(size)
         await self._appender.append(
             batch, payload, lambda answer: self._decided(position, size, answer), self._heads
@@ -423,9 +427,7 @@ class ProduceStream:
         while not self._results:
             if self._ended and not self._waiting:
                 return []
-            sweep = self._loop.call_later(SWEEP, self._sweep)
             await self._news.wait()
-            sweep.cancel()
             self._news.clear()
         results, self._results = self._results[:MAX_RESULTS], self._results[MAX_RESULTS:]
         return results
@@ -439,6 +441,8 @@ class ProduceStream:
     def close(self) -> None:
         """Nobody waits for answers any more."""
         self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         self._under_way.close()
 
     def _sweep(self) -> None:
@@ -447,4 +451,5 @@ class ProduceStream:
         for position, (_, _, deadline) in list(self._waiting.items()):
             if deadline <= now:
                 self._answer(position, Answer(_NOT_IN_TIME))
-        self._news.set()
+        waits = self._waiting and not self._closed
+        self._sweeping = self._loop.call_later(SWEEP, self._sweep) if waits else None

@@ -72,7 +72,7 @@ async def _set_replicas(
     known = node.metadata.membership.holders()
     live = [one for one in known if node.alive(one)]
     leaders = {record.group_id: node.leader_of(record.group_id)[0] for record in topic.partitions}
-    changes = resized(topic, request.replicas, known, live, leaders, node.metadata.topics())
+    changes = resized(topic, request.replicas, known, live, leaders, node.metadata.tables.loads)
     moves = [
         meta.SetReplicas(group_id=record.group_id, replicas=target, expected_version=record.version)
         for record, target in changes

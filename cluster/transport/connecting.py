@@ -21,7 +21,7 @@ from cluster.v1 import peer_pb2 as pb
 
 CONNECT_TIMEOUT = 1.0  # seconds; after the second SYN, should the first be lost
 HELLO_TIMEOUT = 2.0
-MAX_HELLO_BYTES = 4096
+MAX_HELLO_BYTES = 64 * 1024  # a Welcome names every node
 
 
 class StrangerError(Exception):

@@ -174,7 +174,8 @@ class Process:
             lambda gid: self._watched(node, gid),
         )
         callbacks = (lambda lifetime: None, node.note_version, self._layout_changed)
-        self.follower = MetadataFollower(self.state, self.replicas, self.driver, *callbacks)
+        parts = (self.state, self.replicas, self.driver, self.clock)
+        self.follower = MetadataFollower(*parts, *callbacks)
         self.maintenance = Maintenance(
             MaintenanceSettings(
                 node.id, settings.preferred_leader_delay, settings.metadata_entries

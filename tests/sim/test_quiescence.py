@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.consensus.message import Append, Heartbeat, HeartbeatReply
+from cluster.consensus.message import Append, AppendReply, Heartbeat, HeartbeatReply
 from cluster.dedup.verdict import Kind
 from storage.errors import CorruptionError
 from tests.sim.stage import GID, Stage
@@ -161,23 +161,72 @@ def test_a_group_that_is_not_here_is_named() -> None:
 
 
 def test_all_groups_of_a_leader_share_the_message() -> None:
-    stage = Stage(groups=3)
-    stage.elect(1)
     every = {GID, GID + 1, GID + 2}
-    for node in (1, 2, 3):
-        for gid in every:
-            group = stage.node(node).partitions[gid].group
-            assert group is not None
-            if node == 1:
-                group.campaign()
-            else:
-                group.core.election_deadline = stage.node(node).clock() + 1e6
-            stage.node(node).driver.touch(gid)
+    stage = led_by_one(len(every))
     stage.run(2 * ROUNDS)
     heard = Heard(stage)
     stage.run(ROUNDS)
     assert {frozenset(beat.groups) for beat in heard.of(Heartbeat)} == {frozenset(every)}
     assert len(heard.of(Heartbeat)) <= 2 * (ROUNDS / stage.group(1).config.heartbeat + 1)
+    stage.finish()
+
+
+def led_by_one(groups: int, **settings: Any) -> Stage:
+    """Node 1 leads all groups, and nobody stands against it."""
+    stage = Stage(groups=groups, **settings)
+    stage.elect(1)
+    for gid in range(GID, GID + groups):
+        for node in stage.cluster.live():
+            group = node.partitions[gid].group
+            assert group is not None
+            if node.id == 1:
+                group.campaign()
+            else:
+                group.core.election_deadline = node.clock() + 1e6
+            node.driver.touch(gid)
+    return stage
+
+
+def at_rest(stage: Stage) -> int:
+    groups = [partition.group for partition in stage.node(1).partitions.values()]
+    return sum(group is not None and group.is_quiescent for group in groups)
+
+
+@pytest.mark.parametrize("load", [0.5, 3.0])
+def test_groups_rest_on_a_loop_that_is_busy_with_them(load: float) -> None:
+    """load: seconds of work in a second, while no group rests: two answers to each heartbeat."""
+    groups, heartbeat = 20, 0.4
+    cost = load * heartbeat / (2 * groups)
+    stage = led_by_one(groups, heartbeat=heartbeat, election_timeout=60.0, round_cost=cost)
+    stage.run(30.0)
+    assert at_rest(stage) == groups
+    stage.finish()
+
+
+def test_an_answer_that_comes_late_wakes_nobody() -> None:
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1)
+    late: list[Any] = []
+
+    def note(sender: int, receiver: int, message: Any) -> bool:
+        late.extend([message] if (sender, type(message)) == (2, AppendReply) else [])
+        return False
+
+    stage.hold(note)
+    stage.run(ROUNDS)
+    assert stage.group(1).is_quiescent
+    heard = Heard(stage)
+    stage.deliver(2, 1, late[-1])
+    assert stage.group(1).is_quiescent
+    assert [message for message in heard.of(Append) if message.group == GID] == []
+    # What is news wakes it: the follower refuses, or is in another term.
+    stage.deliver(2, 1, late[-1]._replace(success=False, next_index=1))
+    assert [message for message in heard.of(Append) if message.group == GID]
+    stage.run(ROUNDS)
+    assert stage.group(1).is_quiescent
+    stage.deliver(2, 1, late[-1]._replace(term=stage.group(1).term + 1))
+    assert not stage.group(1).is_leader
     stage.finish()
 
 

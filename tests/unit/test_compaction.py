@@ -31,6 +31,7 @@ def checkpoints(parts: Parts) -> Checkpoints:
         lambda: parts.batch,
         lambda: iter([b"%d" % parts.journal.applied_index]),
         ReplayBudget(1 << 40),
+        lambda: 0.0,
         group=GROUP,
         every_bytes=1 << 30,
         every_entries=1 << 30,

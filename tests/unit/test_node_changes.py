@@ -48,7 +48,7 @@ def own(version: int, *voters: int) -> meta.MetadataCommand:
     return meta.MetadataCommand(report_replicas=report)
 
 
-def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it() -> None:
+async def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it() -> None:
     """Else a dead node keeps it for ever, and nobody says why."""
     node = Node()
     node.register(1, 2, 3, 4)
@@ -58,12 +58,12 @@ def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it() -> 
     remove = meta.ChangeNode(node_id=4, action=meta.NODE_ACTION_REMOVE)
     for command in (own(1, 1, 2, 3, 4), meta.MetadataCommand(change_node=remove), own(2, 1, 2, 3)):
         assert not node.apply(command).message
-    assert waits(node)[4] == ["the others hear that it is removed"]
+    assert (await waits(node))[4] == ["the others hear that it is removed"]
     node.dead = {3}
-    assert waits(node)[4] == [
+    assert (await waits(node))[4] == [
         "nodes [3] have not heard that it is removed: bring them back, or remove them, too"
     ]
-    assert waits(node)[1] == []
+    assert (await waits(node))[1] == []
 
 
 async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -> None:
@@ -164,5 +164,5 @@ def test_a_group_may_be_a_step_ahead_of_what_is_reported(
     assert ("these partitions end" in answer.message) == refused
 
 
-def waits(node: Node) -> dict[int, list[str]]:
-    return {one.node_id: list(one.waits_for) for one in statuses(node, {})}
+async def waits(node: Node) -> dict[int, list[str]]:
+    return {one.node_id: list(one.waits_for) for one in await statuses(node, {})}

@@ -91,6 +91,7 @@ def test_what_a_replica_applies_counts_until_it_is_saved():
         lambda: parts.batch,
         lambda: iter((b"the ", b"state")),
         budget,
+        lambda: 0.0,
         group=GROUP,
         every_bytes=1 << 30,
         every_entries=1 << 30,

@@ -83,6 +83,9 @@ class Node:
         result = self.metadata.apply(self.index, command.SerializeToString())
         assert not mpb.MetadataResult.FromString(result).error
 
+    def reconcile(self) -> None:
+        self.replicas.reconcile(self.metadata.tables.take_touched())
+
     def create(self, name: str, *placements: list[int]) -> None:
         self.command(create_topic(name, list(placements), Settings()))
 
@@ -113,7 +116,7 @@ def node() -> Node:
 
 def test_opens_what_is_placed_here_and_nothing_else(node: Node) -> None:
     node.create("a", [1, 2], [2, 3], [3, 1])
-    node.replicas.reconcile()
+    node.reconcile()
     assert set(node.replicas.by_group) == {FIRST, FIRST + 2} == set(node.driver.groups)
     assert set(node.replicas.by_name) == {("a", 0), ("a", 2)}
     assert node.driver.groups[FIRST].config.peers == (2,)
@@ -122,15 +125,15 @@ def test_opens_what_is_placed_here_and_nothing_else(node: Node) -> None:
 
 def test_a_second_look_opens_nothing_again(node: Node) -> None:
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     before = node.replicas.by_group[FIRST]
-    node.replicas.reconcile()
+    node.reconcile()
     assert node.replicas.by_group[FIRST] is before
 
 
 def test_only_the_preferred_leader_of_a_new_group_stands_at_once(node: Node) -> None:
     node.create("a", [1, 2, 3], [2, 1, 3])
-    node.replicas.reconcile()
+    node.reconcile()
     deadlines = [node.driver.groups[FIRST + i].core.election_deadline for i in (0, 1)]
     assert deadlines[0] == 0.0
     assert deadlines[1] > 0.0
@@ -138,30 +141,30 @@ def test_only_the_preferred_leader_of_a_new_group_stands_at_once(node: Node) -> 
 
 def test_a_group_that_has_had_a_leader_waits_as_usual(node: Node) -> None:
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     node.rounds()
     assert node.driver.groups[FIRST].term == 1
     node.open()
-    node.replicas.reconcile()
+    node.reconcile()
     assert node.driver.groups[FIRST].core.election_deadline > node.now
 
 
 def test_a_new_group_knows_which_links_are_up(node: Node) -> None:
     node.create("a", [1, 2, 3])
-    node.replicas.reconcile()
+    node.reconcile()
     assert node.driver.groups[FIRST]._up == {2}
 
 
 def test_a_deleted_topic_leaves_nothing_behind(node: Node) -> None:
     node.create("a", [1])
     node.create("b", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     node.rounds()
     assert node.stored(FIRST) > 0
     answers: list[object] = []
     node.driver.groups[FIRST].confirm(answers.append)
     node.delete("a")
-    node.replicas.reconcile()
+    node.reconcile()
     assert len(answers) == 1, "who waits is answered"
     assert set(node.replicas.by_group) == {FIRST + 1} == set(node.driver.groups)
     assert set(node.replicas.by_name) == {("b", 0)}
@@ -172,10 +175,10 @@ def test_a_deleted_topic_leaves_nothing_behind(node: Node) -> None:
 
 def test_a_topic_of_the_same_name_is_another_one(node: Node) -> None:
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     node.delete("a")
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     assert set(node.replicas.by_group) == {FIRST + 1}
     assert node.replicas.by_name["a", 0] is node.replicas.by_group[FIRST + 1]
 
@@ -190,11 +193,11 @@ def damage(node: Node, gid: int) -> None:
 
 def test_a_damaged_replica_is_broken_and_the_others_go_on(node: Node) -> None:
     node.create("a", [1], [1], [1])
-    node.replicas.reconcile()
+    node.reconcile()
     node.rounds()
     damage(node, FIRST + 1)
     node.open()
-    node.replicas.reconcile()
+    node.reconcile()
     assert set(node.replicas.broken) == {FIRST + 1}
     error, instance = node.replicas.broken[FIRST + 1]
     assert isinstance(error, CorruptionError) and instance == 0
@@ -205,14 +208,14 @@ def test_a_damaged_replica_is_broken_and_the_others_go_on(node: Node) -> None:
 
 def test_a_broken_replica_is_not_opened_again_by_the_next_change(node: Node) -> None:
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     node.rounds()
     damage(node, FIRST)
     node.open()
-    node.replicas.reconcile()
+    node.reconcile()
     first_error = node.replicas.broken[FIRST]
     node.create("b", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     assert node.replicas.broken == {FIRST: first_error}
     assert set(node.replicas.by_group) == {FIRST + 1}
 
@@ -226,16 +229,16 @@ def report(node: Node, version: int, voters: list[int], instance: int) -> None:
     )  # fmt: skip
     node.metadata._tables.finalized = Finalized(2, frozenset({REPLICA_CHANGES}))
     node.command(mpb.MetadataCommand(report_replicas=command))
-    node.replicas.reconcile()
+    node.reconcile()
 
 
 def test_a_broken_replica_is_made_anew_once_another_instance_is_reported(node: Node) -> None:
     node.create("a", [1, 2, 3])
-    node.replicas.reconcile()
+    node.reconcile()
     node.rounds()
     damage(node, FIRST)
     node.open()
-    node.replicas.reconcile()
+    node.reconcile()
     report(node, 1, [1, 2, 3], 0)
     assert FIRST in node.replicas.broken, "it is the one that it was"
     report(node, 2, [2, 3], 0)
@@ -243,7 +246,7 @@ def test_a_broken_replica_is_made_anew_once_another_instance_is_reported(node: N
     assert FIRST not in node.replicas.broken and not node.replicas.by_group
     report(node, 4, [1, 2, 3], 3)
     node.rounds()
-    node.replicas.reconcile()
+    node.reconcile()
     assert node.driver.groups[FIRST].config.instance == 3
     assert node.driver.groups[FIRST].term == 0, "and empty"
 
@@ -258,7 +261,7 @@ def test_what_cannot_say_which_instance_it_is_is_never_made_anew(node: Node) -> 
     broken = CorruptionError("the instance")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RaftLogStore, "instance", lambda self: _raise(broken))
-        node.replicas.reconcile()
+        node.reconcile()
     report(node, 6, [2, 3], 0)
     report(node, 8, [1, 2, 3], 7)
     assert node.replicas.broken == {FIRST: (broken, None)} and not node.replicas.by_group
@@ -271,7 +274,7 @@ def _raise(error: Exception) -> int:
 def test_altered_settings_reach_the_policies(node: Node) -> None:
     node.create("a", [1], [1])
     node.create("b", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     node.alter("a", 777)
     assert [node.replicas.by_group[FIRST + i].policy.retention_bytes for i in range(3)] == [-1] * 3
     node.replicas.apply_settings()
@@ -281,7 +284,7 @@ def test_altered_settings_reach_the_policies(node: Node) -> None:
 
 def test_a_policy_is_the_topics_settings_within_the_nodes(node: Node) -> None:
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     policy = node.replicas.by_group[FIRST].policy
     assert policy.max_batch_bytes == 2000, "the node's limit is below the topic's"
     assert policy.lease_lifetime_ms == node.metadata.lease_lifetime_ms
@@ -301,6 +304,6 @@ def test_partitions_are_made_with_the_class_that_is_given(node: Node) -> None:
 
     node.replicas._partition_class = watched
     node.create("a", [1])
-    node.replicas.reconcile()
+    node.reconcile()
     assert made == [FIRST]
     assert type(node.replicas.by_group[FIRST]) is Watched

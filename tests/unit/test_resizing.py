@@ -147,7 +147,7 @@ def plan(
     state: Tables, replicas: int, live: tuple[int, ...] = NODES, **leaders: int
 ) -> list[tuple[int, ...]]:
     known = {16 + int(name[1:]): node for name, node in leaders.items()}
-    found = resized(state.topics["t"], replicas, NODES, live, known, state.topics.values())
+    found = resized(state.topics["t"], replicas, NODES, live, known, state.loads)
     return [target for _, target in found]
 
 
@@ -189,9 +189,7 @@ def test_what_is_under_way_is_taken_back_to_the_replicas_that_were_whole() -> No
 
 def test_a_node_that_leaves_gets_nothing_back() -> None:
     state = tables(PartitionState(16, (1, 2), target=(1, 3)))
-    found = resized(
-        state.topics["t"], 3, (1, 3, 4), (1, 3, 4), {16: 2}, list(state.topics.values())
-    )
+    found = resized(state.topics["t"], 3, (1, 3, 4), (1, 3, 4), {16: 2}, state.loads)
     assert [set(target) for _, target in found] == [{1, 3, 4}]
 
 
@@ -204,7 +202,7 @@ def test_more_replicas_than_nodes_are_refused() -> None:
 
 def test_new_partitions_level_what_is_there() -> None:
     state = three()
-    placed = place(2, 2, NODES, NODES, state.topics.values())
+    placed = place(2, 2, NODES, NODES, state.loads)
     assert {node for nodes in placed for node in nodes} == {4, 5}
 
 

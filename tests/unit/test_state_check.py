@@ -24,6 +24,7 @@ def check(peers: tuple[int, ...], parts: Parts | None = None) -> StateCheck:
         lambda: parts.batch,
         lambda: iter((b"the ", b"state")),
         ReplayBudget(1 << 40),
+        lambda: 0.0,
         group=GROUP,
         every_bytes=config.checkpoint_bytes,
         every_entries=config.checkpoint_entries,

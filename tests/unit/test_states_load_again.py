@@ -7,11 +7,13 @@ is saved and loaded after each command. Their answers and their bytes must stay 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from cluster.features import COMMANDS
 from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import PartitionState
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.types import Answer
@@ -39,6 +41,16 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator.__init__, "__kwdefaults__", defaults)
 
 
+def partitions_of(state: MetadataState) -> dict[int, PartitionState]:
+    return {one.group_id: one for topic in state.topics() for one in topic.partitions}
+
+
+def counted(state: MetadataState) -> list[Counter[Any]]:
+    """What nodes hold: counted as commands came, or at once by a load."""
+    loads = state.tables.loads
+    return [+loads.replicas, +loads.leaders, +loads.shared]
+
+
 def walk_metadata(seed: int, done: Counter[str]) -> None:
     lives, loaded = MetadataState(), MetadataState()
     walk = metadata_walk.Walk(seed, lives)
@@ -50,13 +62,18 @@ def walk_metadata(seed: int, done: Counter[str]) -> None:
         assert which is not None
         about = (seed, index, parsed)
         is_upgrade = which == "finalize_upgrade"
+        before = partitions_of(lives)
         answer = lives.apply(index, command, upgrade=is_upgrade)
+        after = partitions_of(lives)
+        changed = {gid for gid in before.keys() | after if before.get(gid) != after.get(gid)}
+        assert changed <= {*lives.tables.take_touched()}, about
         assert loaded.apply(index, command, upgrade=is_upgrade) == answer, about
         saved = lives.dump()
         assert loaded.dump() == saved, about
         loaded = MetadataState()
         loaded.load(saved, index)
         assert loaded.dump() == saved, about
+        assert counted(lives) == counted(loaded), about
         if not pb.MetadataResult.FromString(answer).error:
             done[parsed.transaction.WhichOneof("what") or which] += 1
 

@@ -285,7 +285,7 @@ class Moves:
         elif found is not None and draw < 0.35:
             size, nodes = self.rng.choice((3, 3, 4, 5)), self.cluster.node_ids
             live = [node for node in nodes if self.rng.random() < 0.8]
-            moves = resized(found[0], size, nodes, live, {}, state.topics())
+            moves = resized(found[0], size, nodes, live, {}, state.tables.loads)
             self.cluster.command(replicas_asked(found[0], moves), self._done)
         elif found is not None:
             size = self.rng.choice((3, 3, 3, 4, 5))

@@ -26,7 +26,7 @@ class Sized(Nodes):
     def resize(self, replicas: int) -> None:
         nodes, leader = self.cluster.founding, self.cluster.leader(GID)
         leaders = {} if leader is None else {GID: leader.id}
-        moves = resized(self.topic, replicas, nodes, nodes, leaders, self.state.topics())
+        moves = resized(self.topic, replicas, nodes, nodes, leaders, self.state.tables.loads)
         error = self.command(replicas_asked(self.topic, moves))
         assert not error, error
         self.until(lambda: self._all_hold(replicas), f"{replicas} replicas: {self.topic}")

@@ -97,7 +97,7 @@ class Changing(Stage):
         for node_id in nodes:
             process = self.node(node_id).running
             process.state._tables.put_topic(topic)
-            process.replicas.reconcile()
+            process.replicas.reconcile(process.state.tables.take_touched())
 
     def members(self) -> list[int]:
         """Of the newest configuration in force anywhere."""

@@ -312,6 +312,7 @@ def emptied_in_place() -> Any:
     def stopped(self: Repairs, gid: int, instance: int) -> None:
         if gid in self._replicas.by_group:
             self._replicas.delete(gid)
+            self._replicas.incomplete.add(gid)
         self._replicas._context.driver.touch(gid)
 
     look = Repairs.look

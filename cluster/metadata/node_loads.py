@@ -1,0 +1,34 @@
+"""How much each node holds, counted as partitions are placed: no call counts them all again.
+
+Tables.put_topic, drop_topic --> NodeLoads --a copy--> placement
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+
+
+class NodeLoads:
+    """Replicas, preferred leaderships, and partitions shared by two nodes: where they shall be."""
+
+    def __init__(self) -> None:
+        self.replicas: Counter[int] = Counter()
+        self.leaders: Counter[int] = Counter()
+        self.shared: Counter[tuple[int, int]] = Counter()
+
+    def add(self, replicas: Sequence[int], times: int = 1) -> None:
+        """times: -1 takes them away again."""
+        for node in replicas[:1]:
+            self.leaders[node] += times
+        for node in replicas:
+            self.replicas[node] += times
+        for pair in permutations(replicas, 2):
+            self.shared[pair] += times
+
+    def copy(self) -> NodeLoads:
+        copied = NodeLoads()
+        copied.replicas, copied.leaders = self.replicas.copy(), self.leaders.copy()
+        copied.shared = self.shared.copy()
+        return copied
