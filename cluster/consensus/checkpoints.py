@@ -9,6 +9,13 @@ on with the entries that are still kept.
 
 A large state takes long to write down, so that is done in slices, between which the node
 does other things. The replica applies nothing meanwhile: it is the state at one index.
+
+The log's head is dropped only up to a checkpoint that loads: a thread reads it back and loads it
+beside the living state. One that does not load goes, and the older one stays with the log
+behind it (docs/adr/0092).
+
+    compact() --a thread: load--> sound: the head goes up to it
+                              '-> not:   an error in the log, the checkpoint goes
 """
 
 from __future__ import annotations
@@ -16,7 +23,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.journal import Journal
 from cluster.consensus.replay_budget import ReplayBudget
 from storage.checkpoints import CheckpointStore, CheckpointWriter
@@ -50,6 +59,7 @@ class Checkpoints:
     applied_bytes: of all entries that were applied since the replica was opened.
     is_saving: a save is under way; nothing may be applied before `save_on` has ended it.
     saved: index and checksum of the state that was saved last by this object.
+    check: raises unless a state loads; for any thread.
     """
 
     def __init__(
@@ -58,6 +68,8 @@ class Checkpoints:
         journal: Journal,
         batch: Callable[[], WriteBatch],
         pieces: Callable[[], Iterator[bytes]],
+        check: Callable[[bytes], None],
+        reads: BackgroundReads,
         budget: ReplayBudget,
         clock: Callable[[], float],
         *,
@@ -66,6 +78,9 @@ class Checkpoints:
         every_entries: int,
     ) -> None:
         self._store, self._journal, self._batch, self._pieces = store, journal, batch, pieces
+        self._check, self._reads = check, reads
+        self._sound: set[int] = set()  # indexes of those that are known to load
+        self._checking = 0
         self._every_bytes, self._every_entries = every_bytes, every_entries
         self.indexes = [info.index for info in store.list()]
         self.applied_bytes = self._saved_bytes = 0
@@ -77,18 +92,37 @@ class Checkpoints:
         self._budget, self._clock = budget, clock
         budget.join(self)
 
-    def newest(self) -> tuple[int, bytes] | None:
-        """(applied index, state), or None if nothing was ever dropped. Raises CorruptionError."""
+    def restore(self, restore: Callable[[bytes | None, int], None]) -> int:
+        """Begins at the newest one that loads; returns its index. Raises CorruptionError.
+
+        A state that is not what was written is an error, too: the disk is damaged.
+        """
         base = self._journal.base_index
         if base > UNTRIMMED and (not self.indexes or self.indexes[-1] < base):
             # To begin without it would be to forget all that the dropped entries did.
             text = "no checkpoint covers the entries that the log has dropped"
             raise CorruptionError(text, index=base)
-        if not self.indexes:
-            return None
-        state = self._store.load(self.indexes[-1])
-        self.state_bytes = len(state)
-        return self.indexes[-1], state
+        failure: CorruptionError | None = None
+        for index in reversed([index for index in self.indexes if index >= base]):
+            if index > self._journal.last_index:
+                text = f"a checkpoint is beyond the log's last entry, {self._journal.last_index}"
+                raise CorruptionError(text, group=self.group, index=index)
+            state = self._store.load(index)
+            try:
+                restore(state, index)
+            except CorruptionError as error:  # an older one gives the same, with the log behind it
+                self._unsound(index, error)
+                failure = failure or error
+                continue
+            self.state_bytes = len(state)
+            self._sound.add(index)
+            del self.indexes[self.indexes.index(index) + 1 :]
+            return index
+        if failure is not None and base > UNTRIMMED:
+            raise failure
+        restore(None, base)
+        self.indexes.clear()
+        return base
 
     def applied(self, size: int) -> None:
         """An entry of `size` bytes was applied."""
@@ -135,6 +169,7 @@ class Checkpoints:
     def _finish(self, save: _Save, checksum: int) -> None:
         self.state_bytes, self.saved = save.writer.size, (save.index, checksum)
         self.indexes.append(save.index)
+        self._sound.discard(save.index)
         if len(self.indexes) > MAX_CHECKPOINTS:
             self._store.drop(self._batch(), self._thin())
 
@@ -145,12 +180,53 @@ class Checkpoints:
         return self.indexes.pop(at)
 
     def compact(self, limit: int) -> None:
-        """Drops the log's head up to the newest checkpoint at or below `limit`."""
+        """Drops the log's head up to the newest checkpoint at or below `limit` that loads.
+
+        Whether that one loads is asked first, if it is not known: then the head goes later.
+        """
         fit = [index for index in self.indexes if self._journal.base_index < index <= limit]
-        if fit:
-            self._journal.trim_to(fit[-1])
-            self._store.drop_below(self._batch(), fit[-1])
-            self.indexes = [index for index in self.indexes if index >= fit[-1]]
+        if fit and fit[-1] not in self._sound and not self._checking:
+            self._checking = fit[-1]
+            read, done = partial(self._load, fit[-1]), partial(self._loaded, fit[-1])
+            self._reads.ask(self.group, read, done, self._is_open)
+        self._trim([index for index in fit if index in self._sound])
+
+    def _trim(self, sound: list[int]) -> None:
+        if sound and sound[-1] > self._journal.base_index:
+            self._journal.trim_to(sound[-1])
+            self._store.drop_below(self._batch(), sound[-1])
+            self.indexes = [index for index in self.indexes if index >= sound[-1]]
+
+    def _load(self, index: int) -> Exception | None:
+        """For any thread: why the checkpoint does not load; None: it does."""
+        try:
+            self._check(self.state_at(index))
+        except Exception as error:  # noqa: BLE001 - of whatever kind: a start would meet it
+            return error
+        return None
+
+    def _loaded(self, index: int, error: Exception | None) -> None:
+        self._checking = 0
+        if not self._is_open() or index not in self.indexes:
+            return
+        if error is None:
+            self._sound.add(index)
+            self._trim([index])
+        elif isinstance(error, CorruptionError) or not isinstance(
+            error, StorageError | MemoryError
+        ):
+            self._unsound(index, error)
+            self.indexes.remove(index)
+            self._store.drop(self._batch(), index)
+        # Else it could not be read: the next compaction asks again.
+
+    def _unsound(self, index: int, error: Exception) -> None:
+        text = "checkpoint does not load, the older one and the log stay group=%d index=%d: %s"
+        log.error(text, self.group, index, error, exc_info=error)
+
+    def _is_open(self) -> bool:
+        """Whether the replica still runs on this object's checkpoints."""
+        return self._budget.has(self)
 
     def drop_from(self, index: int) -> None:
         """Drops those that a wrong state may be in, as far as the log has what follows."""

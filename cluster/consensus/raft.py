@@ -19,7 +19,6 @@ from cluster.consensus.journal import Journal
 from cluster.consensus.port import LEADER, Core
 from cluster.consensus.state_check import StateCheck
 from storage.checkpoints import CheckpointStore
-from storage.errors import CorruptionError
 from storage.raft_log import RaftLogStore
 
 
@@ -73,7 +72,7 @@ def open_raft(
     machine: StateMachine,
     env: Environment,
 ) -> Raft:
-    """Restores `machine` from the newest checkpoint. Raises storage.StorageError."""
+    """Restores `machine` from the newest checkpoint that loads. Raises storage.StorageError."""
     founding = config.founding.configuration
     journal = Journal(store, env.batch, tail_bytes=env.tail_bytes, founding=founding)
     checkpoints = Checkpoints(
@@ -81,19 +80,15 @@ def open_raft(
         journal,
         env.batch,
         machine.pieces,
+        machine.check,
+        env.reads,
         env.replay,
         env.clock,
         group=config.group,
         every_bytes=config.checkpoint_bytes,
         every_entries=config.checkpoint_entries,
     )
-    newest = checkpoints.newest()
-    applied = newest[0] if newest else journal.base_index
-    if applied > journal.last_index:
-        text = f"the newest checkpoint is beyond the log's last entry, {journal.last_index}"
-        raise CorruptionError(text, group=config.group, index=applied)
-    journal.applied_index = applied
-    machine.restore(newest[1] if newest else None, applied)
+    journal.applied_index = applied = checkpoints.restore(machine.restore)
     placed = journal.configuration_at(journal.getRaftCommitIndex())
     members = Members(config.node_id, config.instance, placed)
     timeout = config.election_timeout

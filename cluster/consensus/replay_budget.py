@@ -49,6 +49,10 @@ class ReplayBudget:
         if member is not None:
             self.saved(member)
 
+    def has(self, member: Member) -> bool:
+        """Whether it is the group's member, and nobody has taken its place."""
+        return self._members.get(member.group) is member
+
     def applied(self, member: Member, size: int) -> None:
         """An entry of `size` bytes was applied."""
         member.replay_cost += size + ENTRY_BYTES

@@ -1,11 +1,13 @@
-"""Directed schedules: bits that flip on their way between nodes, and in a node's memory."""
+"""Directed schedules: bits that flip on their way and in memory, states that do not load."""
 
 from __future__ import annotations
 
 from cluster.consensus.state_check import StateDivergedError
 from cluster.dedup.record import RECORD_BYTES
+from cluster.partition.replica import Partition
+from storage.errors import CorruptionError
 from tests.sim.checker import Violation
-from tests.sim.schedules import schedule
+from tests.sim.schedules import limited, schedule
 from tests.sim.stage import GID, Stage
 
 
@@ -69,3 +71,51 @@ def _one_map_is_damaged(node_id: int) -> None:
     stage.cluster.checker.damaged.clear()
     stage.start(node_id)
     stage.finish()
+
+
+@schedule
+def a_state_that_does_not_load_is_never_the_only_one() -> None:
+    """By a fault of the loader, or of who wrote the state. A restart begins at an older one."""
+    restore = Partition.restore
+
+    def refused(self: Partition, state: bytes) -> None:
+        if 6 <= self.machine.load(state).next_offset < 20:
+            raise CorruptionError("a state that does not load")
+
+    def restored(self: Partition, state: bytes | None, index: int) -> None:
+        if state is not None:
+            refused(self, state)
+        restore(self, state, index)
+
+    with limited(Partition, "check", refused), limited(Partition, "restore", restored):
+        _states_do_not_load_for_a_while()
+
+
+def _states_do_not_load_for_a_while() -> None:
+    stage = Stage(checkpoint_entries=4, retention_bytes=0)
+    stage.elect(1)
+    stage.produce(1, 4)
+    _compact(stage)
+    before = [stage.group(node).journal.base_index for node in (1, 2, 3)]
+    stage.produce(1, 12)
+    _compact(stage)
+    stage.crash(2)
+    stage.start(2)
+    stage.run(1.0)
+    _compact(stage)
+    kept = [stage.group(node).journal.base_index for node in (1, 2, 3)]
+    if kept != before:
+        raise Violation(f"logs begin at {kept}, not at the last states that load, {before}")
+    stage.produce(1, 8)
+    _compact(stage)
+    if min(stage.group(node).journal.base_index for node in (1, 2, 3)) <= max(before):
+        raise Violation("a state that loads does not let the log's head go")
+    stage.finish()
+
+
+def _compact(stage: Stage) -> None:
+    """All batches go; each node trims its own log as far as it may."""
+    for _ in range(3):
+        for node_id in (1, 2, 3):
+            stage.node(node_id).compact()
+        stage.run(0.5)

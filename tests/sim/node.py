@@ -554,7 +554,10 @@ class Node:
             self.cluster.scheduler.at(self.paused_until, self._read, incarnation, read, done)
             return
         self.cluster.reads += 1
-        done(read())
+        try:
+            done(read())
+        except PowerLoss:
+            self.crash("power lost after a read")
 
     # -- what comes in --------------------------------------------------------------------
 

@@ -101,6 +101,7 @@ CAUGHT_BY = {
     "unwritten-index-is-empty": "a_first_batch_on_a_full_disk_is_not_trimmed",
     "frames-not-compared": "a_flipped_bit_on_its_way_changes_nothing",
     "states-not-compared": "a_follower_whose_map_is_damaged_stops",
+    "trim-unchecked": "a_state_that_does_not_load_is_never_the_only_one",
     "wrong-checkpoints-kept": "a_leader_whose_map_is_damaged_stops",
     "empty-store-opened": "a_store_that_is_not_there_makes_no_new_voter",
     "applied-in-one-round": "a_backlog_is_applied_in_slices",

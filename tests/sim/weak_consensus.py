@@ -292,6 +292,14 @@ def trim_beyond_checkpoint() -> Any:
     return [(Checkpoints, "compact", compact)]
 
 
+@mutation("the log is trimmed up to a checkpoint that nobody has loaded")
+def trim_unchecked() -> Any:
+    def compact(self: Checkpoints, limit: int) -> None:
+        self._trim([index for index in self.indexes if index <= limit])
+
+    return [(Checkpoints, "compact", compact)]
+
+
 @mutation("a checkpoint is saved under the index before its own")
 def checkpoint_off_by_one() -> Any:
     def save(self: Checkpoints) -> None:

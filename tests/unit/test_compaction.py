@@ -9,11 +9,13 @@ import pytest
 from crc32c import crc32c
 
 import cluster.consensus.checkpoints as module
+from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.raft import open_raft
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.errors import OlderReleaseError
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from storage.checkpoints import CheckpointStore
@@ -23,19 +25,39 @@ from storage.raft_log import RaftLogStore
 from tests.unit.raft_parts import GROUP, Parts, reads_at_once
 
 
-def checkpoints(parts: Parts) -> Checkpoints:
+def number(state: bytes | None) -> None:
+    """Loads a state. Raises CorruptionError unless it is a number."""
+    if state is not None and not state.isdigit():
+        raise CorruptionError(f"a state that does not load: {state!r}")
+
+
+def checkpoints(parts: Parts, reads: BackgroundReads | None = None) -> Checkpoints:
     """As a replica makes them when it opens; its state is the applied index, as text."""
     return Checkpoints(
         CheckpointStore(parts.disk, GROUP),
         parts.journal,
         lambda: parts.batch,
         lambda: iter([b"%d" % parts.journal.applied_index]),
+        number,
+        reads or reads_at_once(),
         ReplayBudget(1 << 40),
         lambda: 0.0,
         group=GROUP,
         every_bytes=1 << 30,
         every_entries=1 << 30,
     )
+
+
+def restored(made: Checkpoints) -> tuple[int, bytes | None]:
+    """Where a restart begins, and with which state."""
+    states: list[bytes | None] = []
+
+    def restore(state: bytes | None, index: int) -> None:
+        number(state)
+        states.append(state)
+
+    index = made.restore(restore)
+    return index, states[-1]
 
 
 def compacted(*saved: int, limit: int) -> Parts:
@@ -57,7 +79,7 @@ def test_a_log_that_dropped_nothing_needs_no_checkpoint():
     parts = compacted(limit=20)
     parts.journal = parts.new_journal()
     assert parts.journal.base_index == 1
-    assert checkpoints(parts).newest() is None
+    assert restored(checkpoints(parts)) == (1, None)
 
 
 def test_the_head_goes_up_to_a_checkpoint_and_a_restart_begins_at_the_newest():
@@ -66,7 +88,7 @@ def test_the_head_goes_up_to_a_checkpoint_and_a_restart_begins_at_the_newest():
     parts.journal = parts.new_journal()
     made = checkpoints(parts)
     assert made.indexes == [9, 14]
-    assert made.newest() == (14, b"14")
+    assert restored(made) == (14, b"14")
     assert made.state_at(9) == b"9"
 
 
@@ -85,7 +107,7 @@ def test_a_log_without_the_checkpoint_that_covers_its_head_is_not_opened(left):
     made = checkpoints(parts)
     assert made.indexes == [5] * left
     with pytest.raises(CorruptionError, match="no checkpoint covers") as caught:
-        made.newest()
+        restored(made)
     assert caught.value.index == 9
 
 
@@ -114,6 +136,102 @@ def test_a_checkpoint_beyond_the_log_is_corruption_and_not_our_mistake():
     parts.fill(*[1] * 7)
     parts.sync()
     assert open_raft(config, log, stored, machine, env).journal.applied_index == 9
+
+
+def with_unsound(parts: Parts, made: Checkpoints, *indexes: int) -> None:
+    """Saves states that do not load."""
+    pieces, made._pieces = made._pieces, lambda: iter([b"unsound"])
+    for index in indexes:
+        parts.apply(index)
+        made.save()
+        parts.sync()
+    made._pieces = pieces
+
+
+def test_a_state_that_does_not_load_is_never_the_only_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parts = compacted(5, limit=5)
+    made = checkpoints(parts)
+    with_unsound(parts, made, 9, 12)
+    made.compact(20)
+    parts.sync()
+    assert (parts.journal.base_index, made.indexes) == (5, [5, 9]), "the older one and the log stay"
+    assert "checkpoint does not load" in caplog.text and "index=12" in caplog.text
+    made.compact(20)
+    parts.apply(15)
+    made.save()
+    parts.sync()
+    made.compact(20)
+    assert (parts.journal.base_index, made.indexes) == (15, [15]), "the next one that loads"
+
+
+@pytest.mark.parametrize(("saved", "begins"), [((), 1), ((5,), 5)], ids=["whole log", "trimmed"])
+def test_a_restart_begins_at_the_newest_that_loads(saved: tuple[int, ...], begins: int) -> None:
+    parts = compacted(*saved, limit=5)
+    with_unsound(parts, checkpoints(parts), 9, 12)
+    parts.journal = parts.new_journal()
+    made = checkpoints(parts)
+    assert restored(made) == (begins, b"5" if saved else None)
+    assert made.indexes == list(saved)
+    parts.apply(12)
+    made.save()
+    parts.sync()
+    parts.journal = parts.new_journal()
+    assert restored(checkpoints(parts)) == (12, b"12"), "it takes the place of the one from before"
+
+
+def test_the_only_state_of_a_trimmed_log_does_not_load() -> None:
+    parts = compacted(5, limit=5)
+    CheckpointStore(parts.disk, GROUP).put(parts.batch, 5, 1, b"unsound")
+    parts.sync()
+    parts.journal = parts.new_journal()
+    with pytest.raises(CorruptionError, match="does not load"):
+        restored(checkpoints(parts))
+
+
+def test_a_release_that_is_too_old_does_not_begin_at_an_older_state() -> None:
+    parts = compacted(5, 9, limit=5)
+    parts.journal = parts.new_journal()
+
+    def restore(state: bytes | None, index: int) -> None:
+        raise OlderReleaseError("the cluster was upgraded")
+
+    with pytest.raises(OlderReleaseError):
+        checkpoints(parts).restore(restore)
+
+
+def test_the_head_goes_when_a_thread_has_loaded_the_state() -> None:
+    """Nothing of that is done by who asks, and a replica that is gone drops nothing."""
+    waiting: list[Callable[[], None]] = []
+
+    def later(read: Callable[[], object], done: Callable[[object], None]) -> None:
+        waiting.append(lambda: done(read()))
+
+    reads = BackgroundReads(later, lambda group: None)
+    parts = Parts()
+    parts.fill(*[1] * 19)
+    parts.sync()
+    made = checkpoints(parts, reads)
+    parts.apply(9)
+    made.save()
+    made.compact(20)
+    waiting.pop()()
+    assert parts.journal.base_index == 1, "it was not written yet"
+    parts.sync()
+    made.compact(20)
+    made.compact(20)
+    assert parts.journal.base_index == 1 and len(waiting) == 1
+    waiting.pop()()
+    assert parts.journal.base_index == 9
+    reads.next_round()
+    parts.apply(12)
+    made.save()
+    parts.sync()
+    made.compact(20)
+    made._budget.leave(GROUP)
+    waiting.pop()()
+    assert parts.journal.base_index == 9
 
 
 def large(parts: Parts, pieces: Callable[[], Iterator[bytes]]) -> Checkpoints:

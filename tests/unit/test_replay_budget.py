@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cluster.consensus.checkpoints import Checkpoints
 from cluster.consensus.replay_budget import ENTRY_BYTES, MAX_SAVES, WORTH, ReplayBudget
 from storage.checkpoints import CheckpointStore
-from tests.unit.raft_parts import GROUP, Parts
+from tests.unit.raft_parts import GROUP, Parts, reads_at_once
 
 
 @dataclass
@@ -90,6 +90,8 @@ def test_what_a_replica_applies_counts_until_it_is_saved():
         parts.journal,
         lambda: parts.batch,
         lambda: iter((b"the ", b"state")),
+        lambda state: None,
+        reads_at_once(),
         budget,
         lambda: 0.0,
         group=GROUP,

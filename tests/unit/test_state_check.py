@@ -9,7 +9,7 @@ from cluster.consensus.environment import GroupConfig
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.state_check import KEPT, StateCheck, StateDivergedError
 from storage.checkpoints import CheckpointStore
-from tests.unit.raft_parts import GROUP, Parts, members_of
+from tests.unit.raft_parts import GROUP, Parts, members_of, reads_at_once
 
 GOOD, BAD, WORSE = 1, 2, 3
 
@@ -23,6 +23,8 @@ def check(peers: tuple[int, ...], parts: Parts | None = None) -> StateCheck:
         parts.journal,
         lambda: parts.batch,
         lambda: iter((b"the ", b"state")),
+        lambda state: None,
+        reads_at_once(),
         ReplayBudget(1 << 40),
         lambda: 0.0,
         group=GROUP,
