@@ -320,9 +320,9 @@ class Consumer:
         self._seek_all(partitions, "latest")
 
     def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
+        self._check_open()
         tps = [self._assigned(p) for p in partitions] or self.assignment()
-        for tp, offset in self._list(dict.fromkeys(tps, where)).items():
-            self._buffer.seek(tp, offset)
+        self._ask(self._fetcher.seek_all(tps, where))
 
     def position(self, partition: tuple[str, int]) -> int:
         """Return the offset of the next record that will be given out."""

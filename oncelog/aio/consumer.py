@@ -153,9 +153,9 @@ class Consumer:
         await self._seek_all(partitions, "latest")
 
     async def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
+        self._sync._check_open()
         tps = [self._sync._assigned(p) for p in partitions] or self.assignment()
-        for tp, offset in (await self._list(dict.fromkeys(tps, where))).items():
-            self._sync._buffer.seek(tp, offset)
+        await on_engine(self._sync._fetcher.seek_all(tps, where))
 
     async def position(self, partition: tuple[str, int]) -> int:
         """Return the offset of the next record that will be given out."""

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from oncelog import (
+    Admin,
     Consumer,
     FencedMemberError,
     OncelogError,
@@ -135,23 +136,43 @@ def consume(
             )
         _consume_as_member(topic, group, start, max_records, any_replica, bootstrap, write)
         return
-    with Consumer(bootstrap_servers=bootstrap, any_replica=any_replica) as consumer:
+    with Consumer(
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest" if start == "start" else "latest",
+        any_replica=any_replica,
+    ) as consumer:
         consumer.subscribe([topic])
         if partitions:
             consumer.assign([(topic, partition) for partition in sorted(set(partitions))])
-        assigned = consumer.assignment()
-        ends = consumer.end_offsets(assigned) if start != "start" or exit_at_end else {}
-        if start == "start":
-            consumer.seek_to_beginning()
-        else:
-            begins = consumer.beginning_offsets(assigned)
+        leaderless: set[TopicPartition] = set()
+        if not any_replica:
+            leaderless = _leaderless(bootstrap, topic).intersection(consumer.assignment())
+        led = [tp for tp in consumer.assignment() if tp not in leaderless]
+        for tp in sorted(leaderless):
+            until = "" if exit_at_end else " until it has one"
+            click.echo(f"{tp} has no leader: it is not read{until}", err=True)
+        ends = consumer.end_offsets(led) if start.isdigit() or exit_at_end else {}
+        if start.isdigit():
+            begins = consumer.beginning_offsets(led)
             _check_start(start, ends)
-            for tp in assigned:
-                wanted = ends[tp] if start == "end" else int(start)
+            for tp in led:
                 # A partition that is shorter, or that has lost its head, begins nearby.
-                consumer.seek(tp, min(max(wanted, begins[tp]), ends[tp]))
+                consumer.seek(tp, min(max(int(start), begins[tp]), ends[tp]))
+            for tp in leaderless:
+                consumer.seek(tp, int(start))
+        if exit_at_end:
+            consumer.pause(*leaderless)
         for record in _records(consumer, ends if exit_at_end else None, max_records):
             write(record)
+        if exit_at_end and leaderless:
+            names = ", ".join(map(str, sorted(leaderless)))
+            raise click.ClickException(f"{names}: not read, for want of a leader; try again later")
+
+
+def _leaderless(bootstrap: tuple[str, ...], topic: str) -> set[TopicPartition]:
+    with Admin(bootstrap) as admin:
+        partitions = admin.describe_topic(topic).partitions
+    return {TopicPartition(topic, one.partition) for one in partitions if not one.leader_id}
 
 
 def _consume_as_member(

@@ -178,6 +178,11 @@ class FetchBuffer:
     def cursor(self, tp: TopicPartition) -> Cursor | None:
         return self._cursors.get(tp)
 
+    def is_at(self, tp: TopicPartition, generation: int) -> bool:
+        """Whether the user still wants what that generation asks for."""
+        cursor = self._cursors.get(tp)
+        return cursor is not None and cursor.generation == generation
+
     def seek(self, tp: TopicPartition, offset: int | None) -> None:
         """Go on at `offset`, or, with None, where the reset policy says."""
         with self._condition:

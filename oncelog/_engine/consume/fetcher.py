@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import grpc.aio
@@ -21,7 +22,7 @@ from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
 from oncelog._engine.consume.new_partitions import NewPartitions
 from oncelog._engine.consume.positions import Positions
 from oncelog._engine.consume.routes import Routes
-from oncelog._engine.net.cluster import Cluster, check_answers
+from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster, check_answers
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -34,6 +35,7 @@ log = logging.getLogger("oncelog.consumer")
 # the log is committed a moment after its election.
 _AHEAD_GRACE_S = 10.0
 EARLIEST = "earliest"
+_ELECTION_S = 2.0  # the longest that a seek waits for a leader
 _MOST_WAIT_MS = 60_000  # what a node allows
 # A poll that is late by so much: others are asked who leads.
 _STALL_S = 1.0
@@ -51,7 +53,9 @@ class Fetcher:
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._polled: dict[str, set[tuple[TopicPartition, int]]] = {}  # with the generation
         self._locating: set[TopicPartition] = set()
-        self._reset: set[TopicPartition] = set()
+        # Where to go on without a look at what the group has committed.
+        self._reset: dict[TopicPartition, str] = {}
+        self._searches, self._searching = 0, False  # for leaders, since all had one
         self._ahead_since: dict[TopicPartition, float] = {}
         self._catch_up = CatchUp(config, cluster, self.buffer)
         # Partitions that are not polled because a stream brings them, since which seek.
@@ -127,10 +131,26 @@ class Fetcher:
             task = self._loop.create_task(self._poll(address, partitions))
             self._polls[address] = task
             task.add_done_callback(lambda done, a=address: self._poll_done(a, done))  # type: ignore[misc]
-        if lost:
-            await self.cluster.refresh(lost)
-            pause = 0.05 if pause is None else min(pause, 0.05)
+        if not lost:
+            self._searches = 0
+        elif not self._searching:
+            self._searching = True
+            self._side(self._search(lost))
         return pause
+
+    async def _search(self, topics: set[str]) -> None:
+        """Ask who leads, less and less often; what has a leader is read meanwhile."""
+        try:
+            await asyncio.sleep(self.cluster.backoff.delay(self._searches))
+            self._searches += 1
+            if self._searches % MAX_LEADER_FAILURES == 0:
+                self.cluster.prefer_another()  # it may be cut off, and know of no leader
+            await self.cluster.refresh(topics)
+        except errors.OncelogError as error:
+            log.debug("no metadata: %s", error)
+        finally:
+            self._searching = False
+            self._event.set()
 
     def _is_streamed(self, wanted: Wanted) -> bool:
         generation, task = self._streams.get(wanted.tp, (-1, None))
@@ -292,8 +312,7 @@ class Fetcher:
                 tp, wanted.offset, records.log_start_offset, records.high_watermark,
                 self.config.auto_offset_reset,
             )  # fmt: skip
-            self._reset.add(tp)
-            self.buffer.seek(tp, None)
+            self._seek_when_known(tp, self.config.auto_offset_reset)
             return
         self.buffer.fail(
             tp,
@@ -311,38 +330,81 @@ class Fetcher:
 
     # --- positions -------------------------------------------------------------------
 
+    async def seek_all(self, tps: Iterable[TopicPartition], where: str) -> None:
+        """Go on at "earliest" or "latest". What nobody leads holds up the others for a moment."""
+        queries: dict[TopicPartition, str | int] = dict.fromkeys(tps, where)
+        limit = min(self._request_s, _ELECTION_S)
+        found, problems = await self.positions.find_offsets(queries, limit)
+        for tp, offset in found.items():
+            self.buffer.seek(tp, offset)
+        for tp, error in problems.items():
+            if not error.retriable:
+                raise error
+            log.warning("%s: not at its %s offset yet: %s", tp, where, error)
+            self._seek_when_known(tp, where)
+
+    def _seek_when_known(self, tp: TopicPartition, where: str) -> None:
+        self._reset[tp] = where
+        self.buffer.seek(tp, None)
+
     async def _locate(self, missing: list[tuple[TopicPartition, int]]) -> None:
-        """Find out where to start partitions without a position."""
-        policy = self.config.auto_offset_reset
-        tps = [tp for tp, _ in missing]
+        """Find out where to start partitions without a position; each as soon as it is known."""
+        generations = dict(missing)
         try:
-            # After an offset that is out of range the group's own would lead there again.
-            fresh = [tp for tp in tps if tp not in self._reset]
-            self._reset.difference_update(tps)
-            for tp, offset in (await self.positions.committed(fresh)).items():
-                generation = dict(missing)[tp]
-                self.buffer.found(tp, generation, offset)
-                missing = [one for one in missing if one[0] != tp]
-            if not missing:
-                return
-            if policy == "none":
-                raise errors.OffsetOutOfRangeError(
-                    "no position, and auto_offset_reset is 'none': seek first"
-                )
-            await self.positions.known(tps, self.config.request_timeout_ms / 1000)
-            from_start = {tp for tp in fresh if self.new_partitions.begins_at_start(tp)}
-            where: dict[TopicPartition, str | int] = {
-                tp: EARLIEST if tp in from_start else policy for tp, _ in missing
-            }
-            offsets = await self.positions.list_offsets(where)
-            for tp, generation in missing:
-                self.buffer.found(tp, generation, offsets[tp])
+            await self._locate_all(generations)
         except errors.OncelogError as error:
-            for tp, generation in missing:
+            for tp, generation in generations.items():
                 self.buffer.fail(tp, generation, error)
         finally:
-            self._locating.difference_update(tps)
+            self._locating.difference_update(tp for tp, _ in missing)
             self._event.set()
+
+    async def _locate_all(self, generations: dict[TopicPartition, int]) -> None:
+        """`generations`: of those that are not located yet; one that is leaves it."""
+        # After an offset that is out of range the group's own would lead there again.
+        where = {tp: self._reset.pop(tp) for tp in generations if tp in self._reset}
+        fresh = [tp for tp in generations if tp not in where]
+        self._located(generations, await self.positions.committed(fresh))
+        fresh = [tp for tp in fresh if tp in generations]
+        if fresh and self.config.auto_offset_reset == "none":
+            raise errors.OffsetOutOfRangeError(
+                f"{', '.join(map(str, fresh))}: no position, and auto_offset_reset is 'none': "
+                "seek first"
+            )
+        failures = 0
+        while generations:
+            found: dict[TopicPartition, int] = {}
+            queries: dict[TopicPartition, str | int] = {
+                tp: where.get(tp) or self._start_of(tp) for tp in generations
+            }
+            problems = await self.positions.find_now(queries, found)
+            self._located(generations, found)
+            final = {tp: error for tp, error in problems.items() if not error.retriable}
+            if len(final) < len(problems):
+                failures += 1
+                await asyncio.sleep(self.cluster.backoff.delay(failures))
+                deadline = time.monotonic() + self._request_s
+                final |= await self.positions.ask_again(list(problems), failures, deadline)
+            for tp, error in final.items():
+                self.buffer.fail(tp, generations.pop(tp), error)
+            for tp in [tp for tp, one in generations.items() if not self.buffer.is_at(tp, one)]:
+                del generations[tp]
+
+    def _start_of(self, tp: TopicPartition) -> str:
+        at_start = self.new_partitions.begins_at_start(tp)
+        return EARLIEST if at_start else self.config.auto_offset_reset
+
+    def _located(
+        self, generations: dict[TopicPartition, int], found: dict[TopicPartition, int]
+    ) -> None:
+        for tp, offset in found.items():
+            self.buffer.found(tp, generations.pop(tp), offset)
+        if found:
+            self._event.set()
+
+    @property
+    def _request_s(self) -> float:
+        return self.config.request_timeout_ms / 1000
 
 
 def _fetch_bytes(channel: grpc.aio.Channel) -> Any:

@@ -7,22 +7,30 @@ what its user wants to know. Leaders answer, or replicas where those will do.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
 from oncelog._engine.consume.membership import Membership
 from oncelog._engine.consume.routes import Routes
-from oncelog._engine.net.cluster import Cluster, check_answers, log_stub
+from oncelog._engine.net.cluster import (
+    MAX_LEADER_FAILURES,
+    Cluster,
+    check_answers,
+    log_stub,
+)
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire.verdicts import partition_error_name
 
 log = logging.getLogger("oncelog.consumer")
+
+_MOST_NAMED = 5  # partitions, in one error
 
 
 class Positions:
@@ -68,69 +76,100 @@ class Positions:
         """Return offsets: "earliest", "latest" or a timestamp (µs) for each partition.
 
         Follows leader changes for `timeout_s` (default request_timeout_ms, but at least as
-        long as an election takes), then raises the last error. -1: no such record.
+        long as an election takes), then raises an error that names the partitions. -1: no
+        such record.
         """
+        found, problems = await self.find_offsets(queries, timeout_s)
+        if problems:
+            raise _of_partitions(problems)
+        return found
+
+    async def find_offsets(
+        self, queries: dict[TopicPartition, str | int], timeout_s: float | None = None
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, errors.OncelogError]]:
+        """The offsets that are found in time, and why the others are not."""
         limit = max(timeout_s or self._config.request_timeout_ms / 1000, 0.1)
         deadline = time.monotonic() + limit
         found: dict[TopicPartition, int] = {}
+        final: dict[TopicPartition, errors.OncelogError] = {}
         failures = 0
         while True:
-            open_queries = {tp: what for tp, what in queries.items() if tp not in found}
-            try:
-                await self._list_once(open_queries, found)
-            except errors.RetriableError as error:
-                failures += 1
-                if time.monotonic() >= deadline:
-                    raise
-                log.debug("list offsets: %s", error)
-            if len(found) == len(queries):
-                return found
+            left = {tp: at for tp, at in queries.items() if tp not in found and tp not in final}
+            problems = await self.find_now(left, found)
+            final |= {tp: error for tp, error in problems.items() if not error.retriable}
+            left = {tp: left[tp] for tp in problems if tp not in final}
+            if not left or time.monotonic() >= deadline:
+                return found, final | problems
+            failures += 1
             await asyncio.sleep(self._cluster.backoff.delay(failures))
-            await self._refresh_or_raise({tp.topic for tp in open_queries}, deadline)
+            final |= await self.ask_again(list(left), failures, deadline)
+
+    async def find_now(
+        self, queries: dict[TopicPartition, str | int], found: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, errors.OncelogError]:
+        """Ask each leader once; what it says goes into `found`. Returns why others are not there.
+
+        The nodes are asked at the same time: one that hangs holds up no other's answer.
+        """
+        problems: dict[TopicPartition, errors.OncelogError] = {}
+        by_node: dict[str, list[TopicPartition]] = {}
+        for tp in queries:
+            address = self._routes.address(tp)
+            if address:
+                by_node.setdefault(address, []).append(tp)
+            else:
+                problems[tp] = errors.NotReadyError(f"{tp} has no leader")
+
+        async def ask(address: str, tps: list[TopicPartition]) -> None:
+            try:
+                await self._ask(address, {tp: queries[tp] for tp in tps}, found, problems)
+            except errors.OncelogError as error:
+                problems.update(dict.fromkeys(tps, error))
+                if error.retriable:
+                    for tp in tps:
+                        self._routes.failed(tp, address)
+
+        await asyncio.gather(*(ask(address, tps) for address, tps in by_node.items()))
+        return problems
+
+    async def ask_again(
+        self, tps: Sequence[TopicPartition], failures: int, deadline: float
+    ) -> dict[TopicPartition, errors.OncelogError]:
+        """Ask who leads them, after so many failures. Returns an error for what is not there."""
+        if failures % MAX_LEADER_FAILURES == 0:
+            self._cluster.prefer_another()
+        gone: dict[TopicPartition, errors.OncelogError] = {}
+        for topic in dict.fromkeys(tp.topic for tp in tps):
+            try:
+                left = max(0.1, deadline - time.monotonic())
+                await self._cluster.require_topic(topic, left)
+            except errors.UnknownTopicOrPartitionError as error:
+                gone |= {tp: error for tp in tps if tp.topic == topic}
+            except errors.RetriableError as error:
+                log.debug("list offsets: %s", error)
+        return gone
 
     async def _refresh_or_raise(self, topics: set[str], deadline: float) -> None:
         for topic in topics:
             left = max(0.1, deadline - time.monotonic())
             await self._cluster.require_topic(topic, left)
 
-    async def _list_once(
-        self, queries: dict[TopicPartition, str | int], found: dict[TopicPartition, int]
-    ) -> None:
-        by_node: dict[str, list[TopicPartition]] = {}
-        for tp in queries:
-            address = self._routes.address(tp)
-            if not address:
-                raise errors.NotReadyError(f"{tp} has no leader")
-            by_node.setdefault(address, []).append(tp)
-        problems: list[errors.OncelogError] = []
-        for address, tps in by_node.items():
-            request = log_pb2.ListOffsetsRequest(
-                queries=[_query(tp, queries[tp]) for tp in tps],
-                any_replica=self._config.any_replica,
-            )
-            try:
-                answer: log_pb2.ListOffsetsResponse = await self._cluster.call(
-                    lambda channel: log_stub(channel).ListOffsets, request, address=address
-                )
-            except errors.RetriableError as error:
-                problems.append(error)
-                for tp in tps:
-                    self._routes.failed(tp, address)
-                continue
-            problems += self._take_offsets(tps, answer.results, address, found)
-        if problems:
-            raise problems[0]
-
-    def _take_offsets(
+    async def _ask(
         self,
-        tps: list[TopicPartition],
-        results: Sequence[log_pb2.OffsetResult],
         address: str,
+        queries: dict[TopicPartition, str | int],
         found: dict[TopicPartition, int],
-    ) -> list[errors.OncelogError]:
-        problems: list[errors.OncelogError] = []
-        check_answers(len(tps), len(results))
-        for tp, result in zip(tps, results, strict=True):
+        problems: dict[TopicPartition, errors.OncelogError],
+    ) -> None:
+        request = log_pb2.ListOffsetsRequest(
+            queries=[_query(tp, at) for tp, at in queries.items()],
+            any_replica=self._config.any_replica,
+        )
+        answer: log_pb2.ListOffsetsResponse = await self._cluster.call(
+            lambda channel: log_stub(channel).ListOffsets, request, address=address
+        )
+        check_answers(len(queries), len(answer.results))
+        for tp, result in zip(queries, answer.results, strict=True):
             if result.error == log_pb2.PARTITION_ERROR_NONE:
                 found[tp] = result.offset
                 continue
@@ -138,9 +177,22 @@ class Positions:
             text = f"{tp}: {result.message or partition_error_name(result.error)}"
             elsewhere = self._routes.damaged(tp, address, result.error)
             if result.error == log_pb2.PARTITION_ERROR_STORAGE and not elsewhere:
-                raise errors.CorruptLogError(text, topic=tp.topic, partition=tp.partition)
-            problems.append(errors.NotReadyError(text))
-        return problems
+                problems[tp] = errors.CorruptLogError(text, topic=tp.topic, partition=tp.partition)
+            else:
+                problems[tp] = errors.NotReadyError(text)
+
+
+def _of_partitions(
+    problems: Mapping[TopicPartition, errors.OncelogError],
+) -> errors.OncelogError:
+    """The first problem, with the names of all partitions that have one."""
+    tps = sorted(problems)
+    more = f" and {len(tps) - _MOST_NAMED} more" if len(tps) > _MOST_NAMED else ""
+    error = next((one for one in problems.values() if not one.retriable), problems[tps[0]])
+    twin = copy.copy(error)
+    names = ", ".join(map(str, tps[:_MOST_NAMED]))
+    twin.args = (f"no offsets of {names}{more}: {error.message}",)
+    return twin
 
 
 def _query(tp: TopicPartition, what: str | int) -> log_pb2.OffsetQuery:

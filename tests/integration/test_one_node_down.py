@@ -1,0 +1,94 @@
+"""One of three nodes is down, and with it the only replica of two of a topic's six partitions.
+
+What the other four can do goes on: records without a key, reading, the command line. What names
+leaders says which partitions have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from harness.local_cluster import LocalCluster
+from oncelog import Admin, Consumer, NotReadyError, Producer, TopicPartition
+from oncelog.cli.app import cli
+from tests.integration.conftest import STEADY
+from tests.integration.waiting import eventually
+
+TOPIC, PARTITIONS, EACH = "orders", 6, 10
+
+
+@pytest.fixture(scope="module")
+def crippled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Ten records in each partition, then a node is killed."""
+    with LocalCluster(tmp_path_factory.mktemp("crippled"), settings=STEADY) as cluster:
+        with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+            admin.create_topic(TOPIC, PARTITIONS, 1)
+            for number in range(PARTITIONS * EACH):
+                producer.send(TOPIC, b"old", partition=number % PARTITIONS)
+        cluster.kill([3])
+        with Admin(cluster.bootstrap) as admin:
+            eventually(lambda: len(leaderless(admin)) == 2, "two partitions have no leader")
+        yield cluster
+
+
+def leaderless(admin: Admin) -> list[TopicPartition]:
+    partitions = admin.describe_topic(TOPIC).partitions
+    return [TopicPartition(TOPIC, one.partition) for one in partitions if not one.leader_id]
+
+
+def test_health_counts_what_has_lost_its_leader(crippled: LocalCluster) -> None:
+    with Admin(crippled.bootstrap) as admin:
+        facts = admin.describe_cluster()
+    assert facts.leaderless_partitions >= 2
+    assert not facts.healthy
+
+
+def test_records_without_a_key_are_stored_by_the_others(crippled: LocalCluster) -> None:
+    with Admin(crippled.bootstrap) as admin:
+        gone = {tp.partition for tp in leaderless(admin)}
+    with Producer(crippled.bootstrap, batch_size=1024, linger_ms=0) as producer:
+        sent = [producer.send(TOPIC, bytes(2000)) for _ in range(200)]
+        producer.flush(30)
+    went = {one.result().partition for one in sent}
+    assert went.isdisjoint(gone)
+    assert len(went) > 1
+
+
+@pytest.mark.parametrize("group", [None, "readers"])
+def test_the_others_are_read_from_their_start(crippled: LocalCluster, group: str | None) -> None:
+    with Consumer(
+        bootstrap_servers=crippled.bootstrap,
+        group_id=group,
+        membership="manual",
+        auto_offset_reset="earliest",
+    ) as consumer:
+        consumer.subscribe([TOPIC])
+        old = 0
+        while old < 4 * EACH:
+            found = consumer.getmany(30_000)
+            assert found, "no record for so long"
+            old += sum(one.value == b"old" for some in found.values() for one in some)
+
+
+def test_an_error_names_the_partitions(crippled: LocalCluster) -> None:
+    with Admin(crippled.bootstrap) as admin:
+        gone = leaderless(admin)
+    with Consumer(bootstrap_servers=crippled.bootstrap, request_timeout_ms=600) as consumer:
+        with pytest.raises(NotReadyError, match="has no leader") as caught:
+            consumer.end_offsets([(TOPIC, number) for number in range(PARTITIONS)])
+    assert str(caught.value).startswith(f"no offsets of {gone[0]}, {gone[1]}: ")
+
+
+def test_the_command_line_prints_the_others_and_says_which_are_missing(
+    crippled: LocalCluster,
+) -> None:
+    options = ["--from", "start", "-e", "--bootstrap", crippled.bootstrap]
+    done = CliRunner().invoke(cli, ["topic", "consume", TOPIC, *options])
+    assert done.stdout.splitlines().count("old") == 4 * EACH
+    with Admin(crippled.bootstrap) as admin:
+        for tp in leaderless(admin):
+            assert f"{tp} has no leader: it is not read\n" in done.stderr
+    assert done.exit_code == 1
