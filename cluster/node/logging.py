@@ -1,5 +1,9 @@
 """Logging of a node: one line per event on stderr, with fields that can be searched.
 
+    log.info --> LineHandler --> LineQueue --> its thread --> stderr
+
+Nobody waits for the reader of stderr: what the queue has no room for is dropped and counted.
+
     2026-03-01T12:00:00.123Z INFO cluster.consensus.group became leader partition=topic-0 term=3
 
 Fields are part of the message, `log.info("became leader partition=%s term=%d", ...)`.
@@ -10,35 +14,139 @@ event stays one line.
 from __future__ import annotations
 
 import logging
-import sys
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TextIO
+
+from prometheus_client.core import CounterMetricFamily, Metric
 
 # Libraries that have much to say at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
+MAX_WAITING = 4 * 1024 * 1024  # characters
 
 
 class LineFormatter(logging.Formatter):
     """Time (UTC), level, logger, message, fields; always one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC)
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
-        parts = [stamp, record.levelname, record.name, _one_line(record.getMessage())]
+        parts = [
+            _stamp(record.created),
+            record.levelname,
+            record.name,
+            _one_line(record.getMessage()),
+        ]
         if record.exc_info:
             parts.append(f"traceback={_value(self.formatException(record.exc_info))}")
         return " ".join(parts)
 
 
-def configure_logging(level: str, stream: TextIO | None = None) -> None:
-    """Send all logging of this process to `stream` (stderr) from `level` up."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+class LineQueue:
+    """Lines on their way to a descriptor, written by a thread of their own.
+
+    dropped: lines that there was no room for, or that could not be written.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.dropped = 0
+        self._descriptor = descriptor
+        self._lines: deque[str] = deque()
+        self._size, self._told = 0, 0  # characters that wait; drops that a line told
+        self._is_writing, self._closed = False, False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name="log", daemon=True).start()
+
+    def put(self, line: str) -> None:
+        """Never waits."""
+        with self._changed:
+            if self._closed or self._size + len(line) > MAX_WAITING:
+                self.dropped += 1
+                return
+            self._lines.append(line)
+            self._size += len(line)
+            self._changed.notify_all()
+
+    def close(self, timeout: float) -> None:
+        """Gives what waits `timeout` seconds. May be called twice."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._lines and not self._is_writing, timeout)
+            self._closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (text := self._next()) is not None:
+            try:
+                self._write(text.encode(errors="backslashreplace"))
+            except OSError:
+                # A reader that went away, a full disk. There is nowhere to say so.
+                with self._changed:
+                    self.dropped += text.count("\n")
+
+    def _next(self) -> str | None:
+        """All that waits; None at the end."""
+        with self._changed:
+            self._is_writing = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._lines or self._closed)
+            if not self._lines:
+                return None
+            lines = [*self._lines]
+            self._lines.clear()
+            self._size, self._is_writing = 0, True
+            if self.dropped > self._told:
+                lines.append(f"{_stamp(time.time())} WARNING {__name__} dropped lines of the log: "
+                             f"count={self.dropped - self._told}")  # fmt: skip
+                self._told = self.dropped
+            return "\n".join(lines) + "\n"
+
+    def _write(self, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:  # whoever started us made it so
+                select.select([], [self._descriptor], [])
+
+
+class LineHandler(logging.Handler):
+    """Makes a line of a record on the thread that logs, and leaves it to the queue."""
+
+    def __init__(self, lines: LineQueue) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.put(self.format(record))
+
+
+def configure_logging(level: str, handler: logging.Handler) -> None:
+    """Send all logging of this process to `handler` from `level` up."""
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def log_families() -> Iterator[Metric]:
+    """For the metrics page: lines that were dropped."""
+    dropped = sum(
+        handler.lines.dropped
+        for handler in logging.getLogger().handlers
+        if isinstance(handler, LineHandler)
+    )
+    yield CounterMetricFamily(
+        "oncelog_log_lines_dropped", "Lines of the log that nobody took in time", dropped
+    )
+
+
+def _stamp(seconds: float) -> str:
+    at = datetime.fromtimestamp(seconds, UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
 
 
 def _one_line(text: str) -> str:

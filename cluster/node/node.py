@@ -46,6 +46,7 @@ from cluster.node.founding import Founding
 from cluster.node.health import NodeHealth
 from cluster.node.leaders import Leaders
 from cluster.node.leaderships import Leaderships
+from cluster.node.logging import log_families
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
@@ -353,7 +354,7 @@ class Node:
         standstill = self.config.election_timeout_ms / 2000
         tasks.spawn(watch_memory(self._memory, self.config, server.port).run())
         connections = ConnectionWatch(shares, server.port)
-        self.metrics.machine = connections.families
+        self.metrics.machine = lambda: (*connections.families(), *log_families())
         tasks.spawn(connections.run())
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
         tasks.spawn(watch_loop(on_delay, standstill))

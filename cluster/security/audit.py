@@ -9,6 +9,7 @@ which anybody can cause. The next line that is written says how many.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -27,6 +28,7 @@ MAX_WAITING = 10_000
 MAX_REFUSED = 100  # lines in a second
 MAX_RESOURCES = 20  # in one line
 MAX_CHARS = 255
+CLOSE_TIMEOUT = 5.0  # seconds that the last lines get
 
 
 class Audit:
@@ -83,9 +85,10 @@ class Audit:
         return self._refused > MAX_REFUSED
 
     def close(self) -> None:
-        """Writes what is waiting."""
-        self._lines.put(None)
-        self._thread.join()
+        """Writes what is waiting, if the file takes it in time: a pipe may have no reader."""
+        with contextlib.suppress(queue.Full):
+            self._lines.put(None, timeout=CLOSE_TIMEOUT)
+        self._thread.join(CLOSE_TIMEOUT)
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:

@@ -117,8 +117,10 @@ ARROWS: Mapping[str, frozenset[str]] = {
         }
     ),
     "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
+    "cluster.startup": frozenset(),
+    "cluster.health_check": frozenset({"cluster.addresses"}),
     "cluster.__main__": frozenset(
-        {"cluster", "oncelog._engine.net", "oncelog.config", "storage.errors"}
+        {"cluster.health_check", "cluster.node.process", "cluster.startup"}
     ),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,

@@ -7,14 +7,21 @@ without the protection as well, and bites there.
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from harness.local_cluster import QUICK, LocalCluster
+from harness.node_process import ROOT, NodeProcess
+from harness.ports import LOOPBACK
 from oncelog import Admin, Producer, RecordMetadata
 from oncelog.errors import UndeliveredRecordsError
 from tests.integration.conftest import MakeCluster
@@ -25,13 +32,18 @@ MIB = 1024 * 1024
 NEXT_SEGMENT = 70  # batches of 1 MiB, which the commit log needs a new file for
 
 
+def within(node: NodeProcess, script: str) -> None:
+    """Has a shell start the node: `exec "$@"` is the node's command."""
+    node.spec = dataclasses.replace(node.spec, within=("sh", "-c", script, "sh"))
+
+
 def limited(make_cluster: MakeCluster, limits: str, *, protected: bool = True) -> LocalCluster:
     """A node whose shell says `ulimit LIMITS` first."""
     cluster = make_cluster(1, start=False, metrics=True, settings=QUICK)
     node = cluster.nodes[1]
-    within = ("sh", "-c", f'ulimit {limits}; exec "$@"', "sh")
-    module = "cluster" if protected else "tests.integration.unprotected"
-    node.spec = dataclasses.replace(node.spec, within=within, module=module)
+    within(node, f'ulimit {limits}; exec "$@"')
+    if not protected:
+        node.spec = dataclasses.replace(node.spec, module="tests.integration.unprotected")
     cluster.start()
     return cluster
 
@@ -71,3 +83,105 @@ def test_without_shares_connections_end_the_node(make_cluster: MakeCluster) -> N
     cluster = limited(make_cluster, f"-n {FILES}", protected=False)
     with pytest.raises(UndeliveredRecordsError), flooded(cluster):
         assert cluster.nodes[1].wait() == 1
+
+
+def test_a_full_pipe_behind_stderr_holds_up_nobody(make_cluster: MakeCluster) -> None:
+    """A node that waits for the reader of its log answers nobody, and does not end."""
+    cluster = make_cluster(1, start=False, settings={**QUICK, "log_level": "debug"})
+    node = cluster.nodes[1]
+    node.spec.log_file.parent.mkdir()
+    os.mkfifo(node.spec.log_file)
+    reader = os.open(node.spec.log_file, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        with suppress(BlockingIOError):
+            while True:
+                os.write(reader, bytes(4096))
+        node.start()
+        node.spec.log_file.unlink()  # it has it open; a failed test must not wait for it
+        with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+            admin.create_topic("t", partitions=1, replicas=1)
+            producer.send("t", b"stored", partition=0).result(timeout=30)
+        assert node.terminate() == 0
+    finally:
+        os.close(reader)
+
+
+def test_standard_descriptors_that_are_missing_are_no_files_of_the_store(
+    make_cluster: MakeCluster,
+) -> None:
+    cluster = make_cluster(1, start=False)
+    node = cluster.nodes[1]
+    within(node, 'exec "$@" <&- >&- 2>&-')
+    cluster.start()
+    for number in range(3):
+        assert os.readlink(f"/proc/{node.pid}/fd/{number}") == os.devnull
+    assert node.terminate() == 0
+
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_a_node_that_reads_its_settings(
+    make_cluster: MakeCluster, number: signal.Signals, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.toml"
+    os.mkfifo(settings)
+    node = make_cluster(1, start=False, settings={"config": str(settings)}).nodes[1]
+    node.start()
+    with settings.open("w"):  # waits until the node reads it
+        node.signal(number)
+        assert node.wait() == 0
+    assert node.log_text() == ""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_a_node_that_waits_for_its_cluster(
+    make_cluster: MakeCluster, number: signal.Signals
+) -> None:
+    with socket.create_server((LOOPBACK, 0)) as peer:
+        peer.settimeout(30)
+        settings = {"join": f"{LOOPBACK}:{peer.getsockname()[1] - 1}", "peer_port_offset": 1}
+        node = make_cluster(1, start=False, settings=settings).nodes[1]
+        node.start()
+        peer.accept()  # it asks to join
+        node.signal(number)
+        assert node.wait() == 0
+    assert "Traceback" not in node.log_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_a_node_that_runs(make_cluster: MakeCluster, number: signal.Signals) -> None:
+    node = make_cluster(1).nodes[1]
+    node.signal(number)
+    assert node.wait() == 0
+    assert "node stopped" in node.log_text()
+
+
+def test_a_node_under_nohup_goes_on(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(1, start=False)
+    node = cluster.nodes[1]
+    within(node, 'trap "" HUP; exec "$@"')
+    cluster.start()
+    node.signal(signal.SIGHUP)
+    cluster.api(1).create_topic("t")
+    assert node.terminate() == 0
+
+
+def test_a_look_at_a_node_imports_no_grpc(make_cluster: MakeCluster) -> None:
+    """Containers look every few seconds: importing gRPC took a tenth of a core."""
+    cluster = make_cluster(1)
+
+    def look(address: str) -> subprocess.CompletedProcess[str]:
+        code = "import sys; sys.argv[1:] = ['--health', sys.argv[1]]; from cluster.__main__ import"
+        code += " main; code = main(); assert 'grpc' not in sys.modules; sys.exit(code)"
+        command = [sys.executable, "-c", code, address]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    done = look(cluster.addresses[1])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SERVING\n", "")
+    with socket.create_server((LOOPBACK, 0)) as closed:
+        address = f"{LOOPBACK}:{closed.getsockname()[1]}"
+    done = look(address)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"oncelog: {address}: ") and done.stderr.count("\n") == 1

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import importlib
 import json
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 import oncelog.v1
 from cluster.node.offered import add_services
+from cluster.security import audit as audit_log
 from cluster.security.audit import MAX_REFUSED, Audit
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.identities import Identities
@@ -590,3 +592,17 @@ def test_needs_are_readable() -> None:
     assert str(Need("read", "topic", "orders")) == "read on topic 'orders'"
     assert str(Need("alter", "cluster")) == "alter on cluster"
     assert spb.PermissionRule().principal == ""
+
+
+def test_an_audit_file_that_nobody_reads_holds_up_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_log, "CLOSE_TIMEOUT", 0.05)
+    path = tmp_path / "audit"
+    audit = Audit(path, 1)
+    path.unlink()
+    os.mkfifo(path)
+    audit.note("Delete", "alice", "here", [], "ok")
+    audit.close()
+    with path.open() as reader:  # the thread goes on
+        assert "alice" in reader.readline()

@@ -1,0 +1,75 @@
+"""The node's process: settings, log, event loop, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import uvloop
+
+from cluster.config import NodeConfig
+from cluster.errors import ClusterError, ConfigError
+from cluster.node.allocator import keep_large_buffers
+from cluster.node.descriptors import raise_limit
+from cluster.node.logging import LineHandler, LineQueue, configure_logging
+from cluster.node.node import Node
+from cluster.startup import part_stderr, stopping
+from storage.errors import StorageError
+
+LAST_LINES = 1.0  # seconds that the last lines of the log get
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs one node until it is stopped or fails; the exit code."""
+    if not __debug__:  # the invariants of a node are assertions
+        text = "assertions are off: start the node without python -O and PYTHONOPTIMIZE"
+        print(f"oncelog: {text}", file=sys.stderr)
+        return 2
+    try:
+        config = NodeConfig.load(argv, environ)
+    except ConfigError as error:
+        print(f"oncelog: {error}", file=sys.stderr)
+        return 2
+    if config.print_config:
+        print(config.describe())
+        return 0
+    lines = LineQueue(part_stderr())
+    configure_logging(config.log_level, LineHandler(lines))
+    raise_limit()
+    keep_large_buffers()
+    try:
+        return uvloop.run(_run(config, lines))
+    finally:
+        lines.close(LAST_LINES)
+
+
+async def _run(config: NodeConfig, lines: LineQueue) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in stopping():
+        loop.add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(Node.start(config))
+    # A new node may wait for long until its cluster takes it in.
+    await asyncio.wait((stopped, starting), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return 0
+    try:
+        node = starting.result()
+    except (ClusterError, StorageError) as error:
+        lines.put(f"oncelog: {error}")
+        return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
+    gc.freeze()  # what is made at start stays; do not look at it in every collection
+    await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
+    if node.failure.done():
+        lines.put(f"oncelog: {node.failure.result()}")
+        lines.close(LAST_LINES)
+        # What is not on stable storage now must not look as if it were.
+        os._exit(1)
+    await node.stop()
+    return 0
