@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors
-from oncelog._engine.arguments import as_commits
+from oncelog._engine.arguments import as_commits, as_times_us, check_int
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog._engine.consume.fetcher import Fetcher
 from oncelog._engine.consume.member import GroupMember
@@ -307,10 +307,7 @@ class Consumer:
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Go on at `offset` in this partition."""
         tp = self._assigned(partition)
-        if not isinstance(offset, int) or offset < 0:
-            raise errors.InvalidRequestError(
-                f"offset must be an integer from 0, got {offset!r}", field="offset", limit=">= 0"
-            )
+        check_int("offset", offset, 0, 2**63 - 1)
         self._buffer.seek(tp, offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
@@ -352,7 +349,7 @@ class Consumer:
 
         It is the first offset of the first batch with a record at or after the time.
         """
-        return self._list({TopicPartition(*p): ms * 1000 for p, ms in timestamps_ms.items()})
+        return self._list(as_times_us(timestamps_ms))
 
     def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
         self._check_open()

@@ -16,6 +16,7 @@ from typing import Any, Self, Unpack
 from oncelog import errors
 from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import (
+    MAX_TIMESTAMP_MS,
     Bytes,
     Headers,
     as_bytes,
@@ -42,8 +43,6 @@ from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD
 from oncelog.wire.stored import StoredBatch
 
 Resolvable = Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | BatchMetadata
-
-_MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class Producer:
@@ -181,7 +180,7 @@ class Producer:
             key = as_bytes("key", key)
         timestamp_us = None
         if timestamp_ms is not None:
-            check_int("timestamp_ms", timestamp_ms, -_MAX_TIMESTAMP_MS, _MAX_TIMESTAMP_MS)
+            check_int("timestamp_ms", timestamp_ms, -MAX_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
             timestamp_us = timestamp_ms * 1000
         if sequence is not None:
             self._check_sequence(sequence)

@@ -14,6 +14,7 @@ from oncelog.wire.batch import encode_payload, read_layout
 
 Bytes = bytes | bytearray | memoryview | str
 _INT64 = struct.Struct("<q")
+MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 Headers = Mapping[str, Bytes | None] | Sequence[tuple[str, Bytes | None]]
 
@@ -113,12 +114,20 @@ def as_commits(
     return commits
 
 
+def as_times_us(timestamps_ms: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+    for timestamp_ms in timestamps_ms.values():
+        check_int("timestamp_ms", timestamp_ms, -MAX_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
+    return {TopicPartition(*p): ms * 1000 for p, ms in timestamps_ms.items()}
+
+
 __all__ = [
+    "MAX_TIMESTAMP_MS",
     "Bytes",
     "Headers",
     "as_bytes",
     "as_commits",
     "as_headers",
+    "as_times_us",
     "check_int",
     "encode_list",
     "rising_sequences",

@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack
 
 from oncelog import consumer as sync
 from oncelog import errors
+from oncelog._engine.arguments import as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Signal, on_engine
 from oncelog.config import ConsumerConfig, ConsumerSettings
@@ -191,7 +192,7 @@ class Consumer:
         self, timestamps_ms: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
         """Return where to start to see everything from these times on; -1: nothing there."""
-        return await self._list({TopicPartition(*p): ms * 1000 for p, ms in timestamps_ms.items()})
+        return await self._list(as_times_us(timestamps_ms))
 
     async def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
         self._sync._check_open()

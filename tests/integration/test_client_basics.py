@@ -10,11 +10,15 @@ from harness.local_cluster import LocalCluster
 from oncelog import (
     Admin,
     Consumer,
+    InternalError,
+    InvalidRequestError,
     OffsetOutOfRangeError,
     Producer,
     Record,
     TopicPartition,
 )
+from oncelog._engine.consume.fetch_buffer import Added, Wanted
+from oncelog.wire.fetched import FetchedRecords
 from tests.integration.records import TIMEOUT, read_all
 
 # --- round trips -------------------------------------------------------------------------
@@ -153,6 +157,61 @@ def test_out_of_range_with_and_without_a_reset(
     ) as consumer:
         consumer.seek((topic, 0), 99)
         assert next(iter(consumer)).offset == 0
+
+
+def test_numbers_that_no_partition_can_have_are_refused_by_the_call(
+    cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    producer.send(topic, b"only").result(TIMEOUT)
+    with Consumer(
+        topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        for offset in (-1, 2**63, True, 0.5):
+            with pytest.raises(InvalidRequestError, match="offset must be an integer from 0 to"):
+                consumer.seek((topic, 0), offset)  # type: ignore[arg-type]
+        for time_ms in (-(2**63), 2**63, 0.5):
+            with pytest.raises(InvalidRequestError, match="timestamp_ms must be an integer"):
+                consumer.offsets_for_times({(topic, 0): time_ms})  # type: ignore[dict-item]
+        assert next(iter(consumer)).value == b"only"
+
+
+def test_a_partition_that_cannot_be_read_fails_alone(
+    cluster: LocalCluster,
+    admin: Admin,
+    producer: Producer,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the client's fault is, it is an error of its partition, each time that it is met."""
+    count, sick = 9, TopicPartition(topic, 4)  # three at each node, asked for together
+    admin.create_topic(topic, count, 1)
+    for number in range(count):
+        producer.send(topic, b"v", partition=number).result(TIMEOUT)
+    with Consumer(
+        topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        buffer = consumer._fetcher.buffer
+        add = buffer.add
+
+        def fail_one(wanted: Wanted, records: FetchedRecords) -> Added:
+            if wanted.tp == sick:
+                raise ValueError("out of range")
+            return add(wanted, records)
+
+        monkeypatch.setattr(buffer, "add", fail_one)
+        came: set[TopicPartition] = set()
+        failed: list[str] = []
+        while len(came) < count - 1 or len(failed) < 2:
+            try:
+                found = consumer.getmany(10_000)
+            except InternalError as error:
+                failed.append(error.message)
+            else:
+                assert found, f"{came} and nothing more for so long"
+                came |= found.keys()
+        assert sick not in came
+        assert failed == [f"{sick}: a bug in the client: ValueError('out of range')"] * len(failed)
 
 
 def test_any_replica_can_be_read(

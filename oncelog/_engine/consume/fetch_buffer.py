@@ -175,6 +175,9 @@ class FetchBuffer:
     def assignment(self) -> list[TopicPartition]:
         return list(self._cursors)
 
+    def cursors(self) -> list[Cursor]:
+        return list(self._cursors.values())
+
     def cursor(self, tp: TopicPartition) -> Cursor | None:
         return self._cursors.get(tp)
 

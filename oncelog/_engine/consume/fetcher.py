@@ -86,17 +86,18 @@ class Fetcher:
         while True:
             self._event.clear()
             try:
-                pause = await self._dispatch()
-            except errors.OncelogError as error:
-                log.debug("fetching: %s", error)
-                pause = 0.1
+                pause = self._dispatch()
+            except Exception as error:  # noqa: BLE001  # as that of a poll
+                for one in self.buffer.cursors():
+                    self._fail(one.tp, one.generation, error)
+                pause = 1.0
             try:
                 async with asyncio.timeout(pause):
                     await self._event.wait()
             except TimeoutError:
                 pass
 
-    async def _dispatch(self) -> float | None:
+    def _dispatch(self) -> float | None:
         """Start polls where there is something to ask; return when to look again."""
         now = time.monotonic()
         missing = [t for t in self.buffer.without_position() if t[0] not in self._locating]
@@ -163,8 +164,6 @@ class Fetcher:
         if self._polls.get(address) is task:
             del self._polls[address]
             self._event.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a poll died", exc_info=error)
 
     def _side(self, coroutine: object) -> None:
         task: asyncio.Task[None] = self._loop.create_task(coroutine)  # type: ignore[arg-type]
@@ -173,7 +172,24 @@ class Fetcher:
 
     # --- asking ----------------------------------------------------------------------
 
-    async def _poll(self, address: str, partitions: list[Wanted]) -> None:
+    async def _poll(self, address: str, partitions: list[Wanted], wait: bool = True) -> None:
+        try:
+            await self._poll_once(address, partitions, wait)
+        except Exception as error:  # noqa: BLE001  # it must not stop the other partitions
+            if len(partitions) == 1:
+                self._fail(partitions[0].tp, partitions[0].generation, error)
+                return
+            middle = len(partitions) // 2
+            for some in (partitions[:middle], partitions[middle:]):
+                await self._poll(address, some, wait=False)
+
+    def _fail(self, tp: TopicPartition, generation: int, error: Exception) -> None:
+        if not isinstance(error, errors.OncelogError):
+            log.error("%s cannot be read", tp, exc_info=error)
+            error = errors.InternalError(f"{tp}: a bug in the client: {error!r}")
+        self.buffer.fail(tp, generation, error)
+
+    async def _poll_once(self, address: str, partitions: list[Wanted], wait: bool) -> None:
         config = self.config
         request = log_pb2.FetchRequest(
             partitions=[
@@ -186,7 +202,7 @@ class Fetcher:
                 for w in partitions
             ],
             min_bytes=config.fetch_min_bytes,
-            max_wait_ms=min(config.fetch_max_wait_ms, _MOST_WAIT_MS),
+            max_wait_ms=min(config.fetch_max_wait_ms, _MOST_WAIT_MS) if wait else 0,
             max_bytes=config.fetch_max_bytes,
             any_replica=config.any_replica,
         )
@@ -243,17 +259,18 @@ class Fetcher:
         task.add_done_callback(lambda done: self._stream_done(wanted.tp, done))
 
     async def _stream(self, address: str, wanted: Wanted) -> None:
-        refused = await self._catch_up.run(address, wanted)
-        if refused is not None:
-            self._refused(*refused, address)
+        try:
+            refused = await self._catch_up.run(address, wanted)
+            if refused is not None:
+                self._refused(*refused, address)
+        except Exception as error:  # noqa: BLE001  # as that of a poll
+            self._fail(wanted.tp, wanted.generation, error)
 
     def _stream_done(self, tp: TopicPartition, task: asyncio.Task[None]) -> None:
         # Unless a seek has already put polls, or another one, in its place.
         if tp in self._streams and self._streams[tp][1] is task:
             del self._streams[tp]
             self._event.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a stream died", exc_info=error)
 
     def _refused(self, wanted: Wanted, records: log_pb2.PartitionRecords, address: str) -> None:
         tp = wanted.tp
@@ -352,9 +369,9 @@ class Fetcher:
         generations = dict(missing)
         try:
             await self._locate_all(generations)
-        except errors.OncelogError as error:
+        except Exception as error:  # noqa: BLE001  # as that of a poll
             for tp, generation in generations.items():
-                self.buffer.fail(tp, generation, error)
+                self._fail(tp, generation, error)
         finally:
             self._locating.difference_update(tp for tp, _ in missing)
             self._event.set()
