@@ -96,7 +96,7 @@ VERBS = (
     "abort_batch",
     "close",
 )
-KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms")
+KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms", "freeze_ms")
 SEEN = (*CALLS, "result", "arrived", "hello", "owned", "leave")
 
 

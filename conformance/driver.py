@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import signal
 from collections import deque
 from typing import Any
 
@@ -84,6 +85,15 @@ class Driver:
         if not isinstance(answer.get("ok", answer.get("error")), dict):
             raise DriverError(f"{verb}: ok and error are objects: {text[:200]!r}")
         return answer
+
+    async def freeze(self, seconds: float) -> None:
+        """The client's process gets no processor for so long."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     async def end(self) -> None:
         """Ends the process, by force if it does not end with its input."""

@@ -101,6 +101,8 @@ class Play:
                 raise Unmet(fault)
         elif "pause_ms" in step:
             await asyncio.sleep(step["pause_ms"] / 1000)  # a lease grows old by nothing else
+        elif "freeze_ms" in step:
+            await self._driver.freeze(step["freeze_ms"] / 1000)
         elif "vector" in step:
             self._put_vector(step)
         elif step["verb"] == "poll" and "count" in step:

@@ -14,6 +14,7 @@ import pytest
 from oncelog import errors
 from oncelog._engine.produce.futures import RecordFuture
 from oncelog._engine.produce.outcomes import Reaction
+from oncelog._engine.produce.standstill import postpone
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import decode_payload
 from tests.unit.partition_rig import (
@@ -330,3 +331,66 @@ def test_every_record_once_and_in_order_whatever_fails(seed: int):
     for name, future in futures:
         if future.exception(0) is None:
             assert log.records[future.result(0).offset] == name
+
+
+# --- a process that stood still --------------------------------------------------------
+
+
+def stand_still(rig: Rig, seconds: float) -> None:
+    rig.now += seconds
+    postpone(rig.accumulator, [rig.sender], seconds, rig.now)
+    for batch in rig.accumulator.expire(rig.now):
+        rig.sender.expire_unsent(batch)
+    rig.sender.expire(rig.now)
+
+
+def test_time_in_which_the_process_stood_still_does_not_count():
+    """Of what waits, is on its way, and waits to be sealed anew."""
+    rig = Rig(delivery_timeout_s=10.0, max_in_flight=2)
+    on_its_way, again = rig.append(b"a"), rig.append(b"b")
+    sent = rig.send()
+    waiting = rig.append(b"c")
+    rig.answer(sent[0], V.VERDICT_BATCH_TOO_LARGE)  # what is behind it needs another id
+    rig.sender.adopt(identity(8, serial=2), -1, 1)
+    rig.shared = identity(8, serial=2)
+    rig.now = 8.0
+    stand_still(rig, 100.0)
+    assert outcome(on_its_way) == "not_stored"
+    assert not again.done() and not waiting.done()
+    sealed = rig.send()
+    assert values(sealed) == [b"b", b"c"]
+    stand_still(rig, 100.0)
+    assert not again.done() and not waiting.done()
+    for offset, one in enumerate(sealed):
+        rig.answer(one, V.VERDICT_APPENDED, base_offset=offset)
+    assert (outcome(again), outcome(waiting)) == (None, None)
+
+
+def test_nothing_gets_more_than_its_usual_time_by_a_standstill():
+    rig = Rig(delivery_timeout_s=10.0)
+    rig.now = 100.0
+    future = rig.append(b"sent when the process went on")
+    postpone(rig.accumulator, [rig.sender], 99.0, rig.now)
+    (sent,) = rig.send()
+    postpone(rig.accumulator, [rig.sender], 99.0, rig.now)
+    assert (sent[0].deadline, sent[0].sent_at) == (110.0, 100.0)
+    rig.now = 110.0
+    rig.sender.expire(rig.now)
+    assert outcome(future) == "unknown"
+
+
+def test_a_record_does_not_fail_with_a_batch_that_has_waited_for_long():
+    rig = Rig(delivery_timeout_s=10.0, batch_size=10_000)
+    old = rig.append(b"a")
+    rig.now = 2.4
+    assert rig.accumulator.expire(rig.now) == []
+    joins = rig.append(b"b")
+    rig.now = 2.5  # a quarter
+    assert rig.accumulator.expire(rig.now) == []
+    later = rig.append(b"c")
+    rig.now = 10.0
+    for batch in rig.accumulator.expire(rig.now):
+        rig.sender.expire_unsent(batch)
+    assert (outcome(old), outcome(joins)) == ("never_sent", "never_sent")
+    assert not later.done()
+    assert values(rig.send()) == [b"c"]

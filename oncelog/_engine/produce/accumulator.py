@@ -451,11 +451,14 @@ class Accumulator:
     def expire(self, now: float) -> list[OpenBatch]:
         """Take out the batches whose delivery timeout is over; none has been sent."""
         limit = now - self.delivery_timeout_s
+        # A record has its batch's time: what waits for so long takes no more of them (ADR 89).
+        old = now - self.delivery_timeout_s / 4
         expired: list[OpenBatch] = []
         with self.lock:
             for lane in self._lanes.values():
-                if lane.open is not None and lane.open.created <= limit:
-                    self._close(lane.open)
+                batch = lane.open
+                if batch is not None and batch.created <= (old if batch.due else limit):
+                    self._close(batch)
                 while lane.closed and lane.closed[0].created <= limit:
                     expired.append(lane.closed.popleft())
         return expired

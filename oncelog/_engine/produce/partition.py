@@ -80,7 +80,7 @@ class PartitionSender:
         self._on_done = on_done  # called once for each batch, after its delivery
         self.window: deque[SealedBatch] = deque()
         self._cursor = 0  # window[:cursor] was sent since the last rewind
-        self._again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
+        self.again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
         self.retry_at = 0.0
         self.hindered = ""  # why the last attempt failed, or could not be made; "": it did not
         self._failures = 0
@@ -131,7 +131,7 @@ class PartitionSender:
 
     @property
     def idle(self) -> bool:
-        return not self.window and not self._again
+        return not self.window and not self.again
 
     def next(self, now: float, current: Identity | None) -> SealedBatch | Reaction:
         """Return the next batch to send; if there is none now, what the sender must do."""
@@ -155,7 +155,7 @@ class PartitionSender:
 
     def _seal_next(self) -> SealedBatch | None:
         while self._gap is None:
-            batch = self._again.popleft() if self._again else self._accumulator.take(self.tp)
+            batch = self.again.popleft() if self.again else self._accumulator.take(self.tp)
             if batch is None:
                 break
             deadline = batch.created + self._accumulator.delivery_timeout_s
@@ -419,7 +419,7 @@ class PartitionSender:
         self._dead = True
         for other in reversed(behind):
             if not other.abandoned:
-                self._again.appendleft(other.batch)
+                self.again.appendleft(other.batch)
         return Reaction(fatal=self._gap)
 
     def _fail(self, batches: list[SealedBatch], error: errors.OncelogError) -> None:
@@ -461,8 +461,8 @@ class PartitionSender:
             error = not_acknowledged(self.tp, sealed.attempts, self.hindered)
             self._fail_batch(sealed.batch, error)
         limit = now - self._accumulator.delivery_timeout_s
-        while self._again and self._again[0].created <= limit:
-            batch = self._again.popleft()
+        while self.again and self.again[0].created <= limit:
+            batch = self.again.popleft()
             self._fail_batch(batch, not_stored_again(self.tp, self.hindered))
         self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
@@ -486,10 +486,10 @@ class PartitionSender:
                 ambiguous = ambiguous and sealed.batch.transaction is None
                 outcome: errors.Outcome = "unknown" if ambiguous else "not_stored"
                 self._fail_batch(sealed.batch, with_outcome(error, outcome))
-        for batch in self._again:
+        for batch in self.again:
             self._fail_batch(batch, with_outcome(error, "not_stored"))
         self.window.clear()
-        self._again.clear()
+        self.again.clear()
         self._cursor = 0
 
     def oldest_attempt(self) -> float | None:

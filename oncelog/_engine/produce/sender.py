@@ -25,6 +25,7 @@ from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, w
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch
 from oncelog._engine.produce.sharing import Connections
+from oncelog._engine.produce.standstill import postpone
 from oncelog._engine.produce.stream import Lane
 from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.config import ProducerConfig
@@ -425,11 +426,14 @@ class Sender:
         self._pump()
 
     async def _tick(self) -> None:
-        metadata_at = search_at = time.monotonic()
+        metadata_at = search_at = before = time.monotonic()
         searches = 0
         while True:
-            await asyncio.sleep(self._connections.tick_s)
+            await asyncio.sleep(tick_s := self._connections.tick_s)
             now = time.monotonic()
+            if (lost_s := now - before - 2 * tick_s) > 0:
+                postpone(self.accumulator, self._partitions.values(), lost_s, now)
+            before = now
             self._expire(now)
             self._check_stalls(now)
             if now >= search_at:
