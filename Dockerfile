@@ -22,6 +22,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=igno
 WORKDIR /build
 # The brackets make a pattern of the last name, and a pattern may match nothing.
 COPY pyproject.toml uv.lock wheelhous[e] /build/
+COPY packaging/server/pyproject.toml /build/packaging/server/
 RUN set -eu; \
     python3 -m venv /opt/venv; \
     if [ -f requirements.txt ]; then \
@@ -69,4 +70,4 @@ EXPOSE 7001 17001
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
     CMD python -m cluster --health "127.0.0.1:${ONCELOG_LISTEN##*:}"
-ENTRYPOINT ["python", "-m", "cluster"]
+ENTRYPOINT ["oncelog", "server"]

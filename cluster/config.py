@@ -23,6 +23,7 @@ from cluster.addresses import host_and_port, shifted
 from cluster.errors import ConfigError
 from cluster.exposure import check_exposure
 from cluster.settings import (
+    BASIC,
     DAY_MS,
     ENV_PREFIX,
     HOUR_MS,
@@ -38,6 +39,7 @@ from cluster.settings import (
 # the tests'. All others must be settings, so that a misspelt one is noticed.
 FOREIGN_ENV = ("ONCELOG_BOOTSTRAP", "ONCELOG_CLIENT_", "ONCELOG_TEST_", "ONCELOG_BENCH_")
 ENV_CONFIG_FILE = "ONCELOG_CONFIG"
+DEFAULT_LISTEN = "127.0.0.1:7001"
 
 # What a message carries beside the payload of its largest batch.
 MESSAGE_OVERHEAD_BYTES = MIB
@@ -55,7 +57,7 @@ class NodeConfig:
     cluster_id: str = "oncelog"
     node_id: int = 1
     data_dir: Path = Path("oncelog-data")
-    listen: str = "127.0.0.1:7001"
+    listen: str = DEFAULT_LISTEN
     advertise: str = ""
     nodes: Mapping[int, str] = field(default_factory=dict)
     join: str = ""
@@ -106,8 +108,9 @@ class NodeConfig:
     last_seen_capacity: int = 1_000_000
     # Names of the settings that were given, and are not defaults.
     given: frozenset[str] = field(default=frozenset(), compare=False)
-    # Asked for on the command line: print the settings and stop.
+    # Asked for on the command line: print the settings and stop; say what to type next.
     print_config: bool = False
+    next_steps: bool = False
 
     @property
     def max_message_bytes(self) -> int:
@@ -137,6 +140,7 @@ class NodeConfig:
         """
         flags = vars(_parser().parse_args(list(argv)))
         print_config = bool(flags.pop("print_config", False))
+        next_steps = bool(flags.pop("next_steps", False))
         path = flags.pop("config", None) or environ.get(ENV_CONFIG_FILE)
         given: dict[str, _Given] = {}
         if path:
@@ -146,7 +150,10 @@ class NodeConfig:
             given[name] = _Given(value, _BY_NAME[name].flag)
         values = {name: _convert(_BY_NAME[name], item) for name, item in given.items()}
         return dataclasses.replace(
-            _resolve(values, given), given=frozenset(values), print_config=print_config
+            _resolve(values, given),
+            given=frozenset(values),
+            print_config=print_config,
+            next_steps=next_steps,
         )
 
     def describe(self) -> str:
@@ -188,33 +195,39 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m cluster",
-        description="Runs one Oncelog node. Flags override ONCELOG_* variables, which override "
+        prog="oncelog server",
+        usage="oncelog server [SETTING ...]",
+        description="Starts one Oncelog node. Flags override ONCELOG_* variables, which override "
         "the file.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file with the settings below")
     parser.add_argument("--print-config", action="store_true", help="print the settings and stop")
+    parser.add_argument("--next-steps", action="store_true", help=argparse.SUPPRESS)
     defaults = {field.name: field.default for field in dataclasses.fields(NodeConfig)}
+    basic = parser.add_argument_group("basic settings")
+    advanced = parser.add_argument_group("advanced settings")
     for setting in SETTINGS:
-        limits = f", {setting.low}..{setting.high}" if setting.kind == "int" else ""
-        default = defaults[setting.name]
-        known = isinstance(default, int | str | Path) and default != ""
-        shown = f" (default {default}{limits})" if known else ""
-        if setting.kind == "flag":
-            parser.add_argument(
-                setting.flag, dest=setting.name, action="store_const", const=True,
-                help=setting.help,
-            )  # fmt: skip
-            continue
-        parser.add_argument(
-            setting.flag,
-            dest=setting.name,
-            metavar="N" if setting.kind == "int" else "VALUE",
-            help=(setting.help + shown).replace("%", "%%"),
-        )
+        _add_flag(basic if setting.name in BASIC else advanced, setting, defaults[setting.name])
     return parser
+
+
+def _add_flag(group: argparse._ArgumentGroup, setting: Setting, default: object) -> None:
+    if setting.kind == "flag":
+        group.add_argument(
+            setting.flag, dest=setting.name, action="store_const", const=True, help=setting.help
+        )
+        return
+    limits = f", {setting.low}..{setting.high}" if setting.kind == "int" else ""
+    known = isinstance(default, int | str | Path) and default != ""
+    shown = f" (default {default}{limits})" if known else ""
+    group.add_argument(
+        setting.flag,
+        dest=setting.name,
+        metavar="N" if setting.kind == "int" else "VALUE",
+        help=(setting.help + shown).replace("%", "%%"),
+    )
 
 
 def _from_file(path: Path) -> dict[str, _Given]:

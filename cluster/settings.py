@@ -119,3 +119,11 @@ SETTINGS: tuple[Setting, ...] = (
     _int("last_seen_capacity", 100, 100_000_000,
          "producers that a partition remembers at most"),
 )  # fmt: skip
+
+# What most nodes are started with; `--help` shows them first.
+BASIC = frozenset(
+    {
+        "cluster_id", "node_id", "data_dir", "listen", "advertise", "nodes", "join",
+        "metrics_listen", "insecure", "log_level",
+    }
+)  # fmt: skip

@@ -63,7 +63,6 @@ VERBS = (
     "poll",
     "seek",
     "position",
-    "lag",
     "list_offset",
     "commit",
     "committed",

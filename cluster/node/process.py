@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import uvloop
 
-from cluster.config import NodeConfig
+from cluster.config import DEFAULT_LISTEN, NodeConfig
 from cluster.errors import ClusterError, ConfigError
 from cluster.node.allocator import keep_large_buffers
 from cluster.node.descriptors import raise_limit
@@ -46,6 +46,20 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         lines.close(LAST_LINES)
 
 
+def next_steps(config: NodeConfig) -> str:
+    """What somebody who starts a node for the first time wants to know."""
+    lines = [
+        f"Node {config.node_id} serves clients on {config.listen}. "
+        f"Its data is in {config.data_dir.absolute()}. Ctrl-C stops it.",
+        "Next, in another terminal:",
+        "  oncelog topic create payments",
+        "  echo hello | oncelog topic produce payments",
+    ]
+    if config.listen != DEFAULT_LISTEN:
+        lines.insert(2, f"  export ONCELOG_BOOTSTRAP={config.listen}")
+    return "\n".join(lines)
+
+
 async def _run(config: NodeConfig, lines: LineQueue) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -64,6 +78,8 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
     except (ClusterError, StorageError) as error:
         lines.put(f"oncelog: {error}")
         return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
+    if config.next_steps:
+        print(next_steps(config), flush=True)
     gc.freeze()  # what is made at start stays; do not look at it in every collection
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
     if node.failure.done():

@@ -19,6 +19,7 @@ from oncelog.cli.nodes import node
 from oncelog.cli.producers import producer
 from oncelog.cli.quota import quota
 from oncelog.cli.records import consume, produce
+from oncelog.cli.server import server
 from oncelog.cli.sinks import sink
 from oncelog.cli.topics import topic
 from oncelog.cli.transactions import txn
@@ -31,6 +32,7 @@ def cli() -> None:
     """A replicated, partitioned log that keeps every record once."""
 
 
+cli.add_command(server)
 cli.add_command(topic)
 cli.add_command(cluster)
 cli.add_command(node)

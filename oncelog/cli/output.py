@@ -43,6 +43,10 @@ def copied(there: int, whole: int) -> str | None:
     return f"{there} of {whole} bytes" if whole else None
 
 
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def when(timestamp_ms: int) -> str:
     """Return an ISO time, or "-" where there is none."""
     if timestamp_ms <= 0:

@@ -20,7 +20,7 @@ from oncelog import (
     TopicPartition,
 )
 from oncelog.cli.options import PARTITION, common
-from oncelog.cli.output import print_json, text
+from oncelog.cli.output import plural, print_json, text
 
 
 @click.command()
@@ -69,7 +69,7 @@ def produce(
     if as_json:
         print_json({"topic": topic, "stored": report.stored, "duplicates": report.duplicates})
     else:
-        click.echo(f"stored {report.stored} records in {topic}", err=True)
+        click.echo(f"stored {plural(report.stored, 'record')} in {topic}", err=True)
 
 
 class _Report:

@@ -10,7 +10,7 @@ import click
 
 from oncelog import Admin, ExpectedOffsets, PartitionInfo, Resized, TopicConfig, TopicInfo
 from oncelog.cli.options import INT32, INT64, with_admin
-from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.output import plural, print_facts, print_json, print_table, when
 from oncelog.config import MAX_INT32
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
@@ -76,8 +76,8 @@ def create(
         print_json(as_dict(info))
     else:
         click.echo(
-            f"created topic {name}: {info.partition_count} partitions, "
-            f"{info.replica_count} replicas"
+            f"created topic {name}: {plural(info.partition_count, 'partition')}, "
+            f"{plural(info.replica_count, 'replica')} each"
         )
 
 
