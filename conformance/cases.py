@@ -63,6 +63,7 @@ VERBS = (
     "poll",
     "seek",
     "position",
+    "lag",
     "list_offset",
     "commit",
     "committed",

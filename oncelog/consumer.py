@@ -330,10 +330,13 @@ class Consumer:
         return position
 
     def lag(self, partition: tuple[str, int]) -> int:
-        """Return how many records there are from the position to the high watermark."""
+        """Return how many records can be read from the position to the high watermark."""
         tp = self._assigned(partition)
-        position = self.position(tp)
-        return max(0, self._list({tp: "latest"})[tp] - position)
+        return self._ask(self._lag(tp, self.position(tp)))
+
+    async def _lag(self, tp: TopicPartition, position: int) -> int:
+        end = (await self._list_offsets({tp: "latest"}))[tp]
+        return max(0, end - max(position, (await self._list_offsets({tp: "earliest"}))[tp]))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         return self._list({TopicPartition(*p): "earliest" for p in partitions})

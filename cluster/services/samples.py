@@ -59,5 +59,6 @@ def _lag(node: NodeContext, offsets: GroupState) -> dict[str, int]:
         if replica is None:
             absent.add(topic)
         else:
-            found[topic] = found.get(topic, 0) + max(0, replica.high_watermark - state.offset)
+            begin = max(state.offset, replica.log_start_offset)  # below it nothing can be read
+            found[topic] = found.get(topic, 0) + max(0, replica.high_watermark - begin)
     return {topic: lag for topic, lag in found.items() if topic not in absent}

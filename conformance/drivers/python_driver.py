@@ -122,6 +122,7 @@ class Driver:
             "poll": self._poll,
             "seek": self._seek,
             "position": self._position,
+            "lag": self._lag,
             "list_offset": self._list_offset,
             "commit": self._commit,
             "committed": self._committed,
@@ -396,6 +397,10 @@ class Driver:
     def _position(self, fields: Fields) -> Fields:
         consumer = self._clients[fields["handle"]]
         return {"offset": consumer.position((fields["topic"], fields["partition"]))}
+
+    def _lag(self, fields: Fields) -> Fields:
+        consumer = self._clients[fields["handle"]]
+        return {"lag": consumer.lag((fields["topic"], fields["partition"]))}
 
     def _list_offset(self, fields: Fields) -> Fields:
         consumer, at = self._clients[fields["handle"]], fields["at"]

@@ -174,10 +174,9 @@ class Consumer:
             await signal.wait(left)
 
     async def lag(self, partition: tuple[str, int]) -> int:
-        """Return how many records there are from the position to the high watermark."""
+        """Return how many records can be read from the position to the high watermark."""
         tp = self._sync._assigned(partition)
-        position = await self.position(tp)
-        return max(0, (await self._list({tp: "latest"}))[tp] - position)
+        return await on_engine(self._sync._lag(tp, await self.position(tp)))
 
     async def beginning_offsets(
         self, partitions: Iterable[tuple[str, int]]

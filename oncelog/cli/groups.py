@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from oncelog import Admin, CommittedOffset, Consumer, GroupMember, TopicPartition
+from oncelog import (
+    Admin,
+    CommittedOffset,
+    Consumer,
+    GroupMember,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
 from oncelog.cli.options import PARTITION, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 
@@ -46,8 +53,14 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         raise click.ClickException(f"there is no group {name!r}")
     owners = {tp: one for one in found.members for tp in one.owned}
     tps = sorted(found.offsets.keys() | owners.keys())
-    ends = _ends(admin, tps, "latest")
-    rows = [_row(tp, found.offsets.get(tp), ends[tp], owners.get(tp)) for tp in tps]
+    led = _led(admin, tps)
+    for tp in tps:
+        if tp not in led:
+            click.echo(f"{tp} has no leader, or was deleted: its lag is not known", err=True)
+    starts, ends = _ends(admin, led, "earliest"), _ends(admin, led, "latest")
+    rows = [
+        _row(tp, found.offsets.get(tp), starts.get(tp), ends.get(tp), owners.get(tp)) for tp in tps
+    ]
     members = [_member(one, rows) for one in found.members]
     lag = sum(row["lag"] or 0 for row in rows)
     if as_json:
@@ -113,16 +126,35 @@ def _member(one: GroupMember, rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _led(admin: Admin, tps: list[TopicPartition]) -> list[TopicPartition]:
+    """Those that have a leader."""
+    led: set[TopicPartition] = set()
+    for name in {tp.topic for tp in tps}:
+        try:
+            partitions = admin.describe_topic(name).partitions
+        except UnknownTopicOrPartitionError:
+            continue
+        led |= {TopicPartition(name, one.partition) for one in partitions if one.leader_id}
+    return [tp for tp in tps if tp in led]
+
+
 def _row(
-    tp: TopicPartition, at: CommittedOffset | None, end: int, owner: GroupMember | None
+    tp: TopicPartition,
+    at: CommittedOffset | None,
+    start: int | None,
+    end: int | None,
+    owner: GroupMember | None,
 ) -> dict[str, Any]:
-    """One partition of a group; offset and lag are null where nothing was committed."""
+    """One partition of a group; null is what nobody has committed, or no leader tells."""
+    lag = None
+    if at is not None and start is not None and end is not None:
+        lag = max(0, end - max(at.offset, start))  # below the start nothing can be read
     return {
         "topic": tp.topic,
         "partition": tp.partition,
         "offset": None if at is None else at.offset,
         "high_watermark": end,
-        "lag": None if at is None else max(0, end - at.offset),
+        "lag": lag,
         "owner": "" if owner is None else owner.member_id,
         "ownership": 0 if owner is None else owner.owned[tp],
         "metadata": "" if at is None else at.metadata,

@@ -6,6 +6,7 @@ leaders says which partitions have none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,7 @@ def crippled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]
             admin.create_topic(TOPIC, PARTITIONS, 1)
             for number in range(PARTITIONS * EACH):
                 producer.send(TOPIC, b"old", partition=number % PARTITIONS)
+            admin.commit_offsets("idle", {(TOPIC, n): 1 for n in range(PARTITIONS)})
         cluster.kill([3])
         with Admin(cluster.bootstrap) as admin:
             eventually(lambda: len(leaderless(admin)) == 2, "two partitions have no leader")
@@ -80,6 +82,21 @@ def test_an_error_names_the_partitions(crippled: LocalCluster) -> None:
         with pytest.raises(NotReadyError, match="has no leader") as caught:
             consumer.end_offsets([(TOPIC, number) for number in range(PARTITIONS)])
     assert str(caught.value).startswith(f"no offsets of {gone[0]}, {gone[1]}: ")
+
+
+def test_a_group_is_described_as_far_as_leaders_tell(crippled: LocalCluster) -> None:
+    words = ["group", "describe", "idle", "--format", "json", "--bootstrap", crippled.bootstrap]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0
+    with Admin(crippled.bootstrap) as admin:
+        gone = leaderless(admin)
+    rows = {row["partition"]: row for row in json.loads(done.stdout)["offsets"]}
+    assert {row["offset"] for row in rows.values()} == {1}
+    assert {number for number, row in rows.items() if row["lag"] is None} == {
+        tp.partition for tp in gone
+    }
+    for tp in gone:
+        assert f"{tp} has no leader, or was deleted: its lag is not known\n" in done.stderr
 
 
 def test_the_command_line_prints_the_others_and_says_which_are_missing(

@@ -254,3 +254,12 @@ def test_columns_that_do_not_fit_together_are_named_by_either_reader() -> None:
         with pytest.raises(errors.CorruptLogError, match="t-0: batch at offset 0: ") as caught:
             read(chunk, True)
         assert caught.value.offset == 0
+
+
+def test_a_lag_counts_what_can_be_read() -> None:
+    rig = Rig()
+    rig.buffer.seek(A, 5)
+    rig.buffer.add(rig.wanted(), answer())
+    assert rig.buffer.lags() == {A: 995}
+    rig.buffer.add(rig.wanted(), answer(log_start_offset=990))
+    assert rig.buffer.lags() == {A: 10}

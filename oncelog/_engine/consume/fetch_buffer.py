@@ -280,10 +280,10 @@ class FetchBuffer:
             return _position(self._cursors[tp])
 
     def lags(self) -> dict[TopicPartition, int]:
-        """Records behind the user's place, as far as the last answers told."""
+        """Records that can be read from the user's place on, as far as the last answers told."""
         with self._condition:
             return {
-                tp: max(0, cursor.high_watermark - position)
+                tp: max(0, cursor.high_watermark - max(position, cursor.log_start_offset))
                 for tp, cursor in self._cursors.items()
                 if (position := _position(cursor)) is not None and cursor.high_watermark >= 0
             }
