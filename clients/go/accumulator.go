@@ -26,6 +26,7 @@ type openBatch struct {
 	columns        *columns // nil once it is sealed
 	payload        *sealedPayload
 	created        time.Time
+	joinUntil      time.Time // a record that came later would have too little of its own time left
 	size           int
 	cap            int // never larger than this with more than one record
 	due            bool
@@ -109,13 +110,14 @@ func (a *accumulator) append(ctx context.Context, add *addition) (Delivery, erro
 			a.mu.Unlock()
 			return Delivery{}, err
 		}
-		batch, woken, err := a.place(add, alone)
+		now := time.Now()
+		batch, woken, err := a.place(add, alone, now)
 		if err != nil {
 			a.mu.Unlock()
 			return Delivery{}, err
 		}
 		if batch != nil {
-			index := a.put(batch, add, alone)
+			index := a.put(batch, add, alone, now)
 			a.mu.Unlock()
 			if woken || alone {
 				a.wake()
@@ -149,7 +151,7 @@ func (a *accumulator) append(ctx context.Context, add *addition) (Delivery, erro
 
 // place returns an open batch with room; nil: there is no room in the buffer. Whether the
 // sender has something to do now is returned too.
-func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error) {
+func (a *accumulator) place(add *addition, alone bool, now time.Time) (*openBatch, bool, error) {
 	need := batchOverhead + add.size
 	if need > add.maxBatchBytes || int64(need) > a.config.BufferMemory {
 		e := fail(ErrBatchTooLarge, "%d bytes with overhead, the topic takes %d and the buffer %d",
@@ -158,7 +160,8 @@ func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error)
 		return nil, false, e
 	}
 	woken := false
-	if stuck := a.sticky[add.tp.Topic]; add.sticky && stuck != nil && stuck.size+add.size > stuck.cap {
+	if stuck := a.sticky[add.tp.Topic]; add.sticky && stuck != nil &&
+		(stuck.size+add.size > stuck.cap || now.After(stuck.joinUntil)) {
 		a.close(stuck) // messages without a key go on with another partition
 		woken = true
 	}
@@ -166,7 +169,7 @@ func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error)
 	if err := l.checkSequences(add.sequences); err != nil {
 		return nil, woken, err
 	}
-	if batch := l.open; batch != nil && (alone || batch.size+add.size > batch.cap) {
+	if batch := l.open; batch != nil && (alone || batch.size+add.size > batch.cap || now.After(batch.joinUntil)) {
 		a.close(batch)
 		woken = true
 	}
@@ -182,7 +185,7 @@ func (a *accumulator) place(add *addition, alone bool) (*openBatch, bool, error)
 	if a.used+int64(need) > a.config.BufferMemory {
 		return nil, false, nil
 	}
-	woken = a.start(l, max(min(a.config.BatchSize, add.maxBatchBytes), need)) || woken
+	woken = a.start(l, max(min(a.config.BatchSize, add.maxBatchBytes), need), now) || woken
 	return l.open, woken, nil
 }
 
@@ -255,10 +258,10 @@ func (l *lane) checkSequences(sequences []int64) error {
 	return nil
 }
 
-func (a *accumulator) start(l *lane, limit int) (woken bool) {
+func (a *accumulator) start(l *lane, limit int, now time.Time) (woken bool) {
 	batch := &openBatch{
 		lane: l, delivery: newDelivery(l.tp), columns: columnPool.Get().(*columns),
-		created: time.Now(), size: batchOverhead, cap: limit, expectedOffset: -1,
+		created: now, joinUntil: now.Add(max(a.config.Linger, a.config.DeliveryTimeout/10)), size: batchOverhead, cap: limit, expectedOffset: -1,
 		transaction: a.transaction,
 	}
 	l.open = batch
@@ -274,14 +277,14 @@ func (a *accumulator) start(l *lane, limit int) (woken bool) {
 }
 
 // put adds the records to the batch and returns the first one's place.
-func (a *accumulator) put(batch *openBatch, add *addition, alone bool) int {
+func (a *accumulator) put(batch *openBatch, add *addition, alone bool, now time.Time) int {
 	l := batch.lane
 	index := batch.columns.len()
 	for i := range add.records {
 		r := &add.records[i]
 		stamp := r.Timestamp
 		if stamp.IsZero() {
-			stamp = time.Now()
+			stamp = now
 		}
 		batch.columns.add(r.Value, r.Key, r.Headers, stamp.UnixMicro())
 	}
@@ -414,6 +417,21 @@ func (a *accumulator) expire(now time.Time) (expired []*openBatch) {
 		}
 	}
 	return expired
+}
+
+// drop takes out what waits in a partition that there is no more.
+func (a *accumulator) drop(tp TopicPartition) (left []*openBatch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.lanes[tp]
+	if l == nil {
+		return nil
+	}
+	if l.open != nil {
+		a.close(l.open)
+	}
+	left, l.closed = l.closed, nil
+	return left
 }
 
 // refuse takes no further records, for this reason.

@@ -99,6 +99,17 @@ func (b *broker) LeaseProducer(ctx context.Context, request *pb.LeaseProducerReq
 	return &pb.LeaseProducerResponse{ProducerId: b.leases, LifetimeMs: 3_600_000, LeaseToken: []byte("token")}, nil
 }
 
+func (b *broker) OpenProducer(_ context.Context, request *pb.OpenProducerRequest) (*pb.OpenProducerResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	asked := request.GetPartitions()[0]
+	opened := &pb.OpenedPartition{Topic: asked.GetTopic(), Partition: asked.GetPartition(), LastSequence: -1}
+	if asked.GetPartition() >= b.partitions {
+		opened.Error = "UNKNOWN_TOPIC_OR_PARTITION"
+	}
+	return &pb.OpenProducerResponse{Partitions: []*pb.OpenedPartition{opened}}, nil
+}
+
 func (b *broker) ProduceStream(stream pb.LogService_ProduceStreamServer) error {
 	for {
 		request, err := stream.Recv()
@@ -138,6 +149,8 @@ func (b *broker) append(batch *pb.Batch) *pb.BatchResult {
 	first := h.GetBaseSequence()
 	end := first + int64(h.GetRecordCount()) - 1
 	switch {
+	case h.GetPartition() >= b.partitions:
+		result.Verdict = pb.Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION
 	case checksum(batch.GetPayload()) != h.GetCrc32C():
 		result.Verdict = pb.Verdict_VERDICT_INVALID_BATCH
 	case first > last+1:
@@ -156,6 +169,18 @@ func (b *broker) append(batch *pb.Batch) *pb.BatchResult {
 	return result
 }
 
+// recreate deletes the topic and creates it again.
+func (b *broker) recreate(partitions int32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.topicID++
+	b.partitions = partitions
+	clear(b.logs)
+	clear(b.last)
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
 func (b *broker) end(partition int32) int64 {
 	log := b.logs[partition]
 	if len(log) == 0 {
@@ -169,6 +194,10 @@ func (b *broker) end(partition int32) int64 {
 func (b *broker) read(asked *pb.PartitionFetch, limit int) *pb.PartitionRecords {
 	end := b.end(asked.GetPartition())
 	records := &pb.PartitionRecords{Topic: "t", Partition: asked.GetPartition(), HighWatermark: end}
+	if asked.GetPartition() >= b.partitions {
+		records.Error = pb.PartitionError_PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION
+		return records
+	}
 	if asked.GetOffset() > end {
 		records.Error = pb.PartitionError_PARTITION_ERROR_OFFSET_OUT_OF_RANGE
 		return records

@@ -75,6 +75,7 @@ type cursor struct {
 	highWatermark int64
 	paused        bool
 	err           error
+	topicID       uint64 // of the topic that it reads; 0: not known yet
 	// The position was reached by reading, so the records before it did exist.
 	byReading bool
 }
@@ -101,6 +102,7 @@ const (
 type fetchBuffer struct {
 	partitionBytes int
 	onRoom         func()
+	topicID        func(topic string) uint64 // as far as is known, else 0
 
 	mu      sync.Mutex
 	cursors map[TopicPartition]*cursor
@@ -118,9 +120,9 @@ type fetchBuffer struct {
 	waits    bool
 }
 
-func newFetchBuffer(partitionBytes int, onRoom func()) *fetchBuffer {
+func newFetchBuffer(partitionBytes int, topicID func(string) uint64, onRoom func()) *fetchBuffer {
 	return &fetchBuffer{
-		partitionBytes: partitionBytes, onRoom: onRoom,
+		partitionBytes: partitionBytes, onRoom: onRoom, topicID: topicID,
 		cursors: map[TopicPartition]*cursor{}, changed: make(chan struct{}), cameBack: time.Now(),
 	}
 }
@@ -143,6 +145,7 @@ func (b *fetchBuffer) assign(tps []TopicPartition) {
 			b.generations++
 			b.cursors[tp] = &cursor{
 				tp: tp, position: unknownPosition, highWatermark: -1, generation: b.generations,
+				topicID: b.topicID(tp.Topic),
 			}
 		}
 		b.cursors[tp].group = i / mostFetched
@@ -410,6 +413,20 @@ func (b *fetchBuffer) awaitRoom(ctx context.Context, w wanted) bool {
 			return false
 		}
 	}
+}
+
+// recreated returns the partitions whose topic is another one of the same name by now.
+func (b *fetchBuffer) recreated() (tps []TopicPartition) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for tp, c := range b.cursors {
+		id := b.topicID(tp.Topic)
+		if c.topicID != 0 && c.topicID != id {
+			tps = append(tps, tp)
+		}
+		c.topicID = id
+	}
+	return tps
 }
 
 // read reports whether the partition's position was reached by reading.

@@ -319,7 +319,7 @@ func TestATopicWithoutPartitionsIsNotReadyYet(t *testing.T) {
 func BenchmarkSend(b *testing.B) {
 	config := defaultProducer("a:1")
 	a := newAccumulator(&config, func() {}, func(TopicPartition) bool { return true })
-	p := &Producer{config: config, cluster: newCluster(config.ClientConfig), sender: &sender{accumulator: a}}
+	p := &Producer{config: &config, cluster: newCluster(config.ClientConfig), sender: &sender{accumulator: a}}
 	p.cluster.leaders.update(described(1, 1))
 	tp := TopicPartition{"t", 0}
 	message := Message{Topic: "t", Value: make([]byte, 100)}

@@ -66,6 +66,7 @@ type cluster struct {
 	config  ClientConfig
 	leaders *leaders
 	backoff backoff
+	reached *reachability
 
 	mu        sync.Mutex
 	conns     map[string]*grpc.ClientConn
@@ -81,6 +82,7 @@ func newCluster(config ClientConfig) *cluster {
 	return &cluster{
 		config:    config,
 		leaders:   newLeaders(),
+		reached:   newReachability(&config),
 		backoff:   backoff{config.RetryBackoff, config.RetryBackoffMax},
 		conns:     map[string]*grpc.ClientConn{},
 		preferred: config.BootstrapServers[rand.IntN(len(config.BootstrapServers))],
@@ -101,6 +103,7 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 	// at each attempt, for the address behind it may change.
 	conn, err := grpc.NewClient("passthrough:///"+address, append(c.config.Security.dialOptions(),
 		grpc.WithUserAgent(c.config.ClientID),
+		grpc.WithNoProxy(), // nodes are named one by one: no proxy of the environment stands between
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: grpcbackoff.Config{
 				BaseDelay:  max(100*ms, c.config.RetryBackoff),
@@ -207,10 +210,23 @@ func (c *cluster) callAt(ctx context.Context, address string, limit time.Duratio
 	}
 	attempt, cancel := context.WithTimeout(ctx, max(limit, 50*ms))
 	defer cancel()
-	if err := m(attempt, conn); err != nil {
-		return fromRPC(ctx, address, err)
+	if err = m(attempt, conn); err != nil {
+		err = fromRPC(ctx, address, err)
 	}
-	return nil
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && isSilence(err):
+		c.reached.failed(err)
+	default:
+		c.reached.answered(address)
+	}
+	return err
+}
+
+// isSilence reports whether an error is no node's word: nobody answered.
+func isSilence(err error) bool {
+	e := asError(err)
+	return (e.Kind == ErrUnavailable || e.Kind == ErrRequestTimeout) && !e.told
 }
 
 // call calls a method that any node answers, until it succeeds, fails for good, or time is up.

@@ -380,4 +380,11 @@ func (c *ConsumerConfig) checkGroup(l *limits) {
 	}
 }
 
+// withoutCallbacks returns a copy for what goes on by itself: callbacks may hold the consumer.
+func (c *ConsumerConfig) withoutCallbacks() *ConsumerConfig {
+	twin := *c
+	twin.OnAssigned, twin.OnRevoked, twin.OnLost = nil, nil, nil
+	return &twin
+}
+
 func (c *ConsumerConfig) isMember() bool { return c.GroupID != "" && c.Membership == Assigned }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,11 +26,12 @@ import (
 // Manual, or Assign instead of Subscribe, the group only keeps offsets. Commits are made by Commit
 // only, unless EnableAutoCommit is set.
 type Consumer struct {
-	config  ConsumerConfig
+	config  *ConsumerConfig
 	cluster *cluster
 	fetcher *fetcher
 	buffer  *fetchBuffer
 	closing sync.Once
+	dropped runtime.Cleanup
 	joining turn // held by who subscribes
 	polling turn // held by who polls, or leaves the group
 	// nil: of no group.
@@ -37,6 +40,9 @@ type Consumer struct {
 
 // NewConsumer makes a consumer. servers is "host:port,..."; options change the defaults. It
 // returns an error of [ErrConfig] for settings that are out of range or contradict each other.
+//
+// Close it at the end. One that is dropped without Close is warned of; its goroutines and connections
+// stay, and a group takes its partitions back after ProcessingTimeout.
 func NewConsumer(servers string, options ...func(*ConsumerConfig)) (*Consumer, error) {
 	config := defaultConsumer(servers)
 	for _, option := range options {
@@ -46,15 +52,21 @@ func NewConsumer(servers string, options ...func(*ConsumerConfig)) (*Consumer, e
 		return nil, err
 	}
 	c := &Consumer{
-		config: config, cluster: newCluster(config.ClientConfig), joining: newTurn(), polling: newTurn(),
+		config: &config, cluster: newCluster(config.ClientConfig), joining: newTurn(), polling: newTurn(),
 	}
-	c.fetcher = newFetcher(&c.config, c.cluster)
+	c.fetcher = newFetcher(config.withoutCallbacks(), c.cluster)
 	c.buffer = c.fetcher.buffer
+	c.dropped = runtime.AddCleanup(c, func(log *slog.Logger) {
+		log.Warn("oncelog: a Consumer was dropped without Close")
+	}, config.logger())
 	return c, nil
 }
 
 // Config returns the settings in force.
-func (c *Consumer) Config() ConsumerConfig { return c.config }
+func (c *Consumer) Config() ConsumerConfig { return *c.config }
+
+// Outages returns how often, and whether, no node has answered.
+func (c *Consumer) Outages() Outages { return c.cluster.reached.outages() }
 
 // --- what to read --------------------------------------------------------------------
 
@@ -98,7 +110,7 @@ func (c *Consumer) join(ctx context.Context, topics []string) error {
 		return nil
 	}
 	positions := c.fetcher.positions
-	member := startMember(&c.config, c.cluster, positions.groups, c.buffer, slices.Clone(topics))
+	member := startMember(c.config.withoutCallbacks(), c.cluster, positions.groups, c.buffer, slices.Clone(topics))
 	positions.member.Store(member)
 	if err := member.awaitJoined(ctx); err != nil {
 		positions.member.Store(nil)
@@ -106,7 +118,7 @@ func (c *Consumer) join(ctx context.Context, topics []string) error {
 		c.buffer.forgetGroup()
 		return err
 	}
-	c.rebalance.Store(newRebalance(&c.config, c.buffer, member, c.fetcher.wake))
+	c.rebalance.Store(newRebalance(c.config, c.buffer, member, c.fetcher.wake))
 	return nil
 }
 
@@ -237,12 +249,13 @@ func (c *Consumer) Seek(tp TopicPartition, offset int64) error {
 	return nil
 }
 
-// SeekToBeginning goes to the first record that is kept, in these partitions or in all.
+// SeekToBeginning goes to the first record that is kept, in these partitions or in all. An error
+// names a partition without an answer; the others are sought all the same.
 func (c *Consumer) SeekToBeginning(ctx context.Context, partitions ...TopicPartition) error {
 	return c.seekAll(ctx, partitions, Earliest)
 }
 
-// SeekToEnd goes behind the last record, in these partitions or in all.
+// SeekToEnd goes behind the last record, in these partitions or in all, as SeekToBeginning does.
 func (c *Consumer) SeekToEnd(ctx context.Context, partitions ...TopicPartition) error {
 	return c.seekAll(ctx, partitions, Latest)
 }
@@ -257,13 +270,10 @@ func (c *Consumer) seekAll(ctx context.Context, partitions []TopicPartition, whe
 		}
 	}
 	offsets, err := c.list(ctx, partitions, where)
-	if err != nil {
-		return err
-	}
 	for tp, offset := range offsets {
 		c.buffer.seek(tp, offset)
 	}
-	return nil
+	return err
 }
 
 // Position returns the offset of the next record that will be given out. It waits for a start
@@ -285,28 +295,36 @@ func (c *Consumer) Position(ctx context.Context, tp TopicPartition) (int64, erro
 	}
 }
 
-// Lag returns how many records there are from the position to the high watermark.
+// Lag returns how many records there are from the position to the high watermark. Those that are
+// no longer kept do not count.
 func (c *Consumer) Lag(ctx context.Context, tp TopicPartition) (int64, error) {
 	position, err := c.Position(ctx, tp)
 	if err != nil {
 		return 0, err
 	}
+	begins, err := c.BeginningOffsets(ctx, tp)
+	if err != nil {
+		return 0, err
+	}
 	ends, err := c.EndOffsets(ctx, tp)
-	return max(0, ends[tp]-position), err
+	return max(0, ends[tp]-max(position, begins[tp])), err
 }
 
-// BeginningOffsets returns each partition's first offset that is kept.
+// BeginningOffsets returns each partition's first offset that is kept. With an error, which names a
+// partition without an answer, it returns those of the others.
 func (c *Consumer) BeginningOffsets(ctx context.Context, partitions ...TopicPartition) (map[TopicPartition]int64, error) {
 	return c.list(ctx, partitions, Earliest)
 }
 
-// EndOffsets returns each partition's high watermark: the offset that comes next.
+// EndOffsets returns each partition's high watermark: the offset that comes next; with an error as
+// BeginningOffsets does.
 func (c *Consumer) EndOffsets(ctx context.Context, partitions ...TopicPartition) (map[TopicPartition]int64, error) {
 	return c.list(ctx, partitions, Latest)
 }
 
 // OffsetsForTimes returns where to start to see everything from these times on; -1: nothing is
-// there. It is the first offset of the first batch with a record at or after the time.
+// there. It is the first offset of the first batch with a record at or after the time. With an error
+// it returns the others' as BeginningOffsets does.
 func (c *Consumer) OffsetsForTimes(ctx context.Context, times map[TopicPartition]time.Time) (map[TopicPartition]int64, error) {
 	queries := map[TopicPartition]*pb.OffsetQuery{}
 	for tp, at := range times {
@@ -418,6 +436,7 @@ func (c *Consumer) Abandon() { c.close(true) }
 
 func (c *Consumer) close(failed bool) {
 	c.closing.Do(func() {
+		c.dropped.Stop()
 		c.buffer.close()
 		defer c.cluster.close()
 		defer c.fetcher.stop()

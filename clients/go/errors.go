@@ -201,6 +201,7 @@ type Error struct {
 	Count      int64
 
 	cause error
+	told  bool // by a node
 }
 
 // Need is what a call asks for: an operation of a principal, on a resource of a kind.

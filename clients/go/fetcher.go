@@ -3,6 +3,8 @@ package oncelog
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -42,6 +44,7 @@ type fetcher struct {
 	polls      map[place]*poll
 	locating   map[TopicPartition]bool
 	reset      map[TopicPartition]bool
+	anew       map[TopicPartition]bool // of a topic that was created again: read from the start
 	aheadSince map[TopicPartition]time.Time
 	refreshing bool
 	// Partitions that are not polled because a stream brings them.
@@ -67,11 +70,11 @@ func newFetcher(config *ConsumerConfig, c *cluster) *fetcher {
 		ctx: ctx, cancel: cancel, ended: make(chan struct{}),
 		wakeUp: make(chan struct{}, 1), events: make(chan func(), 64),
 		polls: map[place]*poll{}, locating: map[TopicPartition]bool{},
-		reset: map[TopicPartition]bool{}, aheadSince: map[TopicPartition]time.Time{},
+		reset: map[TopicPartition]bool{}, anew: map[TopicPartition]bool{}, aheadSince: map[TopicPartition]time.Time{},
 		streams: map[TopicPartition]*catchUp{},
 	}
 	f.positions = &positions{config: config, cluster: c, routes: f.routes, groups: newGroups(c)}
-	f.buffer = newFetchBuffer(config.MaxPartitionFetchBytes, f.wake)
+	f.buffer = newFetchBuffer(config.MaxPartitionFetchBytes, c.leaders.id, f.wake)
 	f.growth = &growth{leaders: c.leaders, buffer: f.buffer, inGroup: config.GroupID != ""}
 	f.positions.beginsAtStart = f.growth.beginsAtStart
 	go f.run()
@@ -124,7 +127,7 @@ func (f *fetcher) run() {
 
 // dispatch starts polls where there is something to ask, and returns when to look again.
 func (f *fetcher) dispatch(now time.Time) (next time.Time) {
-	f.locateMissing()
+	next = f.locateMissing(now)
 	byPlace := map[place][]wanted{}
 	lost := map[string]bool{}
 	for _, w := range f.buffer.wanted() {
@@ -182,8 +185,24 @@ func (f *fetcher) refresh(topics []string) {
 	go func() {
 		_ = f.cluster.refresh(f.ctx, topics) // without an answer it is asked again
 		f.growth.take()
-		f.post(func() { f.refreshing = false })
+		f.post(func() {
+			f.refreshing = false
+			f.checkTopics()
+		})
 	}()
+}
+
+// checkTopics looks whether a topic was deleted and created again: its offsets mean nothing there.
+func (f *fetcher) checkTopics() {
+	for _, tp := range f.buffer.recreated() {
+		f.growth.recreated(tp.Topic)
+		if _, there := f.cluster.leaders.leader(tp); !there {
+			continue // who asks for it is told that there is none
+		}
+		f.reset[tp], f.anew[tp] = true, true
+		delete(f.aheadSince, tp)
+		f.buffer.seek(tp, unknownPosition)
+	}
 }
 
 // --- asking --------------------------------------------------------------------------
@@ -317,9 +336,15 @@ func partitionText(problem pb.PartitionError, message string) string {
 // confirmUnknown: a topic may vanish from one node's view for a moment; really gone is an error.
 func (f *fetcher) confirmUnknown(w wanted) {
 	err := f.cluster.requireTopic(f.ctx, w.tp.Topic, 5*time.Second)
-	if errors.Is(err, ErrUnknownTopicOrPartition) {
-		f.buffer.fail(w.tp, w.generation, err)
-	}
+	f.post(func() {
+		f.checkTopics()
+		if _, there := f.cluster.leaders.leader(w.tp); err == nil && !there {
+			err = noPartition(w.tp)
+		}
+		if errors.Is(err, ErrUnknownTopicOrPartition) {
+			f.buffer.fail(w.tp, w.generation, err)
+		}
+	})
 }
 
 func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address string) {
@@ -330,6 +355,10 @@ func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address str
 		if !ok {
 			since = time.Now()
 			f.aheadSince[w.tp] = since
+			go func() { // or it is another topic of that name
+				_ = f.cluster.refreshAt(f.ctx, address, w.tp.Topic)
+				f.post(f.checkTopics)
+			}()
 		}
 		if time.Since(since) < aheadGrace {
 			f.routes.failed(w.tp, address)
@@ -349,43 +378,53 @@ func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address str
 
 // --- positions -----------------------------------------------------------------------
 
-// locateMissing finds out where to start partitions without a position.
-func (f *fetcher) locateMissing() {
-	var missing []wanted
-	fresh := []TopicPartition{}
+// locateMissing finds out where to start partitions without a position, each as soon as it can be
+// known, and returns when to look again.
+func (f *fetcher) locateMissing(now time.Time) (next time.Time) {
+	missing := map[TopicPartition]wanted{}
+	fresh, anew := map[TopicPartition]bool{}, map[TopicPartition]bool{}
 	for _, w := range f.buffer.withoutPosition() {
 		if f.locating[w.tp] {
 			continue
 		}
+		if readyAt := f.routes.readyAt(w.tp); readyAt.After(now) {
+			next = sooner(next, readyAt)
+			continue
+		}
 		f.locating[w.tp] = true
-		missing = append(missing, w)
+		missing[w.tp] = w
 		// After an offset that is out of range the group's own would lead there again.
 		if !f.reset[w.tp] {
-			fresh = append(fresh, w.tp)
+			fresh[w.tp] = true
 		}
-		delete(f.reset, w.tp)
+		if f.anew[w.tp] {
+			anew[w.tp] = true
+		}
 	}
 	if len(missing) == 0 {
-		return
+		return next
 	}
 	go func() {
-		offsets, err := f.positions.start(f.ctx, missing, fresh)
-		if errors.Is(err, ErrFencedMember) {
-			// The group will say what becomes of them; until then there is nothing to read.
-			_ = sleep(f.ctx, f.config.RetryBackoffMax)
-			err = nil
-		}
-		for _, w := range missing {
-			if offset, ok := offsets[w.tp]; ok {
-				f.buffer.found(w.tp, w.generation, offset)
-			} else if err != nil {
-				f.buffer.fail(w.tp, w.generation, err)
-			}
-		}
+		told := map[TopicPartition]bool{}
+		f.positions.start(f.ctx, slices.Collect(maps.Keys(missing)), fresh, anew,
+			func(tp TopicPartition, offset int64, err error) {
+				told[tp] = true
+				if err != nil {
+					f.buffer.fail(tp, missing[tp].generation, err)
+				} else {
+					f.buffer.found(tp, missing[tp].generation, offset)
+				}
+				f.wake()
+			})
 		f.post(func() {
-			for _, w := range missing {
-				delete(f.locating, w.tp)
+			for tp := range missing {
+				delete(f.locating, tp)
+				if told[tp] {
+					delete(f.reset, tp)
+					delete(f.anew, tp)
+				}
 			}
 		})
 	}()
+	return next
 }

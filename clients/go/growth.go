@@ -54,6 +54,20 @@ func (g *growth) follow(topic string) (tps []TopicPartition) {
 	return tps
 }
 
+// recreated: the topic is another one of the same name. What it does not have is no longer read.
+func (g *growth) recreated(topic string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, _, partitions, _ := g.leaders.topic(topic)
+	if followed, ok := g.counts[topic]; !ok || followed <= partitions {
+		return
+	}
+	g.counts[topic] = partitions
+	g.buffer.assign(slices.DeleteFunc(g.buffer.assignment(), func(tp TopicPartition) bool {
+		return tp.Topic == topic && int(tp.Partition) >= partitions
+	}))
+}
+
 // take reads what has come since, too.
 func (g *growth) take() {
 	g.mu.Lock()

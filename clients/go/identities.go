@@ -227,6 +227,9 @@ func (i *identities) open(ctx context.Context, tp TopicPartition, id *identity) 
 		if err := i.cluster.refresh(ctx, []string{tp.Topic}); err != nil && !isRetriable(err) {
 			return 0, err
 		}
+		if _, there := i.cluster.leaders.leader(tp); !there {
+			return 0, gone(tp)
+		}
 	}
 }
 

@@ -227,6 +227,12 @@ func (l *leaders) topic(name string) (id uint64, maxBatchBytes, partitions int, 
 	return view.id, view.maxBatchBytes, len(view.partitions), true
 }
 
+// id returns a topic's id; 0: it is not known.
+func (l *leaders) id(topic string) uint64 {
+	id, _, _, _ := l.topic(topic)
+	return id
+}
+
 func (l *leaders) node(id int32) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

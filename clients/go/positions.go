@@ -2,7 +2,10 @@ package oncelog
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,54 +25,70 @@ type positions struct {
 	beginsAtStart func(TopicPartition) bool
 }
 
-// start returns where to begin. Partitions in fresh may go on where the group stands. What is
-// not found has the error.
-func (p *positions) start(ctx context.Context, missing []wanted, fresh []TopicPartition) (map[TopicPartition]int64, error) {
-	found := map[TopicPartition]int64{}
+// tellOffset is told of one partition, as soon as there is something to tell: its offset, or an error
+// for good. Partitions of which nothing is told are to be asked for again.
+type tellOffset func(tp TopicPartition, offset int64, err error)
+
+// start tells where to begin. Partitions in fresh may go on where the group stands; those in anew
+// are of a topic that was created again, all of which is news.
+func (p *positions) start(ctx context.Context, missing []TopicPartition, fresh, anew map[TopicPartition]bool, tell tellOffset) {
+	left := missing
 	if p.config.GroupID != "" && len(fresh) > 0 {
-		var terms *commitTerms
-		if member := p.member.Load(); member != nil {
-			terms = member.owned()
-			for _, tp := range fresh {
-				if _, owned := terms.ownerships[tp]; !owned {
-					return found, fail(ErrFencedMember, "%s: the group has taken it back", tp)
-				}
+		committed, err := p.standing(ctx, slices.Collect(maps.Keys(fresh)))
+		left = slices.DeleteFunc(slices.Clone(missing), func(tp TopicPartition) bool {
+			found, ok := committed[tp]
+			if ok {
+				tell(tp, found.Offset, nil)
 			}
+			return ok || err != nil && fresh[tp]
+		})
+		if err != nil && !isRetriable(err) && !errors.Is(err, ErrFencedMember) {
+			for tp := range fresh {
+				tell(tp, 0, err)
+			}
+		} else if err != nil {
+			// The coordinator moves or, of a fenced member, the group will say what becomes of them.
+			_ = sleep(ctx, p.config.RetryBackoffMax)
 		}
-		committed, err := p.groups.committed(ctx, p.config.GroupID, fresh, terms, false)
-		if err != nil {
-			return found, err
-		}
-		for tp, offset := range committed {
-			found[tp] = offset.Offset
-		}
-	}
-	missing = slices.DeleteFunc(slices.Clone(missing), func(w wanted) bool {
-		_, ok := found[w.tp]
-		return ok
-	})
-	if len(missing) == 0 {
-		return found, nil
-	}
-	if p.config.AutoOffsetReset == NoReset {
-		return found, fail(ErrOffsetOutOfRange, "no position, and AutoOffsetReset is none: seek first")
 	}
 	queries := map[TopicPartition]*pb.OffsetQuery{}
-	for _, w := range missing {
-		if err := p.learn(ctx, w.tp); err != nil {
-			return found, err
-		}
+	failed := p.learn(ctx, left, groupAttempt)
+	for _, tp := range left {
 		where := p.config.AutoOffsetReset
-		if slices.Contains(fresh, w.tp) && p.beginsAtStart(w.tp) {
+		if where == NoReset {
+			e := fail(ErrOffsetOutOfRange, "%s: no position, and AutoOffsetReset is none: seek first", tp)
+			e.Topic, e.Partition = tp.Topic, tp.Partition
+			tell(tp, 0, e)
+			continue
+		}
+		if anew[tp] || fresh[tp] && p.beginsAtStart(tp) {
 			where = Earliest
 		}
-		queries[w.tp] = offsetQuery(w.tp, where)
+		queries[tp] = offsetQuery(tp, where)
 	}
-	offsets, err := p.list(ctx, queries)
-	for tp, offset := range offsets {
-		found[tp] = offset
+	p.listOnce(ctx, queries, failed, groupAttempt, tell)
+	for tp, err := range failed {
+		if isFinal(err) {
+			tell(tp, 0, err)
+		}
 	}
-	return found, err
+}
+
+// isFinal reports whether asking again is of no use. It was asked again for what is not known.
+func isFinal(err error) bool { return !isRetriable(err) || errors.Is(err, ErrUnknownTopicOrPartition) }
+
+// standing returns what the group has committed of these partitions.
+func (p *positions) standing(ctx context.Context, tps []TopicPartition) (map[TopicPartition]CommittedOffset, error) {
+	var terms *commitTerms
+	if member := p.member.Load(); member != nil {
+		terms = member.owned()
+		for _, tp := range tps {
+			if _, owned := terms.ownerships[tp]; !owned {
+				return nil, fail(ErrFencedMember, "%s: the group has taken it back", tp)
+			}
+		}
+	}
+	return p.groups.committed(ctx, p.config.GroupID, tps, terms, false)
 }
 
 func offsetQuery(tp TopicPartition, at OffsetReset) *pb.OffsetQuery {
@@ -82,108 +101,143 @@ func offsetQuery(tp TopicPartition, at OffsetReset) *pb.OffsetQuery {
 	return query
 }
 
-// list asks for offsets and follows leader changes for RequestTimeout. -1: no such record.
+// list asks for offsets and follows leader changes for RequestTimeout. -1: no such record. What is
+// not found has the error, which names a partition; the others are found all the same.
 func (p *positions) list(ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery) (map[TopicPartition]int64, error) {
 	deadline := time.Now().Add(p.config.RequestTimeout)
 	found := map[TopicPartition]int64{}
-	for tp := range queries {
-		if err := p.learn(ctx, tp); err != nil {
-			return found, err
-		}
-	}
+	final := map[TopicPartition]error{}
+	left := maps.Clone(queries)
 	for failures := 1; ; failures++ {
-		err := p.listOnce(ctx, queries, found)
-		if err == nil || !isRetriable(err) || !time.Now().Before(deadline) {
-			return found, err
+		failed := p.learn(ctx, slices.Collect(maps.Keys(left)), time.Until(deadline))
+		p.listOnce(ctx, left, failed, time.Until(deadline), func(tp TopicPartition, offset int64, _ error) {
+			found[tp] = offset
+		})
+		maps.DeleteFunc(left, func(tp TopicPartition, _ *pb.OffsetQuery) bool {
+			err := failed[tp]
+			if err != nil && isFinal(err) {
+				final[tp] = err
+			}
+			return err == nil || isFinal(err)
+		})
+		if len(left) == 0 {
+			return found, firstOf(final)
+		}
+		if !time.Now().Before(deadline) {
+			maps.Copy(failed, final)
+			return found, firstOf(failed)
 		}
 		if err := sleep(ctx, p.cluster.backoff.delay(failures)); err != nil {
 			return found, err
 		}
-		for tp := range queries {
-			if _, ok := found[tp]; ok {
-				continue
-			}
-			if err := p.cluster.requireTopic(ctx, tp.Topic, max(100*ms, time.Until(deadline))); err != nil {
-				return found, err
-			}
-		}
 	}
 }
 
-// learn asks for a partition that is not known yet.
-func (p *positions) learn(ctx context.Context, tp TopicPartition) error {
-	if _, ok := p.cluster.leaders.leader(tp); ok {
-		return nil
-	}
-	if err := p.cluster.requireTopic(ctx, tp.Topic, p.config.RequestTimeout); err != nil {
-		return err
-	}
-	if _, ok := p.cluster.leaders.leader(tp); !ok {
-		return noPartition(tp)
+// firstOf returns the error of the first partition; nil: there is none.
+func firstOf(failed map[TopicPartition]error) error {
+	for _, tp := range slices.SortedFunc(maps.Keys(failed), comparePartitions) {
+		return failed[tp]
 	}
 	return nil
 }
 
-func (p *positions) listOnce(ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery, found map[TopicPartition]int64) error {
-	byNode := map[string][]TopicPartition{}
-	for tp := range queries {
-		if _, ok := found[tp]; ok {
+// learn asks who leads where that is not known, and returns the errors of partitions that nobody
+// can be asked for.
+func (p *positions) learn(ctx context.Context, tps []TopicPartition, limit time.Duration) map[TopicPartition]error {
+	failed := map[TopicPartition]error{}
+	topics := map[string]error{}
+	for _, tp := range tps {
+		if p.routes.address(tp) != "" {
 			continue
 		}
-		address := p.routes.address(tp)
-		if address == "" {
-			return fail(ErrNotReady, "%s has no leader", tp)
+		problem, asked := topics[tp.Topic]
+		if !asked {
+			problem = p.cluster.requireTopic(ctx, tp.Topic, max(100*ms, limit))
+			topics[tp.Topic] = problem
 		}
-		byNode[address] = append(byNode[address], tp)
-	}
-	var problem error
-	for address, tps := range byNode {
-		request := &pb.ListOffsetsRequest{AnyReplica: p.config.AnyReplica}
-		for _, tp := range tps {
-			request.Queries = append(request.Queries, queries[tp])
-		}
-		var answer *pb.ListOffsetsResponse
-		err := p.cluster.callAt(ctx, address, p.config.RequestTimeout,
-			func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-				answer, err = pb.NewLogServiceClient(conn).ListOffsets(ctx, request)
-				return err
-			})
-		if err == nil && len(answer.GetResults()) != len(tps) {
-			return fail(ErrInternal, "the node gave %d answers to %d questions",
-				len(answer.GetResults()), len(tps))
-		}
-		if err != nil {
-			if !isRetriable(err) {
-				return err
-			}
-			problem = err
-			for _, tp := range tps {
-				p.routes.failed(tp, address)
-			}
+		_, known := p.cluster.leaders.leader(tp)
+		switch {
+		case p.routes.address(tp) != "":
 			continue
+		case problem != nil:
+			failed[tp] = problem
+		case !known:
+			failed[tp] = noPartition(tp)
+		default:
+			failed[tp] = fail(ErrNotReady, "%s has no leader", tp)
 		}
-		for i, tp := range tps {
-			if err := p.takeOffset(tp, answer.GetResults()[i], address, found); err != nil {
-				if !isRetriable(err) {
-					return err
-				}
-				problem = err
-			}
-		}
+		p.routes.failed(tp, "")
 	}
-	return problem
+	return failed
 }
 
-func (p *positions) takeOffset(tp TopicPartition, result *pb.OffsetResult, address string, found map[TopicPartition]int64) error {
+// listOnce asks each leader once, all at the same time, and tells what they answer. It adds to
+// failed, which says whom not to ask.
+func (p *positions) listOnce(
+	ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery, failed map[TopicPartition]error,
+	limit time.Duration, tell tellOffset,
+) {
+	byNode := map[string][]TopicPartition{}
+	for tp := range queries {
+		if failed[tp] != nil {
+			continue
+		}
+		if address := p.routes.address(tp); address != "" {
+			byNode[address] = append(byNode[address], tp)
+		} else {
+			failed[tp] = fail(ErrNotReady, "%s has no leader", tp)
+		}
+	}
+	var mu sync.Mutex // of failed, and of who is told
+	var asking sync.WaitGroup
+	for address, tps := range byNode {
+		for some := range slices.Chunk(tps, mostFetched) {
+			asking.Go(func() {
+				results, err := p.listAt(ctx, address, some, queries, limit)
+				mu.Lock()
+				defer mu.Unlock()
+				for i, tp := range some {
+					if err != nil {
+						failed[tp] = err
+						p.routes.failed(tp, address)
+					} else if offset, err := p.takeOffset(tp, results[i], address); err != nil {
+						failed[tp] = err
+					} else {
+						tell(tp, offset, nil)
+					}
+				}
+			})
+		}
+	}
+	asking.Wait()
+}
+
+func (p *positions) listAt(ctx context.Context, address string, tps []TopicPartition, queries map[TopicPartition]*pb.OffsetQuery, limit time.Duration) ([]*pb.OffsetResult, error) {
+	request := &pb.ListOffsetsRequest{AnyReplica: p.config.AnyReplica}
+	for _, tp := range tps {
+		request.Queries = append(request.Queries, queries[tp])
+	}
+	var answer *pb.ListOffsetsResponse
+	err := p.cluster.callAt(ctx, address, limit, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
+		answer, err = pb.NewLogServiceClient(conn).ListOffsets(ctx, request)
+		return err
+	})
+	if err == nil && len(answer.GetResults()) != len(tps) {
+		err = fail(ErrInternal, "the node gave %d answers to %d questions", len(answer.GetResults()), len(tps))
+	}
+	return answer.GetResults(), err
+}
+
+func (p *positions) takeOffset(tp TopicPartition, result *pb.OffsetResult, address string) (int64, error) {
 	problem := result.GetError()
 	if problem == pb.PartitionError_PARTITION_ERROR_NONE {
-		found[tp] = result.GetOffset()
-		return nil
+		p.routes.answered(tp)
+		return result.GetOffset(), nil
 	}
 	p.routes.leadsElsewhere(tp, address, result.GetLeaderId(), result.GetLeaderAddress())
 	text := partitionText(problem, result.GetMessage())
 	if problem == pb.PartitionError_PARTITION_ERROR_STORAGE && !p.routes.elsewhere(tp, address, problem) {
-		return corrupt(tp, -1, "%s", text)
+		return 0, corrupt(tp, -1, "%s", text)
 	}
-	return fail(ErrNotReady, "%s: %s", tp, text)
+	return 0, fail(ErrNotReady, "%s: %s", tp, text)
 }

@@ -3,6 +3,8 @@ package oncelog
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -17,15 +19,17 @@ type Stats struct {
 	Resets                                   int64 // changes of a partition's producer id for a cause
 	MaxAckLatency                            time.Duration
 	BufferUsed                               int64
+	Outages                                  Outages
 }
 
 // Producer sends records; each is stored once, in order per partition, whatever fails between.
 // It is for use by any number of goroutines.
 type Producer struct {
-	config  ProducerConfig
+	config  *ProducerConfig
 	cluster *cluster
 	sender  *sender
 	closing sync.Once
+	dropped runtime.Cleanup
 
 	transactions *transactions
 }
@@ -36,6 +40,10 @@ type Producer struct {
 //
 // It returns an error of [ErrConfig] for settings that are out of range or contradict each
 // other. No node is asked yet.
+//
+// Close it at the end: records that wait in a process that ends, by a return from main or by
+// os.Exit, are lost without a word. One that is dropped without Close is warned of; its records are
+// sent, but its goroutines and connections stay.
 func NewProducer(servers string, options ...func(*ProducerConfig)) (*Producer, error) {
 	config := defaultProducer(servers)
 	for _, option := range options {
@@ -44,17 +52,22 @@ func NewProducer(servers string, options ...func(*ProducerConfig)) (*Producer, e
 	if err := config.check(); err != nil {
 		return nil, err
 	}
-	p := &Producer{config: config, cluster: newCluster(config.ClientConfig)}
-	sender, err := newSender(&p.config, p.cluster)
+	p := &Producer{config: &config, cluster: newCluster(config.ClientConfig)}
+	sending := config
+	sending.Partitioner = nil // which may hold the producer
+	sender, err := newSender(&sending, p.cluster)
 	if err != nil {
 		return nil, err
 	}
 	p.sender, p.transactions = sender, newTransactions(sender)
+	p.dropped = runtime.AddCleanup(p, func(log *slog.Logger) {
+		log.Warn("oncelog: a Producer was dropped without Close")
+	}, config.logger())
 	return p, nil
 }
 
 // Config returns the settings in force.
-func (p *Producer) Config() ProducerConfig { return p.config }
+func (p *Producer) Config() ProducerConfig { return *p.config }
 
 // --- sending -------------------------------------------------------------------------
 
@@ -274,6 +287,7 @@ func (p *Producer) flush(ctx context.Context) error {
 // nothing.
 func (p *Producer) Close(ctx context.Context) (err error) {
 	p.closing.Do(func() {
+		p.dropped.Stop()
 		p.transactions.close(ctx)
 		_ = p.flush(ctx) // what is left fails below, and is reported with its outcome
 		p.sender.stop()
@@ -344,6 +358,7 @@ func (p *Producer) Identity() (producerID int64, epoch int32) {
 func (p *Producer) Stats() Stats {
 	stats := *p.sender.snapshot.Load()
 	stats.BufferUsed = p.sender.accumulator.usedBytes()
+	stats.Outages = p.cluster.reached.outages()
 	return stats
 }
 

@@ -10,7 +10,7 @@ import (
 
 // joined returns what a member of a group does, without a group.
 func joined(config *ConsumerConfig) (*rebalance, *fetchBuffer) {
-	buffer := newFetchBuffer(1000, func() {})
+	buffer := newFetchBuffer(1000, func(string) uint64 { return 1 }, func() {})
 	member := &groupMember{config: config, buffer: buffer, machine: newMembership(), wake: make(chan struct{}, 1)}
 	member.machine.connect()
 	return newRebalance(config, buffer, member, func() {}), buffer

@@ -98,6 +98,20 @@ func (w *window) onTopicCreatedAnew() reaction {
 	return w.sealAgain(left[sure:], gone)
 }
 
+// gone says that a topic was created anew without this partition.
+func gone(tp TopicPartition) *Error {
+	e := fail(ErrDelivery, "%s: the topic was deleted and created anew, without this partition", tp)
+	e.Topic, e.Partition = tp.Topic, tp.Partition
+	return e
+}
+
+// onPartitionGone fails what is on its way. A partition that comes again gets another identity.
+func (w *window) onPartitionGone() reaction {
+	w.failAll(gone(w.tp))
+	w.dead = w.config.EnableIdempotence
+	return reaction{fatal: w.gap}
+}
+
 func (w *window) sealAgain(behind []*sealedBatch, err *Error) reaction {
 	if !w.leased() || w.resets >= 3 {
 		w.batches = append(w.batches, behind...)
@@ -166,9 +180,8 @@ func lostWithTopic(tp TopicPartition, stored int64) *Error {
 
 // --- time ----------------------------------------------------------------------------
 
-// expireUnsent fails a batch whose delivery timeout was over before it was taken out.
-func (w *window) expireUnsent(batch *openBatch) reaction {
-	err := w.late("not sent within DeliveryTimeout=%s", w.config.DeliveryTimeout)
+// expireUnsent fails a batch that was not taken out, and will not be.
+func (w *window) expireUnsent(batch *openBatch, err *Error) reaction {
 	err.Outcome = NeverSent
 	w.failBatch(batch, err)
 	return reaction{fatal: w.gap}

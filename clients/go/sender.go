@@ -6,11 +6,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
 const (
 	tickEvery = 100 * time.Millisecond
+	tickLate  = time.Second
 	// A batch without an answer for so long makes the client ask who leads now: a node that was
 	// frozen or cut off does not say so.
 	stallAfter = time.Second
@@ -67,6 +71,7 @@ type sender struct {
 	// How often it was looked for leaders that are back, though nothing waits for them.
 	searches int
 	searchAt time.Time
+	tickedAt time.Time
 	stopped  bool
 	failed   failures
 }
@@ -95,7 +100,7 @@ func newSender(config *ProducerConfig, c *cluster) (*sender, error) {
 		identifying: map[TopicPartition]bool{}, identified: map[TopicPartition][]func(*identity){},
 		streams: map[string]*produceStream{}, sentTo: map[TopicPartition]string{},
 		stale: map[string]bool{}, stalls: map[string]stall{}, suspected: map[TopicPartition]suspect{},
-		askedAt: time.Now(),
+		askedAt: time.Now(), tickedAt: time.Now(),
 	}
 	s.accumulator = newAccumulator(config, s.wake, c.leaders.isAvailable)
 	s.completions = &completions{release: s.accumulator.release, log: config.logger()}
@@ -269,6 +274,14 @@ func sooner(a, b time.Time) time.Time {
 }
 
 func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
+	address := s.cluster.leaders.address(tp)
+	if address == "" && s.isGone(tp) {
+		for _, batch := range s.accumulator.drop(tp) {
+			s.react(w, w.expireUnsent(batch, gone(tp)))
+		}
+		s.react(w, w.onPartitionGone())
+		return
+	}
 	if s.identifying[tp] {
 		return
 	}
@@ -279,7 +292,6 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 		s.identify(tp, w)
 		return
 	}
-	address := s.cluster.leaders.address(tp)
 	if address == "" {
 		w.lacksLeader(s.noMetadata)
 		s.stale[tp.Topic] = true
@@ -305,6 +317,12 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 		w.sent(batch, s.attemptID, now)
 		stream.send(w, batch, s.attemptID)
 	}
+}
+
+// isGone reports whether the topic was created anew, with fewer partitions.
+func (s *sender) isGone(tp TopicPartition) bool {
+	_, _, partitions, _ := s.cluster.leaders.topic(tp.Topic)
+	return partitions > 0 && int(tp.Partition) >= partitions
 }
 
 // mayStage reports whether the transaction goes on. It ends with its lease: a new one would
@@ -375,6 +393,7 @@ func (s *sender) identify(tp TopicPartition, w *window) {
 			delete(s.identifying, tp)
 			switch {
 			case s.stopped:
+			case err != nil && s.isGone(tp): // so is what waits for it
 			case err != nil:
 				s.fail(fatal(err))
 			case s.config.ProducerName != "" && last < w.storedGiven:
@@ -439,6 +458,7 @@ func (s *sender) stream(address string) *produceStream {
 			opened: func(stream *produceStream) {
 				s.post(func() {
 					stream.opened = true
+					s.cluster.reached.answered(address)
 					s.cluster.leaders.reached(address, true)
 				})
 			},
@@ -460,6 +480,9 @@ func (s *sender) streamClosed(stream *produceStream, why error) {
 	}
 	now := time.Now()
 	s.cluster.avoid(address)
+	if isRetriable(why) || status.Code(why) == codes.Unavailable {
+		s.cluster.reached.failed(why)
+	}
 	s.cluster.leaders.reached(address, false)
 	for tp, w := range s.busy {
 		if s.sentTo[tp] == address {

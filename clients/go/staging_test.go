@@ -140,7 +140,7 @@ func TestMembership(t *testing.T) {
 }
 
 func TestNothingIsGivenOutWhileItIsHeld(t *testing.T) {
-	buffer := newFetchBuffer(1000, func() {})
+	buffer := newFetchBuffer(1000, func(string) uint64 { return 1 }, func() {})
 	tp := TopicPartition{"t", 0}
 	buffer.assign([]TopicPartition{tp})
 	before := buffer.withoutPosition()[0]

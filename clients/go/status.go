@@ -36,7 +36,9 @@ func fromRPC(ctx context.Context, address string, err error) error {
 	st := status.Convert(err)
 	for _, detail := range st.Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == "oncelog" {
-			return fromInfo(info, st.Message())
+			e := fromInfo(info, st.Message())
+			e.told = true
+			return e
 		}
 	}
 	k := plainCodes[st.Code()]

@@ -90,9 +90,14 @@ func (s *sender) tick(now time.Time) {
 	if s.stopped {
 		return
 	}
+	late := now.Sub(s.tickedAt) > tickLate
+	if s.tickedAt = now; late {
+		return // the process was frozen: answers may be there that nobody has read yet
+	}
 	for _, batch := range s.accumulator.expire(now) {
 		w := s.window(batch.lane.tp)
-		s.react(w, w.expireUnsent(batch))
+		s.react(w, w.expireUnsent(batch,
+			w.late("not sent within DeliveryTimeout=%s", w.config.DeliveryTimeout)))
 	}
 	for _, w := range s.busy {
 		s.react(w, w.expire(now))
