@@ -66,10 +66,11 @@ const unknownPosition = -1
 // cursor says where one partition stands.
 type cursor struct {
 	tp            TopicPartition
-	group         int   // partitions of one group share a Fetch
-	position      int64 // next offset for the user, at the start of the first chunk
-	fetchOffset   int64 // next offset to ask for
-	generation    int   // rises with each seek
+	group         int         // partitions of one group share a Fetch
+	position      int64       // next offset for the user, at the start of the first chunk
+	begin         OffsetReset // without a position: go there; "": as the group and the settings say
+	fetchOffset   int64       // next offset to ask for
+	generation    int         // rises with each seek
 	chunks        []*chunk
 	buffered      int
 	highWatermark int64
@@ -86,6 +87,7 @@ type wanted struct {
 	group      int
 	offset     int64
 	generation int
+	begin      OffsetReset
 }
 
 type added int
@@ -173,13 +175,20 @@ func (b *fetchBuffer) assigned(tp TopicPartition) error {
 	return nil
 }
 
-// seek goes on at offset or, with unknownPosition, where the reset policy says.
-func (b *fetchBuffer) seek(tp TopicPartition, offset int64) {
+// seek goes on at offset.
+func (b *fetchBuffer) seek(tp TopicPartition, offset int64) { b.goTo(tp, offset, "") }
+
+// seekTo goes where the log begins or ends, when its leader can be asked.
+func (b *fetchBuffer) seekTo(tp TopicPartition, place OffsetReset) {
+	b.goTo(tp, unknownPosition, place)
+}
+
+func (b *fetchBuffer) goTo(tp TopicPartition, offset int64, begin OffsetReset) {
 	b.mu.Lock()
 	if c := b.cursors[tp]; c != nil {
 		b.generations++
 		c.generation = b.generations
-		c.position, c.fetchOffset = offset, max(offset, 0)
+		c.position, c.fetchOffset, c.begin = offset, max(offset, 0), begin
 		c.chunks, c.buffered, c.err, c.byReading = nil, 0, nil, false
 		b.turns = slices.DeleteFunc(b.turns, func(other TopicPartition) bool { return other == tp })
 		b.notify()
@@ -377,7 +386,7 @@ func (b *fetchBuffer) withoutPosition() (missing []wanted) {
 	defer b.mu.Unlock()
 	for _, c := range b.cursors {
 		if c.position == unknownPosition && c.err == nil {
-			missing = append(missing, wanted{c.tp, c.group, 0, c.generation})
+			missing = append(missing, wanted{c.tp, c.group, 0, c.generation, c.begin})
 		}
 	}
 	return missing
@@ -389,7 +398,7 @@ func (b *fetchBuffer) wanted() (all []wanted) {
 	defer b.mu.Unlock()
 	for _, c := range b.cursors {
 		if c.position != unknownPosition && c.err == nil && !c.paused && c.buffered < b.partitionBytes {
-			all = append(all, wanted{c.tp, c.group, c.fetchOffset, c.generation})
+			all = append(all, wanted{c.tp, c.group, c.fetchOffset, c.generation, c.begin})
 		}
 	}
 	return all

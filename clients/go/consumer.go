@@ -249,8 +249,8 @@ func (c *Consumer) Seek(tp TopicPartition, offset int64) error {
 	return nil
 }
 
-// SeekToBeginning goes to the first record that is kept, in these partitions or in all. An error
-// names a partition without an answer; the others are sought all the same.
+// SeekToBeginning goes to the first record that is kept, in these partitions or in all. Where no
+// leader answers soon it is done as soon as one does.
 func (c *Consumer) SeekToBeginning(ctx context.Context, partitions ...TopicPartition) error {
 	return c.seekAll(ctx, partitions, Earliest)
 }
@@ -269,12 +269,25 @@ func (c *Consumer) seekAll(ctx context.Context, partitions []TopicPartition, whe
 			return err
 		}
 	}
-	offsets, err := c.list(ctx, partitions, where)
-	for tp, offset := range offsets {
+	queries := map[TopicPartition]*pb.OffsetQuery{}
+	for _, tp := range partitions {
+		queries[tp] = offsetQuery(tp, where)
+	}
+	found, failed := c.fetcher.positions.listFor(ctx, queries, min(c.config.RequestTimeout, soon))
+	for tp, offset := range found {
 		c.buffer.seek(tp, offset)
 	}
-	return err
+	for tp, err := range failed {
+		if !isFinal(err) {
+			c.buffer.seekTo(tp, where)
+			delete(failed, tp)
+		}
+	}
+	return firstOf(failed)
 }
+
+// soon is for how long a seek waits for a leader.
+const soon = time.Second
 
 // Position returns the offset of the next record that will be given out. It waits for a start
 // position that is not known yet.

@@ -3,8 +3,6 @@ package oncelog
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -43,8 +41,6 @@ type fetcher struct {
 
 	polls      map[place]*poll
 	locating   map[TopicPartition]bool
-	reset      map[TopicPartition]bool
-	anew       map[TopicPartition]bool // of a topic that was created again: read from the start
 	aheadSince map[TopicPartition]time.Time
 	refreshing bool
 	// Partitions that are not polled because a stream brings them.
@@ -70,8 +66,8 @@ func newFetcher(config *ConsumerConfig, c *cluster) *fetcher {
 		ctx: ctx, cancel: cancel, ended: make(chan struct{}),
 		wakeUp: make(chan struct{}, 1), events: make(chan func(), 64),
 		polls: map[place]*poll{}, locating: map[TopicPartition]bool{},
-		reset: map[TopicPartition]bool{}, anew: map[TopicPartition]bool{}, aheadSince: map[TopicPartition]time.Time{},
-		streams: map[TopicPartition]*catchUp{},
+		aheadSince: map[TopicPartition]time.Time{},
+		streams:    map[TopicPartition]*catchUp{},
 	}
 	f.positions = &positions{config: config, cluster: c, routes: f.routes, groups: newGroups(c)}
 	f.buffer = newFetchBuffer(config.MaxPartitionFetchBytes, c.leaders.id, f.wake)
@@ -199,9 +195,12 @@ func (f *fetcher) checkTopics() {
 		if _, there := f.cluster.leaders.leader(tp); !there {
 			continue // who asks for it is told that there is none
 		}
-		f.reset[tp], f.anew[tp] = true, true
 		delete(f.aheadSince, tp)
-		f.buffer.seek(tp, unknownPosition)
+		begin := Earliest // all of it is news
+		if f.config.AutoOffsetReset == NoReset {
+			begin = NoReset
+		}
+		f.buffer.seekTo(tp, begin)
 	}
 }
 
@@ -298,7 +297,7 @@ func (f *fetcher) took(address string, w wanted, records *pb.PartitionRecords) {
 		f.routes.answered(w.tp)
 		delete(f.aheadSince, w.tp)
 		if len(f.streams) < mostStreams && worthIt(f.config, records) {
-			f.startStream(address, wanted{w.tp, w.group, endOffset(records), w.generation})
+			f.startStream(address, wanted{w.tp, w.group, endOffset(records), w.generation, ""})
 		}
 	}
 }
@@ -365,8 +364,8 @@ func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address str
 			return
 		}
 	} else if f.config.AutoOffsetReset != NoReset {
-		f.reset[w.tp] = true
-		f.buffer.seek(w.tp, unknownPosition)
+		// The group's own offset would lead there again.
+		f.buffer.seekTo(w.tp, f.config.AutoOffsetReset)
 		return
 	}
 	e := fail(ErrOffsetOutOfRange, "%s: offset %d is out of range, the log has %d to %d",
@@ -382,7 +381,6 @@ func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address str
 // known, and returns when to look again.
 func (f *fetcher) locateMissing(now time.Time) (next time.Time) {
 	missing := map[TopicPartition]wanted{}
-	fresh, anew := map[TopicPartition]bool{}, map[TopicPartition]bool{}
 	for _, w := range f.buffer.withoutPosition() {
 		if f.locating[w.tp] {
 			continue
@@ -393,36 +391,22 @@ func (f *fetcher) locateMissing(now time.Time) (next time.Time) {
 		}
 		f.locating[w.tp] = true
 		missing[w.tp] = w
-		// After an offset that is out of range the group's own would lead there again.
-		if !f.reset[w.tp] {
-			fresh[w.tp] = true
-		}
-		if f.anew[w.tp] {
-			anew[w.tp] = true
-		}
 	}
 	if len(missing) == 0 {
 		return next
 	}
 	go func() {
-		told := map[TopicPartition]bool{}
-		f.positions.start(f.ctx, slices.Collect(maps.Keys(missing)), fresh, anew,
-			func(tp TopicPartition, offset int64, err error) {
-				told[tp] = true
-				if err != nil {
-					f.buffer.fail(tp, missing[tp].generation, err)
-				} else {
-					f.buffer.found(tp, missing[tp].generation, offset)
-				}
-				f.wake()
-			})
+		f.positions.start(f.ctx, missing, func(tp TopicPartition, offset int64, err error) {
+			if err != nil {
+				f.buffer.fail(tp, missing[tp].generation, err)
+			} else {
+				f.buffer.found(tp, missing[tp].generation, offset)
+			}
+			f.wake()
+		})
 		f.post(func() {
 			for tp := range missing {
 				delete(f.locating, tp)
-				if told[tp] {
-					delete(f.reset, tp)
-					delete(f.anew, tp)
-				}
 			}
 		})
 	}()

@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -29,42 +30,46 @@ type positions struct {
 // for good. Partitions of which nothing is told are to be asked for again.
 type tellOffset func(tp TopicPartition, offset int64, err error)
 
-// start tells where to begin. Partitions in fresh may go on where the group stands; those in anew
-// are of a topic that was created again, all of which is news.
-func (p *positions) start(ctx context.Context, missing []TopicPartition, fresh, anew map[TopicPartition]bool, tell tellOffset) {
-	left := missing
-	if p.config.GroupID != "" && len(fresh) > 0 {
-		committed, err := p.standing(ctx, slices.Collect(maps.Keys(fresh)))
-		left = slices.DeleteFunc(slices.Clone(missing), func(tp TopicPartition) bool {
+// start tells where to begin: where the group stands, or where the settings say.
+func (p *positions) start(ctx context.Context, missing map[TopicPartition]wanted, tell tellOffset) {
+	var asked []TopicPartition // of the group
+	left := maps.Clone(missing)
+	for tp, w := range missing {
+		if p.config.GroupID != "" && w.begin == "" {
+			asked = append(asked, tp)
+		}
+	}
+	if len(asked) > 0 {
+		committed, err := p.standing(ctx, asked)
+		for _, tp := range asked {
 			found, ok := committed[tp]
-			if ok {
+			switch {
+			case ok:
 				tell(tp, found.Offset, nil)
-			}
-			return ok || err != nil && fresh[tp]
-		})
-		if err != nil && !isRetriable(err) && !errors.Is(err, ErrFencedMember) {
-			for tp := range fresh {
+			case err == nil:
+				continue
+			case !isRetriable(err) && !errors.Is(err, ErrFencedMember):
 				tell(tp, 0, err)
 			}
-		} else if err != nil {
+			delete(left, tp)
+		}
+		if err != nil {
 			// The coordinator moves or, of a fenced member, the group will say what becomes of them.
 			_ = sleep(ctx, p.config.RetryBackoffMax)
 		}
 	}
 	queries := map[TopicPartition]*pb.OffsetQuery{}
-	failed := p.learn(ctx, left, groupAttempt)
-	for _, tp := range left {
-		where := p.config.AutoOffsetReset
-		if where == NoReset {
-			e := fail(ErrOffsetOutOfRange, "%s: no position, and AutoOffsetReset is none: seek first", tp)
-			e.Topic, e.Partition = tp.Topic, tp.Partition
-			tell(tp, 0, e)
+	failed := p.learn(ctx, slices.Collect(maps.Keys(left)), groupAttempt)
+	for tp, w := range left {
+		begin := cmp.Or(w.begin, p.config.AutoOffsetReset)
+		if begin == NoReset {
+			failed[tp] = noPosition(tp)
 			continue
 		}
-		if anew[tp] || fresh[tp] && p.beginsAtStart(tp) {
-			where = Earliest
+		if w.begin == "" && p.beginsAtStart(tp) {
+			begin = Earliest
 		}
-		queries[tp] = offsetQuery(tp, where)
+		queries[tp] = offsetQuery(tp, begin)
 	}
 	p.listOnce(ctx, queries, failed, groupAttempt, tell)
 	for tp, err := range failed {
@@ -72,6 +77,12 @@ func (p *positions) start(ctx context.Context, missing []TopicPartition, fresh, 
 			tell(tp, 0, err)
 		}
 	}
+}
+
+func noPosition(tp TopicPartition) error {
+	e := fail(ErrOffsetOutOfRange, "%s: no position, and AutoOffsetReset is none: seek first", tp)
+	e.Topic, e.Partition = tp.Topic, tp.Partition
+	return e
 }
 
 // isFinal reports whether asking again is of no use. It was asked again for what is not known.
@@ -104,7 +115,15 @@ func offsetQuery(tp TopicPartition, at OffsetReset) *pb.OffsetQuery {
 // list asks for offsets and follows leader changes for RequestTimeout. -1: no such record. What is
 // not found has the error, which names a partition; the others are found all the same.
 func (p *positions) list(ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery) (map[TopicPartition]int64, error) {
-	deadline := time.Now().Add(p.config.RequestTimeout)
+	found, failed := p.listFor(ctx, queries, p.config.RequestTimeout)
+	return found, firstOf(failed)
+}
+
+// listFor does so for that long, and returns the errors of the others.
+func (p *positions) listFor(
+	ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery, limit time.Duration,
+) (map[TopicPartition]int64, map[TopicPartition]error) {
+	deadline := time.Now().Add(limit)
 	found := map[TopicPartition]int64{}
 	final := map[TopicPartition]error{}
 	left := maps.Clone(queries)
@@ -121,14 +140,17 @@ func (p *positions) list(ctx context.Context, queries map[TopicPartition]*pb.Off
 			return err == nil || isFinal(err)
 		})
 		if len(left) == 0 {
-			return found, firstOf(final)
+			return found, final
 		}
 		if !time.Now().Before(deadline) {
 			maps.Copy(failed, final)
-			return found, firstOf(failed)
+			return found, failed
 		}
 		if err := sleep(ctx, p.cluster.backoff.delay(failures)); err != nil {
-			return found, err
+			for tp := range left {
+				final[tp] = err
+			}
+			return found, final
 		}
 	}
 }

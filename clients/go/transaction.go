@@ -60,8 +60,9 @@ type Transaction struct {
 // ProducerName.
 //
 // It returns an error of [ErrFenced] if another producer has taken over the name,
-// [ErrTransactionOpen] if the one before has not been ended, and of [ErrRetriable] when nobody
-// answers.
+// [ErrTransactionOpen] if nobody has asked for the end of the one before, and of [ErrRetriable] when
+// nobody answers. A commit or abort of it whose context ended is finished first. If ctx ends, what
+// was begun is undone.
 func (p *Producer) Begin(ctx context.Context, options ...TransactionOption) (*Transaction, error) {
 	var times transactionTimes
 	for _, option := range options {

@@ -97,8 +97,12 @@ func (ts *transactions) endBefore(ctx context.Context) error {
 	if before == nil || before.isOver() {
 		return nil
 	}
-	if before.now() == TransactionAborting {
-		if err := ts.end(ctx, before, abortCall); err != nil || before.isOver() {
+	// Whoever asked for its end has given up waiting.
+	call, ending := map[TransactionState]endCall{
+		TransactionCommitting: commitCall, TransactionAborting: abortCall,
+	}[before.now()]
+	if ending {
+		if err := ts.end(ctx, before, call); err != nil || before.isOver() {
 			return err
 		}
 	}
@@ -280,12 +284,28 @@ func (ts *transactions) drop(t *transaction, err *Error) {
 	ts.sender.ask(func() { ts.sender.drop(t, err) })
 }
 
-// stageOffsets stores offsets with it. What cannot be stored fails the transaction.
+// stageOffsets stores offsets with it. It goes on to its end though its caller gives up: further
+// offsets, or the commit, must know of them.
 func (ts *transactions) stageOffsets(ctx context.Context, t *transaction, group string, offsets map[TopicPartition]OffsetCommit, terms *commitTerms) error {
 	if err := ts.lock.hold(ctx); err != nil {
 		return err
 	}
-	defer ts.lock.letGo()
+	staged := make(chan error, 1)
+	offsets = maps.Clone(offsets) // the caller's own
+	go func() {
+		defer ts.lock.letGo()
+		staged <- ts.stage(ts.sender.ctx, t, group, offsets, terms)
+	}()
+	select {
+	case err := <-staged:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stage stores offsets with it. What cannot be stored fails the transaction.
+func (ts *transactions) stage(ctx context.Context, t *transaction, group string, offsets map[TopicPartition]OffsetCommit, terms *commitTerms) error {
 	if err := t.checkOpen(); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type command struct {
 	ExpectedOffset *int64          `json:"expected_offset"`
 	Records        []record        `json:"records"`
 	TimeoutMs      *int64          `json:"timeout_ms"`
+	GiveUpMs       *int64          `json:"give_up_ms"`
 	MaxRecords     *int            `json:"max_records"`
 	Offset         json.RawMessage `json:"offset"`
 	At             json.RawMessage `json:"at"`
@@ -121,6 +122,9 @@ func main() {
 		var answer object
 		if err = json.Unmarshal(line, &c); err == nil {
 			answer, err = d.carryOut(&c)
+			if c.GiveUpMs != nil && errors.Is(err, context.DeadlineExceeded) {
+				err = fault{"CANCELLED", err.Error()}
+			}
 		} else {
 			err = driverFault("not a command: %v", err)
 		}
@@ -203,7 +207,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 			"features": []string{
 				"zstd", "lz4", "no_idempotence", "send_batch", "names", "initial", "own_sequences",
 				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin", "tls", "tokens",
-				"transactions", "members",
+				"transactions", "members", "cancel",
 			},
 		}, nil
 	case "defaults":
@@ -249,11 +253,15 @@ func (d *driver) reset() {
 	}
 }
 
-// limit returns a context that ends after the command's timeout, or after a minute.
+// limit returns a context that ends when the caller gives up, after the command's timeout, or
+// after a minute.
 func (c *command) limit() (context.Context, context.CancelFunc) {
 	limit := time.Minute
 	if c.TimeoutMs != nil {
 		limit = time.Duration(*c.TimeoutMs) * time.Millisecond
+	}
+	if c.GiveUpMs != nil {
+		limit = time.Duration(*c.GiveUpMs) * time.Millisecond
 	}
 	return context.WithTimeout(context.Background(), limit)
 }

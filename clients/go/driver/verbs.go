@@ -30,23 +30,23 @@ func (p *producer) carryOut(d *driver, c *command) (object, error) {
 		}
 		return p.endTransaction(ctx, d, c)
 	case "send":
-		return nil, p.send(c)
+		return nil, p.send(ctx, c)
 	case "send_batch":
-		return nil, p.sendBatch(c)
+		return nil, p.sendBatch(ctx, c)
 	case "await":
 		return p.await(ctx, c)
 	case "flush":
 		err := p.Flush(ctx)
 		return object{"settled": err == nil || errors.Is(err, oncelog.ErrUndelivered)}, nil
 	case "last_sequence":
-		last, err := p.Position(context.Background(), c.Topic, c.tp().Partition)
+		last, err := p.Position(ctx, c.Topic, c.tp().Partition)
 		return object{"last_sequence": last}, err
 	case "resolve":
 		delivery, ok := p.sent[c.Tag]
 		if !ok {
 			return nil, driverFault("no tag %q", c.Tag)
 		}
-		found, err := p.Resolve(context.Background(), delivery)
+		found, err := p.Resolve(ctx, delivery)
 		return object{"resolution": found.Resolution, "offset": found.Offset}, err
 	case "close":
 		err := p.Close(ctx)
@@ -114,7 +114,7 @@ func (c *command) sendOptions() (options []oncelog.SendOption) {
 	return options
 }
 
-func (p *producer) send(c *command) error {
+func (p *producer) send(ctx context.Context, c *command) error {
 	m, err := message(c.Topic, c.Value, c.Key, c.Headers)
 	if err != nil {
 		return err
@@ -122,14 +122,14 @@ func (p *producer) send(c *command) error {
 	if c.TimestampMs != nil {
 		m.Timestamp = time.UnixMilli(*c.TimestampMs)
 	}
-	delivery, err := p.Send(context.Background(), m, c.sendOptions()...)
+	delivery, err := p.Send(ctx, m, c.sendOptions()...)
 	if err == nil {
 		p.sent[c.Tag] = delivery
 	}
 	return err
 }
 
-func (p *producer) sendBatch(c *command) error {
+func (p *producer) sendBatch(ctx context.Context, c *command) error {
 	var messages []oncelog.Message
 	for _, r := range c.Records {
 		m, err := message(c.Topic, r.Value, r.Key, r.Headers)
@@ -141,7 +141,7 @@ func (p *producer) sendBatch(c *command) error {
 		}
 		messages = append(messages, m)
 	}
-	delivery, err := p.SendBatch(context.Background(), c.Topic, messages, c.sendOptions()...)
+	delivery, err := p.SendBatch(ctx, c.Topic, messages, c.sendOptions()...)
 	if err == nil {
 		p.sent[c.Tag] = delivery
 	}
@@ -183,7 +183,8 @@ func (p *producer) await(ctx context.Context, c *command) (object, error) {
 // --- consumers -----------------------------------------------------------------------
 
 func (d *driver) read(c *command, consumer *oncelog.Consumer) (object, error) {
-	ctx := context.Background()
+	ctx, cancel := c.limit()
+	defer cancel()
 	switch c.Verb {
 	case "subscribe":
 		return nil, consumer.Subscribe(ctx, c.Topics...)
@@ -194,7 +195,7 @@ func (d *driver) read(c *command, consumer *oncelog.Consumer) (object, error) {
 		}
 		return nil, consumer.Assign(ctx, tps...)
 	case "poll":
-		return poll(c, consumer)
+		return poll(ctx, c, consumer)
 	case "seek":
 		return nil, seek(ctx, c, consumer)
 	case "position":
@@ -240,15 +241,13 @@ func partitionsOf(raw json.RawMessage) (tps []oncelog.TopicPartition, err error)
 	return tps, nil
 }
 
-func poll(c *command, consumer *oncelog.Consumer) (object, error) {
-	ctx, cancel := c.limit()
-	defer cancel()
+func poll(ctx context.Context, c *command, consumer *oncelog.Consumer) (object, error) {
 	limit := consumer.Config().MaxPollRecords
 	if c.MaxRecords != nil {
 		limit = *c.MaxRecords
 	}
 	found, err := consumer.PollRecords(ctx, limit)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && (c.GiveUpMs != nil || !errors.Is(err, context.DeadlineExceeded)) {
 		return nil, err
 	}
 	records := []record{}
