@@ -372,7 +372,9 @@ def check_address(name: str, given: _Given, text: str, *, low_port: int) -> None
     """Raise ConfigError unless `text` is host:port, with [brackets] around an IPv6 host."""
     host, _, port = text.rpartition(":")
     in_brackets = host.startswith("[") and host.endswith("]") and len(host) > 2
-    if not host or (":" in host and not in_brackets) or any(c.isspace() for c in text):
+    if ":" in host and not in_brackets and "@" not in host and "/" not in host:
+        raise _bad(name, given, "must be host:port, with an IPv6 host in brackets: [::1]:7001")
+    if not host or (":" in host and not in_brackets) or any(c.isspace() or c in "@/" for c in text):
         raise _bad(name, given, "must be host:port")
     if not (port.isascii() and port.isdigit() and low_port <= int(port) <= 65535):
         raise _bad(name, given, f"port must be {low_port}..65535")
@@ -434,7 +436,9 @@ def check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
 
 
 def _bad(name: str, given: _Given, limit: str) -> ConfigError:
-    return ConfigError(f"{name}: {given.value!r} ({given.source}) {limit}")
+    # A password in an address or a URL is not printed.
+    shown = re.sub(r"[^\s,=/'\"]+@", "***@", repr(given.value))
+    return ConfigError(f"{name}: {shown} ({given.source}) {limit}")
 
 
 def _listed(keys: Sequence[str]) -> str:

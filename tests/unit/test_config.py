@@ -374,3 +374,14 @@ def test_a_variable_of_somebody_elses_is_told_with_the_nearest_setting():
 )
 def test_a_misspelt_variable_is_refused(name, meant):
     assert f"{name!r}; did you mean ONCELOG_{meant}?" in refused(**{name: "true"})
+
+
+def test_a_password_in_an_address_is_not_printed():
+    for setting in ("listen", "advertise", "join"):
+        said = refused(**{f"ONCELOG_{setting.upper()}": "user:secret@host:7001"})
+        assert "secret" not in said and "***@host:7001" in said
+    assert "secret" not in refused(ONCELOG_NODES="1=user:secret@a:1", ONCELOG_NODE_ID="1")
+
+
+def test_an_ipv6_host_without_brackets_is_told_the_form():
+    assert "in brackets: [::1]:7001" in refused(ONCELOG_LISTEN="::1:7001")
