@@ -9,7 +9,6 @@ only the stubs, the errors and the wire, runs without what is behind them.
 """
 
 import importlib
-import logging
 from typing import TYPE_CHECKING
 
 from oncelog.config import AdminConfig, ConsumerConfig, ProducerConfig
@@ -104,9 +103,6 @@ if TYPE_CHECKING:
     from oncelog.consumer import Consumer
     from oncelog.producer import Producer
     from oncelog.transaction import Transaction
-
-# A library says nothing unless its user sets up logging: errors are raised.
-logging.getLogger("oncelog").addHandler(logging.NullHandler())
 
 __all__ = [
     "Admin",

@@ -29,13 +29,15 @@ class Admin:
     Every method raises subclasses of OncelogError, after retries the last one's.
     """
 
+    _closed = True  # until it is made
+
     def __init__(
         self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]
     ) -> None:
         self.config = AdminConfig.from_settings(bootstrap_servers, settings)
-        self._closed = False
         self._why_closed = "the admin client is closed"
         self._core = runtime.run(self._build())
+        self._closed = False
         runtime.register(self)
 
     @classmethod
@@ -289,9 +291,13 @@ class Admin:
             raise errors.ClientClosedError(self._why_closed)
 
     def close(self) -> None:
-        if not self._closed:
+        if not self._closed and runtime.can_close():
             self._closed = True
             runtime.run(self._core.cluster.close())
+
+    def __del__(self) -> None:
+        if not self._closed:
+            runtime.end_dropped("an admin client", self._core.cluster.close)
 
     def forked(self) -> None:
         """Called in a forked child: the engine's thread stayed with the parent."""

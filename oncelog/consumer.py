@@ -16,9 +16,9 @@ from typing import Any, Self, TypeVar, Unpack
 from oncelog import errors
 from oncelog._engine.arguments import as_commits, as_times_us, check_int
 from oncelog._engine.consume.fetch_buffer import Chunk
-from oncelog._engine.consume.fetcher import Fetcher
+from oncelog._engine.consume.fetcher import Fetcher, end_reading
 from oncelog._engine.consume.member import GroupMember
-from oncelog._engine.consume.rebalance import Ask, Rebalance, Tell
+from oncelog._engine.consume.rebalance import Ask, Rebalance, Tell, at_once
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.threads import refuse_on_engine_thread
@@ -51,6 +51,8 @@ class Consumer:
     membership for good, as FencedMemberError, is raised by each.
     """
 
+    _closed = True  # until it is made
+
     def __init__(
         self,
         *topics: str,
@@ -58,12 +60,13 @@ class Consumer:
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         self.config = ConsumerConfig.from_settings(bootstrap_servers, settings)
-        self._closed = self._closing = False
+        self._closing = False
         self._why_closed = "the consumer is closed"
         self._cluster, self._fetcher = runtime.run(self._build())
         self._buffer = self._fetcher.buffer
         self._member: GroupMember | None = None
         self._rebalance: Rebalance | None = None
+        self._closed = False
         runtime.register(self)
         if topics:
             try:
@@ -283,7 +286,7 @@ class Consumer:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._rebalance is not None and self._rebalance.is_due:
-                _at_once(self._rebalance.follow())
+                at_once(self._rebalance.follow())
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             chunk = self._peek(left)
             if chunk is not None or left == 0.0 or not self._buffer.interruptions:
@@ -431,6 +434,7 @@ class Consumer:
             "records_lag_max": max(lags.values(), default=0),
             "rebalances": 0 if rebalance is None else rebalance.count,
             "seconds_since_progress": 0.0 if member is None else member.idle_s(),
+            **self._cluster.metrics(),
         }
 
     # --- life ------------------------------------------------------------------------
@@ -444,10 +448,10 @@ class Consumer:
         self._close(failed=False)
 
     def _close(self, failed: bool) -> None:
-        if self._begin_to_close():
+        if runtime.can_close() and self._begin_to_close():
             try:
                 if self._rebalance is not None:
-                    _at_once(self._rebalance.leave(failed))
+                    at_once(self._rebalance.leave(failed))
             finally:
                 runtime.run(self._shut())
 
@@ -459,8 +463,12 @@ class Consumer:
     async def _shut(self) -> None:
         self._closed = True
         self._buffer.close()
-        await self._fetcher.stop()
-        await self._cluster.close()
+        await end_reading(self._fetcher, None, self._cluster)
+
+    def __del__(self) -> None:
+        if not self._closed:
+            parts = self._fetcher, self._member, self._cluster
+            runtime.end_dropped("a consumer", lambda: end_reading(*parts))
 
     def forked(self) -> None:
         """Called in a forked child: the engine's thread stayed with the parent."""
@@ -477,15 +485,6 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self._close(failed=error is not None)
-
-
-def _at_once(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Runs what waits for nothing but `_asked` and `_told`, which return at once."""
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("it waits for something else")
 
 
 async def _asked(coroutine: Coroutine[Any, Any, T]) -> T:

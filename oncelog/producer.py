@@ -28,9 +28,10 @@ from oncelog._engine.arguments import (
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.leaders import TopicView
-from oncelog._engine.net.threads import refuse_on_engine_thread
+from oncelog._engine.produce import leaving
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery, RecordFuture
+from oncelog._engine.produce.interruption import take_back
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.sharing import Connections
@@ -51,14 +52,16 @@ class Producer:
     `bootstrap_servers`: "host:port,..." or a list. `settings`: see `ProducerConfig`.
     Raises ConfigError for settings that are unknown, out of range or contradict each
     other. Thread-safe. As a context manager it flushes at the end and raises
-    UndeliveredRecordsError if records failed that nobody has looked at.
+    UndeliveredRecordsError if records failed that nobody has looked at. A producer that is open
+    when the program ends is flushed for 5 s at most, and says in the log what was not delivered.
     """
+
+    _closed = True  # until it is made
 
     def __init__(
         self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ProducerSettings]
     ) -> None:
         self.config = ProducerConfig.from_settings(bootstrap_servers, settings)
-        self._closed = False
         self._why_closed = "the producer is closed"
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
         self._transactions = Transactions(self._sender)
@@ -68,6 +71,8 @@ class Producer:
         self._sticky = self._accumulator.stickiness.batches
         self._acquire = self._accumulator.lock.acquire
         self._release = self._accumulator.lock.release
+        self._closed = False
+        leaving.opened(self._sender)
         runtime.register(self)
 
     @classmethod
@@ -140,23 +145,25 @@ class Producer:
         ):
             now = time.time()
             future = RecordFuture()
-            self._acquire()
             try:
+                self._acquire()
                 batch = self._sticky[topic]
                 size = batch.size + len(value) + RECORD_OVERHEAD
                 if size <= batch.limit and batch.plain:
-                    if now >= batch.tick_at:
-                        batch.tick(now)
-                    batch.size = size
-                    values = batch.values
-                    future._delivery = batch.delivery
-                    future._index = len(values)
-                    values.append(value)
-                    return future
+                    if now < batch.tick_at or batch.tick(now):
+                        batch.size = size
+                        values = batch.values
+                        future._delivery = batch.delivery
+                        future._index = len(values)
+                        values.append(value)
+                        self._release()
+                        return future
             except KeyError:
                 pass  # no batch is open that keyless records go to
-            finally:
-                self._release()
+            except BaseException:  # of a signal handler
+                take_back(self._accumulator, self._sticky.get(topic), future)
+                raise
+            self._release()
         return self._send(
             topic, value, key, headers, partition, timestamp_ms, sequence, expected_offset,
             on_delivery,
@@ -333,48 +340,19 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send what lingers and wait, at most `timeout` seconds, until all is settled.
 
-        Raises RequestTimeoutError if it is not, and UndeliveredRecordsError for failures
-        since the last flush that nobody has looked at. One was looked at if its future's
-        `result` or `exception` was called, or if it had an `on_delivery`: who was told
-        decides what to do, and is not told twice.
+        All callbacks have returned by then. Raises RequestTimeoutError if it is not settled,
+        and UndeliveredRecordsError for failures since the last flush that nobody has looked at.
+        A call of the future's `result` or `exception` looks at it, and so does `on_delivery`.
         """
         self._check_open()
         self._flush(timeout)
         self._raise_undelivered()
 
     def _flush(self, timeout: float | None) -> None:
-        refuse_on_engine_thread("flush")
-        deadline = None if timeout is None else time.monotonic() + timeout
-        waiting = self._accumulator.begin_flush()
-        try:
-            for position, delivery in enumerate(waiting):
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not delivery.wait(left):
-                    raise errors.RequestTimeoutError(
-                        f"{len(waiting) - position} batches are not settled after {timeout:g} s"
-                    )
-        finally:
-            self._accumulator.end_flush()
+        leaving.flush(self._accumulator, timeout)
 
     def _raise_undelivered(self) -> None:
-        failed, dropped = self._sender.failed, self._sender.failed_dropped
-        self._sender.failed_dropped = 0
-        first: errors.OncelogError | None = None
-        count = dropped
-        while failed:
-            delivery = failed.popleft()
-            missing = delivery.unhandled
-            count += missing
-            if missing and first is None:
-                first = delivery.error
-        if count:
-            text = f"{count} records were not delivered" + (
-                f", the first: {first}" if first else ""
-            )
-            error = errors.UndeliveredRecordsError(text, count=count)
-            if isinstance(first, errors.DeliveryError):
-                error.outcome = first.outcome
-            raise error from first
+        leaving.raise_undelivered(self._sender)
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then free everything; what is not settled in `timeout` seconds fails.
@@ -382,7 +360,7 @@ class Producer:
         A transaction that is open is aborted. Raises UndeliveredRecordsError as `flush` does.
         A second close does nothing.
         """
-        if self._closed:
+        if self._closed or not runtime.can_close():
             return
         try:
             runtime.run(self._transactions.close(timeout))
@@ -395,8 +373,12 @@ class Producer:
         self._raise_undelivered()
 
     async def _shut(self) -> None:
-        await self._sender.stop()
-        await self._cluster.close()
+        await leaving.end(self._sender, self._cluster)
+
+    def __del__(self) -> None:
+        if not self._closed:
+            parts = self._sender, self._transactions, self._cluster
+            runtime.end_dropped("a producer", lambda: leaving.end_dropped(*parts))
 
     def forked(self) -> None:
         """Called in a forked child: the engine's thread stayed with the parent."""
@@ -463,8 +445,8 @@ class Producer:
 
     def metrics(self) -> dict[str, int | float]:
         """Counters since the start; `max_ack_latency_ms` counts from the first attempt."""
-        used = self._accumulator.used
-        return {**self._sender.stats.as_dict(), "buffer_used_bytes": used}
+        used = {"buffer_used_bytes": self._accumulator.used}
+        return {**self._sender.stats.as_dict(), **used, **self._cluster.metrics()}
 
     def __enter__(self) -> Self:
         return self

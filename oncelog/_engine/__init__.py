@@ -4,3 +4,26 @@ IO, on one event loop: `runtime` and `cluster` in net/, `sender`, `stream` and `
 produce/, `fetcher`, `catch_up`, `positions` and `groups` in consume/. The rest is driven by
 calls and a clock that is passed in.
 """
+
+import importlib
+import os
+
+_FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
+
+
+def _import_grpc() -> None:
+    """Without gRPC's handlers around a fork, unless the user asks for them.
+
+    They do not fit asyncio: every other child crashed, also on its way to exec (preexec_fn). gRPC
+    reads the variable once, and programs that are started later must not inherit it.
+    """
+    if _FORK_SUPPORT in os.environ:
+        return
+    os.environ[_FORK_SUPPORT] = "0"
+    try:
+        importlib.import_module("grpc")
+    finally:
+        del os.environ[_FORK_SUPPORT]
+
+
+_import_grpc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -404,3 +405,31 @@ def test_jobs_of_workers_that_are_killed_and_stopped(cluster: LocalCluster) -> N
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "600 jobs: 0 without an effect, 0 effects too many" in done.stdout
+
+
+def test_a_member_that_is_dropped_leaves_its_group(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    """Its session would last for longer than the test waits."""
+    admin.create_topic(topic, 2, 1)
+
+    def member() -> Consumer:
+        consumer = Consumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap,
+            group_id=topic,
+            session_timeout_ms=60_000,
+        )
+        eventually(
+            lambda: consumer.getmany(100) == {} and len(consumer.assignment()) == 2,
+            "it reads both partitions",
+        )
+        return consumer
+
+    def drop() -> None:
+        member()
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match="a consumer was dropped without close"):
+        drop()
+    member().close()

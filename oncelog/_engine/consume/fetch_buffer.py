@@ -18,6 +18,7 @@ from enum import Enum
 from itertools import count
 from typing import Any
 
+from oncelog._engine.net import threads
 from oncelog.errors import CorruptLogError, InvalidBatchError, OncelogError
 from oncelog.types import Record, TopicPartition
 from oncelog.v1 import log_pb2
@@ -142,7 +143,8 @@ class FetchBuffer:
     def __init__(self, partition_bytes: int, on_room: Callable[[TopicPartition], None]) -> None:
         self._partition_bytes = partition_bytes
         self._on_room = on_room
-        self._condition = threading.Condition()
+        self._lock = threads.shared_lock()
+        self._condition = threading.Condition(self._lock)
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
         self._closed = False
@@ -165,7 +167,7 @@ class FetchBuffer:
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Read exactly these; those that are kept keep their place."""
-        with self._condition:
+        with self._lock:
             old = self._cursors
             self._cursors = {
                 tp: old.get(tp) or Cursor(tp, generation=next(self._generations)) for tp in tps
@@ -188,7 +190,7 @@ class FetchBuffer:
 
     def seek(self, tp: TopicPartition, offset: int | None) -> None:
         """Go on at `offset`, or, with None, where the reset policy says."""
-        with self._condition:
+        with self._lock:
             cursor = self._cursors[tp]
             cursor.generation = next(self._generations)
             cursor.position = offset
@@ -203,7 +205,7 @@ class FetchBuffer:
 
     def found(self, tp: TopicPartition, generation: int, offset: int) -> None:
         """The start position was found out; a seek in the meantime wins."""
-        with self._condition:
+        with self._lock:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation and cursor.position is None:
                 cursor.position = cursor.fetch_offset = offset
@@ -211,7 +213,7 @@ class FetchBuffer:
 
     def fail(self, tp: TopicPartition, generation: int, error: OncelogError) -> None:
         """Have the user's next call raise this, once."""
-        with self._condition:
+        with self._lock:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation:
                 cursor.error = error
@@ -223,14 +225,17 @@ class FetchBuffer:
         The chunk stays until `advance` finds that its end was passed. `errors_wait`: for the
         next call, because this one has records to give out. None also for interruptions.
         """
-        with self._condition:
+        with self._lock:
             self.calls += 1
             self._drop_finished()
+            waits = not self._has_news() and timeout != 0.0
+        if waits:
             self.is_waited_for = True
             try:
-                self._condition.wait_for(self._has_news, timeout)
+                threads.wait(self._news_within, timeout, "read records")
             finally:
                 self.is_waited_for = False
+        with self._lock:
             if self.interruptions:
                 return None
             for cursor in self._cursors.values():
@@ -244,6 +249,10 @@ class FetchBuffer:
                 if not cursor.paused:
                     return cursor.chunks[0]
             return None
+
+    def _news_within(self, seconds: float) -> bool:
+        with self._lock:
+            return self._condition.wait_for(self._has_news, seconds)
 
     def wait_elsewhere(self, waits: bool) -> None:
         """The user waits for records in a loop of his own."""
@@ -261,13 +270,16 @@ class FetchBuffer:
         )
 
     def wait_position(self, tp: TopicPartition, timeout: float) -> int | None:
-        with self._condition:
+        def known() -> bool:
+            cursor = self._cursors[tp]
+            return cursor.position is not None or cursor.error is not None
 
-            def known() -> bool:
-                cursor = self._cursors[tp]
-                return cursor.position is not None or cursor.error is not None
+        def known_within(seconds: float) -> bool:
+            with self._lock:
+                return self._condition.wait_for(known, seconds)
 
-            self._condition.wait_for(known, timeout)
+        threads.wait(known_within, timeout, "ask for a position")
+        with self._lock:
             cursor = self._cursors[tp]
             if cursor.error is not None:
                 error, cursor.error = cursor.error, None
@@ -276,12 +288,12 @@ class FetchBuffer:
 
     def position(self, tp: TopicPartition) -> int | None:
         """The user's place; None: not known yet."""
-        with self._condition:
+        with self._lock:
             return _position(self._cursors[tp])
 
     def lags(self) -> dict[TopicPartition, int]:
         """Records that can be read from the user's place on, as far as the last answers told."""
-        with self._condition:
+        with self._lock:
             return {
                 tp: max(0, cursor.high_watermark - max(position, cursor.log_start_offset))
                 for tp, cursor in self._cursors.items()
@@ -291,7 +303,7 @@ class FetchBuffer:
     def advance(self, chunk: Chunk) -> None:
         """The user has moved `chunk.next`."""
         if chunk.next >= chunk.end_offset:
-            with self._condition:
+            with self._lock:
                 cursor = self._cursors.get(chunk.tp)
                 if cursor is not None and cursor.generation == chunk.generation:
                     self._drop_first(cursor)
@@ -316,13 +328,13 @@ class FetchBuffer:
             self._on_room(cursor.tp)
 
     def pause(self, tp: TopicPartition, paused: bool) -> None:
-        with self._condition:
+        with self._lock:
             self._cursors[tp].paused = paused
             self._notify()
         self._on_room(tp)
 
     def close(self) -> None:
-        with self._condition:
+        with self._lock:
             self._closed = True
             self._notify()
 
@@ -330,23 +342,23 @@ class FetchBuffer:
 
     def interrupt(self, change: Any) -> None:
         """Have the user's thread look at this before it is given more records."""
-        with self._condition:
+        with self._lock:
             self.interruptions.append(change)
             self._notify()
 
     def hold_from(self, moment: float) -> None:
         """Give out nothing from that time on (monotonic), unless it is put off."""
-        with self._condition:
+        with self._lock:
             self._held_from = moment
             self._notify()
 
     def progress(self) -> tuple[int, dict[TopicPartition, int | None]]:
         """Changes whenever the user is given something, or comes back."""
-        with self._condition:
+        with self._lock:
             return self.calls, {tp: _position(one) for tp, one in self._cursors.items()}
 
     def without_position(self) -> list[tuple[TopicPartition, int]]:
-        with self._condition:
+        with self._lock:
             return [
                 (c.tp, c.generation)
                 for c in self._cursors.values()
@@ -355,7 +367,7 @@ class FetchBuffer:
 
     def wanted(self) -> list[Wanted]:
         """Partitions to fetch now: position known, room in the buffer."""
-        with self._condition:
+        with self._lock:
             return [
                 Wanted(c.tp, c.fetch_offset, c.generation)
                 for c in self._cursors.values()
@@ -367,7 +379,7 @@ class FetchBuffer:
 
     def room(self, wanted: Wanted) -> bool | None:
         """Whether to read on as wanted; None: not yet, there is no room."""
-        with self._condition:
+        with self._lock:
             cursor = self._cursors.get(wanted.tp)
             if cursor is None or cursor.generation != wanted.generation:
                 return False
@@ -378,7 +390,7 @@ class FetchBuffer:
     def add(self, wanted: Wanted, records: FetchedRecords) -> Added:
         """Take over one partition's answer."""
         answer = records.meta
-        with self._condition:
+        with self._lock:
             cursor = self._cursors.get(wanted.tp)
             if cursor is None or cursor.generation != wanted.generation:
                 return Added.STALE

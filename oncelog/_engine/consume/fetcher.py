@@ -19,6 +19,7 @@ import grpc.aio
 from oncelog import errors
 from oncelog._engine.consume.catch_up import MOST_STREAMS, CatchUp
 from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
+from oncelog._engine.consume.member import GroupMember
 from oncelog._engine.consume.new_partitions import NewPartitions
 from oncelog._engine.consume.positions import Positions
 from oncelog._engine.consume.routes import Routes
@@ -424,6 +425,14 @@ class Fetcher:
         return self.config.request_timeout_ms / 1000
 
 
+async def end_reading(fetcher: Fetcher, member: GroupMember | None, cluster: Cluster) -> None:
+    """Free everything. `member`: leaves its group, without a callback and without a commit."""
+    if member is not None:
+        await member.leave()
+    await fetcher.stop()
+    await cluster.close()
+
+
 def _fetch_bytes(channel: grpc.aio.Channel) -> Any:
     """The method Fetch, which returns the answer as it came."""
     return channel.unary_unary(
@@ -432,4 +441,4 @@ def _fetch_bytes(channel: grpc.aio.Channel) -> Any:
     )
 
 
-__all__ = ["Fetcher"]
+__all__ = ["Fetcher", "end_reading"]

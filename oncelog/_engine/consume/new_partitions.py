@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
+from oncelog._engine.net import threads
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
@@ -38,7 +38,7 @@ class NewPartitions:
         self._in_group = config.group_id is not None
         self._age_s = config.metadata_max_age_ms / 1000
         self._cluster, self._buffer, self._wake = cluster, buffer, wake
-        self._lock = threading.Lock()  # what is followed fits what is assigned
+        self._lock = threads.shared_lock()  # what is followed fits what is assigned
         self._counts: Mapping[str, int] = {}  # of the topics that are followed
         self._came: set[TopicPartition] = set()
 

@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from oncelog._engine.net.reachability import Reachability
 from oncelog.config import ClientConfig
 from oncelog.errors import ConfigError
 
@@ -74,6 +75,8 @@ class Channels:
             ("grpc.min_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
             ("grpc.max_reconnect_backoff_ms", max(100, backoff.retry_backoff_max_ms)),
             ("grpc.use_local_subchannel_pool", 1),
+            # Proxies for HTTP are for other programs; gRPC's own variable is meant for this one.
+            ("grpc.enable_http_proxy", int("grpc_proxy" in os.environ)),
             ("grpc.http2.lookahead_bytes", 1024 * 1024),
         )
 
@@ -104,6 +107,7 @@ class ChannelPool:
 
     def __init__(self, config: ClientConfig) -> None:
         self._made = Channels(config)
+        self.reachability = Reachability(config.request_timeout_ms / 1000, time.monotonic)
         self._users: set[object] = set()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._replaced: list[grpc.aio.Channel] = []

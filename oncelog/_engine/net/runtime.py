@@ -3,29 +3,47 @@
 Place in the flow: sync clients hand coroutines to it and wait. gRPC's asyncio side has one
 poller for all loops of a process, so one loop is also the arrangement it likes best.
 
-A forked child has no such thread; clients made before the fork are closed there, and new
-ones start a new loop.
+A forked child has no such thread. Clients made before the fork are closed there. New ones start
+a new loop, unless gRPC ran in the parent: then it cannot run in the child.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import os
+import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import CancelledError, Future
+from typing import Any, Generic, Protocol, TypeVar
 
-from oncelog._engine.net.threads import engine_threads, refuse_on_engine_thread
+from oncelog._engine.net import diverting, threads
+from oncelog._engine.net.threads import EngineThread, engine_threads
+from oncelog.errors import ClientClosedError, RequestTimeoutError
 
 T = TypeVar("T")
 
-_start_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+log = logging.getLogger("oncelog.client")
+
+_START = "start the client"
+_POLLER = "_poll_wrapper"  # the function that gRPC's own thread runs, as long as a channel is there
+_FORKED = (
+    "this process was forked while its parent used a client, and gRPC cannot run in it: start it "
+    "with multiprocessing's method spawn or forkserver, or make the first client after the fork"
+)
+
+_start_lock = threads.shared_lock()
+_forked_under_grpc = False
+_of_the_parent: list[object] = []
 
 
 class Forkable(Protocol):
+    _closed: bool
+
     def forked(self) -> None: ...
 
 
@@ -33,51 +51,127 @@ _clients: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """Return the running engine loop, started if needed."""
-    global _loop
+    """Return the running engine loop, started if needed. Raises ClientClosedError if it cannot."""
+    engine = threads.engine
+    return engine.loop if engine is not None else _start().loop
+
+
+def _start() -> EngineThread:
+    if _forked_under_grpc:
+        raise ClientClosedError(_FORKED)
+    if sys.is_finalizing():
+        raise ClientClosedError(f"cannot {_START}: the interpreter is ending")
+    threads.refuse_to_wait(_START)
+    running = threading.Lock()
+    running.acquire()
     with _start_lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            started = threading.Event()
+        if threads.engine is None:
+            diverting.begin()
             thread = threading.Thread(
-                target=_run, args=(_loop, started), name="oncelog-engine", daemon=True
+                target=_run, args=(running.release,), name="oncelog-engine", daemon=True
             )
             thread.start()
-            started.wait()
-        return _loop
+            if not running.acquire(True, threads.SLICE_S * threads.MOST_SLICES):
+                raise RequestTimeoutError(f"cannot {_START}: this process runs no new thread")
+        assert threads.engine is not None, "the thread has noted itself"
+        return threads.engine
 
 
-def _run(engine: asyncio.AbstractEventLoop, started: threading.Event) -> None:
-    asyncio.set_event_loop(engine)
+def _run(started: Callable[[], None]) -> None:
     engine_threads.add(threading.get_ident())
-    engine.call_soon(started.set)
-    engine.run_forever()
+    engine = asyncio.new_event_loop()  # on this thread: it logs
+    engine.set_exception_handler(_report)
+    asyncio.set_event_loop(engine)
+    threads.engine = EngineThread(engine, threading.current_thread())
+    engine.call_soon(started)
+    while True:
+        try:
+            engine.run_forever()
+        except BaseException:
+            # Something that ends programs was raised in a callback: all other clients go on.
+            log.exception("the client's thread goes on after an error")
+
+
+def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    log.error("%s", context.get("message", ""), exc_info=context.get("exception"))
+
+
+class _Call(Generic[T]):
+    """A coroutine on the engine's thread, and the user's thread that waits for it.
+
+    Not a Future: a signal may end a wait for that while its lock is held, and the engine's
+    thread would wait for the lock.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self._running = threading.Lock()
+        self._running.acquire()
+        self._cancelled = False
+
+    def start(self) -> None:
+        if self._cancelled:
+            self._coroutine.close()
+            return
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # looked at, whether the user's thread still waits or not
+        self._running.release()
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def wait(self, seconds: float) -> bool:
+        return self._running.acquire(True, seconds)
+
+    def result(self) -> T:
+        assert self._task is not None, "it has been waited for"
+        if self._task.cancelled():
+            raise CancelledError
+        return self._task.result()
 
 
 def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
     """Run a coroutine on the engine's thread."""
-    return asyncio.run_coroutine_threadsafe(coroutine, loop())
+    try:
+        engine = loop()
+        if threads.engine is not None and (why := threads.engine.why_not()):
+            raise ClientClosedError(f"cannot call the cluster: {why}")
+    except BaseException:
+        coroutine.close()
+        raise
+    return asyncio.run_coroutine_threadsafe(coroutine, engine)
 
 
 def run(
     coroutine: Coroutine[Any, Any, T], timeout: float | None = None, *, whole: bool = False
 ) -> T:
-    """Run a coroutine on the engine's thread and wait for its result.
+    """Run a coroutine on the engine's thread and wait for its result. Raises as `wait` does.
 
     An exception that a signal raises here cancels it there, unless `whole`.
     """
     try:
-        refuse_on_engine_thread("call a blocking method")
-    except RuntimeError:
+        threads.refuse_to_wait("call a blocking method")
+        engine = loop()
+    except BaseException:
         coroutine.close()
         raise
-    future = submit(coroutine)
+    call = _Call(coroutine)
     try:
-        return future.result(timeout)
+        engine.call_soon_threadsafe(call.start)
+        if not threads.wait(call.wait, timeout, "call a blocking method"):
+            raise TimeoutError
     except BaseException:
         if not whole:
-            future.cancel()
+            engine.call_soon_threadsafe(call.cancel)
         raise
+    return call.result()
 
 
 def post(callback: Callable[..., object], *args: object) -> None:
@@ -85,21 +179,78 @@ def post(callback: Callable[..., object], *args: object) -> None:
     loop().call_soon_threadsafe(callback, *args)
 
 
+def can_close() -> bool:
+    """False: the engine's thread cannot run any more, so that nothing can be closed.
+
+    Raises RuntimeError where a close would wait for itself.
+    """
+    if is_over():
+        return False
+    threads.refuse_to_wait("close")
+    return True
+
+
+def is_over() -> bool:
+    """Whether the engine's thread cannot run any more."""
+    return sys.is_finalizing() or (threads.engine is not None and bool(threads.engine.why_not()))
+
+
+def end_dropped(what: str, ending: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """For `__del__` of a client that is open: warn, and have it ended on the engine's thread."""
+    engine = threads.engine
+    if engine is None or is_over():
+        return
+    try:
+        warnings.warn(f"{what} was dropped without close()", ResourceWarning, stacklevel=3)
+    finally:
+        engine.loop.call_soon_threadsafe(_end, ending)
+
+
+def _end(ending: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    task = asyncio.get_running_loop().create_task(ending())
+    _endings.add(task)
+    task.add_done_callback(_endings.discard)
+
+
+_endings: set[asyncio.Task[None]] = set()
+
+
 def register(client: Forkable) -> None:
     """Have `client.forked()` called in a child process."""
     _clients.add(client)
 
 
+def _before_fork() -> None:
+    global _forked_under_grpc
+    if _grpc_runs() and all(client._closed for client in list(_clients)):
+        gc.collect()  # gRPC's thread ends with the last channel
+    _forked_under_grpc = _forked_under_grpc or _grpc_runs()
+
+
+def _grpc_runs() -> bool:
+    return any(_POLLER in thread.name for thread in threading.enumerate())
+
+
+def _after_fork_in_parent() -> None:
+    global _forked_under_grpc
+    _forked_under_grpc = False
+
+
 def _after_fork() -> None:
-    global _loop, _start_lock
-    _loop = None
-    _start_lock = threading.Lock()
+    global _start_lock
+    # What gRPC has made in the parent must not be freed in the child: it would crash.
+    _of_the_parent.extend([threads.engine, *_clients])
+    threads.engine = None
+    _start_lock = threads.shared_lock()
     engine_threads.clear()
+    diverting.forked()
     for client in list(_clients):
         client.forked()
     _clients.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(
+    before=_before_fork, after_in_child=_after_fork, after_in_parent=_after_fork_in_parent
+)
 
-__all__ = ["loop", "post", "register", "run", "submit"]
+__all__ = ["can_close", "end_dropped", "is_over", "loop", "post", "register", "run", "submit"]

@@ -20,16 +20,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from oncelog._engine.net.threads import refuse_on_engine_thread
-from oncelog._engine.produce.batches import Lane, OpenBatch
+from oncelog._engine.net import threads
+from oncelog._engine.produce.batches import SHUT, Lane, OpenBatch, check_condition, check_fits
 from oncelog._engine.produce.futures import BatchFuture, Delivery, OnDelivery, RecordFuture
+from oncelog._engine.produce.interruption import take_back_in
 from oncelog._engine.produce.stickiness import Stickiness
 from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.errors import (
     BatchTooLargeError,
     BufferFullError,
     ClientClosedError,
-    InvalidRequestError,
     OncelogError,
 )
 from oncelog.types import Header, TopicPartition
@@ -60,11 +60,13 @@ class Accumulator:
         self.delivery_timeout_s = delivery_timeout_s
         self.clock = clock
         self.wake: Callable[[], None] = lambda: None  # until there is a sender
-        self.lock = threading.Lock()
+        self.lock = threads.shared_lock()
+        # A record is being added under the lock: nothing else may be, by a signal handler.
+        self.busy = False
         self._space = threading.Condition(self.lock)
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
-        self._delivery_lock = threading.RLock()
+        self._delivery_lock = threads.shared_lock()
         self._lanes: dict[TopicPartition, Lane] = {}
         self.stickiness = Stickiness(is_available)
         self._ready: dict[TopicPartition, None] = {}
@@ -108,56 +110,63 @@ class Accumulator:
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         for name, content in headers:
             size += HEADER_OVERHEAD + len(name.encode()) + (len(content) if content else 0)
-        alone = expected_offset >= 0
-        self._check_condition(expected_offset)
+        if alone := expected_offset >= 0:
+            check_condition(expected_offset, self.transaction)
         now = time.time()
         future = RecordFuture()
-        self.lock.acquire()
+        if self.busy and self.lock._is_owned():
+            threads.refuse_to_wait("send")
+        keyed = key is not None and sequence is None and timestamp_us is None
+        keyed = keyed and not headers and on_delivery is None
+        batch, before = None, None
         try:
+            self.lock.acquire()
+            before = lane.last_given
+            self.busy = True
             batch = lane.open
-            if (
-                batch is None
-                or alone
-                or sequence is not None
-                or lane.last_given is not None
-                or batch.size + size > batch.limit
-            ):
-                self._check_fits(size + BATCH_OVERHEAD, max_batch_bytes)
-                cap = min(self.batch_size, max_batch_bytes)
-                if others and batch is not None and batch.size + size > batch.cap:
-                    self._close(batch)
-                    self._wake_wanted, lane = True, self.stickiness.any_lane(others)
-                batch = self._numbered_room(lane, sequence, sequence, size, cap, alone)
+            given = sequence is not None or before is not None
+            if batch is None or alone or given or batch.size + size > batch.limit:
+                lane = self._lane_with_room(lane, size, max_batch_bytes, others)
+                self._number(lane, sequence, sequence)
+                batch = self._room(lane, size, min(self.batch_size, max_batch_bytes), alone)
             if others and self.stickiness.batches.get(lane.tp.topic) is not batch:
                 self.stickiness.opened(batch)
-            if timestamp_us is not None:
-                batch.stamp(timestamp_us)
-            elif now >= batch.tick_at:
-                batch.tick(now)
-            if key is not None and batch.keys is not None and not headers and not batch.headers:
-                batch.keys.append(key)  # as below, without a call
-            elif key is not None or headers or not batch.plain:
-                batch.add_columns(key, headers)
-            if sequence is not None:
-                if batch.sequences is None:
-                    batch.sequences = []
-                batch.sequences.append(sequence)
-            future._delivery = delivery = batch.delivery
-            future._index = len(batch.values)
-            batch.values.append(value)
-            batch.size += size
-            if on_delivery is not None:
-                if delivery.callbacks is None:
-                    delivery.callbacks = []
-                delivery.callbacks.append((future._index, on_delivery))
+            if keyed and batch.keys is not None and not batch.headers and now < batch.tick_at:
+                # As `add`, without a call.
+                future._delivery = batch.delivery
+                future._index = len(batch.values)
+                batch.size += size
+                batch.keys.append(key)
+                batch.values.append(value)
+            else:
+                batch.add(future, value, key, headers, timestamp_us, now, sequence, size)
+                if on_delivery is not None:
+                    batch.delivery.call_for(future._index, on_delivery)
+                batch.limit = batch.room
             if alone:
                 batch.expected_offset = expected_offset
                 self._close(batch)
                 self._wake_wanted = True
-        finally:
-            self.lock.release()
-        self._wake_if_wanted()
+        except BaseException:
+            take_back_in(self, lane, batch, future, before, sequence)
+            raise
+        self.busy = False
+        self.lock.release()
+        if self._wake_wanted:
+            self._wake_wanted = False
+            self.wake()
         return future
+
+    def _lane_with_room(
+        self, lane: Lane, size: int, max_batch_bytes: int, others: Sequence[Lane]
+    ) -> Lane:
+        check_fits(size + BATCH_OVERHEAD, max_batch_bytes, self.buffer_memory)
+        batch = lane.open
+        if others and batch is not None and batch.size + size > batch.cap:
+            self._close(batch)
+            self._wake_wanted = True
+            return self.stickiness.any_lane(others)
+        return lane
 
     def append_payload(
         self,
@@ -175,70 +184,38 @@ class Accumulator:
         `stored_as`: codec and checksum of a payload that is compressed already.
         """
         size = len(payload)
-        self._check_fits(size, max_batch_bytes)
-        self._check_condition(expected_offset)
-        with self.lock:
-            base_sequence, last_sequence = None, None
-            if sequences:
-                base_sequence, last_sequence = sequences[0], sequences[-1]
-            cap = size + BATCH_OVERHEAD
-            batch = self._numbered_room(lane, base_sequence, last_sequence, size, cap, True)
-            batch.payload = payload
-            batch.stored_as = stored_as
-            batch.size = size
-            batch.record_count = record_count
-            batch.stamp(max_timestamp_us)
-            batch.max_timestamp_us = max_timestamp_us
-            batch.sequences = sequences
+        check_fits(size, max_batch_bytes, self.buffer_memory)
+        if expected_offset >= 0:
+            check_condition(expected_offset, self.transaction)
+        if self.busy and self.lock._is_owned():
+            threads.refuse_to_wait("send")
+        base_sequence, last_sequence = None, None
+        if sequences:
+            base_sequence, last_sequence = sequences[0], sequences[-1]
+        cap = size + BATCH_OVERHEAD
+        before = None
+        try:
+            self.lock.acquire()
+            before = lane.last_given
+            self.busy = True
+            self._number(lane, base_sequence, last_sequence)
+            batch = self._room(lane, size, cap, True)
+            batch.fill(payload, record_count, max_timestamp_us, sequences, stored_as)
             batch.expected_offset = expected_offset
             self._close(batch)
-            self._wake_wanted = True
-        self._wake_if_wanted()
+        except BaseException:
+            take_back_in(self, lane, lane.open, None, before, last_sequence)
+            raise
+        self.busy = False
+        self.lock.release()
+        self._wake_wanted = False
+        self.wake()
         return BatchFuture.of(batch.delivery, -1)
 
-    def _wake_if_wanted(self) -> None:
-        if self._wake_wanted:
-            self._wake_wanted = False
-            self.wake()
-
-    def _check_condition(self, expected_offset: int) -> None:
-        if expected_offset >= 0 and self.transaction is not None:
-            raise InvalidRequestError(
-                f"expected_offset={expected_offset}: records of a transaction have no offset "
-                "before its commit",
-                field="expected_offset",
-            )
-
-    def _check_fits(self, size: int, max_batch_bytes: int) -> None:
-        if size > max_batch_bytes:
-            raise BatchTooLargeError(
-                f"{size} bytes with overhead, the topic's max_batch_bytes is {max_batch_bytes}"
-            )
-        if size > self.buffer_memory:
-            raise BatchTooLargeError(
-                f"{size} bytes do not fit into buffer_memory={self.buffer_memory}"
-            )
-
-    def _numbered_room(
-        self,
-        lane: Lane,
-        base_sequence: int | None,
-        last_sequence: int | None,
-        size: int,
-        cap: int,
-        alone: bool,
-    ) -> OpenBatch:
-        before = lane.last_given
+    def _number(self, lane: Lane, first: int | None, last: int | None) -> None:
         if self.transaction is not None:
-            self._numbered_before.setdefault(lane, (lane.counted, before))
-        lane.check_sequences(base_sequence, last_sequence)
-        try:
-            return self._room(lane, size, cap, alone)
-        except OncelogError:
-            # Nothing was queued: the sequence may be used again.
-            if last_sequence is not None and lane.last_given == last_sequence:
-                lane.last_given = before
-            raise
+            self._numbered_before.setdefault(lane, (lane.counted, lane.last_given))
+        lane.check_sequences(first, last)
 
     def _room(self, lane: Lane, size: int, cap: int, alone: bool) -> OpenBatch:
         """Return an open batch with room for `size` bytes. Called with the lock held."""
@@ -263,7 +240,7 @@ class Accumulator:
                 if self.used + more <= self.buffer_memory:
                     self.used += more
                     batch.reserved += more
-                    batch.limit = min(batch.reserved, batch.cap)
+                    batch.limit = batch.room
                     return batch
             elif self.paused is not None:
                 raise self.paused.with_traceback(None)
@@ -277,16 +254,13 @@ class Accumulator:
                         f"{need} bytes do not fit into buffer_memory={self.buffer_memory}"
                     )
             if deadline is None:
-                refuse_on_engine_thread("send into a full buffer")
+                threads.refuse_on_engine_thread("send into a full buffer")
                 deadline = self.clock() + self.max_block_s
             self._wait_for_space(deadline)
 
     def _start(self, lane: Lane, reserve: int, cap: int) -> OpenBatch:
-        self.used += reserve
         delivery = Delivery(lane.tp, self._delivery_lock)
         batch = OpenBatch(lane, delivery, self.clock(), reserve, cap, self.transaction)
-        lane.open = batch
-        self.incomplete.add(delivery)
         if self.linger_s <= 0 or self._flushing:
             batch.due = True
             self._ready[lane.tp] = None
@@ -296,6 +270,10 @@ class Accumulator:
                 self._linger_ends = batch.created + self.linger_s
                 self._wake_wanted = True
             self._lingering.append(batch)
+        # Signals are handled after a call: these three lines are one step.
+        self.used += reserve
+        lane.open = batch
+        self.incomplete.add(delivery)
         return batch
 
     def _wait_for_space(self, deadline: float) -> None:
@@ -310,9 +288,11 @@ class Accumulator:
             )
         self._waiting += 1
         try:
-            self._space.wait(remaining)
+            self._space.wait(min(remaining, threads.SLICE_S))
         finally:
             self._waiting -= 1
+            self.busy = True  # others were, meanwhile
+        threads.check()
 
     def watch_space(self, watcher: Callable[[], None]) -> None:
         """Have `watcher` called, once, when there may be room; on whatever thread."""
@@ -328,14 +308,26 @@ class Accumulator:
                 watcher()
 
     def _close(self, batch: OpenBatch) -> None:
-        batch.close()
-        lane = batch.lane
-        lane.open = None
+        lane, tp, closed = batch.lane, batch.tp, batch.lane.closed
+        batch.limit = SHUT
         self.stickiness.closed(batch)
+        batch.close()
+        # Signals are handled after a call: from here to the last one, all is one step.
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
-        lane.closed.append(batch)
-        self._ready[lane.tp] = None
+        self._ready[tp] = None
+        lane.open = None
+        closed.append(batch)
+
+    def drop_empty(self) -> None:
+        """Forget batches that were begun for a record that did not come."""
+        for lane in self._lanes.values():
+            batch = lane.open
+            if batch is not None and not batch.values:
+                lane.open = None
+                self.used -= batch.reserved
+                self.incomplete.discard(batch.delivery)
+                self.stickiness.closed(batch)
 
     def _make_all_due(self) -> None:
         for lane in self._lanes.values():
@@ -360,7 +352,8 @@ class Accumulator:
 
     def abandon(self, failure: OncelogError) -> None:
         """In a forked child: what waits is the parent's to send, its lock may be held."""
-        self.lock = threading.Lock()
+        self.lock = threads.shared_lock()
+        self.busy = False
         self._space = threading.Condition(self.lock)
         self.failure = failure
         self.stickiness.clear()

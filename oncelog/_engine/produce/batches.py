@@ -9,11 +9,33 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from oncelog._engine.produce.futures import Delivery
+from oncelog._engine.produce.futures import Delivery, RecordFuture
 from oncelog._engine.produce.transaction import ProducerTransaction
-from oncelog.errors import InvalidRequestError
+from oncelog.errors import BatchTooLargeError, InvalidRequestError
 from oncelog.types import Header, TopicPartition
 from oncelog.wire.batch import BATCH_OVERHEAD
+
+SHUT = -1  # the limit of a batch to which `Producer.send` must not add by itself
+
+
+def check_condition(expected_offset: int, transaction: ProducerTransaction | None) -> None:
+    """Raises InvalidRequestError."""
+    if transaction is not None:
+        raise InvalidRequestError(
+            f"expected_offset={expected_offset}: records of a transaction have no offset "
+            "before its commit",
+            field="expected_offset",
+        )
+
+
+def check_fits(size: int, max_batch_bytes: int, buffer_memory: int) -> None:
+    """Raises BatchTooLargeError."""
+    if size > max_batch_bytes:
+        raise BatchTooLargeError(
+            f"{size} bytes with overhead, the topic's max_batch_bytes is {max_batch_bytes}"
+        )
+    if size > buffer_memory:
+        raise BatchTooLargeError(f"{size} bytes do not fit into buffer_memory={buffer_memory}")
 
 
 class Lane:
@@ -121,16 +143,73 @@ class OpenBatch:
         self.record_count = 0
         self.max_timestamp_us = 0
 
-    def tick(self, now: float) -> None:
-        """The next record is the first of its millisecond."""
-        timestamp_us = int(now * 1e6)
+    @property
+    def room(self) -> int:
+        """What `limit` is while nothing else is done with the batch."""
+        return min(self.reserved, self.cap)
+
+    def tick(self, now: float) -> bool:
+        """The next record is the first of its millisecond.
+
+        False: a signal handler has sent meanwhile, and the batch is another than before.
+        """
+        size, timestamp_us = self.size, int(now * 1e6)
         self.timestamps.add(len(self.values), timestamp_us)
         self.tick_at = (timestamp_us // 1000 + 1) / 1000
+        return self.size == size and not self.closed
 
     def stamp(self, timestamp_us: int) -> None:
         """The next record has a timestamp of its own."""
         self.timestamps.add(len(self.values), timestamp_us)
         self.tick_at = 0.0
+
+    def add(
+        self,
+        future: RecordFuture,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header],
+        timestamp_us: int | None,
+        now: float,
+        sequence: int | None,
+        size: int,
+    ) -> None:
+        """Put a record in; `limit` is to be set again. `timestamp_us` None: `now`.
+
+        `size`: of the record in the payload.
+        """
+        values = self.values
+        self.limit = SHUT
+        future._delivery = self.delivery
+        future._index = len(values)
+        if timestamp_us is not None:
+            self.stamp(timestamp_us)
+        elif now >= self.tick_at:
+            self.tick(now)
+        if key is not None or headers or not self.plain:
+            self.add_columns(key, headers)
+        if sequence is not None:
+            if self.sequences is None:
+                self.sequences = []
+            self.sequences.append(sequence)
+        self.size += size
+        values.append(value)
+
+    def fill(
+        self,
+        payload: bytes | memoryview,
+        record_count: int,
+        max_timestamp_us: int,
+        sequences: list[int] | None,
+        stored_as: tuple[int, int] | None,
+    ) -> None:
+        """Take a payload that is encoded already: it is all that the batch has."""
+        self.payload, self.stored_as = payload, stored_as
+        self.size = len(payload)
+        self.record_count = record_count
+        self.stamp(max_timestamp_us)
+        self.max_timestamp_us = max_timestamp_us
+        self.sequences = sequences
 
     def add_columns(self, key: bytes | None, headers: Sequence[Header]) -> None:
         """Put the next record's key and headers in, before its value."""
@@ -149,12 +228,25 @@ class OpenBatch:
 
     def close(self) -> None:
         assert not self.closed, "a batch is closed once"
-        self.closed = True
         if self.payload is None:
             self.record_count = len(self.values)
             self.max_timestamp_us = self.timestamps.highest
         self.delivery.record_count = self.record_count
         self.delivery.sequences = self.sequences
+        self.closed = True
+
+    def cut(self, count: int) -> None:
+        """Take out what was added beyond so many records, wherever that was interrupted."""
+        for column in (self.values, self.keys, self.headers, self.sequences):
+            if column is not None:
+                del column[count:]
+        self.timestamps.cut(count)
+        self.tick_at = 0.0
+        callbacks = self.delivery.callbacks
+        if callbacks is not None:
+            callbacks[:] = [one for one in callbacks if one[0] < count]
+        self.expected_offset = -1
+        self.limit = self.room
 
 
-__all__ = ["Lane", "OpenBatch"]
+__all__ = ["SHUT", "Lane", "OpenBatch", "check_condition", "check_fits"]

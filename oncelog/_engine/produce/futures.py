@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeVar
 
-from oncelog._engine.net.threads import refuse_on_engine_thread
+from oncelog._engine.net import threads
 from oncelog._engine.produce.timestamps import Timestamps
 from oncelog._engine.produce.transaction import StagedRun
 from oncelog.errors import OncelogError
@@ -30,6 +30,19 @@ log = logging.getLogger("oncelog.producer")
 
 # Called with (metadata, None) or (None, error), on the engine's thread.
 OnDelivery = Callable[[RecordMetadata | None, OncelogError | None], object]
+
+
+def report_callback(what: str, error: BaseException) -> None:
+    """Log an error that a callback of the user has raised: each first one of its kind in full."""
+    kind = (what, type(error))
+    times = _reported[kind] = _reported.get(kind, 0) + 1
+    if times == 1:
+        log.error("%s raised", what, exc_info=error)
+    elif times in (10, 100, 1000) or times % 10_000 == 0:
+        log.error("%s raised %d times: %r", what, times, error)
+
+
+_reported: dict[tuple[str, type[BaseException]], int] = {}
 
 
 class Watcher(Protocol):
@@ -55,6 +68,7 @@ class Delivery:
         "epoch",
         "error",
         "handled",
+        "lock",
         "producer_id",
         "record_count",
         "run",
@@ -66,6 +80,9 @@ class Delivery:
 
     def __init__(self, tp: TopicPartition, lock: threading.RLock) -> None:
         self.tp = tp
+        # Taken itself, not by the condition: a signal between two lines of Python code would
+        # leave it taken.
+        self.lock = lock
         self.condition = threading.Condition(lock)
         self.done = False
         self.error: OncelogError | None = None
@@ -84,7 +101,7 @@ class Delivery:
         self.handled: set[int] = set()
 
     def succeed(self, base_offset: int, duplicate: bool) -> None:
-        with self.condition:
+        with self.lock:
             assert not self.done, "a delivery is settled once"
             self.base_offset = base_offset
             self.duplicate = duplicate
@@ -92,7 +109,7 @@ class Delivery:
         self._call_back()
 
     def fail(self, error: OncelogError) -> None:
-        with self.condition:
+        with self.lock:
             assert not self.done, "a delivery is settled once"
             self.error = error
             self._finish()
@@ -113,16 +130,25 @@ class Delivery:
                     callback(None, self.error)
                 else:
                     callback(self.record(index), None)
-            except Exception:  # a user's callback must not stop the engine
-                log.exception("on_delivery raised, record of %s", self.tp)
-        self.callbacks = None
+            except BaseException as error:  # noqa: BLE001  # a user's callback must not stop the engine
+                report_callback("on_delivery", error)
+        if self.callbacks is not None:
+            with self.lock:
+                self.callbacks = None
+                self.condition.notify_all()
         watched, self.watched = self.watched, None
         for future in watched or ():
             future.call_back()
 
+    def call_for(self, index: int, callback: OnDelivery) -> None:
+        """Call this for a record, once it is settled."""
+        if self.callbacks is None:
+            self.callbacks = []
+        self.callbacks.append((index, callback))
+
     def watch(self, watcher: Watcher) -> bool:
         """Have `watcher` told when it is settled; False if it is already."""
-        with self.condition:
+        with self.lock:
             if self.done:
                 return False
             if self.watched is None:
@@ -131,8 +157,22 @@ class Delivery:
             return True
 
     def wait(self, timeout: float | None) -> bool:
-        with self.condition:
-            return self.condition.wait_for(lambda: self.done, timeout)
+        return self.done or threads.wait(self._wait, timeout, "wait for a record")
+
+    def _wait(self, seconds: float) -> bool:
+        with self.lock:
+            return self.condition.wait_for(lambda: self.done, seconds)
+
+    def wait_told(self, timeout: float | None) -> bool:
+        """Wait until it is settled and its callbacks have been called."""
+        return self._told() or threads.wait(self._wait_told, timeout, "wait for records")
+
+    def _told(self) -> bool:
+        return self.done and self.callbacks is None
+
+    def _wait_told(self, seconds: float) -> bool:
+        with self.lock:
+            return self.condition.wait_for(self._told, seconds)
 
     @property
     def unhandled(self) -> int:
@@ -248,8 +288,8 @@ class DeliveryFuture(Future[T]):
         for callback in callbacks:
             try:
                 callback(self)
-            except Exception:  # as Future does: a user's callback must not stop others
-                log.exception("exception calling callback for %r", self)
+            except BaseException as error:  # noqa: BLE001  # a user's callback must not stop the engine
+                report_callback("a done callback", error)
 
     # What concurrent.futures.wait and as_completed look at.
 
@@ -289,7 +329,7 @@ class DeliveryFuture(Future[T]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         delivery = self._delivery
         if not delivery.done:
-            refuse_on_engine_thread("wait for a record")
+            threads.refuse_on_engine_thread("wait for a record")
             if not delivery.wait(timeout):
                 raise TimeoutError
         if delivery.error is not None:
@@ -298,14 +338,14 @@ class DeliveryFuture(Future[T]):
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
         delivery = self._delivery
-        with delivery.condition:
+        with delivery.lock:
             if not delivery.done:
                 self._watched().callbacks.append(fn)
                 return
         try:
             fn(self)
-        except Exception:  # as Future does
-            log.exception("exception calling callback for %r", self)
+        except Exception as error:  # noqa: BLE001  # as Future does
+            report_callback("a done callback", error)
 
     def set_running_or_notify_cancel(self) -> NoReturn:
         raise InvalidStateError("the producer settles this future")

@@ -122,14 +122,13 @@ class ProduceStream:
         self.refused: NotAuthorizedError | None = None
         # Answers are awaited for these, by attempt id, oldest first.
         self.outstanding: dict[int, tuple[Lane, PartitionSender, SealedBatch]] = {}
-        self._channel = channel
         self._connect_timeout_s = connect_timeout_s
         self._end = request_end(commit_timeout_ms)
         self._lanes: list[Lane] = []
         # Those that have something to send; one batch of each in turn.
         self._turns: deque[Lane] = deque()
         self._wake = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name=f"produce {address}")
+        self._task = asyncio.create_task(self._run(channel), name=f"produce {address}")
 
     def join(self, lane: Lane) -> None:
         assert not self.is_closing, "a stream that ends takes nobody"
@@ -162,13 +161,13 @@ class ProduceStream:
         if not self._lanes:
             await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
+    async def _run(self, channel: grpc.aio.Channel) -> None:
         why = ""
         call: Any = None
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await self._channel.channel_ready()
-            call = self._channel.stream_stream(
+                await channel.channel_ready()
+            call = channel.stream_stream(
                 _METHOD,
                 request_serializer=_as_is,
                 response_deserializer=log_pb2.ProduceResponse.FromString,

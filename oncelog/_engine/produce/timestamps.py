@@ -9,7 +9,7 @@ for each millisecond only.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 
 class Timestamps:
@@ -27,6 +27,12 @@ class Timestamps:
         if not values or values[-1] != timestamp_us:
             self._starts.append(index)
             values.append(timestamp_us)
+
+    def cut(self, count: int) -> None:
+        """Forget all but the first `count` records."""
+        runs = bisect_left(self._starts, count)
+        del self._starts[runs:]
+        del self._values[runs:]
 
     def __getitem__(self, index: int) -> int:
         return self._values[bisect_right(self._starts, index) - 1]

@@ -1,0 +1,54 @@
+"""Calls that add records and end half way: by an error, or by a signal handler that raises.
+
+Place in the flow: `Producer.send` and `accumulator` hand what they have begun to these, with the
+lock held or not. A signal handler may raise after any call in Python code. So a key may have been
+added without its value, and the lock may have been taken by a call that has not returned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog._engine.produce.batches import Lane, OpenBatch
+from oncelog._engine.produce.futures import RecordFuture
+
+if TYPE_CHECKING:
+    from oncelog._engine.produce.accumulator import Accumulator
+
+
+def take_back(
+    accumulator: Accumulator, added: OpenBatch | None, future: RecordFuture | None
+) -> None:
+    """Nothing of the call's record stays in the open batch. The lock is released."""
+    if accumulator.lock._is_owned():
+        if added is not None and not added.closed:
+            mine = getattr(future, "_delivery", None) is added.delivery
+            index = getattr(future, "_index", -1) if mine else -1
+            added.cut(index if index >= 0 else len(added.values))
+        accumulator.lock.release()
+
+
+def take_back_in(
+    accumulator: Accumulator,
+    lane: Lane,
+    added: OpenBatch | None,
+    future: RecordFuture | None,
+    before: int | None,
+    sequence: int | None,
+) -> None:
+    """The same, for a call that may also have begun a batch, and numbered its record.
+
+    `before`: the last sequence that the lane was given before `sequence`.
+    """
+    if not accumulator.lock._is_owned():
+        return
+    if accumulator.busy and (added is None or not added.closed):
+        if sequence is not None and lane.last_given == sequence:
+            lane.last_given = before  # it may be used again
+        accumulator.drop_empty()
+    accumulator.busy = False
+    take_back(accumulator, added, future)
+    accumulator.wake()
+
+
+__all__ = ["take_back", "take_back_in"]
