@@ -42,6 +42,8 @@ FEATURES = (
     "tls",
     "tokens",
     "cancel",
+    "flush_at_exit",
+    "warnings",
 )
 SECURITY = ("", "tls", "tokens", "another_host")
 VERBS = (
@@ -95,7 +97,9 @@ VERBS = (
     "stage_batch",
     "end_batch",
     "abort_batch",
+    "warnings",
     "close",
+    "exit",
 )
 KINDS = ("verb", "cluster", "until", "seen", "vector", "pause_ms", "freeze_ms")
 SEEN = (*CALLS, "result", "arrived", "hello", "owned", "leave")
@@ -120,6 +124,8 @@ class Case:
     # Of the clients: longer than any honest answer takes, or short, where one never comes.
     request_timeout_ms: int = 5000
     security: str = ""  # of the nodes: see broker/secured.py
+    # Variables of the client's process, which is one of its own then.
+    environment: Mapping[str, str] = field(default_factory=dict)
     lies: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
     sees: tuple[Mapping[str, Any], ...] = ()

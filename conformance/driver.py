@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 import signal
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 MAX_LINE = 64 * 1024 * 1024
@@ -18,10 +20,14 @@ class DriverError(Exception):
 
 
 class Driver:
-    """`command`: how it is started. `limit_s`: how long one command may take."""
+    """`command`: how it is started. `limit_s`: how long one command may take.
+    `environment`: variables that are added to the kit's own."""
 
-    def __init__(self, command: str, *, limit_s: float) -> None:
+    def __init__(
+        self, command: str, *, limit_s: float, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._command = shlex.split(command)
+        self._environment = {**os.environ, **(environment or {})}
         self._limit_s = limit_s
         self._process: asyncio.subprocess.Process | None = None
         self._errors: deque[str] = deque(maxlen=ERROR_LINES)
@@ -32,6 +38,7 @@ class Driver:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
+                env=self._environment,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -94,6 +101,16 @@ class Driver:
             await asyncio.sleep(seconds)
         finally:
             self._process.send_signal(signal.SIGCONT)
+
+    async def ended(self) -> int:
+        """The exit code, once the process has ended by itself. Raises DriverError."""
+        process = self._process
+        assert process is not None
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await process.wait()
+        except TimeoutError:
+            raise DriverError(f"it has not ended {self._limit_s:g} s after exit") from None
 
     async def end(self) -> None:
         """Ends the process, by force if it does not end with its input."""

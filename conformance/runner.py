@@ -107,6 +107,8 @@ class Play:
             self._put_vector(step)
         elif step["verb"] == "poll" and "count" in step:
             await self._poll(step)
+        elif step["verb"] == "warnings" and "count" in step:
+            await self._warned(step)
         elif step["verb"] in ("send", "send_batch") and "expect_error" in step:
             await self._refused(step)
         elif step["verb"] == "defaults":
@@ -160,6 +162,8 @@ class Play:
         if verb == "await" and "ok" in answer:
             self._take_results(step["handle"], answer["ok"])
         self._compare(step, answer)
+        if verb == "exit" and (code := await self._driver.ended()):
+            raise Unmet(f"the driver ended with the exit code {code}")
         return answer
 
     async def _ask(self, verb: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,6 +319,19 @@ class Play:
         if len(records) != step["count"]:
             raise Unmet(f"{_short(step)}: {len(records)} records instead of {step['count']}")
 
+    async def _warned(self, step: Mapping[str, Any]) -> None:
+        """Until the client has logged so many warnings, or more."""
+        deadline = time.monotonic() + self._longest_s
+        while True:
+            answer = await self._ask("warnings", {})
+            said = answer["ok"]["warnings"] if "ok" in answer else []
+            if len(said) >= step["count"] or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.05)
+        if len(said) != step["count"]:
+            raise Unmet(f"{len(said)} warnings instead of {step['count']}: {said}")
+        self._compare(step, answer)
+
     async def _compare_defaults(self, kinds: Sequence[str]) -> None:
         answer = await self._ask("defaults", {})
         if "ok" not in answer:
@@ -416,11 +433,15 @@ class Runner:
                 await ready.wait()
                 while left:
                     number, case = left.pop()
-                    driver = driver if driver is not None and driver.running else None
-                    driver = driver or await self._started()
+                    # A line of the case before may come late.
+                    alone = case.environment or "warnings" in case.needs
+                    if driver is not None and (alone or not driver.running):
+                        await driver.end()
+                        driver = None
+                    driver = driver or await self._started(case.environment)
                     outcomes[number], sound = await self._one(case, driver)
                     self._report(outcomes[number])
-                    if not sound:
+                    if alone or not sound:
                         await driver.end()
             finally:
                 if driver is not None:
@@ -431,8 +452,8 @@ class Runner:
                 group.create_task(work())
         return [outcomes[number] for number in range(len(cases))]
 
-    async def _started(self) -> Driver:
-        driver = Driver(self._command, limit_s=self._command_s)
+    async def _started(self, environment: Mapping[str, str] | None = None) -> Driver:
+        driver = Driver(self._command, limit_s=self._command_s, environment=environment)
         await driver.start()
         return driver
 
@@ -461,12 +482,14 @@ class Runner:
                 for topic, settings in case.topics.items():
                     broker.create_topic(topic, **settings)
                 faults = await Play(case, broker, driver, self._longest_s).run()
-                await driver.command("reset")
+                if driver.running:  # or the case has ended it
+                    await driver.command("reset")
         except NotOffered as missing_one:
             status, faults = "not offered", [str(missing_one)]
         except Unmet as unmet:
             faults = [str(unmet)]
-            await driver.command("reset")
+            if driver.running:
+                await driver.command("reset")
         except DriverError as error:
             sound = False
             faults = [str(error), *(f"stderr: {line}" for line in driver.said())]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,6 @@ from cluster.node.logging import LineHandler, LineQueue, configure_logging
 from cluster.node.node import Node
 from cluster.startup import part_stderr, stopping
 from storage.errors import StorageError
-
-log = logging.getLogger(__name__)
 
 LAST_LINES = 1.0  # seconds that the last lines of the log get
 
@@ -41,10 +38,6 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return 0
     lines = LineQueue(part_stderr())
     configure_logging(config.log_level, LineHandler(lines))
-    for name, nearest in config.unknown:
-        log.warning(
-            "environment: %s is no setting and is ignored; the nearest is %s", name, nearest
-        )
     raise_limit()
     keep_large_buffers()
     try:

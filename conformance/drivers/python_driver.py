@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
@@ -50,6 +51,8 @@ FEATURES = (
     "sinks",
     "tls",
     "tokens",
+    "flush_at_exit",
+    "warnings",
 )
 NOT_SHARED = (
     "bootstrap_servers",
@@ -86,6 +89,17 @@ class GivenUpError(Exception):
     """The caller has stopped waiting for the call."""
 
 
+class Warnings(logging.Handler):
+    """Keeps what the client logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
 class Driver:
     """Carries out one command at a time."""
 
@@ -99,10 +113,13 @@ class Driver:
         self._transactions: dict[str, Any] = {}
         self._told: dict[str, list[str]] = {}  # by handle of a member
         self._sinks = SinkVerbs()
+        self._warnings = Warnings()
+        logging.getLogger("oncelog").addHandler(self._warnings)
         self._verbs: dict[str, Callable[[Fields], Fields]] = {
             "hello": self._hello,
             "defaults": self._defaults,
             "reset": self._reset,
+            "warnings": lambda _: {"warnings": list(self._warnings.texts)},
             "exit": lambda _: {},
             "open_producer": self._open_producer,
             "send": self._send,
@@ -200,6 +217,7 @@ class Driver:
             self._end(handle, timeout_s=0)
         self._clients.clear()
         self._sent.clear()
+        self._warnings.texts.clear()
         self._sinks.reset()
         return {}
 
