@@ -60,6 +60,8 @@ type NodeChange struct {
 	DryRun bool // check it, and say what it would do
 	// Of ReplaceNode: go on although partitions have no majority, or no replica, without the node.
 	AcceptLoss bool
+	// DirectoryID is that of the lost data directory, where the other one of two nodes decides alone.
+	DirectoryID uint64
 }
 
 // ListNodes returns all nodes, and how far what is to be done with them is.
@@ -85,6 +87,7 @@ func (a *Admin) ChangeNode(ctx context.Context, nodeID int32, change NodeChange)
 	}
 	request := &pb.ChangeNodeRequest{
 		NodeId: nodeID, Action: action, DryRun: change.DryRun, AcceptLoss: change.AcceptLoss,
+		DirectoryId: change.DirectoryID,
 	}
 	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.ChangeNode, request)
 	return answer.GetEffects(), err

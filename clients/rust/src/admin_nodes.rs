@@ -79,12 +79,14 @@ pub struct NodeChange {
     /// Of [`NodeAction::Replace`]: goes on although partitions have no majority, or no replica at
     /// all, without the node.
     pub accept_loss: bool,
+    /// Of the lost data directory, where the other one of two nodes decides alone.
+    pub directory_id: u64,
 }
 
 impl NodeChange {
     /// This, and nothing special.
     pub fn new(action: NodeAction) -> Self {
-        Self { action, dry_run: false, accept_loss: false }
+        Self { action, dry_run: false, accept_loss: false, directory_id: 0 }
     }
 
     /// Sets [`NodeChange::dry_run`].
@@ -96,6 +98,12 @@ impl NodeChange {
     /// Sets [`NodeChange::accept_loss`].
     pub fn accept_loss(mut self, accept_loss: bool) -> Self {
         self.accept_loss = accept_loss;
+        self
+    }
+
+    /// Sets [`NodeChange::directory_id`].
+    pub fn directory_id(mut self, directory_id: u64) -> Self {
+        self.directory_id = directory_id;
         self
     }
 }
@@ -164,6 +172,7 @@ impl Admin {
             action: action.into(),
             dry_run: change.dry_run,
             accept_loss: change.accept_loss,
+            directory_id: change.directory_id,
         };
         Ok(self.call(ask!(cluster.change_node(request))).await?.effects)
     }
