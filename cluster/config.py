@@ -61,6 +61,7 @@ class NodeConfig:
     advertise: str = ""
     nodes: Mapping[int, str] = field(default_factory=dict)
     join: str = ""
+    found: str = ""
     peer_port_offset: int = 10_000
     metrics_listen: str = ""
     tls_cert: Path | None = None

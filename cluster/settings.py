@@ -55,6 +55,8 @@ SETTINGS: tuple[Setting, ...] = (
             "all nodes, as 1=host:port,2=host:port; their ids stay (default: only this)"),
     Setting("join", "optstr",
             "nodes of a cluster that a new data directory joins, host:port, separated by commas"),
+    Setting("found", "optstr",
+            "id of this new data directory: found a cluster though not all of nodes answer"),
     _int("peer_port_offset", 1, 60_000,
          "nodes send each other the log at their ports in nodes plus this"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),

@@ -6,17 +6,19 @@ it. Nothing is changed in a directory that is refused.
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
     DIR/identity.json  {"format": 5, "cluster_id": ..., "node_id": ..., "directory_id": ...,
                         "store": "none", "old" or "made", "members": [...], "founding": ...,
-                        "cluster_version": only from format 6 on, "instance": only in format 7}
+                        "cluster_version": only from format 6 on, "instance": only in format 7,
+                        "admitted": {"1": its directory id, ...}, only of the node that founded}
 
 The directory id is drawn when a directory is first used. The cluster remembers
 it: a node that comes back with an emptied directory has another one, and may
 not vote or acknowledge as if it still knew what it had promised. It is in the
 store and in its commit log, too, and `store` says whether there must be one.
 
-The members are the node ids of the cluster's nodes, as the settings named them at the first
-start, and hold for good. The founding is a random number that all of them share: the member
-with the lowest id draws it, the others learn it from one that knows it (0: not yet). So two
-histories of one name are told apart, and a changed setting does not make a second one.
+The members are the node ids of the cluster's nodes, as the settings named them when it was
+founded, and hold for good. The founding is a random number that all of them share: the node that
+founds the cluster draws it, and admits the others, each with one directory for good; the others
+learn it then (0: not yet). So two histories of one name are told apart, a changed setting does not
+make a second one, and an emptied directory cannot take the place of the one that was admitted.
 
 The cluster version is the one that this node last knew its cluster to have agreed on: a
 release that does not take part in it must not open the directory. As long as nothing was
@@ -36,10 +38,11 @@ import enum
 import fcntl
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from storage.errors import IdentityError, LockedError, MissingStoreError, StorageError
 from storage.system import SYSTEM, System
@@ -78,9 +81,13 @@ class Identity:
     founding: int = 0
     cluster_version: int = _FIRST_VERSION
     instance: int = 0  # not 0: it joined
+    # Of the node that founded: node id -> data directory that begins with the cluster.
+    admitted: Mapping[int, int] = field(default_factory=dict)
 
     def pack(self) -> bytes:
         fields = {"format": FORMAT, **asdict(self), "store": self.store.value}
+        if not self.admitted:
+            del fields["admitted"]
         if not self.instance:
             fields["format"] = _FORMAT_BEFORE_JOINING
             del fields["instance"]
@@ -128,7 +135,7 @@ class DirectoryLock:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Node ids of the cluster, rising; none before `note_members`."""
+        """Node ids of the cluster, rising; none before its founding is known."""
         return self._identity.members
 
     @property
@@ -144,34 +151,55 @@ class DirectoryLock:
     def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
         """What a node of the cluster said. Raises StorageError if it cannot be written."""
         assert founding > 0 and instance > 0 and not self.founding, "a new directory joins once"
-        joined = replace(
-            self._identity, members=tuple(sorted(members)), founding=founding, instance=instance
-        )
-        try:
-            self._write(joined)
-        except OSError as error:
-            raise StorageError(f"data directory {self.path}: {error}") from error
+        self._note(members=tuple(sorted(members)), founding=founding, instance=instance)
 
-    def note_members(self, members: Iterable[int]) -> None:
-        """Records whom the settings name, at the first start; later they must be the same.
-
-        Raises IdentityError, and StorageError if it cannot be written.
-        """
-        named, identity = tuple(sorted(members)), self._identity
-        if identity.members and identity.members != named:
+    def check_members(self, members: Iterable[int]) -> None:
+        """Raises IdentityError if the settings name others than the cluster began with."""
+        named, known = tuple(sorted(members)), self._identity.members
+        if known and known != named:
             raise IdentityError(
                 f"data directory {self.path} is of a cluster with the nodes "
-                f"{_listed(identity.members)}, and the setting `nodes` names {_listed(named)}: a "
+                f"{_listed(known)}, and the setting `nodes` names {_listed(named)}: a "
                 f"cluster's members cannot be changed by a setting. Put `nodes` back as it was, "
                 f"on all nodes"
             )
-        founds = not identity.founding and identity.node_id == min(named)
-        if not identity.members or founds:
-            founding = self._system.random_number() if founds else identity.founding
-            try:
-                self._write(replace(identity, members=named, founding=founding))
-            except OSError as error:
-                raise StorageError(f"data directory {self.path}: {error}") from error
+
+    def found(self, members: Iterable[int]) -> None:
+        """Founds a cluster of these nodes. Raises StorageError if it cannot be written."""
+        assert not self.founding, "a cluster is founded once"
+        own = {self._identity.node_id: self.directory_id}
+        self._note_founding(members, self._system.random_number(), own)
+
+    def note_founding(self, members: Iterable[int], founding: int) -> None:
+        """The node that founded the cluster admits this one. Raises StorageError."""
+        assert founding > 0 and not self.founding, "it is learned once"
+        self._note_founding(members, founding, {})
+
+    def _note_founding(
+        self, members: Iterable[int], founding: int, admitted: Mapping[int, int]
+    ) -> None:
+        self._note(members=tuple(sorted(members)), founding=founding, admitted=admitted)
+
+    def admit(self, node: int, directory: int) -> bool:
+        """Whether the node begins with the cluster, with this directory: the first one that asks.
+
+        Only the node that founded the cluster says so. Raises StorageError.
+        """
+        admitted = self._identity.admitted
+        if admitted and node not in admitted:
+            self._note(admitted={**admitted, node: directory})
+        return self._identity.admitted.get(node) == directory
+
+    @property
+    def has_admitted(self) -> Mapping[int, int]:
+        """Node -> its directory, of the node that founded the cluster; none elsewhere."""
+        return self._identity.admitted
+
+    def _note(self, **changes: Any) -> None:
+        try:
+            self._write(replace(self._identity, **changes))
+        except OSError as error:
+            raise StorageError(f"data directory {self.path}: {error}") from error
 
     def check_cluster_version(self, oldest: int, newest: int) -> None:
         """Raises IdentityError unless a release that knows these versions may open it."""
@@ -188,11 +216,6 @@ class DirectoryLock:
         assert version >= self._identity.cluster_version, "it never falls"
         if version > self._identity.cluster_version:
             self._write(replace(self._identity, cluster_version=version))
-
-    def note_founding(self, founding: int) -> None:
-        """What another member said. Raises OSError."""
-        assert founding > 0 and not self.founding, "it is learned once"
-        self._write(replace(self._identity, founding=founding))
 
     def _write(self, identity: Identity) -> None:
         self._system.write_atomically(self.path / _IDENTITY, identity.pack())
@@ -317,7 +340,8 @@ def parse(directory: Path, content: bytes) -> Identity:
         if found < _FIRST_WITH_MEMBERS:
             return old
         members = tuple(int(member) for member in fields["members"])
-        known = replace(old, members=members, founding=int(fields["founding"]))
+        admitted = {int(one): int(held) for one, held in fields.get("admitted", {}).items()}
+        known = replace(old, members=members, founding=int(fields["founding"]), admitted=admitted)
         if found < _FORMAT_BEFORE_JOINING:
             return known
         known = replace(known, cluster_version=int(fields["cluster_version"]))

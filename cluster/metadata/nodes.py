@@ -84,12 +84,16 @@ def join(tables: Tables, command: pb.JoinNode) -> bool:
 def not_expected(tables: Tables, node: int) -> str:
     """What is to be done before a new directory of the node may join."""
     if node in tables.nodes or node in tables.own.replicas:
-        return (
-            f"node_id {node} is registered with another data directory: one that was emptied or "
-            f"replaced has forgotten votes and acknowledgements. If the old one is lost, say so: "
-            f"`oncelog node replace {node}`"
-        )
+        return other_directory(node)
     return f"node {node} is not expected: `oncelog node add {node}` comes first"
+
+
+def other_directory(node: int) -> str:
+    return (
+        f"node_id {node} is registered with another data directory: one that was emptied or "
+        f"replaced has forgotten votes and acknowledgements. If the old one is lost, say so: "
+        f"`oncelog node replace {node}`"
+    )
 
 
 def register(tables: Tables, command: pb.RegisterNode) -> bool:

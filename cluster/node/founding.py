@@ -44,13 +44,31 @@ class Founding:
         self._said: list[str] = []
 
     def check_own(self) -> None:
-        """Raises ConfigError if a setting was given that the cluster has otherwise."""
+        """Raises ConfigError if a setting differs from the cluster's, or `join` is missing."""
+        alone = self._names_nobody()
+        if alone:
+            raise ConfigError(alone)
         different = self._different()
         if different:
             raise ConfigError(
                 "; ".join(different) + ". It is the cluster's to say: leave it out of this node's "
                 "settings, and change it with `oncelog cluster set`"
             )
+
+    def _names_nobody(self) -> str:
+        """Why this node may not start again with its settings; empty: it may.
+
+        Should its disk be lost, it would found another cluster of this name.
+        """
+        config, state = self._config, self._metadata
+        others = {node: at for node, at in state.nodes.items() if node != config.node_id}
+        if config.join or len(config.nodes) > 1 or not others:
+            return ""
+        return (
+            f"join: the cluster has grown, and this node's settings name no other node: with an "
+            f"empty data directory it would found another cluster. Set join to "
+            f"{','.join(others[node] for node in sorted(others))}"
+        )
 
     def _different(self) -> list[str]:
         given = {n: value for n, value in self.settings.items() if n in self._config.given}
@@ -83,7 +101,8 @@ class Founding:
 
     def _report(self) -> None:
         """A setting of the cluster was changed while this node runs."""
-        different = self._different()
+        alone = self._names_nobody()
+        different = [*self._different(), *([alone] if alone else [])]
         if different and different != self._said:
             log.warning("%s: this node will not start again with that", "; ".join(different))
         self._said = different

@@ -38,7 +38,7 @@ from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics import Metrics
-from cluster.node.admission import find_cluster
+from cluster.node.admission import Admission, find_cluster
 from cluster.node.clocks import clocks_of
 from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
@@ -56,7 +56,7 @@ from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import repair_families, sample, transactions
 from cluster.node.offered import add_services, guards
 from cluster.node.other_nodes import Known, OtherNodes
-from cluster.node.own_place import Opened, OwnPlace
+from cluster.node.own_place import Opened, OwnPlace, bind
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.peers import Peers
 from cluster.node.places import identity_of, named
@@ -235,17 +235,31 @@ class Node:
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
         lock.check_cluster_version(*CLUSTER_VERSIONS)
-        said = await find_cluster(config, lock, security.peers)
         if not lock.instance:
-            lock.note_members(config.nodes)
-        addresses = {**said, **named(config)}
-        identity = identity_of(
-            config,
-            lock,
-            PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
-            lambda hello: node.registering.write(hello),  # noqa: PLW0108 - made later
-        )
+            lock.check_members(config.nodes)
+
+        def identity_now() -> Identity:
+            return identity_of(
+                config,
+                lock,
+                PeerVersions(THIS_RELEASE, lambda: node.metadata.finalized),
+                lambda hello: node.registering.write(hello),  # noqa: PLW0108 - made later
+            )
+
         # The ports come before anything in the data directory is touched.
+        admission = Admission(config, lock)
+        listener = PeerListener(
+            admission.acceptance(identity_now()),
+            lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
+            lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
+            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
+            security.peers,
+            shares.part,
+        )
+        stack.callback(listener.stop)
+        bind(config, listener)
+        said = await find_cluster(admission, config, listener, security.peers)
+        addresses, identity = {**said, **named(config)}, identity_now()
         acceptance = Acceptance(
             identity,
             addresses,
@@ -254,17 +268,6 @@ class Node:
             lambda hello: node.registering.refusal(hello),  # noqa: PLW0108
             lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
         )
-        listener = PeerListener(
-            acceptance,
-            lambda peer, messages: node._receive(peer, messages),  # noqa: PLW0108 - made later
-            lambda peer, request: node._requests.answer(peer, request),  # noqa: PLW0108
-            LARGEST_MESSAGE_BYTES + MAX_FRAME_BYTES,
-            security.peers,
-            shares.part,
-        )
-        stack.callback(listener.stop)
-        if config.peer_listen:
-            listener.bind(config.peer_listen)
         metrics = Metrics()
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen, security.page))
@@ -285,25 +288,25 @@ class Node:
         stored = StoredRegistrations(config.data_dir / "db" / "lives")
         stack.callback(stored.close)
         prepare_metadata(engine, lock.instance)
-        opened = Opened(Known(identity, addresses, said), listener, stored)
+        opened = Opened(Known(identity, addresses, said, lock), listener, acceptance, stored)
         node = cls(config, engine, metrics, memory, stack, lock, opened)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
         now_ms = node._context.agreed_now_ms
         add_services(node._context, server.grpc, now_ms, permissions, members, transactions)
-        await node._run(identity, listener, server, security, shares)
+        await node._run(identity, opened, server, security, shares)
         return node
 
     async def _run(
         self,
         identity: Identity,
-        listener: PeerListener,
+        opened: Opened,
         server: Server,
         security: Security,
         shares: Shares,
     ) -> None:
-        stack, tasks = self._stack, Tasks()
+        stack, tasks, listener = self._stack, Tasks(), opened.listener
         self.metrics.source = lambda: sample(
             self._replicas.by_group.values(), self._peers.linked_since
         )
@@ -324,6 +327,7 @@ class Node:
         self._driver_loop.start(self._driver)
         stack.callback(listener.stop)
         stack.push_async_callback(self._place.close)
+        listener.acceptance = opened.acceptance
         if listener.is_bound:
             await listener.start()
         stack.callback(self._group_members.close)

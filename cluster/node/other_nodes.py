@@ -27,6 +27,7 @@ from cluster.node.places import named, own_stream
 from cluster.transport.hellos import Identity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
+from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +38,21 @@ class Known:
 
     addresses: nodes that its listener lets in; changes in place.
     said: where peers are, as the node was told when it joined.
+    founder: admits directories of the nodes that the cluster begins with, if it founded it.
     """
 
     identity: Identity
     addresses: dict[int, str]
     said: Mapping[int, str]
+    founder: Founder
+
+
+class Founder(Protocol):
+    """`storage.identity.DirectoryLock` is one."""
+
+    @property
+    def has_admitted(self) -> Mapping[int, int]: ...
+    def admit(self, node: int, directory: int) -> bool: ...
 
 
 class Proposer(Protocol):
@@ -65,10 +76,11 @@ class OtherNodes:
     ) -> None:
         self._config, self._identity, self._peers = config, known.identity, peers
         self._addresses, self._named = known.addresses, named(config)
-        self._metadata, self._proposer = metadata, proposer
+        self._metadata, self._proposer, self._founder = metadata, proposer, known.founder
         self._said = {node: at for node, at in known.said.items() if node != config.node_id}
         self._said_version = self._identity.instance  # of the configuration that `said` is from
         self._gone_since: float | None = None
+        self._older: pb.Hello | None = None  # of a node of a cluster that was here before
         self._proposing: set[int] = set()
 
     def follow(self) -> None:
@@ -93,6 +105,8 @@ class OtherNodes:
         it is: a node that joined, and found nobody when it started again, knows no addresses.
         """
         ours, address = self._identity, hello.peer_address
+        if self._is_of_older(hello):
+            self._older = hello
         is_ours = hello.cluster_id == ours.cluster_id and ours.membership.is_of(hello)
         if not is_ours or hello.node_id == ours.node_id:
             return
@@ -111,13 +125,31 @@ class OtherNodes:
         self._said_version = max(self._said_version, hello.instance)
         self.follow()
 
+    def _is_of_older(self, hello: pb.Hello) -> bool:
+        """Whether a node looks here for one of a cluster that has grown, and this one has not.
+
+        Its cluster began with this node's id, and added it. So this one is at the place of an
+        older node, and has founded anew, with an empty directory.
+        """
+        ours, own = self._identity, self._config.node_id
+        view = self._metadata.membership
+        is_alone = {*self._metadata.nodes, *view.own.replicas, *view.expected} <= {own}
+        is_other = hello.founding not in (0, ours.membership.founding)
+        is_named = hello.cluster_id == ours.cluster_id and own in hello.members
+        return is_alone and is_other and is_named and hello.instance > 0 and hello.node_id != own
+
     def welcome(self, join: pb.Join) -> pb.Welcome:
         """Answers a node with a new directory; what it may become is proposed."""
         if join.node_id == self._config.node_id:
             return pb.Welcome(why_not=f"node_id {join.node_id} is its own", refused=True)
         ours = self._identity.membership
         group = self._proposer.group.members
-        answer, command = welcome(join, self._metadata, group, ours.members, ours.founding)
+        begun = (ours.members, ours.founding, self._founder.admit)
+        is_founder = bool(self._founder.has_admitted)
+        try:
+            answer, command = welcome(join, self._metadata, group, *begun, is_founder)
+        except StorageError as error:
+            return pb.Welcome(why_not=f"it cannot be admitted now: {error}")
         if answer.instance:
             # One that is away may not have said itself where it is.
             known = {**self._addresses, self._config.node_id: own_stream(self._config)}
@@ -163,8 +195,14 @@ class OtherNodes:
                 )
             )
 
-    def check_removed(self, now: float) -> None:
-        """Raises ClusterError where this node was removed, and no other needs its word for it."""
+    def check_place(self, now: float) -> None:
+        """Raises ClusterError where this node has no place.
+
+        It was removed, and no other needs its word for it, or it founded a cluster though others
+        know it by an older one.
+        """
+        if self._older is not None:
+            raise ClusterError(_founded_twice(self._identity, self._older))
         if self._proposer.group.removed is None or self._peers.linked_since:
             self._gone_since = None
             return
@@ -180,3 +218,12 @@ class OtherNodes:
             self._proposer.propose(
                 mpb.MetadataCommand(join_node=command), lambda: self._proposing.discard(node)
             )
+
+
+def _founded_twice(ours: Identity, older: pb.Hello) -> str:
+    return (
+        f"node {older.node_id} at {older.peer_address} looks here for node {ours.node_id} of "
+        f"cluster {ours.cluster_id!r}, founded as {older.founding:016x}. This node founded another "
+        f"one, as {ours.membership.founding:016x}: keep its data directory aside, and start "
+        f"it with an empty one and `join` set to the addresses of the other nodes"
+    )

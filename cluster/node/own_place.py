@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from cluster.config import NodeConfig, check_peer_ports
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ConfigError, ListenError
 from cluster.exposure import check_exposure
 from cluster.metadata.state import MetadataState
 from cluster.node.maintenance_loop import Tasks
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.other_nodes import Known, OtherNodes
 from cluster.node.places import own_listen
+from cluster.transport.hellos import Acceptance
 from cluster.transport.listener import PeerListener
 from cluster.v1 import metadata_pb2 as mpb
 from storage.registrations import StoredRegistrations
@@ -36,7 +37,29 @@ class Opened:
 
     known: Known
     listener: PeerListener
+    acceptance: Acceptance
     stored: StoredRegistrations
+
+
+def bind(config: NodeConfig, listener: PeerListener) -> None:
+    """Takes the port for other nodes. Raises ListenError.
+
+    A node that names no other takes it if it can: others may know it, and say so.
+    """
+    if config.peer_listen:
+        listener.bind(config.peer_listen)
+        return
+    try:
+        _check_listen(config)
+        listener.bind(own_listen(config))
+    except (ConfigError, ListenError) as error:
+        log.debug("no other node is heard here: %s", error)
+
+
+def _check_listen(config: NodeConfig) -> None:
+    """Raises ConfigError where this node's settings are of one that stays alone."""
+    check_peer_ports(config, config.nodes)
+    check_exposure(config, alone=False)
 
 
 class OwnPlace:
@@ -88,7 +111,7 @@ class OwnPlace:
                     )
                     is_removed = True
                     await stop_serving()
-                others.check_removed(clock())
+                others.check_place(clock())
             except ClusterError as error:
                 self._on_failure(error)
                 return
@@ -97,7 +120,6 @@ class OwnPlace:
     async def listen(self) -> None:
         """A node that was alone may have peers. Raises ConfigError, ListenError."""
         if not self._listener.is_bound:
-            check_peer_ports(self._config, self._config.nodes)
-            check_exposure(self._config, alone=False)
+            _check_listen(self._config)
             self._listener.bind(own_listen(self._config))
             await self._listener.start()

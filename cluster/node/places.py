@@ -26,7 +26,7 @@ def identity_of(
         config.node_id,
         incarnation=int.from_bytes(os.urandom(8)),
         directory_id=lock.directory_id,
-        membership=Membership(lock.members, lock.founding, lock.note_founding),
+        membership=Membership(lock.members, lock.founding),
         insecure=config.insecure,
         instance=lock.instance,
         peer_address=own_stream(config),
@@ -52,8 +52,7 @@ def named(config: NodeConfig) -> Mapping[int, str]:
 
 
 def asked(config: NodeConfig) -> tuple[str, ...]:
-    """Where a new data directory asks what it is here: at any of these."""
-    if not config.join:
-        return tuple(named(config).values())
-    addresses = (part.strip() for part in config.join.split(","))
-    return tuple(shifted(address, config.peer_port_offset) for address in addresses)
+    """Where a new data directory asks what it is here: at all of these."""
+    addresses = (part.strip() for part in config.join.split(",") if part.strip())
+    joined = (shifted(address, config.peer_port_offset) for address in addresses)
+    return tuple(dict.fromkeys((*joined, *named(config).values())))

@@ -15,6 +15,8 @@ from cluster.metadata import nodes as rules
 from cluster.metadata.repairs import outlook
 from cluster.metadata.topics import PartitionState, invalid
 from cluster.services.context import NodeContext
+from cluster.services.errors import accepted
+from cluster.services.requests import timeout_s
 from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as pb
@@ -41,12 +43,26 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
     if action == pb.NODE_ACTION_REPLACE:
         if node.alive(number):
             raise invalid("node_id", f"{number} is running: stop it before it is replaced")
+        if not (request.dry_run or _is_registered(node, number)) and number in node.config.nodes:
+            await _register(node, number)
         change.directory_id = max(0, node.metadata.directory_of(number))
         change.accept_loss = request.accept_loss
         if decides_alone(node, number):
             effects(node, change)  # refused where the metadata would refuse it
             await _exclude_lost(node, request, change.directory_id)
     return change
+
+
+def _is_registered(node: NodeContext, number: int) -> bool:
+    view = node.metadata.membership
+    return number in {*node.metadata.nodes, *view.own.replicas, *view.expected}
+
+
+async def _register(node: NodeContext, number: int) -> None:
+    """A node that the cluster begins with, and that never came, is known from now on."""
+    record = meta.RegisterNode(node_id=number, address=node.config.nodes[number])
+    command = meta.MetadataCommand(register_node=record)
+    accepted(await node.propose_metadata(command, timeout_s(0, node)))
 
 
 def decides_alone(node: NodeContext, lost: int) -> bool:
@@ -88,14 +104,23 @@ def _two_clusters(node: NodeContext, lost: int) -> str:
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
     """What the change would do, for people. Raises Rejected if it would be refused."""
-    if not rules.change(node.metadata.tables.trial(), change):
+    tables = node.metadata.tables.trial()
+    if change.node_id in node.config.nodes and not _is_registered(node, change.node_id):
+        tables.nodes[change.node_id] = node.config.nodes[change.node_id]  # it never came
+    if not rules.change(tables, change):
         return ["nothing: it is so already"]
     number, held = change.node_id, [name for name, _ in _held(node, change.node_id)]
     match change.action:
         case meta.NODE_ACTION_ADD:
+            own, alone = node.config, len(node.config.nodes) == 1 and not node.config.join
+            later = [
+                f"node {own.node_id} names no other node in its settings: set `join` there to the "
+                "addresses of others before its next start"
+            ]
             return [
                 f"node {number} may join: start it with an empty data directory and `join` set to "
-                "the address of any node"
+                "the address of any node",
+                *(later if alone else []),
             ]
         case meta.NODE_ACTION_REPLACE:
             return _replacing(node, change, len(held))

@@ -164,6 +164,19 @@ class Acceptance:
         return ours.membership.refusal(hello)
 
 
+class NotYetError(FrameError):
+    """Nobody is let in yet: those who look for this node try again."""
+
+
+class NewHere(Acceptance):
+    """Of a node that does not know its cluster, or is not open yet."""
+
+    def answer(self, hello: pb.Hello) -> pb.Hello:
+        """Raises NotYetError."""
+        self._heard_of(hello)
+        raise NotYetError("hello: this node does not know its cluster yet")
+
+
 class Answers:
     """What the link to one peer makes of the Hellos that it answers with.
 
@@ -178,18 +191,16 @@ class Answers:
         self._refusal = ""
 
     def accepts(self, answer: pb.Hello) -> bool:
-        """Whether the link is up. We may learn from the answer what cluster this is."""
+        """Whether the link is up."""
         if not answer.refused and self._is_too_old(answer):
             return False
         membership = self._identity.membership
         refused = answer.refused or membership.refusal(answer)
         if refused:
-            waits = membership.waits(answer)
             if refused != self._refusal:
-                level = logging.WARNING if waits else logging.ERROR
-                log.log(level, "refused by peer=%d: %s", self._peer, refused)
+                log.error("refused by peer=%d: %s", self._peer, refused)
             self._refusal = refused
-            if not waits:
+            if answer.founding:  # else it is the peer that is new
                 self._on_refusal(self._peer, refused, membership.differs(answer))
             return False
         self._refusal = ""

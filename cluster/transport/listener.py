@@ -27,7 +27,7 @@ from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.connecting import HELLO_TIMEOUT, MAX_HELLO_BYTES
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
 from cluster.transport.handshakes import MAX_HANDSHAKES, Handshakes
-from cluster.transport.hellos import Acceptance
+from cluster.transport.hellos import Acceptance, NotYetError
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
 
@@ -39,7 +39,7 @@ MAX_STREAMS = 256  # a peer has one; what it gave up may linger for seconds
 class PeerListener:
     """Listens for the peers' streams.
 
-    acceptance: whom it lets in.
+    acceptance: whom it lets in; another one while the node does not know its cluster.
     receive:    messages of one peer, in order.
     answer:     to a request of one peer.
     max_frame:  bytes of the largest frame that a peer may send.
@@ -89,7 +89,7 @@ class PeerListener:
         return bool(self._sockets or self._servers or self._handshakes)
 
     async def start(self) -> None:
-        assert self._sockets, "bind comes first"
+        """Takes streams at what is bound. May be called again."""
         loop = asyncio.get_running_loop()
         while self._sockets:
             sock = self._sockets.pop()
@@ -185,6 +185,8 @@ class PeerStream(asyncio.BufferedProtocol):
         self._received_since_tick = True
         try:
             self._reader.buffer_updated(nbytes)
+        except NotYetError:
+            self.close()
         except (StreamError, FrameError) as error:
             who = "unknown" if self._hello is None else str(self._hello.node_id)
             log.warning("closed the stream of node %s: %s", who, error)

@@ -26,7 +26,7 @@ OURS = Identity(
     1,
     11,
     directory_id=111,
-    membership=Membership((1, 2, 3), 7, lambda founding: None),
+    membership=Membership((1, 2, 3), 7),
     versions=PeerVersions(THIS_RELEASE, Finalized),
 )
 LIMIT = 1 << 20

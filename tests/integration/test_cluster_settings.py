@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from harness.api import batch, verdict
@@ -18,7 +20,7 @@ OWN = {**QUICK, "lease_lifetime_ms": HOUR, "producer_name_expiry_ms": 2 * HOUR}
 END_TIMEOUT = 60.0
 
 
-def given(cluster: LocalCluster, node: int, **settings: int) -> NodeProcess:
+def given(cluster: LocalCluster, node: int, **settings: int | str) -> NodeProcess:
     """The node with these of its own instead; 0: left out."""
     wanted = {**cluster.nodes[node].spec.settings, **settings}
     own = {name: value for name, value in wanted.items() if value != 0}
@@ -54,7 +56,13 @@ def test_a_node_with_another_lease_does_not_start(make_cluster: MakeCluster, top
 def test_a_new_node_with_other_settings_is_told_at_once(make_cluster: MakeCluster) -> None:
     """It cannot know the cluster's before it has heard of the metadata."""
     cluster = make_cluster(settings=OWN, start=False)
-    cluster.start_nodes([1, 2])
+    first = cluster.nodes[1]
+    cluster.start_nodes([1, 2], wait=False)
+    eventually(lambda: "--found" in first.log_text(), "node 3 does not answer")
+    identity = json.loads((first.spec.data_dir / "identity.json").read_text())
+    cluster.kill([1])
+    given(cluster, 1, found=f"{identity['directory_id']:016x}").start()
+    cluster.wait_serving([1, 2])
     other = given(cluster, 3, max_batch_bytes=2048)
     other.start()
     assert other.wait(END_TIMEOUT) == 1

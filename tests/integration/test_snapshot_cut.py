@@ -104,7 +104,7 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     cluster.kill([sender])
     spec = cluster.nodes[sender].spec
     stored = json.loads((spec.data_dir / "identity.json").read_text())
-    membership = Membership((1, 2, 3), stored["founding"], lambda founding: None)
+    membership = Membership((1, 2, 3), stored["founding"])
     # As the cluster is upgraded to the newest version, only this release may say so.
     versions = PeerVersions(THIS_RELEASE, Finalized)
     identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"], membership, versions)

@@ -69,7 +69,7 @@ class Contacts:
             node.id,
             node.incarnation,
             joining.directory_id,
-            Membership(joining.members, joining.founding, lambda founding: None),
+            Membership(joining.members, joining.founding),
             PeerVersions(node.release, lambda: state.finalized),
             instance=joining.instance,
             peer_address=own_stream(joining.config),
@@ -77,7 +77,7 @@ class Contacts:
         )
         addresses = {**joining.said, **named(joining.config)}
         self.group, self.propose = group, node.propose_metadata
-        known = Known(self.identity, addresses, joining.said)
+        known = Known(self.identity, addresses, joining.said, joining)
         self.others = OtherNodes(joining.config, known, peers, state, self)
         self.acceptance = Acceptance(
             self.identity,
@@ -107,12 +107,17 @@ class Meetings:
         """Whether one that connects to the receiver hears from it."""
         links, node = self._cluster.network.links, self._cluster.nodes[receiver]
         is_open = not (links[sender, receiver].blocked or links[receiver, sender].blocked)
-        return is_open and node.alive and self._cluster.scheduler.now >= node.paused_until
+        there = node.alive or node.joining.is_asking
+        return is_open and there and self._cluster.scheduler.now >= node.paused_until
 
     def wants(self, sender: int, receiver: int) -> bool:
         """Whether the sender knows the receiver for a node of its cluster."""
         process = self._cluster.nodes[sender].process
         return process is not None and receiver in process.peers.links
+
+    def hears(self, node: int) -> bool:
+        """Whether a process is there that does not know its cluster, and takes Hellos."""
+        return self._cluster.nodes[node].joining.is_asking
 
     def meet(self, sender: int, receiver: int) -> bool:
         """A connection is made, and each says its Hello. Whether the link is up then."""
@@ -121,7 +126,8 @@ class Meetings:
         if now < node.paused_until or not self.answers(sender, receiver):
             return False
         hello = self._contacts(sender).identity.hello()
-        acceptance = self._contacts(receiver).acceptance
+        there, joining = cluster.nodes[receiver].alive, cluster.nodes[receiver].joining
+        acceptance = self._contacts(receiver).acceptance if there else joining.acceptance()
         try:
             answer = acceptance.answer(hello)
         except FrameError:

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 from cluster.addresses import host_and_port
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError
+from cluster.features import Finalized
 from cluster.node.admission import Admission
 from cluster.node.places import asked
 from cluster.node.replicas import METADATA_GROUP
+from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.membership import Membership
+from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb
+from tests.sim.checker import Violation
 from tests.sim.disk import Disk
 from tests.sim.machines import Volume
 
@@ -40,10 +45,12 @@ class Joining:
         self.directory_id, self.instance = node.id, 0
         self.is_done = node.id in founding
         self.founding = FOUNDING if self.is_done else 0
+        # The first node has founded the cluster.
+        self.has_admitted = {one: one for one in founding} if node.id == min(founding) else {}
         self.members = tuple(founding)
         self.config = self._config(founding if self.is_done else [node.id])
         self.said: dict[int, str] = {}
-        self._asks, self._asked = False, 0
+        self._asks, self._asked, self._keeps = False, 0, False
         self._admission = Admission(self.config, self)
 
     @property
@@ -52,6 +59,24 @@ class Joining:
         node = self._node
         given_up = (node.id, self.directory_id) in node.cluster.removed
         return self.is_done and not (given_up or node.registering.is_copy)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a process runs that does not know its cluster yet."""
+        return self._asks
+
+    def admit(self, number: int, directory: int) -> bool:
+        if self.has_admitted:
+            self.has_admitted.setdefault(number, directory)
+        return self.has_admitted.get(number) == directory
+
+    def found(self, members: Iterable[int]) -> None:
+        """No run begins without a cluster, so there was one before."""
+        raise Violation(f"node {self._node.id} founds a second history")
+
+    def note_founding(self, members: Iterable[int], founding: int) -> None:
+        self.members, self.founding, self.is_done = tuple(members), founding, True
+        self._node.cluster.trace("node %d begins with the cluster", self._node.id)
 
     def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
         self.members, self.founding, self.instance = tuple(members), founding, instance
@@ -63,7 +88,8 @@ class Joining:
         if self.instance:
             self.said = self._ask_all()
         elif not self._asks and not self.is_done:
-            self._admission, self._asks, self._asked = Admission(self.config, self), True, 0
+            self._configure(self.config)
+            self._asks, self._asked = True, 0
             self._node.cluster.scheduler.after(ASK_PERIOD, self._ask)
 
     def wipe(self) -> None:
@@ -77,6 +103,7 @@ class Joining:
         node.registering.wipe()
         self.directory_id += NEXT_DIRECTORY
         self.instance, self.founding, self.is_done, self.said = 0, 0, False, {}
+        self.has_admitted = {}
         self._name_others()
         cluster.checker.disk_lost(node.id, node.disk)
         cluster.trace("node %d has an empty disk", node.id)
@@ -104,38 +131,63 @@ class Joining:
 
     def name(self, asked: Iterable[int]) -> None:
         """An operator has the node ask these, and names no other node."""
+        self._keeps = False
         join = ",".join(map(address_of, asked))
         self._configure(self._config([self._node.id], join))
 
+    def name_first(self) -> None:
+        """The settings are those with which the cluster began, and nobody changes them."""
+        self._configure(self._config(self._node.cluster.founding))
+        self._keeps = True
+
     def _configure(self, config: NodeConfig) -> None:
         self.config, self._admission = config, Admission(config, self)
+        self._admission.hears = True
 
     def _ask(self) -> None:
         """No founding is begun anew: with an empty disk a node asks until others answer."""
         node, self._asks = self._node, False
-        if self.is_done or node.alive:
+        if node.alive:
             return
-        if self._asked % MAX_ASKS == 0:
+        if self.is_done:
+            node.start()
+            return
+        if self._asked % MAX_ASKS == 0 and not self._keeps:
             self._name_others()
         try:
             self.said = self._ask_all()
         except ClusterError as error:
             node.cluster.trace("node %d ends: %s", node.id, error)
             return
-        if self.instance:
+        if self.founding:
             node.start()
             return
         self._asks, self._asked = True, self._asked + 1
         node.cluster.scheduler.after(ASK_PERIOD, self._ask)
 
+    def acceptance(self) -> Acceptance:
+        """While it asks."""
+        joining = self
+
+        def version() -> Finalized:
+            return Finalized(joining._node.cluster_version)
+
+        versions, membership = PeerVersions(self._node.release, version), Membership((), 0)
+        return self._admission.acceptance(
+            Identity("sim", self._node.id, 0, self.directory_id, membership, versions)
+        )
+
     def _ask_all(self) -> dict[int, str]:
-        answers = [self._welcome(address) for address in asked(self.config)]
+        answers = {address: self._welcome(address) for address in asked(self.config)}
         return dict(self._admission.take(self._node.cluster.scheduler.now, answers) or {})
 
     def _welcome(self, address: str) -> pb.Welcome | None:
         cluster, number = self._node.cluster, node_at(address)
         if not cluster.meetings.answers(self._node.id, number):
             return None
+        other = cluster.nodes[number].joining
+        if other.is_asking:
+            return other.acceptance().answer_join(self._admission.join)
         contacts = cluster.nodes[number].running.contacts
         assert contacts is not None
         return contacts.acceptance.answer_join(self._admission.join)

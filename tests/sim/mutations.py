@@ -14,6 +14,7 @@ from typing import Any
 
 import tests.sim.membership.balances
 import tests.sim.membership.contact_schedules
+import tests.sim.membership.founding_schedules
 import tests.sim.membership.loss_schedules
 import tests.sim.membership.node_schedules
 import tests.sim.membership.put_back_schedules

@@ -224,12 +224,15 @@ class Network:
         link.connecting = False
         if link.up or (link.blocked and self.meetings is None):
             return
-        if self._reachable(sender) and self._reachable(receiver):
+        if self._reachable(sender) and self._hears(receiver):
             if self.meetings is not None and not self.meetings.meet(sender, receiver):
                 self.connect(sender, receiver)  # nothing announces that it will be let in
                 return
             link.up = True
             self._on_link(sender, receiver, True)
+
+    def _hears(self, node: int) -> bool:
+        return self._reachable(node) or (self.meetings is not None and self.meetings.hears(node))
 
     def reset(self, sender: int, receiver: int) -> None:
         """The connection breaks; a prefix of what is under way still arrives."""

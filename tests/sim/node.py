@@ -637,7 +637,7 @@ class Node:
         if contacts is not None:
             contacts.others.look()
             try:
-                contacts.others.check_removed(self.clock())
+                contacts.others.check_place(self.clock())
             except ClusterError as error:
                 failed(self, error)
 

@@ -21,6 +21,7 @@ from cluster.transport.listener import PeerListener
 from harness.ports import free_ports
 from storage.engine import Engine
 from storage.errors import StorageError
+from storage.identity import claim
 
 STEPS: dict[str, tuple[Any, str]] = {
     "ports": (Server, "bind"),
@@ -36,7 +37,9 @@ STEPS: dict[str, tuple[Any, str]] = {
 
 @pytest.fixture
 def config(tmp_path: Path) -> NodeConfig:
-    """Node 1 of three; the others are not there."""
+    """Node 1 of three, which have founded their cluster; the others are not there."""
+    with claim(tmp_path / "data", "oncelog", 1) as lock:
+        lock.found([1, 2, 3])
     ports = free_ports(4)
     nodes = ",".join(f"{node}=127.0.0.1:{ports[node - 1]}" for node in (1, 2, 3))
     return NodeConfig.load(

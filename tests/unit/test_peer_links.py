@@ -46,7 +46,7 @@ NODES = (1, 2, 3)
 
 
 def membership(founding: int = 7, members: tuple[int, ...] = NODES) -> Membership:
-    return Membership(members, founding, lambda learned: None)
+    return Membership(members, founding)
 
 
 VERSIONS = PeerVersions(THIS_RELEASE, Finalized)
@@ -188,26 +188,23 @@ async def test_a_directory_that_is_newer_than_all_that_is_known_is_not_judged() 
         assert not side.refusals
 
 
-@pytest.mark.parametrize("who", ["caller", "listener"])
-async def test_a_new_member_learns_what_cluster_it_is_of(who: str) -> None:
-    """From the first member that knows it, whoever connects; then it has a link."""
-    learned: list[int] = []
-    new = Membership(NODES, 0, learned.append)
-    ours = replace(OURS, membership=new) if who == "listener" else OURS
-    peer = replace(PEER, membership=new) if who == "caller" else PEER
-    async with listening(ours=ours) as side, linked(side, peer) as link:
-        link.send([entry(1)])
-        await side.until(lambda: bool(side.received))
-    assert learned == [7] and new.founding == 7
+async def test_who_does_not_know_its_cluster_learns_nothing_and_has_no_link() -> None:
+    """It may have an empty directory: it asks, and is admitted, or it takes part in nothing."""
+    async with listening() as side:
+        new = membership(founding=0)
+        link = side.link(replace(PEER, membership=new))
+        await side.until(lambda: bool(side.refusals))
+        assert "node 2 does not know its cluster yet" in side.refusals[0]
+        assert new.founding == 0 and not link.up
+        await link.close()
 
 
-async def test_two_new_members_wait_for_the_one_that_founds(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_peer_that_does_not_know_its_cluster_ends_nobody(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peers, "RECONNECT_WAIT", 0.001)
-    unfounded = membership(founding=0)
-    async with listening(ours=replace(OURS, membership=unfounded)) as side:
-        link = side.link(replace(PEER, membership=membership(founding=0)))
+    async with listening(ours=replace(OURS, membership=membership(founding=0))) as side:
+        link = side.link()
         tried = 0
         before = side.acceptance.answer
 
@@ -219,23 +216,7 @@ async def test_two_new_members_wait_for_the_one_that_founds(
 
         monkeypatch.setattr(side.acceptance, "answer", counted)
         await side.until(lambda: tried > 3)
-        assert not link.up and side.refusals == [], "to wait is no error that ends a node"
-        assert "node 1 has to start first" in caplog.text
-        unfounded.founding = 7  # as when it learned it from another link
-        await side.until(lambda: link.up)
-        await link.close()
-
-
-async def test_what_cannot_be_stored_is_not_learned(caplog: pytest.LogCaptureFixture) -> None:
-    def full(founding: int) -> None:
-        raise OSError("no space left")
-
-    new = Membership(NODES, 0, full)
-    async with listening() as side:
-        link = side.link(replace(PEER, membership=new))
-        await side.until(lambda: bool(side.refusals))
-        assert "no space left" in side.refusals[0]
-        assert new.founding == 0 and not link.up
+        assert not link.up and side.refusals == []
         await link.close()
 
 

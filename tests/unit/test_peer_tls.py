@@ -43,7 +43,7 @@ MAX_FRAME = 24 * 1024 * 1024
 
 
 def identity(node: int) -> Identity:
-    members = Membership((1, 2, 3), 7, lambda _: None)
+    members = Membership((1, 2, 3), 7)
     versions = PeerVersions(THIS_RELEASE, Finalized)
     return Identity(CLUSTER, node, node * 11, node * 111, members, versions)
 

@@ -118,31 +118,36 @@ def test_an_identity_of_strange_bytes_is_an_error_with_its_name(
 # -- members ------------------------------------------------------------------------------
 
 
-def test_the_lowest_member_draws_the_founding_once(tmp_path: Path) -> None:
+def test_the_node_that_founds_admits_one_directory_for_each_node(tmp_path: Path) -> None:
     with claim(tmp_path / "1", "prod", 1) as first:
-        first.note_members([3, 1, 2])
+        assert not first.admit(2, 22), "it has founded nothing yet"
+        first.found([3, 1, 2])
         drawn = first.founding
         assert first.members == (1, 2, 3) and drawn > 0
+        assert first.admit(2, 22) and not first.admit(2, 23)
     with claim(tmp_path / "1", "prod", 1) as again:
-        again.note_members([1, 2, 3])
+        again.check_members([1, 2, 3])
         assert again.founding == drawn
+        assert again.admit(2, 22) and not again.admit(2, 23) and again.admit(3, 33)
+        assert again.has_admitted == {1: again.directory_id, 2: 22, 3: 33}
+        assert not again.admit(1, 11)
     with claim(tmp_path / "2", "prod", 2) as other:
-        other.note_members([1, 2, 3])
         assert other.founding == 0
-        other.note_founding(drawn)
+        other.note_founding([1, 2, 3], drawn)
+        assert not other.admit(3, 33), "only the node that founded says so"
     with claim(tmp_path / "2", "prod", 2) as other:
-        other.note_members([1, 2, 3])
+        other.check_members([1, 2, 3])
         assert other.founding == drawn and other.store is StoreState.NONE
 
 
 @pytest.mark.parametrize("members", [(1, 2, 3), (2,), (1, 2)])
 def test_a_setting_does_not_change_the_members(tmp_path: Path, members: tuple[int, ...]) -> None:
     with claim(tmp_path, "prod", 2) as lock:
-        lock.note_members([2, 7])
+        lock.note_founding([2, 7], 5)
     before = _contents(tmp_path)
     with claim(tmp_path, "prod", 2) as lock:
         with pytest.raises(IdentityError) as caught:
-            lock.note_members(members)
+            lock.check_members(members)
     named = ", ".join(map(str, members))
     assert "the nodes 2, 7, " in str(caught.value) and f"names {named}:" in str(caught.value)
     assert _contents(tmp_path)["identity.json"] == before["identity.json"]
@@ -153,10 +158,11 @@ def test_a_directory_of_before_takes_its_setting_once(tmp_path: Path, fields: An
     old = {"cluster_id": "prod", "node_id": 1, "directory_id": 5, **fields}
     (tmp_path / "identity.json").write_text(json.dumps(old))
     with claim(tmp_path, "prod", 1) as lock:
-        lock.note_members([1, 2, 3])
+        lock.check_members([1, 2, 3])
+        lock.found([1, 2, 3])
         store, drawn = lock.store, lock.founding
     assert drawn
     with claim(tmp_path, "prod", 1) as lock:
         assert (lock.directory_id, lock.store, lock.founding) == (5, store, drawn)
         with pytest.raises(IdentityError):
-            lock.note_members([1])
+            lock.check_members([1])

@@ -228,7 +228,7 @@ def finalized() -> bytes:
 
 def test_a_directory_remembers_the_version(tmp_path: Path, caplog: Any) -> None:
     with claim(tmp_path, "c", 1) as lock:
-        lock.note_members([1])
+        lock.found([1])
         before = json.loads((tmp_path / "identity.json").read_text())
         assert before["format"] == 5, "as older releases read it, until the first upgrade"
         assert "cluster_version" not in before
@@ -243,7 +243,7 @@ def test_a_directory_remembers_the_version(tmp_path: Path, caplog: Any) -> None:
             with pytest.raises(IdentityError, match=text):
                 lock.check_cluster_version(*versions)
         keep_version(lock, 3)
-        lock.note_members([1])
+        lock.check_members([1])
     assert json.loads((tmp_path / "identity.json").read_text()) == after
 
 

@@ -40,10 +40,13 @@ from cluster.metadata.nodes import NodesView
 from cluster.metadata.registrations import Claim, Registration, is_put_back
 from cluster.metadata.state import MetadataState
 from cluster.node import balancing, node_changes
+from cluster.node.admission import Admission
 from cluster.node.other_nodes import OtherNodes
 from cluster.node.repairs import Repairs
 from cluster.node.replicas import Replicas
 from cluster.transport.hellos import Acceptance
+from cluster.v1 import peer_pb2 as pb
+from tests.sim.joining import Joining
 from tests.sim.mutations import mutation
 from tests.sim.registering import Registering
 
@@ -101,6 +104,10 @@ CAUGHT_BY = {
     "those-of-before-forgotten": "those_of_before_do_not_decide_beside_one_alone",
     "excluded-still-heard": "a_late_answer_of_who_is_excluded_counts_nothing",
     "nobody-goes-alone": "of_two_one_disk_is_lost",
+    "silence-knows-nothing": "two_wiped_nodes_do_not_found_again_while_the_third_is_down",
+    "founding-from-a-hello": "who_hears_of_a_cluster_is_none_of_its_voters",
+    "admitted-again": "who_hears_of_a_cluster_is_none_of_its_voters",
+    "founds-without-listening": "the_first_node_of_a_grown_cluster_does_not_found_again",
     "given-up-by-older-copies": "of_two_replacements_at_once_the_second_is_refused",
     "made-anew-for-ever": "a_replica_that_is_damaged_again_and_again_stays_where_it_is",
 }
@@ -602,3 +609,36 @@ def those_of_before_forgotten() -> Any:
 @mutation("what ends without a node is asked before its replacement is proposed, and not after")
 def given_up_by_older_copies() -> Any:
     return [(node_rules, "ended", lambda tables, node: [])]
+
+
+@mutation("a node that does not answer is taken for one that knows no founding")
+def silence_knows_nothing() -> Any:
+    may_found = Admission._may_found
+
+    def founds(self: Any, now: float, answers: Any) -> bool:
+        return may_found(self, now, {at: answer or pb.Welcome() for at, answer in answers.items()})
+
+    return [(Admission, "_may_found", founds)]
+
+
+@mutation("a node without data takes the founding that it hears for its own")
+def founding_from_a_hello() -> Any:
+    def heard_of(self: Any, hello: pb.Hello) -> None:
+        if not self._directory.founding:
+            self._directory.note_founding(hello.members, hello.founding)
+
+    return [(Admission, "heard_of", heard_of)]
+
+
+@mutation("each directory is admitted of a node of which the metadata here knows none")
+def admitted_again() -> Any:
+    def behind(self: Any, node: int, instance: int = 0) -> int:
+        return 0
+
+    return [(Joining, "admit", lambda self, number, directory: True),
+            (MetadataState, "directory_of", behind)]  # fmt: skip
+
+
+@mutation("a node that names nobody founds at once")
+def founds_without_listening() -> Any:
+    return [(Admission, "heard_of", lambda self, hello: None)]
