@@ -301,6 +301,7 @@ class NodesView:
         self.peers: Mapping[int, str] = tables.peers
         self.own = tables.own
         self.balancing = tables.balancing
+        self.layout_version = tables.layout_version
 
     @property
     def is_changing(self) -> bool:

@@ -43,13 +43,21 @@ def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     if command.HasField("join_node"):
         return nodes.join(tables, command.join_node)
     if command.HasField("change_balance"):
-        before, tables.balancing = tables.balancing, command.change_balance.balancing
-        return before != tables.balancing
+        return _change_balance(tables, command.change_balance)
     if command.HasField("add_partitions"):
         return _add_partitions(tables, command.add_partitions, now_ms)
     if command.HasField("set_topic_replicas"):
         return _set_topic_replicas(tables, command.set_topic_replicas)
     return _change(tables, command, now_ms)
+
+
+def _change_balance(tables: Tables, command: pb.ChangeBalance) -> bool:
+    expected, version = command.expected_layout, tables.layout_version
+    if expected and expected != version:
+        # What has changed since the plan was drawn may have to be levelled.
+        raise invalid("expected_layout", f"{expected} is not the layout's version, {version}")
+    before, tables.balancing = tables.balancing, command.balancing
+    return before != tables.balancing
 
 
 def _add_partitions(tables: Tables, command: pb.AddPartitions, now_ms: int) -> bool:

@@ -39,6 +39,7 @@ def packed_tables(tables: Tables) -> Iterator[bytes]:
         rules_version=tables.rules_version,
         quotas=map(write_quota, tables.quotas),
         balancing=tables.balancing,
+        layout_version=tables.layout_version,
     )
     if tables.own.replicas:
         last.own.CopyFrom(_partition_record(tables.own))
@@ -114,6 +115,7 @@ def load_tables(data: bytes) -> Tables:
         drained={node.node_id for node in snapshot.nodes if node.drained},
         joining={node.node_id for node in snapshot.nodes if node.joining},
         balancing=snapshot.balancing,
+        layout_version=snapshot.layout_version,
         registrations={
             node.node_id: Registration(
                 node.registration, node.registration_number, node.incarnation

@@ -314,7 +314,7 @@ class MetadataState:
 
     def _register_node(self, command: pb.RegisterNode) -> pb.MetadataResult:
         if node_rules.register(self._tables, command):
-            self._events.append(LayoutChanged())
+            self._layout_changed()
         return pb.MetadataResult()
 
     def _create_topic(self, command: pb.CreateTopic, now_ms: int) -> pb.MetadataResult:
@@ -334,12 +334,12 @@ class MetadataState:
         self._tables.next_group_id += len(partitions)
         self._tables.next_topic_id += 1
         self._tables.put_topic(topic)
-        self._events.append(LayoutChanged())
+        self._layout_changed()
         return pb.MetadataResult()
 
     def _delete_topic(self, command: pb.DeleteTopic) -> pb.MetadataResult:
         self._tables.drop_topic(self._users_topic(command.name).name)
-        self._events.append(LayoutChanged())
+        self._layout_changed()
         return pb.MetadataResult()
 
     def _alter_topic(self, command: pb.AlterTopic) -> pb.MetadataResult:
@@ -385,8 +385,12 @@ class MetadataState:
 
     def _change_replicas(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
         if replicas.change(self._tables, command, now_ms):
-            self._events.append(LayoutChanged())
+            self._layout_changed()
         return pb.MetadataResult()
+
+    def _layout_changed(self) -> None:
+        self._tables.layout_changed()
+        self._events.append(LayoutChanged())
 
     def _finalize_upgrade(self, command: pb.FinalizeUpgrade) -> pb.MetadataResult:
         finalized = upgrades.check(command, self._tables.finalized, self._tables.nodes)

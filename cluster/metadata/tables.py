@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from cluster.features import Finalized
+from cluster.features import REPLICA_CHANGES, Finalized
 from cluster.metadata.node_loads import NodeLoads
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
@@ -37,6 +37,7 @@ class Tables:
     peers: node id -> where the node takes its peers' streams, of those that said it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
     balancing: whether partitions move until the nodes hold alike.
+    layout_version: how often nodes, topics and replicas were changed since replica changes are on.
     registrations: the starts of nodes that were registered last, see registrations.py.
     own: the metadata group's replicas, as reported; none before its first change. It has a
         target as long as one of them is a learner.
@@ -69,6 +70,7 @@ class Tables:
     drained: set[int] = field(default_factory=set)
     joining: set[int] = field(default_factory=set)
     balancing: bool = False
+    layout_version: int = 0
     registrations: dict[int, Registration] = field(default_factory=dict)
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
     loads: NodeLoads = field(default_factory=NodeLoads, compare=False)
@@ -91,6 +93,11 @@ class Tables:
             loads=self.loads.copy(),
             touched=set(),
         )
+
+    def layout_changed(self) -> None:
+        """Nodes, topics or replicas are others: plans that were drawn before are out of date."""
+        if self.finalized.has(REPLICA_CHANGES):  # releases without it do not know the number
+            self.layout_version += 1
 
     def topics_by_name(self) -> list[TopicState]:
         return [self.topics[name] for name in sorted(self.topics)]

@@ -3,8 +3,9 @@
     ChangeBalance --> metadata --> Balancing --SetReplicas--> ReplicaChanges of the leaders
                           '--------ChangeBalance--> when nothing moves and nothing is to move
 
-The plan is drawn anew each time, as in `node_changes`: whoever leads next goes on. A node that
-does not answer is left out: nothing comes to it, nothing is taken from it.
+The plan is drawn anew each time, as in `node_changes`: whoever leads next goes on. A plan without
+moves ends the balance, unless the layout has changed since it was drawn. A node that does not
+answer is left out: nothing comes to it, nothing is taken from it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Balancing:
     ) -> None:
         self._driver, self._metadata = driver, metadata
         self._alive, self._propose = alive, propose
+        self._layout = 0  # on which the last plan was drawn
         self._under_way = 0  # commands without an answer: no plan is drawn before they have it
 
     @property
@@ -56,7 +58,7 @@ class Balancing:
         sizes: bytes by group. It finds None where so much moves that nothing may be begun.
         """
         view = self._metadata.membership
-        records = self._records()
+        records, self._layout = self._records(), view.layout_version
         moving = sum(bool(record.target) for record in records)
         nodes = [node for node in view.holders() if self._alive(node)]
         if moving >= MAX_MOVES:
@@ -76,8 +78,9 @@ class Balancing:
             )
             self._ask(mpb.MetadataCommand(set_replicas=move))
         if not moves and not any(record.before_balance for record in self._records()):
-            log.info("the cluster is balanced")
-            self._ask(mpb.MetadataCommand(change_balance=mpb.ChangeBalance(balancing=False)))
+            log.info("nothing is to move: the balance ends")
+            end = mpb.ChangeBalance(balancing=False, expected_layout=self._layout)
+            self._ask(mpb.MetadataCommand(change_balance=end))
 
     def _records(self) -> list[PartitionState]:
         return [record for topic in self._metadata.topics() for record in topic.partitions]

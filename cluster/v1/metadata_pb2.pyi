@@ -206,10 +206,12 @@ class ReportReplicas(_message.Message):
     def __init__(self, group_id: _Optional[int] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., learners: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ChangeBalance(_message.Message):
-    __slots__ = ("balancing",)
+    __slots__ = ("balancing", "expected_layout")
     BALANCING_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_LAYOUT_FIELD_NUMBER: _ClassVar[int]
     balancing: bool
-    def __init__(self, balancing: _Optional[bool] = ...) -> None: ...
+    expected_layout: int
+    def __init__(self, balancing: _Optional[bool] = ..., expected_layout: _Optional[int] = ...) -> None: ...
 
 class RepairReplica(_message.Message):
     __slots__ = ("group_id", "node_id", "instance", "sound")
@@ -340,7 +342,7 @@ class MetadataResult(_message.Message):
     def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ..., first_producer_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., stamp_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., transaction_id: _Optional[int] = ..., next_transaction: _Optional[_Union[_transactions_pb2.TransactionRecord, _Mapping]] = ..., sink: _Optional[_Union[_transactions_pb2.SinkResult, _Mapping]] = ...) -> None: ...
 
 class MetadataSnapshot(_message.Message):
-    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "rules_version", "quotas", "balancing")
+    __slots__ = ("nodes", "topics", "next_producer_id", "next_group_id", "next_topic_id", "names", "clock_ms", "blocks", "lease_lifetime_ms", "producer_name_expiry_ms", "lease_secret", "cluster_version", "features", "settings", "coordinator", "own", "rules", "rules_version", "quotas", "balancing", "layout_version")
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -361,6 +363,7 @@ class MetadataSnapshot(_message.Message):
     RULES_VERSION_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     BALANCING_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_VERSION_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRecord]
     topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
     next_producer_id: int
@@ -381,7 +384,8 @@ class MetadataSnapshot(_message.Message):
     rules_version: int
     quotas: _containers.RepeatedCompositeFieldContainer[_security_pb2.Quota]
     balancing: bool
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ..., balancing: _Optional[bool] = ...) -> None: ...
+    layout_version: int
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ..., balancing: _Optional[bool] = ..., layout_version: _Optional[int] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
     __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining", "registration", "registration_number", "incarnation")

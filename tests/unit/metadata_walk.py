@@ -105,7 +105,10 @@ class Walk:
 
     def _node_change(self) -> What:
         if self.rng.random() < 0.2:
-            return "change_balance", pb.ChangeBalance(balancing=self.rng.random() < 0.5)
+            expected = self.rng.choice((0, self.state.membership.layout_version))
+            return "change_balance", pb.ChangeBalance(
+                balancing=self.rng.random() < 0.5, expected_layout=expected
+            )
         node = self.rng.choice(NODES)
         return "change_node", pb.ChangeNode(
             node_id=node,

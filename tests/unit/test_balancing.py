@@ -82,6 +82,32 @@ def test_what_comes_after_the_end_is_refused() -> None:
     assert change(state, pb.MetadataCommand(set_replicas=target(1, 4, for_balance=False)), 0)
 
 
+def test_it_ends_only_on_the_layout_that_its_plan_was_drawn_on() -> None:
+    node = registered()
+    node.apply(
+        pb.MetadataCommand(
+            finalize_upgrade=pb.FinalizeUpgrade(version=2, features=["replica_changes"])
+        )
+    )
+    placements = [pb.Placement(replicas=[1, 2])]
+    node.apply(pb.MetadataCommand(create_topic=pb.CreateTopic(name="t", placements=placements)))
+    node.apply(pb.MetadataCommand(change_balance=pb.ChangeBalance(balancing=True)))
+    drawn = node.metadata.membership.layout_version
+    end = pb.MetadataCommand(change_balance=pb.ChangeBalance(expected_layout=drawn))
+    by_hand = target(1, 3, for_balance=False)
+    assert not node.apply(pb.MetadataCommand(set_replicas=by_hand)).error
+    assert node.apply(end).message.startswith("expected_layout: ")
+    assert node.metadata.membership.balancing
+    end.change_balance.expected_layout = node.metadata.membership.layout_version
+    assert not node.apply(end).error and not node.metadata.membership.balancing
+
+
+def test_before_the_upgrade_the_layout_is_not_counted() -> None:
+    """A release that does not know the number loads the state."""
+    node = registered()
+    assert node.metadata.membership.layout_version == 0
+
+
 # --- the metadata's leader ----------------------------------------------------------------
 
 
@@ -95,7 +121,9 @@ class Leader:
         view: Any = SimpleNamespace(
             groups={0: self.group},
             topics=self.tables.topics_by_name,
-            membership=SimpleNamespace(balancing=True, holders=lambda: [1, 2, 3, 4]),
+            membership=SimpleNamespace(
+                balancing=True, holders=lambda: [1, 2, 3, 4], layout_version=7
+            ),
         )
         self.view = view.membership
         self.balancing = Balancing(view, view, lambda node: node not in down, self._propose)

@@ -22,12 +22,14 @@ from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState
 from cluster.node import balancing
+from cluster.node.balancing import Balancing, Moves
 from cluster.node.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
-from tests.sim.membership.seeds import DURATION, Moves, drive, settings_of
+from tests.sim.membership import seeds
+from tests.sim.membership.seeds import DURATION, drive, settings_of
 from tests.sim.run import Clients, Result, describe
 from tests.sim.schedules import limited, schedule
 from tests.sim.stage import GID
@@ -86,7 +88,7 @@ class Operator:
         self.cluster, self.rng = cluster, rng
         self.closed, self.balances, self.by_hand = False, 0, 0
         self.last_began = False
-        self._moves = Moves(cluster, clients, rng)
+        self._moves = seeds.Moves(cluster, clients, rng)
 
     def tick(self) -> None:
         self.cluster.scheduler.after(0.3 + 2.0 * self.rng.random(), self.tick)
@@ -222,3 +224,27 @@ def balances_end_and_keep_to_their_limits() -> None:
         error = run_balances(seed).error
         if error:
             raise Violation(f"seed {seed}: {error}")
+
+
+@schedule
+def a_balance_does_not_end_on_a_plan_from_before() -> None:
+    """All partitions are moved by hand between an empty plan and the end that follows from it."""
+    begin, moved = Balancing.begin, list[int]()
+
+    def late(self: Balancing, moves: Moves | None) -> None:
+        cluster = self._propose.__self__._node.cluster  # type: ignore[attr-defined]
+        if moves == [] and self.is_due and not moved and cluster.scheduler.now > DURATION:
+            for record in self._records():
+                command = mpb.SetReplicas(
+                    group_id=record.group_id,
+                    replicas=cluster.node_ids[: len(record.replicas)],
+                    expected_version=record.version,
+                )
+                moved.append(record.group_id)
+                cluster.command(mpb.MetadataCommand(set_replicas=command), lambda result: None)
+        begin(self, moves)
+
+    with limited(Balancing, "begin", late), limited(seeds, "REST", 300.0):
+        error = run_balances(DIRECTED[0]).error
+    if error or not moved:
+        raise Violation(error or "no plan was empty")

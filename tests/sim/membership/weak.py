@@ -86,6 +86,7 @@ CAUGHT_BY = {
     "balance-over-moves": "balances_end_and_keep_to_their_limits",
     "balance-without-limit": "balances_end_and_keep_to_their_limits",
     "ended-without-a-look": "balances_end_and_keep_to_their_limits",
+    "ended-by-an-old-plan": "a_balance_does_not_end_on_a_plan_from_before",
     "behind-judges": "who_was_away_does_not_judge",
     "behind-judges-starts": "who_was_away_knows_registrations_of_another_directory",
     "behind-closes-ways": "who_joined_and_starts_alone_is_found",
@@ -439,6 +440,17 @@ def balance_without_limit() -> Any:
         return plan(records, nodes, sizes, 1000)
 
     return [(balancing, "plan", unlimited)]
+
+
+@mutation("a balance ends by a plan from before partitions were moved")
+def ended_by_an_old_plan() -> Any:
+    change = replica_rules._change_balance
+
+    def whatever(tables: Any, command: Any) -> bool:
+        command.expected_layout = 0
+        return change(tables, command)
+
+    return [(replica_rules, "_change_balance", whatever)]
 
 
 @mutation("a balance ends when nothing may be begun")
