@@ -135,6 +135,9 @@ class LeaderTerm:
         """It must be near the end of the log, and hold an entry of this term on its disk."""
         progress, now = self.replicator.peers.get(node), self._members.configuration
         assert progress is not None, "a learner has progress"
+        if progress.unreadable:
+            text = f"node {node} cannot be filled, take the change back: {progress.unreadable}"
+            raise ChangeRefusedError(text, now)
         if not self.is_responsive(node):
             raise ChangeRefusedError(f"node {node} does not answer", now)
         behind = self._journal.last_index - progress.match

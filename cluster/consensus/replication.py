@@ -16,6 +16,7 @@ pieces by the wrong length (docs/adr/0001).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from cluster.consensus.journal import Journal
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.peer_window import PeerWindow, PeerWindows
 from cluster.consensus.read_ahead import ReadAhead
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sent
 MAX_MESSAGE_ENTRIES = 1024
@@ -55,6 +59,8 @@ class Progress:
     # (last index, bytes) of messages that are not acknowledged, oldest first.
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     inflight_bytes: int = 0
+    # Why its next entry cannot be read here, if this leader stays although it cannot.
+    unreadable: str = ""
 
     def free_up_to(self, index: int) -> None:
         while self.inflight and self.inflight[0][0] <= index:
@@ -193,7 +199,7 @@ class Replicator:
         for peer in self.reachable():
             progress = self.peers[peer]
             if progress.state is not State.SNAPSHOT and progress.next <= self._journal.base_index:
-                progress.state = State.SNAPSHOT
+                progress.state, progress.unreadable = State.SNAPSHOT, ""
                 progress.clear_inflight()
                 behind.append(peer)
         return behind
@@ -249,16 +255,15 @@ class Replicator:
         last = self._journal.last_index
         if progress.state is State.PROBE and not progress.probe_sent:
             if progress.next > self._journal.base_index:
-                append = self._append(progress, last, may_read=False)
                 progress.probe_sent = True
-                out.append((peer, append))
+                out.append((peer, self._append(progress, last, may_read=False)))
             return out
         rate = None if peer in self._members.voters else self._windows.learners
         while progress.state is State.REPLICATE and progress.next <= last and progress.window_open:
             if progress.next <= self._journal.base_index or not (rate is None or rate.is_open()):
                 break
-            append = self._append(progress, last, may_read=True)
-            if not append.data:
+            append = self._readable(progress, last)
+            if append is None or not append.data:
                 break
             size = sum(map(len, append.data))
             progress.next += len(append.data)
@@ -269,6 +274,25 @@ class Replicator:
         if progress.ahead is not None:
             progress.ahead.step_ends()
         return out
+
+    def _readable(self, progress: Progress, last: int) -> Append | None:
+        """As `_append`; None: what comes next cannot be read, and nobody else can lead.
+
+        What a lone voter cannot read for a learner it cannot read for anybody: the learner is not
+        filled, and the partition goes on with what is sound. Raises StorageError where there is
+        another voter: that one shall lead.
+        """
+        if progress.unreadable:
+            return None
+        try:
+            return self._append(progress, last, may_read=True)
+        except StorageError as error:
+            if self._members.voters:
+                raise
+            progress.unreadable = str(error)
+            log.error("a replica cannot be filled group=%d entry=%d: %s",
+                      self._group, progress.next, error)  # fmt: skip
+            return None
 
     def _append(self, progress: Progress, last: int, *, may_read: bool) -> Append:
         """Entries from progress.next on, as far as they are at hand; may_read: others are read."""

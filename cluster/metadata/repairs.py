@@ -8,8 +8,10 @@ empty log has forgotten it. So its group removes it first, by a majority that ha
 acknowledged; what is added then is a learner. A group without that majority changes nothing.
 
 A disk that goes bad damages replicas again and again. So one is made anew at most MAX_REPAIRS
-times in REPAIR_PERIOD_MS. What is not made anew, as the only replica of a partition never is,
-stays where it is and is named until a restart finds it sound.
+times in REPAIR_PERIOD_MS. What is not made anew, as the only voter of a partition never is,
+stays where it is and is named until a restart finds it sound. A restart that finds a replica sound
+before it was removed takes its mark away, too. The exception is one of two voters: the other one
+may have gone on alone by then.
 """
 
 from __future__ import annotations
@@ -29,19 +31,38 @@ def repaired(record: PartitionState, command: pb.RepairReplica, now_ms: int) -> 
     if node not in record.replicas or record.instance_of(node) != instance:
         raise invalid("instance", f"{instance} of node {node} is no replica of the partition")
     known = damage_of(record, node)
-    if known is not None and known.rebuild:
-        return record  # it is being removed
     others = tuple(one for one in record.damaged if one.node != node)
-    if command.sound:
+    if command.sound and may_stay(record, node) and command.marked_ms == marked_ms(record, node):
         return replace(record, damaged=others)
+    if command.sound or (known is not None and known.rebuild):
+        return record
     recent = tuple(one for one in record.repairs if now_ms - one[1] < REPAIR_PERIOD_MS)
     tried = sum(one == node for one, _ in recent)
-    rebuild = len(record.replicas) > 1 and tried < MAX_REPAIRS
+    rebuild = _has_other_voter(record, node) and tried < MAX_REPAIRS
     damaged = (*others, DamagedReplica(node, instance, rebuild))
     if not rebuild:
         return replace(record, damaged=damaged)
     target, repairs = record.target or record.replicas, (*recent, (node, now_ms))
     return replace(record, damaged=damaged, repairs=repairs, target=target)
+
+
+def may_stay(record: PartitionState, node: int) -> bool:
+    """Whether the node's damaged replica stays what it is if it proves sound."""
+    known = damage_of(record, node)
+    is_to_go = known is not None and known.rebuild
+    return not is_to_go or len({*record.replicas} - {record.learner}) != 2
+
+
+def marked_ms(record: PartitionState, node: int) -> int:
+    """When the node's replica was marked to be made anew; 0: it is not."""
+    known = damage_of(record, node)
+    if known is None or not known.rebuild:
+        return 0
+    return max(began_ms for one, began_ms in record.repairs if one == node)
+
+
+def _has_other_voter(record: PartitionState, node: int) -> bool:
+    return bool({*record.replicas} - {record.learner, node})
 
 
 def damage_of(record: PartitionState, node: int) -> DamagedReplica | None:
@@ -53,6 +74,6 @@ def outlook(record: PartitionState, damaged: DamagedReplica) -> str:
     """What is done about it, for people."""
     if damaged.rebuild:
         return "it is made anew from the leader"
-    if len(record.replicas) == 1:
+    if not _has_other_voter(record, damaged.node):
         return "it is the only one, so it cannot be made anew"
     return f"it was made anew {MAX_REPAIRS} times within a day, the limit: look at the disk"

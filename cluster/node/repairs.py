@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.consensus.configuration import CONFIGURATION
+from cluster.consensus.group import Group
 from cluster.consensus.state_check import StateDivergedError
-from cluster.metadata.repairs import damage_of
+from cluster.metadata.repairs import damage_of, marked_ms, may_stay
 from cluster.node.replica_changes import Propose
 from cluster.node.replicas import Metadata, Replicas
 from cluster.v1 import metadata_pb2 as mpb
@@ -106,19 +107,32 @@ class Repairs:
         self._say(gid, instance, sound=False)
 
     def _sound(self, gid: int) -> None:
-        """What was not made anew, and opened after a restart, is not damaged any more."""
+        """What was not removed, and opened after a restart, is not damaged any more."""
         record, group = self._metadata.partition(gid), self._replicas.by_group[gid].group
         known = None if record is None else damage_of(record[2], self._node_id)
-        if known is None or known.rebuild or known.instance != group.config.instance:
+        if record is None or known is None or known.instance != group.config.instance:
+            return
+        if not may_stay(record[2], self._node_id) or (known.rebuild and _is_one_of_two(group)):
             return
         if group.failed is None and gid not in self._saying:
-            self._say(gid, known.instance, sound=True)
+            marked = marked_ms(record[2], self._node_id)
+            self._say(gid, known.instance, sound=True, marked=marked)
 
-    def _say(self, gid: int, instance: int, *, sound: bool) -> None:
+    def _say(self, gid: int, instance: int, *, sound: bool, marked: int = 0) -> None:
         command = mpb.RepairReplica(
-            group_id=gid, node_id=self._node_id, instance=instance, sound=sound
+            group_id=gid, node_id=self._node_id, instance=instance, sound=sound, marked_ms=marked
         )
         self._saying.add(gid)
         self._propose(
             mpb.MetadataCommand(repair_replica=command), lambda: self._saying.discard(gid)
         )
+
+
+def _is_one_of_two(group: Group) -> bool:
+    """Whether this replica is, or will be, one of two voters: the other may go on alone.
+
+    Two voters are in force only when both have that on their disks: so it knows it, whatever the
+    metadata has heard of.
+    """
+    newest = group.journal.configurations[-1].configuration
+    return 2 in (len(newest.voters), len(group.members.configuration.voters))

@@ -156,7 +156,8 @@ def next_change(
     not answer goes as soon as there is a learner to take its place: three of four with one
     dead bear no further loss. What is lost (node, instance) on a node that shall have a replica
     again goes first, then what is damaged: that may still have a word, after a restart, so it
-    goes when the others are a majority without it.
+    goes when the others are a majority without it. One that answers is sound again by now: it stays
+    until the replica that is being filled has its vote. A learner may always go.
     """
     if not target:
         return None
@@ -164,15 +165,20 @@ def next_change(
     for one in now.learners + now.voters:
         if (one.node, one.instance) in lost and (one.node in target or one in now.learners):
             return Step.REMOVE, one.node
-    for one in now.learners + now.voters:
-        if (one.node, one.instance) in damaged:
-            left = [node for node in voters if node != one.node]
-            living = sum(node == leader or is_responsive(node) for node in left)
-            return (Step.REMOVE, one.node) if living > len(left) // 2 else None
     learners = [one.node for one in now.learners]
+    living = {node for node in voters if node == leader or is_responsive(node)}
+    marked = [one.node for one in now.learners + now.voters if (one.node, one.instance) in damaged]
+    if any(node in target and node not in marked for node in learners):
+        marked = [node for node in marked if node not in living]
+    for node in marked:
+        left = [one for one in voters if one != node]
+        if len(living - {node}) > len(left) // 2:
+            return Step.REMOVE, node
     for node in learners:
         if node not in target:
             return Step.REMOVE, node
+    if marked:
+        return None
     leaving = [node for node in voters if node not in target]
     leaving.sort(key=lambda node: node == leader)  # the leader goes last
     if learners:

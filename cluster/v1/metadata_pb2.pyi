@@ -214,16 +214,18 @@ class ChangeBalance(_message.Message):
     def __init__(self, balancing: _Optional[bool] = ..., expected_layout: _Optional[int] = ...) -> None: ...
 
 class RepairReplica(_message.Message):
-    __slots__ = ("group_id", "node_id", "instance", "sound")
+    __slots__ = ("group_id", "node_id", "instance", "sound", "marked_ms")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     SOUND_FIELD_NUMBER: _ClassVar[int]
+    MARKED_MS_FIELD_NUMBER: _ClassVar[int]
     group_id: int
     node_id: int
     instance: int
     sound: bool
-    def __init__(self, group_id: _Optional[int] = ..., node_id: _Optional[int] = ..., instance: _Optional[int] = ..., sound: _Optional[bool] = ...) -> None: ...
+    marked_ms: int
+    def __init__(self, group_id: _Optional[int] = ..., node_id: _Optional[int] = ..., instance: _Optional[int] = ..., sound: _Optional[bool] = ..., marked_ms: _Optional[int] = ...) -> None: ...
 
 class ChangeNode(_message.Message):
     __slots__ = ("node_id", "action", "directory_id", "accept_loss")

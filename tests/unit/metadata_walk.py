@@ -13,6 +13,7 @@ from typing import Any
 from cluster.features import FEATURES, THIS_RELEASE
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import upgrade
+from cluster.metadata.repairs import marked_ms
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState
 from cluster.security.permissions import KINDS, OPERATIONS
@@ -197,6 +198,7 @@ class Walk:
             node_id=node,
             instance=record.instance_of(node),
             sound=self.rng.random() < 0.5,
+            marked_ms=self.rng.choice((0, marked_ms(record, node))),
         )
 
     # -- producers, settings, rules -------------------------------------------------------

@@ -80,6 +80,33 @@ def test_a_damaged_replica_goes(
     assert lost == first, "what is lost has no word any more: it goes first"
 
 
+@pytest.mark.parametrize(
+    ("now", "target", "dead", "damaged", "step"),
+    [
+        (configuration((1, 2, 3)), (1, 2, 3), (3,), (2, 3), (Step.REMOVE, 3)),
+        (configuration((1, 2, 3)), (1, 2, 3), (2,), (2, 3), (Step.REMOVE, 2)),
+        (configuration((1, 2, 3)), (1, 2, 3), (2, 3), (2, 3), None),
+        (configuration((1, 2), 3), (1, 2, 3), (), (2,), (Step.PROMOTE, 3)),
+        (configuration((1,), 3), (1, 3), (), (1,), (Step.PROMOTE, 3)),
+        (configuration((1,), 3), (1,), (), (1,), (Step.REMOVE, 3)),
+        (configuration((1,)), (1, 3), (), (1,), None),
+    ],
+    ids=[
+        "the second", "the first", "neither", "one that answers waits for the learner",
+        "the only voter", "a learner may always go", "the only voter does not go",
+    ],
+)  # fmt: skip
+def test_of_several_damaged_ones_the_first_that_can_goes(
+    now: Configuration,
+    target: tuple[int, ...],
+    dead: tuple[int, ...],
+    damaged: tuple[int, ...],
+    step: tuple[Step, int] | None,
+) -> None:
+    marks = [(node, 0) for node in damaged]
+    assert next_change(now, target, 1, lambda one: one not in dead, (), marks) == step
+
+
 @pytest.mark.parametrize("target", [(4, 5, 1), (5,), (2, 3, 4, 5), (1, 2, 3)])
 def test_the_steps_end_at_the_target(target: tuple[int, ...]) -> None:
     now, steps = configuration((1, 2, 3)), 0
@@ -187,7 +214,7 @@ def test_a_damaged_replica_from_mark_to_end() -> None:
     record = repaired(BEFORE, repair(3), 1000)
     assert record.damaged == ((3, 0, True),) and record.target == (1, 2, 3)
     assert repaired(record, repair(3), 2000) is record, "said again"
-    assert repaired(record, repair(3, sound=True), 2000) is record, "it is decided"
+    assert repaired(record, repair(3, sound=True), 2000) is record, "that is about another mark"
     record = reported(record, report(1, (1, 2)))
     assert not record.damaged and record.target == (1, 2, 3)
     command = report(3, (1, 2, 3))
@@ -195,6 +222,26 @@ def test_a_damaged_replica_from_mark_to_end() -> None:
     record = reported(record, command)
     assert record.target == () and record.instance_of(3) == 2
     assert record.repairs == ((3, 1000),)
+
+
+def test_a_mark_goes_when_its_replica_proves_sound() -> None:
+    marked = repaired(BEFORE, repair(3), 1000)
+    sound = repair(3, sound=True)
+    sound.marked_ms = 1000
+    assert not repaired(marked, sound, 2000).damaged
+    again = repaired(repaired(marked, sound, 2000), repair(3), 3000)
+    assert repaired(again, sound, 4000) is again, "it came late, and another mark is there"
+    of_two = repaired(PartitionState(GROUP, (1, 3)), repair(3), 1000)
+    assert repaired(of_two, sound, 2000) is of_two, "the other one may have gone on alone"
+
+
+def test_the_only_voter_is_not_made_anew_for_a_learner() -> None:
+    moving = retargeted(PartitionState(GROUP, (1,)), target(1, 4), NODES)
+    record = reported(moving, report(1, (1,), 4))
+    assert record.learner == 4
+    held = repaired(record, repair(1), 1000)
+    assert held.damaged == ((1, 0, False),) and "only one" in outlook(held, held.damaged[0])
+    assert repaired(record, repair(4, 1), 1000).damaged == ((4, 1, True),), "a learner may go"
 
 
 def test_the_limit_of_repairs() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from cluster.consensus.journal import Journal
 from cluster.metadata.repairs import MAX_REPAIRS
 from cluster.metadata.topics import PartitionState
+from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.disk import PlantedDamage
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.membership.nodes import is_whole
-from tests.sim.schedules import schedule
+from tests.sim.schedules import limited, schedule
 from tests.sim.stage import GID
 
 
@@ -23,6 +25,18 @@ class Damaged(Nodes):
 
     def instance(self, number: int) -> int:
         return self.record.instance_of(number)
+
+    def retarget(self, *target: int) -> None:
+        move = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=self.record.version)
+        assert not self.command(mpb.MetadataCommand(set_replicas=move))
+
+    def move(self, *target: int) -> None:
+        self.retarget(*target)
+        self.until(lambda: {*self.record.replicas} == {*target} and not self.record.target, "moved")
+
+    def goes_on(self, what: str) -> None:
+        before = self.cluster.checker.acknowledged
+        self.until(lambda: self.cluster.checker.acknowledged > before + 5, what)
 
     def settle(self) -> None:
         """The partition has all its replicas, and clients go on."""
@@ -118,3 +132,44 @@ def a_replica_that_is_damaged_again_and_again_stays_where_it_is() -> None:
     nodes.settle()
     if nodes.instance(3) != held:
         raise Violation("it was made anew")
+
+
+@schedule
+def two_of_three_are_damaged_and_one_comes_back() -> None:
+    """Whichever it is: it proves sound, the other one is made anew."""
+    for back, anew in ((2, 3), (3, 2)):
+        nodes = Damaged()
+        nodes.lead(1)
+        before = nodes.instance(anew)
+        nodes.damage(2)
+        nodes.damage(3)
+        nodes.until(lambda nodes=nodes: len(nodes.record.to_remove) == 2, "both are known")  # type: ignore[misc]
+        nodes.restart(back, settled=False)
+        nodes.until(lambda nodes=nodes: not nodes.record.damaged, "no damage is left")  # type: ignore[misc]
+        nodes.settle()
+        if nodes.instance(anew) <= before:
+            raise Violation(f"{anew} holds the instance that was damaged, {before}")
+
+
+@schedule
+def the_only_voter_cannot_read_for_a_learner() -> None:
+    """It goes on with what is sound; the change says why it waits, and is taken back."""
+    nodes = Damaged(smallest_majority=1)
+    nodes.move(1)
+    stored, journal = Journal.stored, nodes.group(1, GID).journal
+    damaged, journal._tail_bytes = journal.base_index + 2, lambda: 0
+
+    def read(self: Journal, index: int) -> bytes:
+        if self is journal and index == damaged:
+            raise PlantedDamage("a damaged entry")
+        return stored(self, index)
+
+    nodes.goes_on("what is damaged is in memory no more")
+    with limited(Journal, "stored", read):
+        nodes.retarget(1, 2)
+        changes = nodes.node(1).running.changes
+        nodes.until(lambda: "cannot be filled" in changes.waiting.get(GID, ""), "it says why")
+        nodes.goes_on("clients go on")
+        nodes.move(1)
+    nodes.move(1, 2)
+    nodes.settle()

@@ -32,15 +32,6 @@ class Two(Damaged):
         groups = [self.group(number, GID) for number in (1, 2)]
         return not any(who_else_decides(one.members, one.journal.configurations) for one in groups)
 
-    def move(self, *target: int) -> None:
-        move = mpb.SetReplicas(group_id=GID, replicas=target, expected_version=self.record.version)
-        assert not self.command(mpb.MetadataCommand(set_replicas=move))
-        self.until(lambda: {*self.record.replicas} == {*target} and not self.record.target, "moved")
-
-    def goes_on(self, what: str) -> None:
-        before = self.cluster.checker.acknowledged
-        self.until(lambda: self.cluster.checker.acknowledged > before + 5, what)
-
     def is_back(self, record: PartitionState, number: int) -> None:
         """The node holds the partition as another instance than in `record`."""
         self.until(

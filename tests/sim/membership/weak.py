@@ -30,6 +30,7 @@ from cluster.consensus.message import (
     checksum_of,
 )
 from cluster.consensus.raft import Raft
+from cluster.consensus.replication import Replicator
 from cluster.consensus.snapshots import check_snapshot
 from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
@@ -39,7 +40,7 @@ from cluster.metadata.balance import plan
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.registrations import Claim, Registration, is_put_back
 from cluster.metadata.state import MetadataState
-from cluster.node import balancing, node_changes
+from cluster.node import balancing, node_changes, replica_changes
 from cluster.node.admission import Admission
 from cluster.node.other_nodes import OtherNodes
 from cluster.node.repairs import Repairs
@@ -86,6 +87,8 @@ CAUGHT_BY = {
     "balance-over-moves": "balances_end_and_keep_to_their_limits",
     "balance-without-limit": "balances_end_and_keep_to_their_limits",
     "ended-without-a-look": "balances_end_and_keep_to_their_limits",
+    "first-damaged-only": "two_of_three_are_damaged_and_one_comes_back",
+    "lone-voter-stops-for-a-learner": "the_only_voter_cannot_read_for_a_learner",
     "ended-by-an-old-plan": "a_balance_does_not_end_on_a_plan_from_before",
     "behind-judges": "who_was_away_does_not_judge",
     "behind-judges-starts": "who_was_away_knows_registrations_of_another_directory",
@@ -654,3 +657,25 @@ def admitted_again() -> Any:
 @mutation("a node that names nobody founds at once")
 def founds_without_listening() -> Any:
     return [(Admission, "heard_of", lambda self, hello: None)]
+
+
+# -- damage --------------------------------------------------------------------------------------
+
+
+@mutation("a leader looks at the first damaged replica only, and no mark goes")
+def first_damaged_only() -> Any:
+    draw = replica_changes.next_change
+
+    def first(now: Any, target: Any, leader: int, lives: Any, lost: Any, damaged: Any) -> Any:
+        found = draw(now, target, leader, lives, lost, damaged[:1])
+        return None if damaged and found != (Step.REMOVE, damaged[0][0]) else found
+
+    return [(replica_changes, "next_change", first), (Repairs, "_sound", lambda self, gid: None)]
+
+
+@mutation("the only voter stops when it cannot read an entry for a learner")
+def lone_voter_stops_for_a_learner() -> Any:
+    def readable(self: Replicator, progress: Any, last: int) -> Any:
+        return self._append(progress, last, may_read=True)
+
+    return [(Replicator, "_readable", readable)]
