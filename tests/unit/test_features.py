@@ -82,11 +82,11 @@ LATER_FIELDS: dict[str | int, str] = {
             repair_replica add_partitions set_topic_replicas
         AddPartitions: expected_partitions name placements topic_id
         SetTopicReplicas: name topic_id partitions
-        ChangeBalance: balancing
+        ChangeBalance: balancing expected_layout
         ChangeNode: accept_loss action directory_id node_id
         JoinNode: address directory_id node_id peer_address
         RegisterNode: incarnation known_registration registration
-        RepairReplica: group_id instance node_id sound
+        RepairReplica: group_id instance marked_ms node_id sound
         SetReplicas: group_id replicas expected_version for_balance
         ReportReplicas: group_id version index index_term voters learners instances
     """,
