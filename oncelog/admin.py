@@ -292,8 +292,11 @@ class Admin:
 
     def close(self) -> None:
         if not self._closed and runtime.can_close():
-            self._closed = True
-            runtime.run(self._core.cluster.close())
+            runtime.run(self._shut(), whole=True)
+
+    async def _shut(self) -> None:
+        self._closed = True
+        await self._core.cluster.close()
 
     def __del__(self) -> None:
         if not self._closed:

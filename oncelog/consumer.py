@@ -95,10 +95,7 @@ class Consumer:
         if not self._shares:
             self._subscribe_known(names)
             return
-        member = self._ask(self._join(names))
-        if self._rebalance is None:
-            self._rebalance = self._shared(member, _asked, _told)
-            self._member = member
+        self._ask(self._join(names, _asked, _told))
 
     def _names(self, topics: Iterable[str]) -> list[str]:
         names = [topics] if isinstance(topics, str) else list(topics)
@@ -113,11 +110,11 @@ class Consumer:
     def _shares(self) -> bool:
         return self.config.group_id is not None and self.config.membership == "assigned"
 
-    async def _join(self, names: Sequence[str]) -> GroupMember:
+    async def _join(self, names: Sequence[str], ask: Ask, tell: Tell) -> None:
         """The group has answered when this returns; on the engine's loop."""
         if self._member is not None:
             await self._member.subscribe(names)
-            return self._member
+            return
         positions = self._fetcher.positions
         member = GroupMember(self.config, self._cluster, positions, self._buffer, names)
         try:
@@ -125,10 +122,10 @@ class Consumer:
         except BaseException:
             await member.leave()
             raise
-        return member
-
-    def _shared(self, member: GroupMember, ask: Ask, tell: Tell) -> Rebalance:
-        return Rebalance(self.config, self._buffer, member, self._fetcher.wake, ask, tell)
+        # Here and not where it is asked for: a caller that has gone must not leave it to nobody.
+        wake = self._fetcher.wake
+        self._rebalance = Rebalance(self.config, self._buffer, member, wake, ask, tell)
+        self._member = member
 
     def _subscribe_known(self, names: Sequence[str]) -> None:
         self._assign_known(
@@ -453,7 +450,8 @@ class Consumer:
                 if self._rebalance is not None:
                     at_once(self._rebalance.leave(failed))
             finally:
-                runtime.run(self._shut())
+                self._closing = False  # a close that is cut short here can be called again
+                runtime.run(self._shut(), whole=True)
 
     def _begin_to_close(self) -> bool:
         """False: it has been begun. While it leaves its group it can commit still."""
@@ -461,9 +459,11 @@ class Consumer:
         return not begun
 
     async def _shut(self) -> None:
+        if self._closed:
+            return  # a close that was cut short goes on
         self._closed = True
         self._buffer.close()
-        await end_reading(self._fetcher, None, self._cluster)
+        await end_reading(self._fetcher, self._member, self._cluster)
 
     def __del__(self) -> None:
         if not self._closed:

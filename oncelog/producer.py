@@ -368,11 +368,11 @@ class Producer:
         except errors.RequestTimeoutError:
             pass  # what is left fails below, and is reported with its outcome
         finally:
-            self._closed = True
             runtime.run(self._shut(), whole=True)
         self._raise_undelivered()
 
     async def _shut(self) -> None:
+        self._closed = True
         await leaving.end(self._sender, self._cluster)
 
     def __del__(self) -> None:

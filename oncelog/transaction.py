@@ -6,6 +6,7 @@ begin and end through `_engine/produce/transactions`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -51,6 +52,7 @@ class Transaction:
         self._producer = producer
         self._times = idle_timeout_ms, total_timeout_ms
         self._begun: ProducerTransaction | None = None
+        self._beginning: asyncio.Task[None] | None = None
 
     # --- begin -------------------------------------------------------------------------
 
@@ -78,18 +80,19 @@ class Transaction:
 
     async def _begin(self) -> None:
         """On the engine's loop. Nothing is sent before the caller has it, and claims it."""
+        self._beginning = asyncio.current_task()
         self._begun = await self._producer._transactions.begin(*self._times)
 
     def _claim(self) -> None:
         self._producer._accumulator.resume(self._known())
 
     async def _give_back(self) -> None:
-        """On the engine's loop: whoever waited for `begin` has gone."""
-        await self._producer._transactions.give_back(self._taken_back)
-
-    def _taken_back(self) -> ProducerTransaction | None:
+        """On the engine's loop: whoever waited for `begin` has gone, and cancelled it."""
+        if self._beginning is not None:
+            await asyncio.wait({self._beginning})
         begun, self._begun = self._begun, None
-        return begun
+        if begun is not None:
+            self._producer._transactions.give_back(begun)
 
     @property
     def transaction_id(self) -> int:

@@ -95,7 +95,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         facts = {"epoch": hello.epoch, "connection": hello.connection, "owned": len(hello.owned)}
         self._stage.note("hello", {"group": hello.group, **facts}, hello)
         queue = members.open()
-        reading = asyncio.create_task(self._read(requests))
+        reading = asyncio.create_task(self._read(hello.group, requests))
         try:
             while (message := await queue.get()) is not None:
                 await context.write(_of(hello.connection, message))
@@ -104,20 +104,21 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         finally:
             reading.cancel()
             members.close(queue)
+            self._stage.note("ended", {"group": hello.group}, hello)
         await abort(context, self._stage.cluster.not_leader(self._stage.cluster.offsets_leader))
 
-    async def _read(self, requests: AsyncIterator[pb.JoinGroupRequest]) -> None:
+    async def _read(self, group: str, requests: AsyncIterator[pb.JoinGroupRequest]) -> None:
         async for request in requests:
-            self._said(request)
+            self._said(group, request)
 
-    def _said(self, request: pb.JoinGroupRequest) -> None:
+    def _said(self, group: str, request: pb.JoinGroupRequest) -> None:
         kind = request.WhichOneof("message")
         if kind == "owned":
             facts = {"epoch": request.owned.epoch, "partitions": len(request.owned.partitions)}
             self._stage.cluster.members.owned(request.owned)
             self._stage.note("owned", facts, request)
         elif kind == "leave":
-            self._stage.note("leave", {}, request)
+            self._stage.note("leave", {"group": group}, request)
 
     async def GroupHeartbeat(
         self, request: pb.GroupHeartbeatRequest, context: Any
@@ -126,7 +127,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             self._leads()
         except errors.NotLeaderError as error:
             await abort(context, error)
-        self._said(request.request)
+        self._said(request.group, request.request)
         return _of(request.connection, self._stage.cluster.members.newest())
 
     def _commit(self, group: str, commit: pb.OffsetCommit) -> pb.OffsetCommitResult:

@@ -202,8 +202,7 @@ class Admin:
 
     async def close(self) -> None:
         if not self._sync._closed:
-            self._sync._closed = True
-            await on_engine(self._core.cluster.close(), whole=True)
+            await on_engine(self._sync._shut(), whole=True)
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ loop, where the channels live; the caller awaits its result on his own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -33,7 +34,11 @@ async def on_engine(
         return await (asyncio.shield(future) if whole else future)
     except asyncio.CancelledError:
         if undo is not None:
-            await asyncio.shield(asyncio.wrap_future(runtime.submit(undo())))
+            undone = asyncio.wrap_future(runtime.submit(undo()))
+            while not undone.done():
+                # It does not take long; a further cancellation wants what this one wants.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.shield(undone)
         raise
 
 

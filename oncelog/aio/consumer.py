@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 from oncelog import consumer as sync
 from oncelog import errors
@@ -21,6 +21,8 @@ from oncelog.config import ConsumerConfig, ConsumerSettings
 from oncelog.dotted import settings_from_dotted
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
+
+T = TypeVar("T")
 
 
 class Consumer:
@@ -52,9 +54,9 @@ class Consumer:
 
     async def start(self) -> None:
         """Subscribe to the topics that were named at construction; a second call does nothing."""
-        topics, self._topics = self._topics, ()
-        if topics:
-            await self.subscribe(topics)
+        if self._topics:
+            await self.subscribe(self._topics)
+            self._topics = ()
 
     # --- what to read ----------------------------------------------------------------
 
@@ -67,10 +69,7 @@ class Consumer:
         if not consumer._shares:
             consumer._subscribe_known(names)
             return
-        member = await on_engine(consumer._join(names))
-        if consumer._rebalance is None:
-            consumer._member = member
-            consumer._rebalance = consumer._shared(member, on_engine, _told)
+        await on_engine(consumer._join(names, on_engine, _told))
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; those already assigned keep their position."""
@@ -85,12 +84,9 @@ class Consumer:
 
     # --- reading ---------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncGenerator[Record, None]:
+    def __aiter__(self) -> Feed[Record]:
         """Yield records, for ever or until `consumer_timeout_ms` passes without one."""
-        timeout = self.config.consumer_timeout_ms
-        while (chunk := await self._next_chunk(timeout)) is not None:
-            for record in self._sync._records_of(chunk):
-                yield record
+        return Feed(self, self.config.consumer_timeout_ms, self._sync._records_of)
 
     async def getmany(
         self, timeout_ms: int = 0, max_records: int | None = None
@@ -102,12 +98,11 @@ class Consumer:
         limit = self._sync._limit(max_records)
         return self._sync._take(await self._next_chunk(timeout_ms), limit)
 
-    async def batches(self, timeout_ms: int | None = None) -> AsyncGenerator[Any, None]:
+    def batches(self, timeout_ms: int | None = None) -> Feed[Any]:
         """Yield a pyarrow.RecordBatch for each stored batch; see `oncelog.Consumer.batches`."""
         if timeout_ms is None:
             timeout_ms = self.config.consumer_timeout_ms
-        while (chunk := await self._next_chunk(timeout_ms)) is not None:
-            yield self._sync._arrow(chunk)
+        return Feed(self, timeout_ms, lambda chunk: iter((self._sync._arrow(chunk),)))
 
     async def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
         """Return the next batch as it is stored; see `oncelog.Consumer.stored_batch`."""
@@ -236,7 +231,8 @@ class Consumer:
                 if consumer._rebalance is not None:
                     await consumer._rebalance.leave(failed)
             finally:
-                await on_engine(consumer._shut())
+                consumer._closing = False  # a close that is cut short here can be called again
+                await on_engine(consumer._shut(), whole=True)
 
     async def __aenter__(self) -> Self:
         try:
@@ -253,6 +249,34 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         await self._close(failed=error is not None)
+
+
+class Feed(Generic[T]):
+    """What a loop over a consumer is given, by chunks. No generator: one of these ends for good
+    when it is cancelled, and the loop would end as if all were read."""
+
+    __slots__ = ("_consumer", "_items", "_left", "_timeout_ms")
+
+    def __init__(
+        self, consumer: Consumer, timeout_ms: int | None, items: Callable[[Chunk], Iterator[T]]
+    ) -> None:
+        self._consumer, self._timeout_ms, self._items = consumer, timeout_ms, items
+        self._left: Iterator[T] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        while True:
+            for item in self._left:
+                return item
+            chunk = await self._consumer._next_chunk(self._timeout_ms)
+            if chunk is None:
+                raise StopAsyncIteration
+            self._left = self._items(chunk)
+
+    async def aclose(self) -> None:
+        """For `contextlib.aclosing`: there is nothing to free."""
 
 
 async def _told(callback: Callable[..., Any], *arguments: Any) -> None:

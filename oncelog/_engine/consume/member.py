@@ -112,10 +112,12 @@ class GroupMember:
         owned, may_poll = self._machine.owned, self._machine.may_poll
         return [tp for tp in change.step.revoked if tp in owned and not may_poll(tp)]
 
-    async def release(self, change: Change, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Give back what is finished and committed; returns what is kept all the same."""
+    async def release(
+        self, change: Change, tps: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Give back what is finished and committed; returns what is owned then, with numbers."""
         self._answer(change.connection, tps)
-        return [tp for tp in tps if tp in self._machine.owned]
+        return dict(self._machine.owned)
 
     async def still_owned(self, numbers: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those that are owned under the same number."""

@@ -51,6 +51,7 @@ class Rebalance:
         # Under which ownership the records of each partition are being read.
         self.numbers: dict[TopicPartition, int] = {}
         self.count = 0
+        self._is_following = False
         self._stored: dict[TopicPartition, int] = {}  # by commits of this class
         self._commit_at = time.monotonic() + config.auto_commit_interval_ms / 1000
 
@@ -63,84 +64,113 @@ class Rebalance:
 
     async def follow(self) -> None:
         """Does all that is due. Raises what callbacks raise, and what ended the membership."""
-        while self._buffer.interruptions:
-            await self._take(self._buffer.interruptions.popleft())
+        if self._is_following:
+            text = "records are asked for while on_assigned, on_revoked or on_lost is called"
+            raise errors.InvalidRequestError(text, field="partitions")
+        try:
+            self._is_following = True
+            while self._buffer.interruptions:
+                await self._follow(self._buffer.interruptions[0])
+        finally:
+            self._is_following = False
         if self._member.error is not None:
             raise self._member.error
         if self._config.enable_auto_commit and time.monotonic() >= self._commit_at:
             await self._commit(list(self.numbers))
 
+    async def _follow(self, change: Change) -> None:
+        """Do it, then take it away: one that is cut short is there for the next call."""
+        try:
+            await self._take(change)
+        except Exception:
+            self._buffer.interruptions.popleft()
+            raise
+        self._buffer.interruptions.popleft()
+        self.count += any(change.step)
+
     async def leave(self, failed: bool) -> None:
-        """The consumer closes. `failed`: what was given out last may not have been worked on."""
+        """The consumer closes, and leaves its group then. `failed`: what was given out last may
+        not have been worked on.
+        """
         tps = list(self.numbers)
         try:
             if not failed:
-                await self._finish(tps, time.monotonic() + self._config.revoke_timeout_ms / 1000)
-            elif tps:
-                await self._call(self._config.on_lost, tps)
+                deadline = time.monotonic() + self._config.revoke_timeout_ms / 1000
+                error = await self._finish(tps, deadline)
+            else:
+                error = await self._call(self._config.on_lost, tps)
         finally:
             self._drop(tps)
-            await self._ask(self._member.leave())
+        if error is not None:
+            raise error
 
     # --- parts -----------------------------------------------------------------------------
 
     async def _take(self, change: Change) -> None:
-        """All of it, even if a callback raises."""
-        self.count += any(change.step)
-        try:
-            await self._lose(change)
-        finally:
-            try:
-                if change.step.revoked:
-                    await self._give_back(change)
-            finally:
-                if change.step.assigned:
-                    await self._gain(change)
+        """All of it, even if callbacks raise: the first error is raised then.
 
-    async def _lose(self, change: Change) -> None:
-        lost = [tp for tp in change.step.lost if tp in self.numbers]
+        A cancellation or a signal may cut it short anywhere, and it is done again from its
+        beginning: the parts look at what there is to do yet. A callback that was cut short is
+        called again.
+        """
+        raised = (
+            await self._lose(change),
+            await self._give_back(change),
+            await self._gain(change),
+        )
+        for error in raised:
+            if error is not None:
+                raise error
+
+    async def _lose(self, change: Change) -> Exception | None:
+        lost = {tp: self.numbers[tp] for tp in change.step.lost if tp in self.numbers}
         self._drop(lost)
         try:
-            if lost:
-                await self._call(self._config.on_lost, lost)
-        finally:
-            if change.ended:
-                await self._ask(self._member.come_back())
+            raised = await self._call(self._config.on_lost, list(lost))
+        except BaseException:
+            self.numbers |= lost
+            raise
+        if change.ended:
+            await self._ask(self._member.come_back())
+        return raised
 
-    async def _give_back(self, change: Change) -> None:
+    async def _give_back(self, change: Change) -> Exception | None:
+        if not change.step.revoked:
+            return None
         asked = await self._ask(self._member.asked_back(change))
         known = [tp for tp in asked if tp in self.numbers]
-        kept: list[TopicPartition] = asked
-        try:
-            await self._finish(known, change.deadline)
-        finally:
-            kept = await self._ask(self._member.release(change, asked))
-            self._drop([tp for tp in known if tp not in kept])
-        again = [tp for tp in known if tp in kept]
-        if again:
-            # A new connection has begun meanwhile, and said that they are held.
-            await self._call(self._config.on_assigned, again)
+        raised = await self._finish(known, change.deadline)
+        owned = await self._ask(self._member.release(change, asked))
+        mine = [tp for tp in change.step.revoked if tp in self.numbers]
+        self._drop([tp for tp in mine if owned.get(tp) != self.numbers[tp]])
+        # A new connection has begun meanwhile, and said that they are held.
+        again = [tp for tp in known if tp in self.numbers]
+        return raised or await self._call(self._config.on_assigned, again)
 
-    async def _gain(self, change: Change) -> None:
-        new = await self._ask(self._member.still_owned(change.step.assigned))
+    async def _gain(self, change: Change) -> Exception | None:
+        new = {}
+        if change.step.assigned:
+            new = await self._ask(self._member.still_owned(change.step.assigned))
         if not new:
-            return
+            return None
         self.numbers |= new
         self._buffer.assign([*self._buffer.assignment(), *new])
         self._wake_fetcher()
-        await self._call(self._config.on_assigned, sorted(new))
-
-    async def _finish(self, tps: list[TopicPartition], deadline: float) -> None:
-        """What was given out is worked on and committed, even if the callback raises."""
-        if not tps:
-            return
-        on_revoked = self._config.on_revoked
         try:
-            if on_revoked is not None:
-                await self._tell(on_revoked, sorted(tps), deadline)
-        finally:
-            if self._config.enable_auto_commit:
+            return await self._call(self._config.on_assigned, sorted(new))
+        except BaseException:
+            self._drop(new)
+            raise
+
+    async def _finish(self, tps: list[TopicPartition], deadline: float) -> Exception | None:
+        """What was given out is worked on and committed, even if the callback raises."""
+        raised = await self._call(self._config.on_revoked, sorted(tps), deadline)
+        if self._config.enable_auto_commit and tps:
+            try:
                 await self._commit(tps)
+            except errors.OncelogError as error:
+                return raised or error
+        return raised
 
     async def _commit(self, tps: Iterable[TopicPartition]) -> None:
         """The user's places, as far as they have moved."""
@@ -170,10 +200,15 @@ class Rebalance:
             self._buffer.assign([tp for tp in self._buffer.assignment() if tp not in gone])
 
     async def _call(
-        self, callback: Callable[[list[TopicPartition]], Any] | None, tps: list[TopicPartition]
-    ) -> None:
-        if callback is not None:
-            await self._tell(callback, tps)
+        self, callback: Callable[..., Any] | None, tps: list[TopicPartition], *more: float
+    ) -> Exception | None:
+        """What it raised: whatever comes behind it is done all the same."""
+        if callback is not None and tps:
+            try:
+                await self._tell(callback, tps, *more)
+            except Exception as error:  # noqa: BLE001  # the user's own
+                return error
+        return None
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:

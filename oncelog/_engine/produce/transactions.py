@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from oncelog import errors
@@ -85,17 +85,16 @@ class Transactions:
             self._alive = asyncio.create_task(self._keep_alive(begun), name="keep alive")
             return begun
 
-    async def give_back(self, take: Callable[[], ProducerTransaction | None]) -> None:
+    def give_back(self, begun: ProducerTransaction) -> None:
         """Nobody has what was begun: the next begin takes it, or it is aborted soon."""
-        async with self._lock:
-            if (begun := take()) is None:
-                return
-            if self._alive is not None:
-                self._alive.cancel()
-            self.current = None
-            self._accumulator.resume(None)
-            times = {"idle_timeout_ms": int(begun.idle_timeout_s * 1000)}
-            self._keep(pb.BeginTransactionResponse(transaction_id=begun.transaction_id, **times))
+        if begun.state is not State.OPEN:
+            return  # the producer is being closed
+        if self._alive is not None:
+            self._alive.cancel()
+        self.current = None
+        self._accumulator.resume(None)
+        times = {"idle_timeout_ms": int(begun.idle_timeout_s * 1000)}
+        self._keep(pb.BeginTransactionResponse(transaction_id=begun.transaction_id, **times))
 
     def _keep(self, begun: pb.BeginTransactionResponse) -> None:
         kept_s = self._following.keep(begun)
