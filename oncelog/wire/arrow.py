@@ -256,24 +256,36 @@ def rising_ends(array: Any) -> tuple[list[int], bool]:
     return [array[i].as_py() for i in sorted({0, n - 1})] if n else [], rising
 
 
-def _as_binary(array: Any, name: str, nullable: bool = True) -> Any:
+def is_texts(kind: Any) -> bool:
+    """Whether an Arrow type is one of binary or string, whatever its layout."""
     pa = import_pyarrow()
-    kind = array.type
-    if array.null_count and not nullable:
-        raise InvalidRequestError(f"null in the column {name}", field="batch")
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        return array
-    if any(
+    return any(
         test(kind)
         for test in (
+            pa.types.is_binary,
+            pa.types.is_string,
             pa.types.is_large_binary,
             pa.types.is_large_string,
             pa.types.is_fixed_size_binary,
             pa.types.is_binary_view,
             pa.types.is_string_view,
         )
-    ):
-        return array.cast(pa.binary())
+    )
+
+
+def plain_texts(array: Any) -> Any:
+    """A text column with offsets of 32 bits: whoever reads buffers must know their layout."""
+    pa = import_pyarrow()
+    plain = pa.types.is_binary(array.type) or pa.types.is_string(array.type)
+    return array if plain else array.cast(pa.binary())
+
+
+def _as_binary(array: Any, name: str, nullable: bool = True) -> Any:
+    kind = array.type
+    if array.null_count and not nullable:
+        raise InvalidRequestError(f"null in the column {name}", field="batch")
+    if is_texts(kind):
+        return plain_texts(array)
     raise InvalidRequestError(f"the column {name} is {kind}, not binary or string", field="batch")
 
 
@@ -281,7 +293,8 @@ def _header_pairs(array: Any) -> Any:
     """The structs of all rows in one array, or None if there is not a single header."""
     pa = import_pyarrow()
     kind = array.type
-    if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not (listed and pa.types.is_struct(kind.value_type)):
         raise InvalidRequestError(f"the column headers is {kind}, not list<struct>", field="batch")
     if [field.name for field in kind.value_type] != ["key", "value"]:
         raise InvalidRequestError("a header is struct<key, value>", field="batch")
@@ -342,4 +355,13 @@ def _bitmap(booleans: Any) -> Any:
     return booleans.buffers()[1].slice(start, (len(booleans) + 7) // 8)
 
 
-__all__ = ["encode_arrow", "headers_type", "import_pyarrow", "rising_ends", "schema", "to_arrow"]
+__all__ = [
+    "encode_arrow",
+    "headers_type",
+    "import_pyarrow",
+    "is_texts",
+    "plain_texts",
+    "rising_ends",
+    "schema",
+    "to_arrow",
+]

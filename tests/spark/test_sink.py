@@ -11,6 +11,7 @@ import pytest
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin
+from oncelog._engine.produce.partitioners import murmur2
 from tests.spark.naive_sink import NaiveSink
 from tests.spark.sinks import FailsOnce, Lines, Output
 
@@ -80,6 +81,27 @@ def test_a_job_writes_all_columns_and_its_batch_id_once(
     write(sinkId=f"{topic}-job", batchId=3)
     write()
     assert read(topic).count() == 3000
+
+
+@pytest.mark.parametrize("kind", ["STRING", "BINARY"])
+def test_a_key_decides_the_partition_in_whatever_layout_it_comes(
+    spark: SparkSession, cluster: LocalCluster, admin: Admin, topic: str, read: Read, kind: str
+) -> None:
+    admin.create_topic(topic, 3, 3)
+    frame = spark.range(0, 200, 1, 2).selectExpr(
+        "CAST(id AS STRING) AS value", f"CAST(CAST(id AS STRING) AS {kind}) AS key"
+    )
+    setting = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(setting, "true")
+    try:
+        writer = frame.write.format("oncelog").mode("append").option("topic", topic)
+        writer.option("bootstrap.servers", cluster.bootstrap).save()
+        rows = read(topic).collect()
+    finally:
+        spark.conf.unset(setting)
+    assert sorted(int(row.value) for row in rows) == list(range(200))
+    for row in rows:
+        assert row.partition == (murmur2(bytes(row.key)) & 0x7FFFFFFF) % 3
 
 
 def test_what_a_sink_does_not_take(spark: SparkSession, cluster: LocalCluster, topic: str) -> None:

@@ -13,6 +13,7 @@ from oncelog._engine.produce.partitioners import murmur2
 from oncelog.errors import ConfigError, InvalidRequestError
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.rows import SHORT, Rows, _hashed, murmur2_of
+from oncelog.wire.arrow import encode_arrow
 
 pa = pytest.importorskip("pyarrow")
 SERVERS = {"bootstrap.servers": "localhost:7001"}
@@ -71,6 +72,40 @@ def test_a_digest_sees_a_change_in_each_column(name: str) -> None:
     changed = column.take(pa.array([same[0], *range(1, 200)]))
     at = whole.schema.get_field_index(name)
     assert digest(whole) != digest(whole.set_column(at, name, changed))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.large_binary(), pa.large_string(), pa.binary_view(), pa.string_view(), pa.binary(5)],
+    ids=str,
+)
+def test_rows_are_the_same_in_whatever_layout_texts_come(kind: Any) -> None:
+    """Spark's useLargeVarTypes, or a frame of the user's, brings offsets of 64 bits."""
+    keys = [f"key{n:02}" if n % 7 else None for n in range(60)]
+    plain = pa.record_batch({"value": pa.array(keys), "key": pa.array(keys)})
+    texts = plain.column("key").cast(pa.binary()).cast(kind)
+    other = pa.record_batch({"value": texts, "key": texts})
+    assert digest(other) == digest(plain)
+    assert digest(other.slice(7, 20)) == digest(plain.slice(7, 20))
+    there = [n for n, key in enumerate(keys) if key is not None]
+    assert (murmur2_of(texts)[there] == murmur2_of(plain.column("key"))[there]).all()
+    stored = [sorted(encoded(batch)) for batch in (plain, other)]
+    assert stored[0] == stored[1]
+
+
+def encoded(batch: Any) -> list[tuple[int, bytes]]:
+    rows = Rows("t", lambda topic: 5)
+    rows._turn = 0
+    return [(tp.partition, encode_arrow(piece, 1)[0]) for tp, piece in rows.pieces(batch)]
+
+
+def test_headers_are_the_same_in_whatever_layout_they_come() -> None:
+    headers = frame().select(["headers", "value"])
+    pairs = pa.struct([("key", pa.large_string()), ("value", pa.large_binary())])
+    for kind in (pa.list_(pairs), pa.large_list(pairs)):
+        other = headers.set_column(0, "headers", headers.column("headers").cast(kind))
+        assert digest(other) == digest(headers)
+        assert encode_arrow(other, 1) == encode_arrow(headers, 1)
 
 
 def test_null_and_empty_and_moved_bytes_are_other_rows() -> None:

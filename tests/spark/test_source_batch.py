@@ -20,6 +20,8 @@ from oncelog.spark.source.offsets import Range
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.reading import JOIN_BYTES, SPLIT_BYTES, read_range
+from oncelog.spark.source.schema import COLUMNS as TYPES
+from oncelog.spark.source.schema import HEADERS
 from oncelog.types import TopicPartition
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
@@ -129,6 +131,22 @@ def test_headers_are_left_out_unless_asked_for(
     frame = read(topic)
     assert frame.columns == list(COLUMNS)
     assert places(frame) == [(0, 0)]
+
+
+def test_a_timestamp_has_its_zone_whatever_the_session_says(
+    spark: Any, admin: Admin, producer: Producer, read: Read, topic: str
+) -> None:
+    """spark.sql.timestampType is for the user's own DDL."""
+    admin.create_topic(topic, 1, 3)
+    producer.send(topic, b"x", headers=[("a", b"b")], timestamp_ms=1500).result(20)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        frame = read(topic, includeHeaders=True)
+        assert dict(frame.dtypes) == {**TYPES, **HEADERS}
+        (row,) = frame.collect()
+    finally:
+        spark.conf.unset("spark.sql.timestampType")
+    assert row.timestamp.timestamp() == 1.5
 
 
 def test_a_schema_names_the_columns_that_are_wanted(

@@ -41,7 +41,7 @@ from oncelog.spark.source.offsets import Offsets, Place, Range
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import TopicGoneError
 from oncelog.spark.source.reading import join
-from oncelog.spark.source.schema import ddl
+from oncelog.spark.source.schema import columns_as_types
 from oncelog.spark.source.stream import OncelogStreamReader
 from oncelog.types import TopicPartition
 from oncelog.wire.stored import StoredBatch
@@ -65,8 +65,10 @@ class MirrorDataSource(DataSource):
     def name(cls) -> str:
         return "oncelog-mirror"
 
-    def schema(self) -> str:
-        return mirror_ranges.RANGE_DDL if self._settings.by_range else ddl(include_headers=True)
+    def schema(self) -> StructType | str:
+        if self._settings.by_range:
+            return mirror_ranges.RANGE_DDL
+        return columns_as_types(include_headers=True)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return MirrorStreamReader(self._settings, schema)

@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from oncelog.errors import ConfigError, InvalidRequestError
 from oncelog.types import TopicPartition
+from oncelog.wire.arrow import is_texts, plain_texts
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -70,6 +71,9 @@ class Rows:
 
     def pieces(self, batch: Any) -> Iterator[tuple[TopicPartition, Any]]:
         """The rows of each partition, in their order, as an Arrow batch of the record columns."""
+        for place, name in enumerate(batch.schema.names):
+            if is_texts(batch.schema.field(name).type):
+                batch = batch.set_column(place, name, plain_texts(batch.column(name)))
         names = [name for name in RECORD_COLUMNS if name in batch.schema.names]
         for topic, rows in self._by_topic(batch):
             count = self._counts(topic)
@@ -142,6 +146,7 @@ def _bounds(array: Any) -> tuple[Any, Any, Any]:
     """Where each text of an array begins, its length, and the bytes of all."""
     import numpy as np
 
+    array = plain_texts(array)
     _, ends, data = array.buffers()
     places = np.frombuffer(ends, np.int32)[array.offset : array.offset + len(array) + 1]
     whole = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
@@ -206,7 +211,7 @@ def _column(array: Any) -> Any:
     import pyarrow.compute as pc
 
     kind = array.type
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+    if is_texts(kind):
         hashed = _hashed(array)
     elif pa.types.is_timestamp(kind):
         stamps = pc.fill_null(array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()), 0)

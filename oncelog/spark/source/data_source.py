@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from oncelog.errors import NotSupportedError
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.schema import ddl, wanted_columns
+from oncelog.spark.source.schema import columns_as_types, wanted_columns
 from oncelog.spark.source.tasks import read_partition
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class OncelogDataSource(DataSource):
     def name(cls) -> str:
         return "oncelog"
 
-    def schema(self) -> str:
-        return ddl(self._parsed.include_headers)
+    def schema(self) -> StructType:
+        return columns_as_types(self._parsed.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._parsed.for_batch()

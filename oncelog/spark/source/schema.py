@@ -26,10 +26,27 @@ COLUMNS = {
 HEADERS = {"headers": "array<struct<key:string,value:binary>>"}
 
 
-def ddl(include_headers: bool) -> str:
-    """Return the schema as Spark's DDL text."""
+def columns_as_types(include_headers: bool) -> StructType:
+    """Return the schema as types: in DDL text "timestamp" is what spark.sql.timestampType says."""
+    from pyspark.sql import types
+
+    header = types.StructType().add("key", types.StringType()).add("value", types.BinaryType())
+    known = (
+        types.BinaryType(),
+        types.StringType(),
+        types.IntegerType(),
+        types.LongType(),
+        types.TimestampType(),
+        types.ArrayType(header),
+    )
+    kinds: dict[str, types.DataType] = {kind.simpleString(): kind for kind in known}
     columns = {**COLUMNS, **HEADERS} if include_headers else COLUMNS
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    fields = [types.StructField(name, kinds[kind]) for name, kind in columns.items()]
+    return types.StructType(fields)
+
+
+def _ddl() -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in {**COLUMNS, **HEADERS}.items())
 
 
 def wanted_columns(schema: StructType, include_headers: bool) -> tuple[str, ...]:
@@ -53,10 +70,10 @@ def wanted_columns(schema: StructType, include_headers: bool) -> tuple[str, ...]
     problems += [f"{name} is there twice" for name in sorted(set(names)) if names.count(name) > 1]
     if problems or not names:
         raise ConfigError(
-            f"schema: {'; '.join(problems) or 'it has no column'}. It may have any of: {ddl(True)}",
+            f"schema: {'; '.join(problems) or 'it has no column'}. It may have any of: {_ddl()}",
             "schema",
         )
     return tuple(names)
 
 
-__all__ = ["ddl", "wanted_columns"]
+__all__ = ["columns_as_types", "wanted_columns"]
