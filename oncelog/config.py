@@ -42,7 +42,8 @@ _NAME = re.compile(r"[A-Za-z0-9._:/@=+ -]+")
 
 def _range(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{name} must be an integer, got {value!r}", name)
+        kind = type(value).__name__
+        raise ConfigError(f"{name} must be an integer, got {value!r} of type {kind}", name)
     if not low <= value <= high:
         raise ConfigError(f"{name} must be from {low} to {high}, got {value}", name)
 

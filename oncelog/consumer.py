@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors
-from oncelog._engine.arguments import as_commits, as_times_us, check_int
+from oncelog._engine.arguments import as_commits, as_int, as_partition, as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog._engine.consume.fetcher import Fetcher, end_reading
 from oncelog._engine.consume.member import GroupMember
@@ -139,7 +139,7 @@ class Consumer:
         """
         self._check_open()
         self._check_manual()
-        tps = [TopicPartition(topic, partition) for topic, partition in partitions]
+        tps = [as_partition(one) for one in partitions]
         self._ask(self._learn_partitions(tps))
         self._assign_known(tps)
 
@@ -307,8 +307,7 @@ class Consumer:
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Go on at `offset` in this partition."""
         tp = self._assigned(partition)
-        check_int("offset", offset, 0, 2**63 - 1)
-        self._buffer.seek(tp, offset)
+        self._buffer.seek(tp, as_int("offset", offset, 0, 2**63 - 1))
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         self._seek_all(partitions, "earliest")
@@ -339,11 +338,11 @@ class Consumer:
         return max(0, end - max(position, (await self._list_offsets({tp: "earliest"}))[tp]))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        return self._list({TopicPartition(*p): "earliest" for p in partitions})
+        return self._list({as_partition(p): "earliest" for p in partitions})
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Return each partition's high watermark: the offset that comes next."""
-        return self._list({TopicPartition(*p): "latest" for p in partitions})
+        return self._list({as_partition(p): "latest" for p in partitions})
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int]
@@ -375,7 +374,7 @@ class Consumer:
         self._fetcher.wake()
 
     def _assigned(self, partition: tuple[str, int]) -> TopicPartition:
-        tp = TopicPartition(*partition)
+        tp = as_partition(partition)
         if self._buffer.cursor(tp) is None:
             raise errors.InvalidRequestError(f"{tp} is not assigned", field="partition")
         return tp
@@ -413,7 +412,7 @@ class Consumer:
 
     def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
-        group, tp = self._group(), TopicPartition(*partition)
+        group, tp = self._group(), as_partition(partition)
         return self._ask(self._fetcher.positions.groups.committed_now(group, tp))
 
     def _group(self) -> str:

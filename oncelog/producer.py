@@ -16,12 +16,13 @@ from typing import Any, Self, Unpack
 from oncelog import errors
 from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import (
-    MAX_TIMESTAMP_MS,
     Bytes,
     Headers,
     as_bytes,
     as_headers,
-    check_int,
+    as_index,
+    as_int,
+    as_time_us,
     encode_list,
     rising_sequences,
 )
@@ -187,12 +188,11 @@ class Producer:
             key = as_bytes("key", key)
         timestamp_us = None
         if timestamp_ms is not None:
-            check_int("timestamp_ms", timestamp_ms, -MAX_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
-            timestamp_us = timestamp_ms * 1000
+            timestamp_us = as_time_us(timestamp_ms)
         if sequence is not None:
-            self._check_sequence(sequence)
-        if expected_offset is not None:
-            check_int("expected_offset", expected_offset, 0, 2**63 - 1)
+            sequence = self._sequence(sequence)
+        if partition is not None and type(partition) is not int:
+            partition = as_index("partition", partition)
         view = self._topics.get(topic) or self._topic(topic)
         lane, others = self._placement.lane(view, key, partition)
         return self._accumulator.append(
@@ -202,7 +202,7 @@ class Producer:
             as_headers(headers) if headers else (),
             timestamp_us,
             sequence,
-            -1 if expected_offset is None else expected_offset,
+            -1 if expected_offset is None else _expected(expected_offset),
             on_delivery,
             self._max_batch(view),
             # A record with demands of its own does not set the place for others.
@@ -226,7 +226,7 @@ class Producer:
         `send` does.
         """
         view = self._topic(topic)
-        lane, _ = self._placement.lane(view, None, partition)
+        lane, _ = self._placement.lane(view, None, as_index("partition", partition))
         expected = _expected(expected_offset)
         now_us = time.time_ns() // 1000
         if hasattr(batch, "schema"):
@@ -268,11 +268,11 @@ class Producer:
                 field="batch",
             )
         view = self._topic(topic)
-        lane, _ = self._placement.lane(view, None, partition)
+        lane, _ = self._placement.lane(view, None, as_index("partition", partition))
         expected = _expected(expected_offset)
         given = None
         if base_sequence is not None:
-            self._check_sequence(base_sequence)
+            base_sequence = self._sequence(base_sequence)
             given = [base_sequence, base_sequence + batch.record_count - 1]
         return self._accumulator.append_payload(
             lane,
@@ -287,15 +287,16 @@ class Producer:
 
     def _check_sequences(self, sequences: Any, count: int) -> list[int]:
         given = rising_sequences(sequences, count)
-        self._check_sequence(given[0] if given else 0)
+        self._sequence(given[0] if given else 0)
         return given
 
-    def _check_sequence(self, sequence: int) -> None:
-        check_int("sequence", sequence, 0, 2**63 - 1)
+    def _sequence(self, sequence: int) -> int:
+        sequence = as_int("sequence", sequence, 0, 2**63 - 1)
         if not self.config.enable_idempotence:
             raise errors.InvalidRequestError(
                 "sequence needs enable_idempotence=True", field="sequence"
             )
+        return sequence
 
     def _max_batch(self, view: TopicView) -> int:
         # What is compressed is judged by the node: only the size as sent counts there.
@@ -319,7 +320,9 @@ class Producer:
         await self._cluster.require_topic(topic, self.config.max_block_ms / 1000)
 
     def _tp(self, topic: str, partition: int) -> TopicPartition:
-        return self._placement.lane(self._topic(topic), None, partition)[0].tp
+        return self._placement.lane(self._topic(topic), None, as_index("partition", partition))[
+            0
+        ].tp
 
     def _check_open(self) -> None:
         if self._closed:
@@ -470,8 +473,7 @@ def _expected(offset: int | None) -> int:
     """As batches say it: -1 for none."""
     if offset is None:
         return -1
-    check_int("expected_offset", offset, 0, 2**63 - 1)
-    return offset
+    return as_int("expected_offset", offset, 0, 2**63 - 1)
 
 
 __all__ = ["Producer"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -41,13 +43,33 @@ def as_headers(headers: Headers) -> tuple[Header, ...]:
     return tuple(result)
 
 
-def check_int(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+def as_int(name: str, value: Any, low: int, high: int) -> int:
+    """Return an integer of any kind, for instance numpy's. Raises InvalidRequestError."""
+    number = value if type(value) is int else as_index(name, value)
+    if not low <= number <= high:
         raise errors.InvalidRequestError(
             f"{name} must be an integer from {low} to {high}, got {value!r}",
             field=name,
             limit=f"{low}..{high}",
         )
+    return number
+
+
+def as_index(name: str, value: Any) -> int:
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise errors.InvalidRequestError(
+        f"{name} must be an integer, got {value!r} of type {type(value).__name__}", field=name
+    )
+
+
+def as_partition(partition: tuple[str, int]) -> TopicPartition:
+    """Raises InvalidRequestError if the number is no integer."""
+    topic, number = partition
+    return TopicPartition(topic, number if type(number) is int else as_index("partition", number))
 
 
 def rising_sequences(sequences: Any, count: int) -> list[int]:
@@ -58,7 +80,7 @@ def rising_sequences(sequences: Any, count: int) -> list[int]:
         size = len(sequences)
         given, rising = rising_ends(sequences)
     else:
-        given = list(sequences)
+        given = [n if type(n) is int else as_index("sequence", n) for n in sequences]
         size = len(given)
         rising = all(a < b for a, b in itertools.pairwise(given))
     if size != count or not rising:
@@ -109,15 +131,17 @@ def as_commits(
     commits = {}
     for partition, offset in offsets.items():
         commit = offset if isinstance(offset, OffsetCommit) else OffsetCommit(offset)
-        check_int("offset", commit.offset, 0, 2**63 - 1)
-        commits[TopicPartition(*partition)] = commit
+        offset = as_int("offset", commit.offset, 0, 2**63 - 1)
+        commits[as_partition(partition)] = dataclasses.replace(commit, offset=offset)
     return commits
 
 
 def as_times_us(timestamps_ms: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
-    for timestamp_ms in timestamps_ms.values():
-        check_int("timestamp_ms", timestamp_ms, -MAX_TIMESTAMP_MS, MAX_TIMESTAMP_MS)
-    return {TopicPartition(*p): ms * 1000 for p, ms in timestamps_ms.items()}
+    return {as_partition(p): as_time_us(ms) for p, ms in timestamps_ms.items()}
+
+
+def as_time_us(timestamp_ms: int) -> int:
+    return as_int("timestamp_ms", timestamp_ms, -MAX_TIMESTAMP_MS, MAX_TIMESTAMP_MS) * 1000
 
 
 __all__ = [
@@ -127,8 +151,11 @@ __all__ = [
     "as_bytes",
     "as_commits",
     "as_headers",
+    "as_index",
+    "as_int",
+    "as_partition",
+    "as_time_us",
     "as_times_us",
-    "check_int",
     "encode_list",
     "rising_sequences",
 ]

@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 from oncelog import consumer as sync
 from oncelog import errors
-from oncelog._engine.arguments import as_times_us
+from oncelog._engine.arguments import as_partition, as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Signal, on_engine
 from oncelog.config import ConsumerConfig, ConsumerSettings
@@ -75,7 +75,7 @@ class Consumer:
         """Read exactly these partitions; those already assigned keep their position."""
         self._sync._check_open()
         self._sync._check_manual()
-        tps = [TopicPartition(topic, partition) for topic, partition in partitions]
+        tps = [as_partition(one) for one in partitions]
         await on_engine(self._sync._learn_partitions(tps))
         self._sync._assign_known(tps)
 
@@ -176,11 +176,11 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, int]:
-        return await self._list({TopicPartition(*p): "earliest" for p in partitions})
+        return await self._list({as_partition(p): "earliest" for p in partitions})
 
     async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """Return each partition's high watermark: the offset that comes next."""
-        return await self._list({TopicPartition(*p): "latest" for p in partitions})
+        return await self._list({as_partition(p): "latest" for p in partitions})
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int]
@@ -211,7 +211,7 @@ class Consumer:
 
     async def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return what the group has committed for a partition; None: nothing."""
-        group, tp = self._sync._group(), TopicPartition(*partition)
+        group, tp = self._sync._group(), as_partition(partition)
         return await on_engine(self._sync._fetcher.positions.groups.committed_now(group, tp))
 
     def metrics(self) -> dict[str, int | float]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
 from harness.local_cluster import LocalCluster
@@ -177,6 +178,25 @@ def test_refused_before_anything_is_queued(admin: Admin, producer: Producer, top
     with pytest.raises(TypeError, match="value must be bytes"):
         producer.send(topic, 5)  # type: ignore[arg-type]
     assert producer.metrics()["records_sent"] == 0
+
+
+def test_integers_of_numpy(
+    cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
+) -> None:
+    admin.create_topic(topic, 2, 1)
+    one: Any = np.int64(1)
+    stamp: Any = np.int64(1_700_000_000_000)
+    producer.send(topic, b"v", partition=one, sequence=one, timestamp_ms=stamp).result(TIMEOUT)
+    producer.send_batch(topic, one, [b"w"], sequences=np.array([7])).result(TIMEOUT)
+    with pytest.raises(InvalidRequestError, match="partition must be an integer, got True"):
+        producer.send(topic, b"v", partition=True)
+    with pytest.raises(InvalidRequestError, match="of type float"):
+        producer.send(topic, b"v", timestamp_ms=1.7e12)  # type: ignore[arg-type]
+    with Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        consumer.assign([(topic, one)])
+        consumer.seek((topic, one), one - one)
+        assert next(iter(consumer)).value == b"v"
+        assert consumer.end_offsets([(topic, one)]) == {(topic, 1): 2}
 
 
 def test_a_topic_that_is_deleted_while_a_producer_holds_it(

@@ -5,10 +5,19 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oncelog import errors
-from oncelog._engine.arguments import _encode_each, encode_list
+from oncelog._engine.arguments import (
+    _encode_each,
+    as_commits,
+    as_int,
+    as_partition,
+    encode_list,
+    rising_sequences,
+)
+from oncelog.errors import InvalidRequestError
 from oncelog.types import Record
 from oncelog.wire.batch import decode_payload
 
@@ -55,3 +64,20 @@ def test_what_is_no_record_is_an_error(items: list[Any]) -> None:
 def test_no_records_are_an_error() -> None:
     with pytest.raises(errors.InvalidBatchError, match="at least one record"):
         encode_list([], NOW)
+
+
+@pytest.mark.parametrize("number", [5, np.int64(5), np.int8(5), np.uint64(5)])
+def test_integers_of_any_kind_become_pythons(number: Any):
+    found = as_int("sequence", number, 0, 9)
+    assert (found, type(found)) == (5, int)
+    (tp,) = as_commits({("t", number): number})
+    assert type(tp.partition) is int
+    assert rising_sequences(np.array([1, 5]), 2) == [1, 5]
+
+
+@pytest.mark.parametrize("value", [True, 5.0, np.float64(5), np.bool_(True), "5", None])
+def test_what_is_no_integer_is_refused_by_its_type(value: Any):
+    kind = type(value).__name__
+    for call in (lambda: as_int("sequence", value, 0, 9), lambda: as_partition(("t", value))):
+        with pytest.raises(InvalidRequestError, match=f"must be an integer, got .* of type {kind}"):
+            call()

@@ -8,6 +8,7 @@ partition that records without a key stick to for a while (`stickiness`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 
 from oncelog._engine.net.leaders import TopicView
 from oncelog._engine.produce.accumulator import Accumulator
@@ -41,13 +42,13 @@ class Placement:
             tps = [TopicPartition(view.name, number) for number in range(len(view.partitions))]
             lanes = self._lanes[view.name] = [self._accumulator.lane(tp) for tp in tps]
         if partition is None and self._partitioner is not None:
-            partition = self._partitioner(view.name, key, len(lanes))
+            partition = index(self._partitioner(view.name, key, len(lanes)))
         if partition is not None:
-            if not isinstance(partition, int) or not 0 <= partition < len(lanes):
+            if not 0 <= partition < len(lanes):
                 self._ask_again(view.name)  # it may have got more
                 raise UnknownTopicOrPartitionError(
                     f"topic {view.name!r} has the partitions 0 to {len(lanes) - 1}, "
-                    f"not {partition!r}",
+                    f"not {partition}",
                     topic=view.name,
                 )
             return lanes[partition], ()
