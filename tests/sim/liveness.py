@@ -51,9 +51,11 @@ def a_leader_whose_links_break_before_it_rests_steps_down() -> None:
     stage.produce(1)
     leader, scheduler = stage.group(1), stage.cluster.scheduler
     assert leader._leading is not None
+    stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
     while not leader._leading.quiescence.is_quiet:
         scheduler.run_until(scheduler.now + 1e-4)
     assert not leader.is_quiescent
+    stage.drop()
     for peer in (2, 3):
         stage.node(1).link_changed(peer, False)
     stage.isolate(1)
