@@ -182,6 +182,11 @@ export class FetchBuffer {
     }
   }
 
+  /** Rises with each seek; -1: it is not assigned. */
+  generation(tp: TopicPartition): number {
+    return this.#cursors.get(tp)?.generation ?? -1;
+  }
+
   /** Has the user's next call throw this, once. */
   fail(tp: TopicPartition, generation: number, error: OncelogError): void {
     const cursor = this.#cursors.get(tp);

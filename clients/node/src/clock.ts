@@ -53,6 +53,20 @@ export async function within(promise: Promise<unknown>, until: number): Promise<
   }
 }
 
+/**
+ * The promise; or the signal's reason, if it is aborted before. Then nobody waits for the promise any
+ * more: what it stands for goes on.
+ */
+export function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (signal === undefined) return promise;
+  return new Promise((resolve, reject) => {
+    const giveUp = () => reject(signal.reason);
+    if (signal.aborted) giveUp();
+    signal.addEventListener("abort", giveUp, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", giveUp));
+  });
+}
+
 /** Wakes who waits for a change. */
 export class Change {
   #waiting: (() => void)[] = [];

@@ -9,7 +9,7 @@ import { Fetcher } from "./fetcher.js";
 import type { CommitTerms } from "./groups.js";
 import { GroupMember } from "./member.js";
 import { int32, int64, span, timeOf } from "./numbers.js";
-import { type Place, Search } from "./positions.js";
+import type { Place } from "./positions.js";
 import type { ConnectionStats } from "./reachability.js";
 import { Rebalance } from "./rebalance.js";
 import { Records } from "./records.js";
@@ -227,22 +227,22 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     this.#fetcher.buffer.seek(tp, whole);
   }
 
-  /** Goes to the first record that is kept, in these partitions or in all. */
+  /**
+   * Goes to the first record that is kept, in these partitions or in all. One that has no leader for
+   * 2 s holds up no other one: it goes there when it has one.
+   */
   async seekToBeginning(partitions: readonly TopicPartition[] = this.assignment): Promise<void> {
     await this.#seek(partitions, "earliest");
   }
 
-  /** Goes behind the last record, in these partitions or in all. */
+  /** Goes behind the last record, in these partitions or in all; without a leader as above. */
   async seekToEnd(partitions: readonly TopicPartition[] = this.assignment): Promise<void> {
     await this.#seek(partitions, "latest");
   }
 
   async #seek(partitions: readonly TopicPartition[], where: Place): Promise<void> {
     for (const tp of partitions) this.#fetcher.buffer.requireAssigned(tp);
-    const { buffer, positions } = this.#fetcher;
-    const search = new Search((tp, offset) => buffer.seek(tp, offset));
-    await positions.search(everywhere(partitions, where), search);
-    search.check(this.config.requestTimeoutMs);
+    await this.#fetcher.seekAll(partitions, where);
   }
 
   /**

@@ -7,7 +7,7 @@
 import { FetchBuffer, UNKNOWN_POSITION, type Wanted } from "./buffer.js";
 import { CatchUp, endOffset, worthIt } from "./catchup.js";
 import { now, sleep } from "./clock.js";
-import { type Cluster, isUnknownTopic } from "./cluster.js";
+import { type Cluster, isUnknownTopic, MAX_LEADER_FAILURES } from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
 import { asError, OncelogError } from "./errors.js";
 import {
@@ -17,7 +17,7 @@ import {
   type PartitionRecords,
 } from "./gen/oncelog/v1/log_pb.js";
 import { Growth } from "./growth.js";
-import { corrupt, Positions, Search, textOf } from "./positions.js";
+import { corrupt, type Place, Positions, Search, textOf } from "./positions.js";
 import { Routes } from "./routes.js";
 import { Loop, TICK_EVERY } from "./sender.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
@@ -33,6 +33,8 @@ const LATE_BY = 1000;
 /** At the same time; further partitions are polled until one of these is done. */
 const MOST_STREAMS = 8;
 const UNKNOWN_TOPIC_GRACE = 5000;
+/** The longest that a seek waits for a leader. */
+const ELECTION = 2000;
 
 /** A Fetch on its way. */
 interface Poll {
@@ -49,12 +51,15 @@ export class Fetcher {
   readonly #routes: Routes;
   readonly #loop = new Loop((at) => this.#work(at));
   readonly #polls = new Map<string, Poll>();
-  readonly #locating = new PartitionMap<true>();
-  readonly #reset = new PartitionMap<true>();
+  readonly #locating = new PartitionMap<number>(); // by generation
+  // Where to go on without a look at what the group has committed.
+  readonly #reset = new PartitionMap<{ place: Place; generation: number }>();
   readonly #aheadSince = new PartitionMap<number>();
   // Partitions that are not polled because a stream brings them.
   readonly #streams = new PartitionMap<CatchUp>();
   #refreshing = false;
+  #searches = 0; // for leaders, since all had one
+  #searchAt = 0;
   #refreshedAt = now();
 
   constructor(
@@ -105,10 +110,15 @@ export class Fetcher {
       }
     }
     for (const [place, { address, partitions }] of byPlace) this.#poll(place, address, partitions);
-    if (lost.size > 0) {
+    if (lost.size === 0) this.#searches = 0;
+    else if (at >= this.#searchAt) {
+      this.#searches++;
+      this.#searchAt = at + this.cluster.backoff.delay(this.#searches);
+      // The node that is asked may be cut off, and know of no leader.
+      if (this.#searches % MAX_LEADER_FAILURES === 0) this.cluster.preferAnother();
       this.#refresh([...lost]);
-      next = Math.min(next, at + 50);
     }
+    if (lost.size > 0) next = Math.min(next, this.#searchAt);
     for (const poll of this.#polls.values()) this.#askAboutLate(poll, at);
     const busy = this.#polls.size > 0 || this.#streams.size > 0;
     return busy ? Math.min(next, at + TICK_EVERY) : next;
@@ -287,8 +297,7 @@ export class Fetcher {
         return;
       }
     } else if (this.config.autoOffsetReset !== "none") {
-      this.#reset.set(w.tp, true);
-      this.buffer.seek(w.tp, UNKNOWN_POSITION);
+      this.#seekWhenKnown(w.tp, this.config.autoOffsetReset);
       return;
     }
     const text = `offset ${w.offset} is out of range, the log has ${logStartOffset} to ${highWatermark}`;
@@ -299,32 +308,64 @@ export class Fetcher {
 
   // --- positions ---------------------------------------------------------------------
 
+  /** Goes to an end of these. One that nobody leads holds up the others for a moment. */
+  async seekAll(tps: readonly TopicPartition[], where: Place): Promise<void> {
+    const queries = new PartitionMap<Place>();
+    for (const tp of tps) queries.set(tp, where);
+    const search = new Search((tp, offset) => this.buffer.seek(tp, offset));
+    const limit = Math.min(this.config.requestTimeoutMs, ELECTION);
+    await this.positions.search(queries, search, limit);
+    for (const tp of search.left(tps)) {
+      search.problems.delete(tp);
+      this.#seekWhenKnown(tp, where);
+    }
+    search.check(limit);
+  }
+
+  #seekWhenKnown(tp: TopicPartition, where: Place): void {
+    this.buffer.seek(tp, UNKNOWN_POSITION);
+    this.#reset.set(tp, { place: where, generation: this.buffer.generation(tp) });
+  }
+
   /** Finds out where to start partitions without a position. */
   #locateMissing(): void {
     const missing: Wanted[] = [];
     const fresh: TopicPartition[] = [];
+    const places = new PartitionMap<Place>();
     for (const w of this.buffer.withoutPosition()) {
-      if (this.#locating.has(w.tp)) continue;
-      this.#locating.set(w.tp, true);
+      if (this.#locating.get(w.tp) === w.generation) continue;
+      this.#locating.set(w.tp, w.generation);
       missing.push(w);
-      // After an offset that is out of range the group's own would lead there again.
-      if (!this.#reset.delete(w.tp)) fresh.push(w.tp);
+      // After a seek, or an offset that is out of range, the group's own would lead elsewhere.
+      const reset = this.#reset.get(w.tp);
+      if (reset?.generation === w.generation) places.set(w.tp, reset.place);
+      else fresh.push(w.tp);
     }
-    if (missing.length > 0) this.cluster.spawn(() => this.#locate(missing, fresh));
+    if (missing.length > 0) this.cluster.spawn(() => this.#locate(missing, fresh, places));
   }
 
-  async #locate(missing: Wanted[], fresh: TopicPartition[]): Promise<void> {
+  async #locate(
+    missing: Wanted[],
+    fresh: TopicPartition[],
+    places: PartitionMap<Place>,
+  ): Promise<void> {
     const generations = new PartitionMap<number>();
     for (const { tp, generation } of missing) generations.set(tp, generation);
-    const search = new Search((tp, offset) => {
-      // At once: it does not wait for those that have no leader.
-      this.#locating.delete(tp);
-      this.buffer.found(tp, generations.get(tp) ?? -1, offset);
-      this.wake();
-    });
+    const located = (tp: TopicPartition) => {
+      if (this.#locating.get(tp) === generations.get(tp)) this.#locating.delete(tp);
+    };
+    const search = new Search(
+      (tp, offset) => {
+        // At once: it does not wait for those that have no leader.
+        located(tp);
+        this.buffer.found(tp, generations.get(tp) ?? -1, offset);
+        this.wake();
+      },
+      (tp) => this.buffer.generation(tp) === generations.get(tp),
+    );
     let problem: OncelogError | undefined;
     try {
-      await this.positions.start(generations.keys(), fresh, search);
+      await this.positions.start(fresh, places, search);
     } catch (e) {
       problem = asError(e);
     }
@@ -335,13 +376,9 @@ export class Fetcher {
     }
     for (const { tp, generation } of missing) {
       if (search.found.has(tp)) continue;
-      this.#locating.delete(tp);
+      located(tp);
       const own = problem ?? search.problems.get(tp);
-      // Others can be read: what may be there later is looked for again, and nobody disturbed.
-      const isLater = own?.retriable && !isUnknownTopic(own) && search.found.size > 0;
-      if (isLater) {
-        if (!fresh.includes(tp)) this.#reset.set(tp, true);
-      } else if (own !== undefined) this.buffer.fail(tp, generation, own);
+      if (own !== undefined) this.buffer.fail(tp, generation, own);
     }
     this.wake();
   }

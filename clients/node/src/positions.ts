@@ -1,7 +1,7 @@
 /** Finds offsets to start from: where a group stands, where a log begins and ends. */
 
 import { now, sleep } from "./clock.js";
-import { type Cluster, isUnknownTopic, noPartition } from "./cluster.js";
+import { type Cluster, isUnknownTopic, MAX_LEADER_FAILURES, noPartition } from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
 import { LogService, type OffsetResult, PartitionError } from "./gen/oncelog/v1/log_pb.js";
@@ -33,7 +33,10 @@ export class Search {
   readonly found = new PartitionMap<bigint>();
   readonly problems = new PartitionMap<OncelogError>();
 
-  constructor(readonly onFound: (tp: TopicPartition, offset: bigint) => void = () => {}) {}
+  constructor(
+    readonly onFound: (tp: TopicPartition, offset: bigint) => void = () => {},
+    readonly isWanted: (tp: TopicPartition) => boolean = () => true,
+  ) {}
 
   take({ topic, partition }: TopicPartition, offset: bigint): void {
     const tp = { topic, partition };
@@ -46,11 +49,13 @@ export class Search {
     this.problems.set(tp, problem);
   }
 
-  /** Of these, the ones that may be found yet. */
+  /** Of these, the ones that are wanted and may be found yet. */
   left(tps: readonly TopicPartition[]): TopicPartition[] {
-    const mayBe = (problem: OncelogError | undefined) =>
-      problem === undefined || (problem.retriable && !isUnknownTopic(problem));
-    return tps.filter((tp) => !this.found.has(tp) && mayBe(this.problems.get(tp)));
+    return tps.filter((tp) => {
+      const problem = this.problems.get(tp);
+      const mayBe = problem === undefined || (problem.retriable && !isUnknownTopic(problem));
+      return mayBe && !this.found.has(tp) && this.isWanted(tp);
+    });
   }
 
   /** Throws what partitions lack, all of them named. */
@@ -79,10 +84,13 @@ export class Positions {
     this.groups = new Groups(cluster);
   }
 
-  /** Where to begin. Partitions in fresh may go on where the group stands. */
+  /**
+   * Where to begin: the fresh ones where the group stands, or by the reset policy, the others where
+   * it is said. It goes on until all have their place, but for those that never can.
+   */
   async start(
-    missing: readonly TopicPartition[],
     fresh: readonly TopicPartition[],
+    places: PartitionMap<Place>,
     search: Search,
   ): Promise<void> {
     const { groupId, autoOffsetReset } = this.config;
@@ -96,35 +104,31 @@ export class Positions {
       for (const one of committed) search.take(one, one.offset);
     }
     const queries = new PartitionMap<Place>();
-    for (const tp of missing.filter((one) => !search.found.has(one))) {
+    for (const [tp, place] of places) queries.set(tp, place);
+    for (const tp of search.left(fresh)) {
       if (autoOffsetReset === "none") {
         const text = `${keyOf(tp)}: no position, and autoOffsetReset is none: seek first`;
         search.lacks(tp, new OncelogError("OFFSET_OUT_OF_RANGE", text));
         continue;
       }
-      const isFresh = fresh.some((one) => keyOf(one) === keyOf(tp));
       // Whether it was added later is told with its leader.
-      if (isFresh && !this.cluster.leaders.leader(tp)) await this.#learn(tp.topic, [tp], search);
-      const fromStart = isFresh && this.growth.beginsAtStart(tp);
-      queries.set(tp, fromStart ? "earliest" : autoOffsetReset);
+      if (!this.cluster.leaders.leader(tp)) await this.#learn(tp.topic, [tp], search);
+      queries.set(tp, this.growth.beginsAtStart(tp) ? "earliest" : autoOffsetReset);
     }
-    await this.search(queries, search);
+    await this.search(queries, search, Number.POSITIVE_INFINITY);
   }
 
   /** Offsets, as `search`; throws what a partition lacks. -1: no such record. */
   async list(queries: PartitionMap<Place>): Promise<PartitionMap<bigint>> {
     const search = new Search();
-    await this.search(queries, search);
+    await this.search(queries, search, this.config.requestTimeoutMs);
     search.check(this.config.requestTimeoutMs);
     return search.found;
   }
 
-  /**
-   * Offsets, following leader changes for the request timeout. A partition without a leader holds
-   * up no other one.
-   */
-  async search(queries: PartitionMap<Place>, search: Search): Promise<void> {
-    const deadline = now() + this.config.requestTimeoutMs;
+  /** Offsets, following leader changes. A partition without a leader holds up no other one. */
+  async search(queries: PartitionMap<Place>, search: Search, limit: number): Promise<void> {
+    const deadline = now() + limit;
     const { leaders } = this.cluster;
     const all = queries.keys();
     let unknown = all.filter((tp) => leaders.leader(tp) === undefined);
@@ -136,6 +140,8 @@ export class Positions {
       await this.#searchOnce(search.left(all), queries, search);
       unknown = search.left(all);
       if (unknown.length === 0 || now() >= deadline) return;
+      // The node that is asked may be cut off, and know of no leader.
+      if (failures % MAX_LEADER_FAILURES === 0) this.cluster.preferAnother();
       await sleep(this.cluster.backoff.delay(failures), this.cluster.signal);
     }
   }
@@ -145,15 +151,15 @@ export class Positions {
     topic: string,
     tps: readonly TopicPartition[],
     search: Search,
-    deadline = now() + this.config.requestTimeoutMs,
+    deadline = Number.POSITIVE_INFINITY,
   ): Promise<void> {
     let problem: OncelogError | undefined;
     try {
-      await this.cluster.requireTopic(topic, Math.max(100, deadline - now()));
+      const left = Math.min(this.config.requestTimeoutMs, deadline - now());
+      await this.cluster.requireTopic(topic, Math.max(100, left));
     } catch (e) {
       if (!(e instanceof OncelogError) || e.kind === "CLIENT_CLOSED") throw e;
-      // Nobody is there to ask; or there is no such topic, for good.
-      problem = isUnknownTopic(e) ? new OncelogError(e.kind, e.message, e.details) : e;
+      problem = e; // nobody is there to ask, or there is no such topic
     }
     for (const tp of tps) {
       if (problem !== undefined) search.lacks(tp, problem);

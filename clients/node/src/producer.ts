@@ -210,10 +210,10 @@ export class Producer implements AsyncDisposable {
    * has not been ended, and what is below RETRIABLE when nobody answers.
    */
   async begin(options: TransactionOptions = {}): Promise<Transaction> {
-    const { idleTimeoutMs = 0, totalTimeoutMs = 0 } = options;
+    const { idleTimeoutMs = 0, totalTimeoutMs = 0, signal } = options;
     int32("idle_timeout_ms", idleTimeoutMs);
     int32("total_timeout_ms", totalTimeoutMs);
-    const begun = await this.#transactions.begin({ idleTimeoutMs, totalTimeoutMs });
+    const begun = await this.#transactions.begin({ idleTimeoutMs, totalTimeoutMs }, signal);
     this.#transaction = new Transaction(this, this.#transactions, begun);
     return this.#transaction;
   }

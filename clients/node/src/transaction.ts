@@ -1,5 +1,6 @@
 /** A transaction as users see it. */
 
+import { unlessAborted } from "./clock.js";
 import type { Consumer } from "./consumer.js";
 import type { Delivery } from "./delivery.js";
 import type { Producer, SendBatchOptions, SendOptions } from "./producer.js";
@@ -13,6 +14,8 @@ export interface TransactionOptions {
   idleTimeoutMs?: number;
   /** It is aborted after so long altogether. */
   totalTimeoutMs?: number;
+  /** Ends the waiting of `begin`: it throws the signal's reason, and no transaction is open. */
+  signal?: AbortSignal;
 }
 
 /**
@@ -75,11 +78,24 @@ export class Transaction implements AsyncDisposable {
    * Throws FENCED_MEMBER if a partition is another member's by now; the transaction is then only
    * to be aborted.
    */
-  async commitOffsets(consumer: Consumer, offsets?: readonly OffsetCommit[]): Promise<void>;
-  async commitOffsets(group: string, offsets: readonly OffsetCommit[]): Promise<void>;
-  async commitOffsets(from: Consumer | string, offsets?: readonly OffsetCommit[]): Promise<void> {
+  async commitOffsets(
+    consumer: Consumer,
+    offsets?: readonly OffsetCommit[],
+    signal?: AbortSignal,
+  ): Promise<void>;
+  async commitOffsets(
+    group: string,
+    offsets: readonly OffsetCommit[],
+    signal?: AbortSignal,
+  ): Promise<void>;
+  async commitOffsets(
+    from: Consumer | string,
+    offsets?: readonly OffsetCommit[],
+    signal?: AbortSignal,
+  ): Promise<void> {
     this.#begun.checkOpen();
-    await this.#transactions.stageOffsets(this.#begun, from, offsets);
+    signal?.throwIfAborted();
+    await unlessAborted(this.#transactions.stageOffsets(this.#begun, from, offsets), signal);
   }
 
   /**
@@ -89,9 +105,12 @@ export class Transaction implements AsyncDisposable {
    * Throws, with nothing of it readable: TRANSACTION_ABORTED (a record failed, it was idle or open
    * for too long, an operator aborted it); FENCED and others that end the producer come as
    * themselves. COMMIT_TIMEOUT: not known yet, call it again.
+   *
+   * The signal ends the waiting, not the commit: call it again, and it tells how it ended.
    */
-  commit(): Promise<CommittedTransaction> {
-    return this.#transactions.commit(this.#begun);
+  async commit(signal?: AbortSignal): Promise<CommittedTransaction> {
+    signal?.throwIfAborted();
+    return unlessAborted(this.#transactions.commit(this.#begun), signal);
   }
 
   /**
@@ -100,8 +119,9 @@ export class Transaction implements AsyncDisposable {
    * Throws TRANSACTION_COMMITTED if a commit was decided, and COMMIT_TIMEOUT if nobody answers; it
    * is aborted then when it has been idle for long enough.
    */
-  abort(): Promise<void> {
-    return this.#transactions.abort(this.#begun);
+  async abort(signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    await unlessAborted(this.#transactions.abort(this.#begun), signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -13,7 +13,7 @@ import {
   TransactionService,
 } from "./gen/oncelog/v1/transaction_pb.js";
 import { type CommitTerms, Groups } from "./groups.js";
-import type { Identity } from "./identities.js";
+import { type Identity, NO_IDENTITY } from "./identities.js";
 import type { Sender } from "./sender.js";
 import { type CommittedTransaction, type EndCall, ProducerTransaction } from "./staging.js";
 import type { OffsetCommit, TopicPartition } from "./types.js";
@@ -71,39 +71,77 @@ export class Transactions {
 
   // --- begin -------------------------------------------------------------------------
 
-  /** Begins one, when all that was sent before is settled. */
-  begin(times: Times): Promise<ProducerTransaction> {
+  /**
+   * Begins one, when all that was sent before is settled. Who gives up by the signal hears of it at
+   * once: records belong to none then, and what was begun is kept for the next begin, or aborted.
+   */
+  begin(times: Times, signal?: AbortSignal): Promise<ProducerTransaction> {
     if (this.sender.config.producerName === null) {
       throw invalid("producer_name", "a transaction needs a producer with a producerName");
     }
-    return this.#lock.hold(async () => {
-      await this.#endBefore();
-      const { accumulator } = this.sender;
-      accumulator.pause(invalid("transaction", "a transaction is being begun"));
-      let begun: ProducerTransaction | undefined;
-      try {
-        await this.#drain();
-        if (accumulator.failure !== undefined) throw accumulator.failure;
-        begun = await this.#begin(times);
-      } catch (e) {
-        const error = asError(e);
-        if (error.is("PRODUCER_FAILED")) this.sender.fail(error);
-        throw e;
-      } finally {
-        accumulator.resume(begun);
-      }
-      this.#current = begun;
-      this.#sayThatItLives(begun);
-      return begun;
+    return new Promise((resolve, reject) => {
+      const giveUp = () => {
+        reject(signal?.reason);
+        if (pauses) this.sender.accumulator.resume(undefined);
+      };
+      let pauses = false;
+      const task = async () => {
+        signal?.throwIfAborted();
+        await this.#endBefore();
+        signal?.throwIfAborted();
+        pauses = true;
+        // Once it is open it has an owner, whatever the signal says then.
+        const owned = () => signal?.removeEventListener("abort", giveUp);
+        resolve(await this.#beginPaused(times, signal, owned));
+      };
+      signal?.addEventListener("abort", giveUp);
+      if (signal?.aborted) giveUp();
+      this.#lock.hold(task).catch((e) => {
+        signal?.removeEventListener("abort", giveUp);
+        reject(e);
+      });
     });
+  }
+
+  async #beginPaused(
+    times: Times,
+    signal: AbortSignal | undefined,
+    owned: () => void,
+  ): Promise<ProducerTransaction> {
+    const { accumulator } = this.sender;
+    accumulator.pause(invalid("transaction", "a transaction is being begun"));
+    let begun: ProducerTransaction | undefined;
+    try {
+      await this.#drain();
+      if (accumulator.failure !== undefined) throw accumulator.failure;
+      signal?.throwIfAborted();
+      const answer = await this.#begin(times);
+      if (signal?.aborted) {
+        this.#keep(answer);
+        throw signal.reason;
+      }
+      begun = this.#begun(answer);
+      owned();
+    } catch (e) {
+      const error = asError(e);
+      if (error.is("PRODUCER_FAILED")) this.sender.fail(error);
+      throw e;
+    } finally {
+      // Who gave up has resumed it, and may have sent records since.
+      if (begun !== undefined || !signal?.aborted) accumulator.resume(begun);
+    }
+    this.#current = begun;
+    this.#sayThatItLives(begun);
+    return begun;
   }
 
   /** Whatever became of the one before must be known. */
   async #endBefore(): Promise<void> {
     const before = this.#current;
     if (before === undefined || before.isOver) return;
-    if (before.state === "aborting") {
-      await this.#end(before, "abort");
+    if (before.state !== "open") {
+      // It was to be ended, and nobody has said yet how it did.
+      await this.#end(before, before.state === "committing" ? "commit" : "abort");
       if (before.isOver) return;
     }
     const text = `transaction ${before.id} of this producer is ${before.state}`;
@@ -111,7 +149,7 @@ export class Transactions {
     throw new OncelogError("TRANSACTION_OPEN", `${text}: ${how}`);
   }
 
-  async #begin(times: Times): Promise<ProducerTransaction> {
+  async #begin(times: Times): Promise<BeginTransactionResponse> {
     const { identities } = this.sender;
     const usedUp = (one: Identity) => this.sender.hasUsedUp(one);
     const { maxBlockMs, requestTimeoutMs } = this.sender.config;
@@ -132,7 +170,11 @@ export class Transactions {
       const text = "the node has begun a transaction without a number or time";
       throw new OncelogError("INTERNAL", text);
     }
-    const { producerId, epoch } = identity;
+    return answer;
+  }
+
+  #begun(answer: BeginTransactionResponse): ProducerTransaction {
+    const { producerId, epoch } = this.#terms?.identity ?? NO_IDENTITY;
     return new ProducerTransaction(answer.transactionId, producerId, epoch, answer.idleTimeoutMs);
   }
 
@@ -419,13 +461,19 @@ export class Transactions {
     this.#next = undefined;
     if (answer?.next !== undefined) {
       this.#answered = true;
-      this.#following = answer.next;
-      const kept = Math.min(SOON, answer.next.idleTimeoutMs / IDLE_SHARE);
-      const abort = () => this.#lock.hold(() => this.#abortFollowing());
-      this.#unused = setTimeout(() => this.sender.cluster.spawn(abort), kept);
-      this.#unused.unref();
+      this.#keep(answer.next);
     }
     this.sender.accumulator.resume(undefined);
+  }
+
+  /** For the next begin, if that comes soon. */
+  #keep(begun: BeginTransactionResponse): void {
+    this.#following = begun;
+    const kept = Math.min(SOON, begun.idleTimeoutMs / IDLE_SHARE);
+    const abort = () => this.#lock.hold(() => this.#abortFollowing());
+    clearTimeout(this.#unused);
+    this.#unused = setTimeout(() => this.sender.cluster.spawn(abort), kept);
+    this.#unused.unref();
   }
 
   /** Aborts what is open. What was asked to be committed is left to the cluster. */

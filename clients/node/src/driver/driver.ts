@@ -129,6 +129,16 @@ const consumers = new Map<string, Consumer>();
 const admins = new Map<string, Admin>();
 const told = new Map<string, string[]>(); // which callbacks of a member were called
 
+/** Gives up where it is told: by a signal, where the call takes one, and by waiting no longer. */
+async function until(c: Json): Promise<Json> {
+  if (!given(c.give_up_ms)) return carryOut(c);
+  const signal = AbortSignal.timeout(c.give_up_ms);
+  const late = new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(new Fault("CANCELLED", "given up")));
+  });
+  return Promise.race([carryOut({ ...c, signal }), late]);
+}
+
 async function carryOut(c: Json): Promise<Json> {
   switch (c.verb) {
     case "hello":
@@ -139,7 +149,7 @@ async function carryOut(c: Json): Promise<Json> {
         features: [
           ..."zstd lz4 no_idempotence send_batch names initial own_sequences".split(" "),
           ..."expected_offset resolve read any_replica offsets admin tls tokens".split(" "),
-          ..."transactions members".split(" "),
+          ..."transactions members cancel".split(" "),
         ],
       };
     case "defaults":
@@ -230,17 +240,18 @@ async function produce(c: Json, sending: Sending): Promise<Json> {
       sending.transaction = await producer.begin({
         idleTimeoutMs: c.idle_timeout_ms ?? 0,
         totalTimeoutMs: c.total_timeout_ms ?? 0,
+        ...(c.signal && { signal: c.signal }),
       });
       return { transaction_id: sending.transaction.id };
     case "commit_transaction":
-      return committed(await transactionOf(sending).commit());
+      return committed(await transactionOf(sending).commit(c.signal));
     case "abort_transaction":
-      await transactionOf(sending).abort();
+      await transactionOf(sending).abort(c.signal);
       return {};
     case "send_offsets": {
       const consumer = consumers.get(c.consumer);
       if (consumer === undefined) throw new Fault("DRIVER_FAULT", `no consumer "${c.consumer}"`);
-      await transactionOf(sending).commitOffsets(consumer);
+      await transactionOf(sending).commitOffsets(consumer, undefined, c.signal);
       return {};
     }
     case "send": {
@@ -314,7 +325,7 @@ async function consume(c: Json, consumer: Consumer): Promise<Json> {
       return {};
     case "poll": {
       const most = c.max_records ?? consumer.config.maxPollRecords;
-      return { records: (await consumer.poll(limitOf(c), most)).map(recordOf) };
+      return { records: (await consumer.poll(limitOf(c), most, c.signal)).map(recordOf) };
     }
     case "seek":
       if (c.offset === "beginning") await consumer.seekToBeginning([tpOf(c)]);
@@ -440,7 +451,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const command = parse(line);
   let reply: Json;
   try {
-    reply = { id: command.id, ok: await carryOut(command) };
+    reply = { id: command.id, ok: await until(command) };
   } catch (e) {
     reply = { id: command.id, error: errorOf(e) };
   }

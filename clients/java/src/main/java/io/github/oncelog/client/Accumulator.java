@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
+import java.util.function.Predicate;
 
 /**
  * Holds records, per partition, until they form a batch that can be sent. A batch keeps growing
@@ -39,9 +40,14 @@ final class Accumulator {
   private static final int MOST_ROOM = 4 << 20;
   private static final int MOST_ROOMS = 8;
 
+  /** Of the delivery timeout, how old an open batch may be for records that come: a tenth. */
+  private static final int FOR_OTHERS = 10;
+
   private final ProducerConfig config;
   private final long linger;
+  private final long oldAfter;
   private final Runnable wake;
+  private final Predicate<TopicPartition> isAvailable;
   private final Map<TopicPartition, Lane> lanes = new HashMap<>();
   // Of the open batches, the one of each topic that messages without a key go to.
   private final Map<String, OpenBatch> sticky = new HashMap<>();
@@ -61,10 +67,15 @@ final class Accumulator {
   // Whether the sender has something to do after what was queued last.
   private boolean woken;
 
-  Accumulator(ProducerConfig config, Runnable wake) {
+  /**
+   * @param isAvailable whether a partition has a leader that can be reached, as far as is known
+   */
+  Accumulator(ProducerConfig config, Runnable wake, Predicate<TopicPartition> isAvailable) {
     this.config = config;
     this.wake = wake;
+    this.isAvailable = isAvailable;
     linger = config.linger().toNanos();
+    oldAfter = linger + config.deliveryTimeout().toNanos() / FOR_OTHERS;
   }
 
   /** Queues records; waits while the buffer is full. */
@@ -139,7 +150,11 @@ final class Accumulator {
       before.computeIfAbsent(lane, Lane::numbering);
     }
     lane.check(add.options.sequences);
-    if (lane.open != null && (add.alone() || lane.open.size + add.size > lane.open.cap)) {
+    // The time of a record's delivery begins when it is sent: it joins no old batch.
+    if (lane.open != null
+        && (add.alone()
+            || lane.open.size + add.size > lane.open.cap
+            || Times.now() - lane.open.created > oldAfter)) {
       close(lane.open);
       woken = true;
     }
@@ -212,8 +227,9 @@ final class Accumulator {
     if (add.options.callback != null) {
       batch.delivery.callbacks.add(new BatchDelivery.Callback(index, add.options.callback));
     }
-    if (add.sticky) {
-      sticky.put(lane.tp.topic(), batch);
+    String topic = lane.tp.topic();
+    if (add.sticky && sticky.get(topic) != batch && isAvailable.test(lane.tp)) {
+      sticky.put(topic, batch);
     }
     if (add.alone()) {
       batch.expectedOffset = add.options.expectedOffset == null ? -1 : add.options.expectedOffset;
@@ -237,6 +253,11 @@ final class Accumulator {
     batch.delivery.sequences = batch.sequences;
     lane.closed.add(batch);
     ready.add(lane.tp);
+  }
+
+  /** What waits for a leader must not attract more. */
+  synchronized void leaveUnavailable() {
+    sticky.values().removeIf(batch -> !isAvailable.test(batch.lane.tp));
   }
 
   private void makeAllDue() {
@@ -413,5 +434,17 @@ final class Accumulator {
 
   synchronized long usedBytes() {
     return used;
+  }
+
+  /** How many records have no outcome yet. */
+  synchronized long pending() {
+    long count = 0;
+    for (Lane lane : lanes.values()) {
+      count += lane.open == null ? 0 : lane.open.columns.count();
+    }
+    for (BatchDelivery delivery : incomplete) {
+      count += delivery.count; // 0 while it is open
+    }
+    return count;
   }
 }

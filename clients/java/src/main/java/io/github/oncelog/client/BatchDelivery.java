@@ -86,11 +86,15 @@ final class BatchDelivery {
     looked.add(index);
   }
 
-  /** Has the callbacks called, one after the other. */
+  /** Has the callbacks called, one after the other, whatever one of them throws. */
   void callBack() {
     for (Callback callback : callbacks) {
       Delivery one = new Delivery(this, callback.index);
-      callback.call.onDelivery(error == null ? one.metadata() : null, error);
+      try {
+        callback.call.onDelivery(error == null ? one.metadata() : null, error);
+      } catch (Throwable e) {
+        Loop.report(e);
+      }
     }
   }
 }

@@ -8,7 +8,9 @@ import io.grpc.Channel;
 import io.grpc.ChannelCredentials;
 import io.grpc.ConnectivityState;
 import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
+import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
@@ -52,6 +54,7 @@ final class Cluster {
   final Leaders leaders = new Leaders();
   final Backoff backoff;
   final long requestTimeout;
+  final Reachability reachability;
 
   private final ChannelCredentials credentials;
   private final ExecutorService pool;
@@ -67,6 +70,7 @@ final class Cluster {
     this.config = config;
     backoff = new Backoff(config.retryBackoff(), config.retryBackoffMax());
     requestTimeout = config.requestTimeout().toNanos();
+    reachability = new Reachability(requestTimeout, Times::now, Warnings::warn);
     credentials = Security.credentials(config);
     List<String> servers = config.bootstrapServers();
     preferred = servers.get(ThreadLocalRandom.current().nextInt(servers.size()));
@@ -79,8 +83,8 @@ final class Cluster {
             });
   }
 
-  /** Runs what waits for nodes on a thread of its own; not at all once all is closed. */
-  void spawn(Runnable task) {
+  /** Runs what waits for nodes on a thread of its own; false: not at all, all is closed. */
+  boolean spawn(Runnable task) {
     try {
       pool.execute(
           () -> {
@@ -90,8 +94,9 @@ final class Cluster {
               // The client was closed meanwhile, and nobody wants to know any more.
             }
           });
+      return true;
     } catch (RejectedExecutionException e) {
-      // the same
+      return false;
     }
   }
 
@@ -101,8 +106,13 @@ final class Cluster {
     }
     ManagedChannel known = channels.get(address);
     if (known == null) {
+      NettyChannelBuilder builder = NettyChannelBuilder.forTarget("dns:///" + address, credentials);
+      if (System.getenv("GRPC_PROXY_EXP") == null) {
+        // That of the JVM's HTTP is not meant for this; this variable asks for one.
+        builder.proxyDetector(target -> null);
+      }
       known =
-          NettyChannelBuilder.forTarget("dns:///" + address, credentials)
+          builder
               .userAgent(config.clientId())
               .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) (CONNECT_TIMEOUT / Times.MS))
               .maxInboundMessageSize(MAX_MESSAGE)
@@ -185,11 +195,14 @@ final class Cluster {
     Channel channel = channel(address);
     long deadline = Math.max(limit, 50 * Times.MS);
     try {
-      return ClientCalls.blockingUnaryCall(
-          channel,
-          method,
-          CallOptions.DEFAULT.withDeadlineAfter(deadline, TimeUnit.NANOSECONDS),
-          request);
+      A answer =
+          ClientCalls.blockingUnaryCall(
+              channel,
+              method,
+              CallOptions.DEFAULT.withDeadlineAfter(deadline, TimeUnit.NANOSECONDS),
+              request);
+      reachability.answered(address);
+      return answer;
     } catch (StatusRuntimeException e) {
       if (closed) {
         throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the client is closed");
@@ -197,7 +210,17 @@ final class Cluster {
       if (Thread.currentThread().isInterrupted()) {
         throw new CancellationException("interrupted");
       }
+      heard(address, e.getStatus(), e.getTrailers());
       throw Statuses.error(address, e);
+    }
+  }
+
+  /** Takes note of a status with which a call has ended. */
+  void heard(String address, Status status, Metadata trailers) {
+    if (Statuses.isAnswer(status, trailers)) {
+      reachability.answered(address);
+    } else {
+      reachability.failed(address + ": " + status.getDescription());
     }
   }
 

@@ -13,11 +13,13 @@ import java.util.TreeMap;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 
 /**
  * Reads topics, or assigned partitions, in offset order per partition, each record once per
  * consumer. It survives leader changes and restarts unseen. One consumer belongs to one thread at a
- * time; only {@link #close()} may be called from another.
+ * time: another one that reads, seeks, commits or subscribes meanwhile is refused with {@link
+ * ErrorKind#INVALID_REQUEST}. {@link #close()} may be called from any thread.
  *
  * <pre>{@code
  * try (Consumer consumer = new Consumer("localhost:9001")) {
@@ -44,7 +46,7 @@ public final class Consumer implements AutoCloseable {
   private final Fetcher fetcher;
   private final FetchBuffer buffer;
   private final AtomicBoolean closed = new AtomicBoolean();
-  private final ReentrantLock reading = new ReentrantLock(); // held while records are waited for
+  private final ReentrantLock using = new ReentrantLock(); // held also while records are waited for
   // Of a member of a group; null: it is none.
   private GroupMember member;
   private Rebalance rebalance;
@@ -79,6 +81,10 @@ public final class Consumer implements AutoCloseable {
    * syntax, over the whole name. It returns when the group has answered.
    */
   public void subscribe(String... topics) {
+    alone(() -> subscribeTo(topics));
+  }
+
+  private void subscribeTo(String[] topics) {
     if (config.isMember()) {
       join(topics);
       return;
@@ -110,7 +116,7 @@ public final class Consumer implements AutoCloseable {
     try {
       fresh.awaitJoined(cluster.requestTimeout);
     } catch (RuntimeException e) {
-      fresh.leave();
+      Times.uninterrupted(fresh::leave);
       fetcher.positions.as(null);
       while (buffer.interruption() != null) {
         // what it was given goes with it
@@ -127,6 +133,10 @@ public final class Consumer implements AutoCloseable {
    * group, to which the nodes assign, may not.
    */
   public void assign(Collection<TopicPartition> partitions) {
+    alone(() -> assignTo(partitions));
+  }
+
+  private void assignTo(Collection<TopicPartition> partitions) {
     if (member != null) {
       throw Detail.invalid(
           "partitions", "the group assigns the partitions; make the consumer with MANUAL");
@@ -176,12 +186,32 @@ public final class Consumer implements AutoCloseable {
     if (most < 1) {
       throw Detail.invalid("limit", "at least 1 record must be asked for, got %d", most);
     }
-    reading.lock();
-    try {
-      return read(Times.now() + limit.toNanos(), most);
-    } finally {
-      reading.unlock();
+    return alone(() -> read(Times.after(limit), most));
+  }
+
+  /** Runs what no two threads may do at once. */
+  private <T> T alone(Supplier<T> task) {
+    if (!using.tryLock()) {
+      if (closed.get()) {
+        throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the consumer is closed");
+      }
+      throw Detail.invalid(
+          "consumer",
+          "another thread is using this consumer: one thread at a time; make one for each thread");
     }
+    try {
+      return task.get();
+    } finally {
+      using.unlock();
+    }
+  }
+
+  private void alone(Runnable task) {
+    alone(
+        () -> {
+          task.run();
+          return null;
+        });
   }
 
   private List<StoredRecord> read(long until, int most) {
@@ -238,27 +268,37 @@ public final class Consumer implements AutoCloseable {
 
   /** Goes on at offset in this partition. */
   public void seek(TopicPartition tp, long offset) {
-    buffer.requireAssigned(tp);
     if (offset < 0) {
-      throw Detail.invalid("offset", "offset must not be negative, got %d", offset);
+      throw Detail.invalid("offset", "offset: %d is negative", offset);
     }
-    buffer.seek(tp, offset);
+    alone(
+        () -> {
+          buffer.requireAssigned(tp);
+          buffer.seek(tp, offset);
+        });
   }
 
-  /** Goes to the first record that is kept, in these partitions or in all. */
+  /**
+   * Goes to the first record that is kept, in these partitions or in all. One that has no leader
+   * for 2 s holds up no other one: it goes there when it has one.
+   */
   public void seekToBeginning(TopicPartition... partitions) {
     seek(partitions, OffsetReset.EARLIEST);
   }
 
-  /** Goes behind the last record, in these partitions or in all. */
+  /** Goes behind the last record, in these partitions or in all; without a leader as above. */
   public void seekToEnd(TopicPartition... partitions) {
     seek(partitions, OffsetReset.LATEST);
   }
 
   private void seek(TopicPartition[] partitions, OffsetReset where) {
-    List<TopicPartition> tps = partitions.length == 0 ? assignment() : Arrays.asList(partitions);
-    tps.forEach(buffer::requireAssigned);
-    list(tps, where).forEach(buffer::seek);
+    alone(
+        () -> {
+          List<TopicPartition> tps =
+              partitions.length == 0 ? assignment() : Arrays.asList(partitions);
+          tps.forEach(buffer::requireAssigned);
+          fetcher.seekAll(tps, where);
+        });
   }
 
   /**
@@ -274,10 +314,11 @@ public final class Consumer implements AutoCloseable {
     return position;
   }
 
-  /** How many records there are from the position to the high watermark. */
+  /** How many records there are to read, from the position to the high watermark. */
   public long lag(TopicPartition tp) {
-    long position = position(tp);
-    return Math.max(0, endOffsets(List.of(tp)).get(tp) - position);
+    // What lies before the start of the log is not there to be read any more.
+    long from = Math.max(position(tp), beginningOffsets(List.of(tp)).get(tp));
+    return Math.max(0, endOffsets(List.of(tp)).get(tp) - from);
   }
 
   /** Each partition's first offset that is kept. */
@@ -303,9 +344,17 @@ public final class Consumer implements AutoCloseable {
                 OffsetQuery.newBuilder()
                     .setTopic(tp.topic())
                     .setPartition(tp.partition())
-                    .setTimestampUs(ChronoUnit.MICROS.between(Instant.EPOCH, at))
+                    .setTimestampUs(micros(at))
                     .build()));
     return fetcher.positions.list(queries);
+  }
+
+  private static long micros(Instant at) {
+    try {
+      return ChronoUnit.MICROS.between(Instant.EPOCH, at);
+    } catch (ArithmeticException e) {
+      throw Detail.invalid("times", "times: %s is more than 64 bits of microseconds away", at);
+    }
   }
 
   private Map<TopicPartition, Long> list(Collection<TopicPartition> partitions, OffsetReset where) {
@@ -314,18 +363,19 @@ public final class Consumer implements AutoCloseable {
     return fetcher.positions.list(queries);
   }
 
+  /** How the connection to the cluster has been. */
+  public ConnectionStats connection() {
+    return cluster.reachability.stats();
+  }
+
   /** Gives out nothing of these partitions until {@link #resume}. */
   public void pause(TopicPartition... partitions) {
-    for (TopicPartition tp : partitions) {
-      buffer.pause(tp, true);
-    }
+    alone(() -> List.of(partitions).forEach(tp -> buffer.pause(tp, true)));
   }
 
   /** Takes {@link #pause} back. */
   public void resume(TopicPartition... partitions) {
-    for (TopicPartition tp : partitions) {
-      buffer.pause(tp, false);
-    }
+    alone(() -> List.of(partitions).forEach(tp -> buffer.pause(tp, false)));
   }
 
   // --- the group ---------------------------------------------------------------------
@@ -335,7 +385,7 @@ public final class Consumer implements AutoCloseable {
    * stored on a majority.
    */
   public void commit() {
-    commit(positions());
+    alone(() -> commit(positions()));
   }
 
   /** The positions of all partitions, as far as they are known. */
@@ -349,7 +399,7 @@ public final class Consumer implements AutoCloseable {
 
   /** What a commit of these says of its maker; null: it is no member. */
   CommitTerms commitTerms(Collection<TopicPartition> tps) {
-    return member == null ? null : member.commitTerms(tps, rebalance.numbers());
+    return alone(() -> member == null ? null : member.commitTerms(tps, rebalance.numbers()));
   }
 
   /**
@@ -361,7 +411,7 @@ public final class Consumer implements AutoCloseable {
   public void commit(Map<TopicPartition, OffsetCommit> offsets) {
     String group = group();
     if (!offsets.isEmpty()) {
-      fetcher.positions.groups.commit(group, offsets, commitTerms(offsets.keySet()));
+      alone(() -> fetcher.positions.groups.commit(group, offsets, commitTerms(offsets.keySet())));
     }
   }
 
@@ -401,13 +451,14 @@ public final class Consumer implements AutoCloseable {
   private void end(boolean failed) {
     if (!closed.getAndSet(true)) {
       buffer.close();
-      reading.lock(); // a poll on another thread ends first
+      using.lock(); // a poll on another thread ends first
       try {
         if (rebalance != null) {
-          rebalance.leave(failed);
+          // Who was interrupted closes what he has: commits, and leaves the group.
+          Times.uninterrupted(() -> rebalance.leave(failed));
         }
       } finally {
-        reading.unlock();
+        using.unlock();
         fetcher.stop();
         cluster.close();
       }

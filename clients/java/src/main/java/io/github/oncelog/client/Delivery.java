@@ -37,8 +37,11 @@ public final class Delivery {
    * on its way.
    */
   public RecordMetadata get(Duration limit) {
+    if (!isDone()) {
+      Loop.checkMayWait();
+    }
     try {
-      batch.done.get(limit.toNanos(), TimeUnit.NANOSECONDS);
+      batch.done.get(Times.span(limit), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {
       throw new OncelogException(
           ErrorKind.REQUEST_TIMEOUT, "the outcome is not known after %s", limit);
@@ -51,7 +54,10 @@ public final class Delivery {
     return outcome();
   }
 
-  /** The same as a future, which fails with an {@link OncelogException}. */
+  /**
+   * The same as a future, which fails with an {@link OncelogException}. What follows it directly
+   * runs on the producer's thread and must not wait; its {@code Async} methods have other threads.
+   */
   public CompletableFuture<RecordMetadata> future() {
     return batch.done.thenApply(done -> outcome());
   }

@@ -59,6 +59,7 @@ final class FetchBuffer {
   private Map<TopicPartition, Cursor> cursors = new LinkedHashMap<>();
   private final Set<TopicPartition> turns = new LinkedHashSet<>(); // with chunks, in turn
   private boolean closed;
+  private OncelogException failure; // a bug; null: none was met
   private int generations;
   // What the user's thread has to do before it is given more: changes of its partitions.
   private final ArrayDeque<GroupMember.Change> interruptions = new ArrayDeque<>();
@@ -107,12 +108,16 @@ final class FetchBuffer {
     return cursor;
   }
 
-  /** Goes on at offset or, with UNKNOWN, where the reset policy says. */
-  void seek(TopicPartition tp, long offset) {
+  /**
+   * Goes on at offset or, with UNKNOWN, where that is found out; returns its generation from now
+   * on, 0: it is not assigned.
+   */
+  int seek(TopicPartition tp, long offset) {
+    int generation = 0;
     synchronized (this) {
       Cursor cursor = cursors.get(tp);
       if (cursor != null) {
-        cursor.generation = ++generations;
+        generation = cursor.generation = ++generations;
         cursor.position = offset;
         cursor.fetchOffset = Math.max(offset, 0);
         cursor.chunks.clear();
@@ -124,6 +129,13 @@ final class FetchBuffer {
       }
     }
     onRoom.run();
+    return generation;
+  }
+
+  /** Rises with each seek; 0: it is not assigned. */
+  synchronized int generation(TopicPartition tp) {
+    Cursor cursor = cursors.get(tp);
+    return cursor == null ? 0 : cursor.generation;
   }
 
   /** The start position was found out; a seek in the meantime wins. */
@@ -145,7 +157,16 @@ final class FetchBuffer {
     }
   }
 
+  /** Has each call of the user throw this from now on. */
+  synchronized void fail(OncelogException bug) {
+    failure = bug;
+    notifyAll();
+  }
+
   private void throwError() {
+    if (failure != null) {
+      throw failure;
+    }
     for (Cursor cursor : cursors.values()) {
       if (cursor.error != null) {
         OncelogException error = cursor.error;

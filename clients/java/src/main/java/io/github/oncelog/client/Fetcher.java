@@ -4,11 +4,13 @@ import io.github.oncelog.client.FetchBuffer.Wanted;
 import io.github.oncelog.client.proto.FetchRequest;
 import io.github.oncelog.client.proto.FetchResponse;
 import io.github.oncelog.client.proto.LogServiceGrpc;
+import io.github.oncelog.client.proto.OffsetQuery;
 import io.github.oncelog.client.proto.PartitionError;
 import io.github.oncelog.client.proto.PartitionFetch;
 import io.github.oncelog.client.proto.PartitionRecords;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
+import io.grpc.Status;
 import io.grpc.stub.ClientCallStreamObserver;
 import io.grpc.stub.ClientCalls;
 import io.grpc.stub.ClientResponseObserver;
@@ -48,6 +50,11 @@ final class Fetcher {
 
   private static final long UNKNOWN_TOPIC_GRACE = 5 * Times.SECOND;
 
+  /** The longest that a seek waits for a leader. */
+  private static final long ELECTION = 2 * Times.SECOND;
+
+  private record Reset(OffsetReset place, int generation) {}
+
   /** Where a Fetch goes, and for which partitions. */
   private record Place(String address, int group) {}
 
@@ -57,6 +64,7 @@ final class Fetcher {
     final List<Wanted> partitions;
     long lateAt;
     private FetchResponse answer;
+    private volatile boolean cancelled;
     private ClientCallStreamObserver<FetchRequest> call;
 
     Poll(Place place, List<Wanted> partitions, long lateAt) {
@@ -77,16 +85,22 @@ final class Fetcher {
 
     @Override
     public void onError(Throwable failure) {
+      if (!cancelled) {
+        cluster.heard(
+            place.address, Status.fromThrowable(failure), Status.trailersFromThrowable(failure));
+      }
       loop.post(() -> ended(this, null, Statuses.error(place.address, failure)));
     }
 
     @Override
     public void onCompleted() {
+      cluster.reachability.answered(place.address);
       FetchResponse got = answer;
       loop.post(() -> ended(this, got, null));
     }
 
     void cancel() {
+      cancelled = true;
       call.cancel("given up by the client", null);
     }
 
@@ -105,19 +119,22 @@ final class Fetcher {
   private final Routes routes;
   private final Loop loop;
   private final Map<Place, Poll> polls = new HashMap<>();
-  private final Set<TopicPartition> locating = new HashSet<>();
-  private final Set<TopicPartition> reset = new HashSet<>();
+  private final Map<TopicPartition, Integer> locating = new HashMap<>(); // by generation
+  // Where to go on without a look at what the group has committed; guarded by itself.
+  private final Map<TopicPartition, Reset> reset = new HashMap<>();
   private final Map<TopicPartition, Long> aheadSince = new HashMap<>();
   // Partitions that are not polled because a stream brings them.
   private final Map<TopicPartition, CatchUp> streams = new HashMap<>();
   private boolean refreshing;
+  private int searches; // for leaders, since all had one
+  private long searchAt;
   private long refreshedAt = Times.now();
 
   Fetcher(ConsumerConfig config, Cluster cluster) {
     this.config = config;
     this.cluster = cluster;
     routes = new Routes(config, cluster);
-    loop = new Loop(config.clientId() + "-fetcher", this::work);
+    loop = new Loop(config.clientId() + "-fetcher", this::work, this::failed);
     buffer = new FetchBuffer(config.maxPartitionFetchBytes(), loop::wake);
     growth = new Growth(cluster.leaders, buffer, config.groupId() != null);
     positions = new Positions(config, cluster, routes, growth);
@@ -126,6 +143,12 @@ final class Fetcher {
 
   void wake() {
     loop.wake();
+  }
+
+  /** Its loop has met a bug. Nobody is to wait for records that cannot come. */
+  private void failed(Throwable bug) {
+    buffer.fail(
+        new OncelogException(ErrorKind.INTERNAL, "a bug of the client: %s", bug).because(bug));
   }
 
   void stop() {
@@ -167,9 +190,18 @@ final class Fetcher {
       }
     }
     byPlace.forEach(this::poll);
-    if (!lost.isEmpty()) {
-      refresh(lost);
-      next = Math.min(next, now + 50 * Times.MS);
+    if (lost.isEmpty()) {
+      searches = 0;
+    } else {
+      if (now >= searchAt) {
+        searches++;
+        searchAt = now + cluster.backoff.delay(searches);
+        if (searches % Cluster.MAX_LEADER_FAILURES == 0) {
+          cluster.preferAnother(); // the one that is asked may be cut off, and know of no leader
+        }
+        refresh(lost);
+      }
+      next = Math.min(next, searchAt);
     }
     if (!polls.isEmpty() || !streams.isEmpty()) {
       polls.values().forEach(poll -> askAboutLate(poll, now));
@@ -372,8 +404,7 @@ final class Fetcher {
         return;
       }
     } else if (config.autoOffsetReset() != OffsetReset.NONE) {
-      reset.add(w.tp());
-      buffer.seek(w.tp(), FetchBuffer.UNKNOWN);
+      seekWhenKnown(w.tp(), config.autoOffsetReset());
       return;
     }
     buffer.fail(
@@ -395,41 +426,74 @@ final class Fetcher {
 
   // --- positions ---------------------------------------------------------------------
 
+  /** Goes to an end of these. One that nobody leads holds up the others for a moment. */
+  void seekAll(Collection<TopicPartition> tps, OffsetReset where) {
+    Map<TopicPartition, OffsetQuery> queries = new TreeMap<>();
+    tps.forEach(tp -> queries.put(tp, Positions.query(tp, where)));
+    Positions.Search search = new Positions.Search(buffer::seek, tp -> true);
+    positions.search(queries, search, Times.now() + Math.min(cluster.requestTimeout, ELECTION));
+    List<TopicPartition> later = search.left(tps);
+    search.leave(later);
+    later.forEach(tp -> seekWhenKnown(tp, where));
+    search.check();
+  }
+
+  private void seekWhenKnown(TopicPartition tp, OffsetReset where) {
+    synchronized (reset) {
+      reset.put(tp, new Reset(where, buffer.seek(tp, FetchBuffer.UNKNOWN)));
+    }
+    loop.wake();
+  }
+
   /** Finds out where to start partitions without a position. */
   private void locateMissing() {
     Map<TopicPartition, Integer> missing = new TreeMap<>();
-    Set<TopicPartition> fresh = new HashSet<>();
-    for (Wanted w : buffer.withoutPosition()) {
-      if (!locating.add(w.tp())) {
-        continue;
-      }
-      missing.put(w.tp(), w.generation());
-      // After an offset that is out of range the group's own would lead there again.
-      if (!reset.remove(w.tp())) {
-        fresh.add(w.tp());
+    Map<TopicPartition, OffsetReset> places = new TreeMap<>();
+    synchronized (reset) {
+      for (Wanted w : buffer.withoutPosition()) {
+        if (locating.getOrDefault(w.tp(), -1) == w.generation()) {
+          continue;
+        }
+        locating.put(w.tp(), w.generation());
+        missing.put(w.tp(), w.generation());
+        // After a seek, or an offset that is out of range, the group's own would lead elsewhere.
+        Reset own = reset.get(w.tp());
+        if (own != null && own.generation == w.generation()) {
+          places.put(w.tp(), own.place);
+        }
       }
     }
     if (!missing.isEmpty()) {
-      cluster.spawn(() -> locate(missing, fresh));
+      cluster.spawn(() -> locate(missing, places));
     }
   }
 
-  private void locate(Map<TopicPartition, Integer> missing, Set<TopicPartition> fresh) {
-    Map<TopicPartition, Long> found = new HashMap<>();
+  private void locate(
+      Map<TopicPartition, Integer> missing, Map<TopicPartition, OffsetReset> places) {
+    Positions.Search search =
+        new Positions.Search(
+            (tp, offset) -> {
+              // At once: it does not wait for those that have no leader.
+              buffer.found(tp, missing.get(tp), offset);
+              loop.post(() -> locating.remove(tp, missing.get(tp)));
+            },
+            tp -> buffer.generation(tp) == missing.get(tp));
     OncelogException problem = null;
     try {
-      positions.start(missing.keySet(), fresh, found);
+      List<TopicPartition> fresh = new ArrayList<>(missing.keySet());
+      fresh.removeAll(places.keySet());
+      positions.start(fresh, places, search);
     } catch (OncelogException e) {
       problem = e;
     }
+    Map<TopicPartition, Long> found = search.found();
     for (var entry : missing.entrySet()) {
-      Long offset = found.get(entry.getKey());
-      if (offset != null) {
-        buffer.found(entry.getKey(), entry.getValue(), offset);
-      } else {
-        buffer.fail(entry.getKey(), entry.getValue(), problem);
+      TopicPartition tp = entry.getKey();
+      OncelogException own = problem != null ? problem : search.problem(tp);
+      if (!found.containsKey(tp) && own != null) {
+        buffer.fail(tp, entry.getValue(), own);
       }
     }
-    loop.post(() -> locating.removeAll(missing.keySet()));
+    loop.post(() -> missing.forEach(locating::remove));
   }
 }

@@ -203,19 +203,22 @@ final class GroupMember {
     return Times.now() - progressAt;
   }
 
+  private synchronized String address() {
+    return address;
+  }
+
   /** Ends the membership; that of a named instance ends with its session only. */
   void leave() {
-    String place;
-    synchronized (this) {
-      place = address;
-      left = true;
-    }
+    String place = address();
+    left = true;
     thread.interrupt();
     try {
       if (!place.isEmpty() && config.groupInstanceId() == null) {
-        say(place, JoinGroupRequest.newBuilder().setLeave(MemberLeave.getDefaultInstance()));
+        JoinGroupRequest.Builder gone =
+            JoinGroupRequest.newBuilder().setLeave(MemberLeave.getDefaultInstance());
+        Times.uninterrupted(() -> say(place, gone));
       }
-    } catch (OncelogException e) {
+    } catch (OncelogException | CancellationException e) {
       // Its session will end.
     }
   }
@@ -252,6 +255,9 @@ final class GroupMember {
       }
     } catch (CancellationException e) {
       // the consumer is closed
+    } catch (RuntimeException | Error e) {
+      Loop.report(e);
+      fail(OncelogException.of(e)); // a bug: nobody is to wait for partitions that cannot come
     }
   }
 
@@ -368,8 +374,10 @@ final class GroupMember {
             return;
           }
           confirmed(sent);
-        } catch (OncelogException e) {
-          events.add(new Event(null, e, false));
+        } catch (CancellationException e) {
+          return; // the consumer is closed
+        } catch (RuntimeException e) {
+          events.add(new Event(null, OncelogException.of(e), false));
           return;
         }
       }

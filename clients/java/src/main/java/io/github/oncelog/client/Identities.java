@@ -28,6 +28,10 @@ final class Identities {
   // The newest epoch that this producer has leased under its name.
   private Identity newest;
   private volatile Identity current;
+  // Of a lease that was not answered; 0: all were. It may have been granted, so the next one
+  // repeats
+  // it: under another number it would be refused, as if somebody else had taken over the name.
+  private long nonce;
 
   Identities(ProducerConfig config, Cluster cluster) {
     this.config = config;
@@ -145,7 +149,8 @@ final class Identities {
     LeaseProducerRequest.Builder request = LeaseProducerRequest.newBuilder();
     if (config.producerName() != null) {
       // One number for all attempts of this lease: the epoch rises by one at most.
-      request.setProducerName(config.producerName()).setNonce(nonce());
+      nonce = nonce == 0 ? nonce() : nonce;
+      request.setProducerName(config.producerName()).setNonce(nonce);
       if (newest != null) {
         // A name that another instance has leased since must not be taken back.
         request.setHeldProducerId(newest.producerId()).setHeldEpoch(newest.epoch());
@@ -154,6 +159,7 @@ final class Identities {
     // Counted from before the call, so that it ends too early rather than too late.
     long begin = Times.now();
     LeaseProducerResponse answer = lease(request.build(), until);
+    nonce = 0;
     long lifetime = answer.getLifetimeMs() * Times.MS;
     Identity identity =
         new Identity(
@@ -179,6 +185,9 @@ final class Identities {
             ProducerServiceGrpc.getLeaseProducerMethod(),
             request);
       } catch (OncelogException e) {
+        if (!e.isRetriable()) {
+          nonce = 0;
+        }
         if (!e.isRetriable() || Times.now() >= until) {
           throw e;
         }

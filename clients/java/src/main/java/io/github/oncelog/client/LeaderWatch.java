@@ -33,6 +33,7 @@ final class LeaderWatch {
   private final Loop loop;
   private final Set<TopicPartition> busy; // those with something to send
   private final Predicate<String> connected;
+  private final Runnable onAsked;
   private final Set<String> stale = new HashSet<>();
   private boolean refreshing;
   private long refreshAt;
@@ -44,7 +45,16 @@ final class LeaderWatch {
   private long askedAt = Times.now(); // without a reason
   private String noMetadata = ""; // why the last question had no answer; empty: it had one
 
-  LeaderWatch(Cluster cluster, Loop loop, Set<TopicPartition> busy, Predicate<String> connected) {
+  /**
+   * @param onAsked leaders were asked for: some partition may have lost its own
+   */
+  LeaderWatch(
+      Cluster cluster,
+      Loop loop,
+      Set<TopicPartition> busy,
+      Predicate<String> connected,
+      Runnable onAsked) {
+    this.onAsked = onAsked;
     this.busy = busy;
     this.cluster = cluster;
     this.loop = loop;
@@ -118,6 +128,7 @@ final class LeaderWatch {
   private void refreshed(Collection<String> topics, String why) {
     refreshing = false;
     noMetadata = why;
+    onAsked.run();
     boolean lacking = false;
     for (TopicPartition tp : busy) {
       if (topics.contains(tp.topic()) && !reachable(tp)) {

@@ -6,8 +6,11 @@ import io.github.oncelog.client.proto.PartitionInfo;
 import io.github.oncelog.client.proto.TopicInfo;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
 
 /**
  * What a client knows of topics. News of an older term never replaces what is known of a newer one,
@@ -36,6 +39,8 @@ final class Leaders {
     boolean hinted;
     // The node that did so; "": none, or its word has been doubted since.
     String refused = "";
+    // The newest answer names nobody; the address that is known stays, nodes may be behind.
+    boolean leaderless = true;
     List<Integer> replicas = List.of();
     boolean added;
   }
@@ -53,6 +58,10 @@ final class Leaders {
   }
 
   private final Map<Integer, String> nodes = new HashMap<>();
+  // Nodes to which the last connection failed, and no other was made since.
+  private final Set<String> unreachable = new HashSet<>();
+  // Whether a partition has no leader, or one that cannot be reached; perhaps no longer.
+  private volatile boolean lacks;
   private final Map<String, View> topics = new java.util.concurrent.ConcurrentHashMap<>();
 
   synchronized void update(DescribeTopicsResponse answer) {
@@ -85,13 +94,18 @@ final class Leaders {
       view.summary = new Topic(view.id, view.maxBatchBytes, view.partitions.size());
       topics.put(topic.getName(), view);
     }
+    lookForLacking();
   }
 
   private void update(Entry known, PartitionInfo info) {
     known.replicas = List.copyOf(info.getReplicasList());
     known.added = info.getAddedMs() > 0;
     String address = nodes.getOrDefault(info.getLeaderId(), "");
-    if (info.getTerm() < known.term || address.isEmpty()) {
+    if (info.getTerm() < known.term) {
+      return;
+    }
+    known.leaderless = address.isEmpty();
+    if (known.leaderless) {
       return;
     }
     if (info.getTerm() == known.term && !known.address.isEmpty()) {
@@ -128,6 +142,7 @@ final class Leaders {
     }
     known.nodeId = nodeId;
     known.address = address;
+    known.leaderless = false;
   }
 
   /** Who is said to lead does not, and names nobody. Any node's word may take its place. */
@@ -145,7 +160,78 @@ final class Leaders {
       known.address = "";
       known.hinted = false;
       known.refused = "";
+      lacks = true;
     }
+  }
+
+  // --- for records that may go anywhere ------------------------------------------------
+
+  /** A node cannot be reached, until another connection to it is made. */
+  synchronized void reached(String address, boolean isReached) {
+    if (isReached) {
+      unreachable.remove(address);
+    } else {
+      unreachable.add(address);
+      lacks = true;
+    }
+  }
+
+  private boolean available(Entry known) {
+    return !known.leaderless && !known.address.isEmpty() && !unreachable.contains(known.address);
+  }
+
+  /** Whether it has a leader, as far as is known, and that one can be reached. */
+  boolean isAvailable(TopicPartition tp) {
+    if (!lacks) {
+      return true; // as nearly always: each record without a key asks
+    }
+    synchronized (this) {
+      Entry known = entry(tp);
+      return known != null && available(known);
+    }
+  }
+
+  /** Any available partition of a topic that has so many; of all, if none is. */
+  int anyPartition(String topic, int count) {
+    int partition = ThreadLocalRandom.current().nextInt(count);
+    if (isAvailable(new TopicPartition(topic, partition))) {
+      return partition;
+    }
+    List<Integer> left = new ArrayList<>();
+    for (int number = 0; number < count; number++) {
+      if (isAvailable(new TopicPartition(topic, number))) {
+        left.add(number);
+      }
+    }
+    return left.isEmpty() ? partition : left.get(ThreadLocalRandom.current().nextInt(left.size()));
+  }
+
+  /** Topics to ask for again, and nodes to connect to again: somebody may be back. */
+  record Lacking(Set<String> topics, Set<String> addresses) {
+    boolean isNothing() {
+      return topics.isEmpty() && addresses.isEmpty();
+    }
+  }
+
+  Lacking lacking() {
+    return lacks ? lookForLacking() : new Lacking(Set.of(), Set.of());
+  }
+
+  private synchronized Lacking lookForLacking() {
+    Set<String> lacking = new HashSet<>();
+    Set<String> used = new HashSet<>();
+    topics.forEach(
+        (topic, view) ->
+            view.partitions.forEach(
+                known -> {
+                  used.add(known.address);
+                  if (known.leaderless || known.address.isEmpty()) {
+                    lacking.add(topic);
+                  }
+                }));
+    unreachable.retainAll(used);
+    lacks = !lacking.isEmpty() || !unreachable.isEmpty();
+    return new Lacking(lacking, Set.copyOf(unreachable));
   }
 
   /** Null: there is no such partition, as far as is known. */

@@ -8,6 +8,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
 import java.util.function.LongUnaryOperator;
 
 /**
@@ -15,15 +16,29 @@ import java.util.function.LongUnaryOperator;
  * was posted it looks for work, which says when to look again.
  */
 final class Loop {
+  /** After a bug; it may come again at once. */
+  private static final long PAUSE = Times.SECOND;
+
+  private static final class Own extends Thread {
+    Own(Runnable run, String name) {
+      super(run, name);
+    }
+  }
+
   private final BlockingQueue<Runnable> events = new LinkedBlockingQueue<>();
   private final AtomicBoolean woken = new AtomicBoolean();
   private final LongUnaryOperator work;
+  private final Consumer<Throwable> onBug;
   private final Thread thread;
   private volatile boolean stopped;
 
-  Loop(String name, LongUnaryOperator work) {
+  /**
+   * @param onBug called on the thread with what an event or work has thrown; the loop goes on
+   */
+  Loop(String name, LongUnaryOperator work, Consumer<Throwable> onBug) {
     this.work = work;
-    thread = new Thread(this::run, name);
+    this.onBug = onBug;
+    thread = new Own(this::run, name);
     thread.setDaemon(true);
   }
 
@@ -41,6 +56,14 @@ final class Loop {
   /** Has it run this; not at all if it has ended. */
   void post(Runnable event) {
     events.add(event);
+  }
+
+  /** Throws if this is the thread of a loop, which would wait for itself, or hold up its client. */
+  static void checkMayWait() {
+    if (Thread.currentThread() instanceof Own) {
+      throw Detail.invalid(
+          "thread", "nothing may wait on a client's own thread: go on with an Async method");
+    }
   }
 
   /** Waits for what an event completes, or for the loop's end. */
@@ -88,10 +111,20 @@ final class Loop {
         for (; event != null && !stopped; event = events.poll()) {
           event.run();
         }
+        next = work.applyAsLong(Times.now());
       } catch (InterruptedException e) {
         return; // nobody interrupts it
+      } catch (Throwable e) {
+        report(e);
+        onBug.accept(e);
+        next = Times.now() + PAUSE;
       }
-      next = work.applyAsLong(Times.now());
     }
+  }
+
+  /** Tells the program of what a thread of a client was thrown, as if that had ended it. */
+  static void report(Throwable error) {
+    Thread thread = Thread.currentThread();
+    thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
   }
 }

@@ -1,5 +1,7 @@
 package io.github.oncelog.client;
 
+import java.util.Collection;
+
 /**
  * Every error that this package makes. Which of the {@link #details()} are set depends on the
  * {@link #kind()}.
@@ -92,6 +94,13 @@ public final class OncelogException extends RuntimeException {
 
   OncelogException with(Detail detail) {
     return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause());
+  }
+
+  /** The same, of several partitions. */
+  OncelogException about(Collection<TopicPartition> tps) {
+    String names = String.join(", ", tps.stream().map(TopicPartition::toString).toList());
+    return new OncelogException(
+        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this);
   }
 
   OncelogException because(Throwable cause) {

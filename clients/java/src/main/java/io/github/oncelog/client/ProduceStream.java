@@ -35,6 +35,8 @@ final class ProduceStream {
 
   /** What a stream tells the sender, on the sender's thread. */
   interface Events {
+    void opened(ProduceStream stream);
+
     void results(ProduceStream stream, List<BatchResult> results);
 
     void closed(ProduceStream stream, String why);
@@ -143,6 +145,7 @@ final class ProduceStream {
         },
         new Metadata());
     call.request(4);
+    loop.post(() -> events.opened(this));
   }
 
   /** Gives the stream up; that it is closed is said soon. */

@@ -5,10 +5,10 @@ import io.github.oncelog.client.proto.ResolveSequenceRequest;
 import io.github.oncelog.client.proto.ResolveSequenceResponse;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -35,6 +35,7 @@ public final class Producer implements AutoCloseable {
   private final Sender sender;
   private final Transactions transactions;
   private final AtomicBoolean closed = new AtomicBoolean();
+  private volatile Transaction transaction; // the newest one; null: none was begun
 
   /** With the default settings, for nodes as "host:port,...". */
   public Producer(String servers) {
@@ -51,6 +52,7 @@ public final class Producer implements AutoCloseable {
     cluster = new Cluster(this.config);
     sender = new Sender(this.config, cluster);
     transactions = new Transactions(this.config, cluster, sender, () -> await(FOR_EVER));
+    OpenProducers.add(this);
   }
 
   /** A copy of the settings in force. */
@@ -148,7 +150,7 @@ public final class Producer implements AutoCloseable {
     } else if (key != null) {
       partition = Murmur2.partition(key, partitions);
     } else {
-      partition = ThreadLocalRandom.current().nextInt(partitions);
+      partition = cluster.leaders.anyPartition(topic, partitions);
     }
     if (partition < 0 || partition >= partitions) {
       throw new OncelogException(
@@ -204,7 +206,15 @@ public final class Producer implements AutoCloseable {
     if (closed.get()) {
       throw new OncelogException(ErrorKind.CLIENT_CLOSED, "the producer is closed");
     }
-    return new Transaction(this, transactions, transactions.begin(idleTimeout, totalTimeout));
+    checkWaiting();
+    transaction =
+        new Transaction(this, transactions, transactions.begin(idleTimeout, totalTimeout));
+    return transaction;
+  }
+
+  /** The transaction to which all that this producer sends belongs; empty: none is open. */
+  public Optional<Transaction> transaction() {
+    return Optional.ofNullable(transaction).filter(one -> !one.isOver());
   }
 
   // --- waiting, asking ---------------------------------------------------------------
@@ -221,6 +231,7 @@ public final class Producer implements AutoCloseable {
 
   /** Waits no longer than this; then it throws {@link ErrorKind#REQUEST_TIMEOUT}. */
   public void flush(Duration limit) {
+    checkWaiting();
     int left = await(limit);
     if (left > 0) {
       throw new OncelogException(
@@ -232,7 +243,7 @@ public final class Producer implements AutoCloseable {
   /** How many batches have no outcome when time is up. */
   private int await(Duration limit) {
     List<BatchDelivery> waiting = sender.accumulator.beginFlush();
-    long until = Times.now() + limit.toNanos();
+    long until = Times.after(limit);
     try {
       for (int i = 0; i < waiting.size(); i++) {
         if (!done(waiting.get(i).released, until)) {
@@ -243,6 +254,28 @@ public final class Producer implements AutoCloseable {
     } finally {
       sender.accumulator.endFlush();
     }
+  }
+
+  /** A callback would wait for its own end. */
+  void checkWaiting() {
+    Loop.checkMayWait();
+    if (sender.isCallback()) {
+      throw Detail.invalid(
+          "thread",
+          "flush, close and transactions wait for callbacks, so no callback may call them:"
+              + " use another thread");
+    }
+  }
+
+  /** Begins to send what lingers. */
+  void sendAll() {
+    sender.accumulator.beginFlush();
+  }
+
+  /** How many records have no outcome at this time, or earlier if all have one. */
+  long undeliveredAt(long until) {
+    await(Duration.ofNanos(Math.max(0, until - Times.now())));
+    return pending();
   }
 
   private static boolean done(CompletableFuture<?> future, long until) {
@@ -261,7 +294,8 @@ public final class Producer implements AutoCloseable {
 
   /**
    * Flushes and frees everything; throws as {@link #flush()} does. A transaction that is open is
-   * aborted.
+   * aborted, with a warning if it has records. A JVM that ends without this sends what waits for up
+   * to 5 s, and says on standard error how many records were not delivered.
    */
   @Override
   public void close() {
@@ -270,6 +304,7 @@ public final class Producer implements AutoCloseable {
 
   /** What has no outcome after this time fails. A second close does nothing. */
   public void close(Duration limit) {
+    checkWaiting();
     if (closed.getAndSet(true)) {
       return;
     }
@@ -281,6 +316,7 @@ public final class Producer implements AutoCloseable {
       // Of what has failed just now the callbacks.
       await(Thread.currentThread().isInterrupted() ? Duration.ZERO : limit);
       cluster.close();
+      OpenProducers.remove(this);
     }
     sender.failed.report();
   }
@@ -297,7 +333,7 @@ public final class Producer implements AutoCloseable {
       throw Detail.noPartition(tp);
     }
     CompletableFuture<Identity> identity = sender.identityOf(tp);
-    if (!done(identity, Times.now() + config.maxBlock().toNanos())) {
+    if (!done(identity, Times.after(config.maxBlock()))) {
       throw new OncelogException(
           ErrorKind.REQUEST_TIMEOUT, "no answer within maxBlock=%s", config.maxBlock());
     }
@@ -362,6 +398,16 @@ public final class Producer implements AutoCloseable {
   public int epoch() {
     Identity current = sender.identities.current();
     return current == null ? 0 : current.epoch();
+  }
+
+  /** How many records have no outcome yet. */
+  public long pending() {
+    return sender.accumulator.pending();
+  }
+
+  /** How the connection to the cluster has been. */
+  public ConnectionStats connection() {
+    return cluster.reachability.stats();
   }
 
   /** The producer's counters. */

@@ -103,6 +103,11 @@ final class ProducerTransaction {
     return run;
   }
 
+  /** Nothing was staged with it. */
+  synchronized boolean isEmpty() {
+    return runs.isEmpty() && offsets.isEmpty();
+  }
+
   /** Something of it will not be there: it must not be committed. The first one counts. */
   synchronized void fail(OncelogException error) {
     if (failure == null && state == State.OPEN) {

@@ -84,19 +84,34 @@ final class Rebalance {
 
   /** All of it, even if the listener throws. */
   private void take(Change change) {
-    try {
-      lose(change);
-    } finally {
+    Throwable first = null;
+    for (Runnable part : parts(change)) {
       try {
-        if (!change.step().revoked().isEmpty()) {
-          giveBack(change);
-        }
-      } finally {
-        if (!change.step().assigned().isEmpty()) {
-          gain(change);
+        part.run();
+      } catch (RuntimeException | Error e) {
+        if (first == null) {
+          first = e;
+        } else {
+          first.addSuppressed(e);
         }
       }
     }
+    if (first instanceof Error bad) {
+      throw bad;
+    } else if (first != null) {
+      throw (RuntimeException) first;
+    }
+  }
+
+  private List<Runnable> parts(Change change) {
+    List<Runnable> parts = new ArrayList<>(List.of(() -> lose(change)));
+    if (!change.step().revoked().isEmpty()) {
+      parts.add(() -> giveBack(change));
+    }
+    if (!change.step().assigned().isEmpty()) {
+      parts.add(() -> gain(change));
+    }
+    return parts;
   }
 
   private void lose(Change change) {

@@ -23,6 +23,15 @@ import java.util.function.Consumer;
 final class Sender implements ProduceStream.Events {
   static final long TICK_EVERY = 100 * Times.MS;
 
+  /**
+   * The loop that comes so late was held up, or the process frozen. What came meanwhile is not read
+   * yet: before that, nothing that waits for an answer is judged.
+   */
+  private static final long LATE = Times.SECOND;
+
+  private static final long GRACE = Times.SECOND;
+  private static final Backoff SEARCH_PAUSES = Backoff.ofMillis(500, 5000);
+
   /** What a node allows as timeout_ms. */
   private static final long MOST_COMMIT_TIMEOUT_MS = 600_000;
 
@@ -46,19 +55,26 @@ final class Sender implements ProduceStream.Events {
   private final LeaderWatch watch;
   private long attemptId;
   private long tickedAt;
+  private long searchAt;
+  private int searches;
+  private long dueAt = Times.NEVER;
+  private long graceUntil;
   private boolean stopped;
 
   // Batches whose callbacks are to be called, one after the other, on a thread of its own.
   private final ConcurrentLinkedQueue<BatchDelivery> completed = new ConcurrentLinkedQueue<>();
   private final AtomicInteger completing = new AtomicInteger();
+  private volatile Thread callbacks;
 
   Sender(ProducerConfig config, Cluster cluster) {
     this.config = config;
     this.cluster = cluster;
-    loop = new Loop(config.clientId() + "-sender", this::work);
+    loop = new Loop(config.clientId() + "-sender", this::work, this::failed);
     identities = new Identities(config, cluster);
-    accumulator = new Accumulator(config, loop::wake);
-    watch = new LeaderWatch(cluster, loop, busy.keySet(), this::connected);
+    accumulator = new Accumulator(config, loop::wake, cluster.leaders::isAvailable);
+    watch =
+        new LeaderWatch(
+            cluster, loop, busy.keySet(), this::connected, accumulator::leaveUnavailable);
     loop.start();
   }
 
@@ -94,6 +110,13 @@ final class Sender implements ProduceStream.Events {
       failEverything(error, error);
       closeStreams();
     }
+  }
+
+  /** Its loop has met a bug. Nobody is to wait for what it would have done. */
+  private void failed(Throwable bug) {
+    fail(
+        new OncelogException(ErrorKind.PRODUCER_FAILED, "a bug of the client: %s", bug)
+            .because(bug));
   }
 
   private void failEverything(OncelogException error, OncelogException later) {
@@ -134,15 +157,16 @@ final class Sender implements ProduceStream.Events {
     }
   }
 
+  /** Whether this is the thread that calls callbacks. */
+  boolean isCallback() {
+    return Thread.currentThread() == callbacks;
+  }
+
   private void callBack() {
+    callbacks = Thread.currentThread();
     do {
       BatchDelivery delivery = completed.remove();
-      try {
-        delivery.callBack();
-      } catch (RuntimeException e) {
-        Thread thread = Thread.currentThread();
-        thread.getUncaughtExceptionHandler().uncaughtException(thread, e);
-      }
+      delivery.callBack();
       accumulator.release(delivery);
     } while (completing.decrementAndGet() > 0);
   }
@@ -162,8 +186,11 @@ final class Sender implements ProduceStream.Events {
     CompletableFuture<Void> done = new CompletableFuture<>();
     loop.post(
         () -> {
-          task.run();
-          done.complete(null);
+          try {
+            task.run();
+          } finally {
+            done.complete(null);
+          }
         });
     loop.await(done);
   }
@@ -210,6 +237,9 @@ final class Sender implements ProduceStream.Events {
     if (stopped) {
       return Times.NEVER;
     }
+    if (now - dueAt > LATE) {
+      graceUntil = now + GRACE;
+    }
     if (now - tickedAt >= TICK_EVERY) {
       tickedAt = now;
       tick(now);
@@ -218,7 +248,7 @@ final class Sender implements ProduceStream.Events {
     if (transaction != null && transaction.failure() != null) {
       drop(transaction, transaction.refused());
     }
-    long next = tickedAt + TICK_EVERY;
+    long next = dueAt = tickedAt + TICK_EVERY;
     Set<TopicPartition> ready = new LinkedHashSet<>();
     next = Math.min(next, accumulator.readyPartitions(now, ready));
     for (TopicPartition tp : ready) {
@@ -238,8 +268,28 @@ final class Sender implements ProduceStream.Events {
       }
     }
     streams.values().forEach(ProduceStream::write);
+    search(now);
     snapshot = stats.snapshot();
     return Math.min(next, watch.work(now));
+  }
+
+  /**
+   * Records without a key avoid what has no leader, so nothing would notice that it is back:
+   * leaders that are away are looked for.
+   */
+  private void search(long now) {
+    if (now < searchAt) {
+      return;
+    }
+    Leaders.Lacking lacking = cluster.leaders.lacking();
+    searches = lacking.isNothing() ? 0 : searches + 1;
+    searchAt = now + SEARCH_PAUSES.delay(Math.max(1, searches));
+    lacking.topics().forEach(watch::ask);
+    for (String address : lacking.addresses()) {
+      if (!streams.containsKey(address)) {
+        connect(address);
+      }
+    }
   }
 
   private Window.Reaction feed(Window window, long now) {
@@ -399,6 +449,9 @@ final class Sender implements ProduceStream.Events {
     }
     long now = Times.now();
     cluster.avoid(address);
+    cluster.leaders.reached(address, false);
+    accumulator.leaveUnavailable();
+    cluster.reachability.failed(address + ": " + why);
     for (Window window : busy.values()) {
       if (address.equals(sentTo.get(window.tp))) {
         window.hindered = address + ": " + why;
@@ -407,6 +460,12 @@ final class Sender implements ProduceStream.Events {
         watch.ask(window.tp.topic());
       }
     }
+  }
+
+  @Override
+  public void opened(ProduceStream stream) {
+    cluster.leaders.reached(stream.address, true);
+    cluster.reachability.answered(stream.address);
   }
 
   @Override
@@ -489,13 +548,15 @@ final class Sender implements ProduceStream.Events {
       Window window = window(batch.lane.tp);
       react(window, window.expireUnsent(batch));
     }
-    for (Window window : new ArrayList<>(busy.values())) {
-      react(window, window.expire(now));
+    if (now >= graceUntil) {
+      for (Window window : new ArrayList<>(busy.values())) {
+        react(window, window.expire(now));
+      }
+      if (stopped) {
+        return;
+      }
+      checkStalls(now);
     }
-    if (stopped) {
-      return;
-    }
-    checkStalls(now);
     Identity current = identities.current();
     if (current != null && now >= current.renewAt() && !accumulator.isTransactional()) {
       cluster.spawn(

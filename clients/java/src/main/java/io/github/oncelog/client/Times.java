@@ -1,5 +1,6 @@
 package io.github.oncelog.client;
 
+import java.time.Duration;
 import java.util.concurrent.CancellationException;
 
 /** Times are System.nanoTime(), spans ns. */
@@ -25,6 +26,28 @@ final class Times {
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new CancellationException("interrupted");
+    }
+  }
+
+  /** A span in ns; one that is longer than 146 years is without end. */
+  static long span(Duration span) {
+    return span.compareTo(Duration.ofNanos(NEVER)) < 0 ? span.toNanos() : NEVER;
+  }
+
+  /** The moment after this span; never, if that has no end. */
+  static long after(Duration span) {
+    return Math.min(NEVER, now() + span(span));
+  }
+
+  /** Runs this to its end, though the thread is interrupted: that waits until it is done. */
+  static void uninterrupted(Runnable task) {
+    boolean interrupted = Thread.interrupted();
+    try {
+      task.run();
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
     }
   }
 

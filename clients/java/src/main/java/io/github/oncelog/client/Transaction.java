@@ -57,6 +57,10 @@ public final class Transaction implements AutoCloseable {
     return begun.state();
   }
 
+  boolean isOver() {
+    return begun.isOver();
+  }
+
   /**
    * As {@link Producer#send(Message)}; throws {@link ErrorKind#TRANSACTION_ABORTED} once it cannot
    * be committed.
@@ -114,6 +118,7 @@ public final class Transaction implements AutoCloseable {
    * yet, call it again.
    */
   public CommittedTransaction commit() {
+    producer.checkWaiting();
     return transactions.commit(begun);
   }
 
@@ -123,6 +128,7 @@ public final class Transaction implements AutoCloseable {
    * when it has been idle for long enough.
    */
   public void abort() {
+    producer.checkWaiting();
     transactions.abort(begun);
   }
 

@@ -49,7 +49,16 @@ final class Transactions {
   private long nonce;
   private int nonceOf; // the identity's serial
   private boolean answered = true;
+  private BeginTransactionRequest begin; // the newest one
+  private Staging staging; // of offsets, that was not answered yet
   private NextTransaction next; // that the commit under way shall begin
+
+  private record Staging(
+      ProducerTransaction transaction,
+      String group,
+      Map<TopicPartition, OffsetCommit> offsets,
+      long number,
+      CommitTerms terms) {}
 
   /**
    * @param drain returns when nothing waits any more and nothing is on its way
@@ -99,15 +108,17 @@ final class Transactions {
     if (before == null || before.isOver()) {
       return;
     }
-    if (before.state() == State.ABORTING) {
-      end(before, Call.ABORT, Times.now() + config.deliveryTimeout().toNanos());
+    if (before.state() != State.OPEN) {
+      // It was to be ended, and who asked for that gave up.
+      Call call = before.state() == State.COMMITTING ? Call.COMMIT : Call.ABORT;
+      end(before, call, Times.now() + config.deliveryTimeout().toNanos());
       if (before.isOver()) {
         return;
       }
     }
     throw new OncelogException(
         ErrorKind.TRANSACTION_OPEN,
-        "transaction %d of this producer is %s: commit or abort it",
+        "transaction %d of this producer is %s: commit or abort it; Producer.transaction has it",
         before.id,
         before.state());
   }
@@ -131,29 +142,27 @@ final class Transactions {
       answered = true;
     }
     drawNonce();
-    return transaction(
-        identity,
-        callBegin(
-            BeginTransactionRequest.newBuilder()
-                .setProducerName(config.producerName())
-                .setProducerId(identity.producerId())
-                .setEpoch(identity.epoch())
-                .setLeaseToken(identity.leaseToken())
-                .setNonce(nonce)
-                .setIdleTimeoutMs(idleTimeoutMs)
-                .setTotalTimeoutMs(totalTimeoutMs)
-                .addAllPartitions(written(current))
-                .build(),
-            until));
+    begin =
+        BeginTransactionRequest.newBuilder()
+            .setProducerName(config.producerName())
+            .setProducerId(identity.producerId())
+            .setEpoch(identity.epoch())
+            .setLeaseToken(identity.leaseToken())
+            .setNonce(nonce)
+            .setIdleTimeoutMs(idleTimeoutMs)
+            .setTotalTimeoutMs(totalTimeoutMs)
+            .addAllPartitions(written(current))
+            .build();
+    return transaction(identity, callBegin(until));
   }
 
-  private BeginTransactionResponse callBegin(BeginTransactionRequest request, long until) {
+  private BeginTransactionResponse callBegin(long until) {
     AtomicBoolean doubt = new AtomicBoolean();
     try {
       Cluster.Limits limits =
           new Cluster.Limits(until - Times.now(), ATTEMPT, () -> doubt.set(true));
       BeginTransactionResponse answer =
-          cluster.call(limits, TransactionServiceGrpc.getBeginTransactionMethod(), request);
+          cluster.call(limits, TransactionServiceGrpc.getBeginTransactionMethod(), begin);
       answered = true;
       return answer;
     } catch (OncelogException e) {
@@ -256,31 +265,49 @@ final class Transactions {
       CommitTerms terms) {
     lock.lock();
     try {
+      finishStaging();
       transaction.checkOpen();
       ProducerTransaction.StagedOffsets staged =
           transaction.offsets.computeIfAbsent(
               group, key -> new ProducerTransaction.StagedOffsets());
       long number = terms != null ? terms.number() : staged.lastNumber + 1;
-      long deadline = Times.now() + config.deliveryTimeout().toNanos();
-      for (int failures = 1; ; failures++) {
-        try {
-          groups.stage(transaction, group, offsets, number, terms);
-          break;
-        } catch (OncelogException e) {
-          long pause = cluster.backoff.delay(failures);
-          boolean over = Times.now() + pause >= deadline;
-          if (over || !e.isRetriable() || transaction.failure() != null) {
-            sender.onLoop(() -> sender.drop(transaction, e));
-            throw e;
-          }
-          Times.sleep(pause);
-        }
-      }
-      staged.lastNumber = number;
-      staged.count += offsets.size();
+      staging = new Staging(transaction, group, Map.copyOf(offsets), number, terms);
+      finishStaging();
     } finally {
       lock.unlock();
     }
+  }
+
+  /**
+   * Repeats the call until it is answered. Whoever was interrupted before leaves that to the next
+   * call: nobody knows yet whether his offsets are staged.
+   */
+  private void finishStaging() {
+    if (staging == null || staging.transaction.isOver()) {
+      staging = null;
+      return;
+    }
+    ProducerTransaction transaction = staging.transaction;
+    long deadline = Times.now() + config.deliveryTimeout().toNanos();
+    for (int failures = 1; ; failures++) {
+      try {
+        groups.stage(transaction, staging.group, staging.offsets, staging.number, staging.terms);
+        break;
+      } catch (OncelogException e) {
+        long pause = cluster.backoff.delay(failures);
+        boolean over = Times.now() + pause >= deadline;
+        if (over || !e.isRetriable() || transaction.failure() != null) {
+          staging = null;
+          sender.onLoop(() -> sender.drop(transaction, e));
+          throw e;
+        }
+        Times.sleep(pause);
+      }
+    }
+    ProducerTransaction.StagedOffsets staged = transaction.offsets.get(staging.group);
+    staged.lastNumber = staging.number;
+    staged.count += staging.offsets.size();
+    staging = null;
   }
 
   // --- end ---------------------------------------------------------------------------
@@ -292,6 +319,11 @@ final class Transactions {
       if (!transaction.isOver()) {
         pause(transaction);
         drain.run();
+        try {
+          finishStaging();
+        } catch (OncelogException e) {
+          // The transaction has failed with that: its end says so.
+        }
         end(transaction, Call.COMMIT, Times.now() + config.deliveryTimeout().toNanos());
       }
       CommittedTransaction result = transaction.result();
@@ -355,6 +387,16 @@ final class Transactions {
         }
       } catch (OncelogException e) {
         error = e;
+      } catch (RuntimeException | Error e) {
+        // Interrupted, most likely: the call may have had its effect.
+        if (making == Call.COMMIT) {
+          transaction.noteDoubt();
+        }
+        throw e;
+      }
+      if (error != null && error.kind() == ErrorKind.CLIENT_CLOSED) {
+        transaction.noteDoubt();
+        throw timeout(transaction, error);
       }
       making = transaction.answered(making, error);
       if (making == null) {
@@ -364,19 +406,22 @@ final class Transactions {
       if (error != null && error.isRetriable()) {
         long pause = cluster.backoff.delay(failures);
         if (Times.now() + pause >= deadline) {
-          throw new OncelogException(
-                  ErrorKind.COMMIT_TIMEOUT,
-                  "transaction %d is %s, and nobody has said how it ended within deliveryTimeout;"
-                      + " commit or abort it again: %s",
-                  transaction.id,
-                  transaction.state(),
-                  error.getMessage())
-              .with(OncelogException.Outcome.UNKNOWN)
-              .because(error);
+          throw timeout(transaction, error);
         }
         Times.sleep(pause);
       }
     }
+  }
+
+  private static OncelogException timeout(ProducerTransaction transaction, OncelogException cause) {
+    return new OncelogException(
+            ErrorKind.COMMIT_TIMEOUT,
+            "transaction %d is %s, and nobody has said how it ended; commit or abort it again: %s",
+            transaction.id,
+            transaction.state(),
+            cause.getMessage())
+        .with(OncelogException.Outcome.UNKNOWN)
+        .because(cause);
   }
 
   private void callAbort(ProducerTransaction transaction, long left) {
@@ -486,7 +531,7 @@ final class Transactions {
 
   /** Aborts what is open. What was asked to be committed is left to the cluster. */
   void close(Duration limit) {
-    long patience = Math.min(cluster.requestTimeout, limit.toNanos());
+    long patience = Math.min(cluster.requestTimeout, Times.span(limit));
     long deadline = Times.now() + patience;
     try {
       if (!lock.tryLock(patience, TimeUnit.NANOSECONDS)) {
@@ -499,7 +544,17 @@ final class Transactions {
     try {
       ProducerTransaction transaction = current;
       if (transaction != null && transaction.state() == State.OPEN) {
+        if (!transaction.isEmpty()) {
+          Warnings.warn(
+              "transaction "
+                  + transaction.id
+                  + " was neither committed nor aborted before its producer was closed: it is"
+                  + " aborted, with all of its records");
+        }
         abort(transaction, deadline);
+      } else if (!answered && begin != null && begin.getNonce() == nonce) {
+        // Whoever called it gave up, and it may have begun one: the same call tells its number.
+        following.keep(callBegin(deadline));
       }
       abortFollowing();
     } catch (OncelogException e) {

@@ -44,6 +44,11 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Lets the conformance kit drive this client: commands come as JSON lines on standard input,
@@ -71,7 +76,8 @@ public final class Driver {
           "tls",
           "tokens",
           "transactions",
-          "members");
+          "members",
+          "cancel");
 
   /** A producer, and what was sent with it, by tag. */
   private static final class Sending {
@@ -84,6 +90,7 @@ public final class Driver {
     }
   }
 
+  private final ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
   private final Map<String, Sending> producers = new HashMap<>();
   private final Map<String, Consumer> consumers = new HashMap<>();
   private final Map<String, Admin> admins = new HashMap<>();
@@ -100,7 +107,7 @@ public final class Driver {
       JsonObject reply = new JsonObject();
       reply.add("id", command.get("id"));
       try {
-        reply.add("ok", driver.carryOut(command));
+        reply.add("ok", driver.until(command));
       } catch (RuntimeException e) {
         reply.add("error", error(e));
       }
@@ -239,6 +246,24 @@ public final class Driver {
     JsonObject answer = new JsonObject();
     answer.addProperty("offset", offset);
     return answer;
+  }
+
+  /** Gives up where it is told: the thread that waits is interrupted. */
+  private JsonObject until(JsonObject command) {
+    if (!has(command, "give_up_ms")) {
+      return carryOut(command);
+    }
+    Thread waiting = Thread.currentThread();
+    ScheduledFuture<?> late =
+        clock.schedule(waiting::interrupt, number(command, "give_up_ms", 0), TimeUnit.MILLISECONDS);
+    try {
+      return carryOut(command);
+    } catch (CancellationException e) {
+      throw new Fault("CANCELLED", "given up");
+    } finally {
+      late.cancel(false);
+      Thread.interrupted();
+    }
   }
 
   // --- verbs -------------------------------------------------------------------------

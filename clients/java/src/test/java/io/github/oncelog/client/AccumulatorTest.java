@@ -1,0 +1,54 @@
+package io.github.oncelog.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
+
+import java.time.Duration;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/** Which batch a record goes into. */
+class AccumulatorTest {
+  private static final TopicPartition T0 = new TopicPartition("t", 0);
+  private static final TopicPartition T1 = new TopicPartition("t", 1);
+
+  private final Set<TopicPartition> away = new HashSet<>();
+
+  private Accumulator accumulator(Duration deliveryTimeout) {
+    ProducerConfig config =
+        new ProducerConfig("localhost:1").linger(Duration.ZERO).deliveryTimeout(deliveryTimeout);
+    return new Accumulator(config, () -> {}, tp -> !away.contains(tp));
+  }
+
+  private static BatchDelivery add(Accumulator to, TopicPartition tp) {
+    Message message = Message.of(tp.topic(), new byte[1]);
+    return to.append(
+            new Accumulator.Addition(
+                tp, true, List.of(message), message.size(), SendOptions.NONE, false, 1000))
+        .batch;
+  }
+
+  @Test
+  void aBatchThatWaitsForALeaderAttractsNoRecordsWithoutAKey() {
+    Accumulator all = accumulator(Duration.ofMinutes(1));
+    BatchDelivery first = add(all, T0);
+    assertSame(first, add(all, T1), "they stick together");
+    away.add(T0);
+    all.leaveUnavailable();
+    assertEquals(T1, add(all, T1).tp);
+    assertEquals(T1, add(all, T0).tp);
+    away.add(T1);
+    all.leaveUnavailable();
+    assertEquals(T0, add(all, T0).tp, "where no other one is");
+    assertEquals(5, all.pending());
+  }
+
+  @Test
+  void aRecordIsGivenItsOwnTimeAndNotWhatIsLeftOfAnOldBatchs() {
+    Accumulator all = accumulator(Duration.ofNanos(1)); // at once old
+    assertNotSame(add(all, T0), add(all, T0));
+  }
+}
