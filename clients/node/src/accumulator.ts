@@ -14,7 +14,7 @@ import type { ProducerTransaction } from "./staging.js";
 import { keyOf, type Message, PartitionMap, type TopicPartition } from "./types.js";
 
 /** Of the delivery timeout, how old an open batch may be for records that come. */
-const FOR_OTHERS = 0.1;
+const FOR_OTHERS = 0.25;
 
 /** What waits in one partition. */
 export interface Lane {
@@ -302,6 +302,14 @@ export class Accumulator {
     const batch = lane.closed.shift();
     if (batch === undefined) this.#ready.delete(tp);
     return batch;
+  }
+
+  /** Takes out all that waits for a partition. */
+  takeAll(tp: TopicPartition): OpenBatch[] {
+    const lane = this.#lanes.get(tp);
+    if (lane?.open !== undefined) this.#close(lane.open);
+    this.#ready.delete(tp);
+    return lane?.closed.splice(0) ?? [];
   }
 
   /** Takes out the batches whose delivery timeout is over; none has been sent. */

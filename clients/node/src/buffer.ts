@@ -82,6 +82,7 @@ interface Cursor {
   position: bigint; // next offset for the user, at the start of the first chunk
   fetchOffset: bigint; // next offset to ask for
   generation: number; // rises with each seek
+  topicId: bigint; // of the topic that is read; 0: not known yet
   chunks: Chunk[];
   buffered: number;
   paused: boolean;
@@ -108,6 +109,8 @@ export class FetchBuffer {
   constructor(
     readonly partitionBytes: number,
     readonly onRoom: () => void,
+    /** As far as is known, else 0. */
+    readonly topicId: (topic: string) => bigint = () => 0n,
   ) {}
 
   // --- the user's side ---------------------------------------------------------------
@@ -124,6 +127,7 @@ export class FetchBuffer {
         position: UNKNOWN_POSITION,
         fetchOffset: 0n,
         generation: ++this.#generations,
+        topicId: this.topicId(tp.topic),
         chunks: [],
         buffered: 0,
         paused: false,
@@ -180,6 +184,17 @@ export class FetchBuffer {
       cursor.fetchOffset = offset;
       this.changed.notify();
     }
+  }
+
+  /** The partitions whose topic is another one of the same name by now. */
+  recreated(): TopicPartition[] {
+    const tps: TopicPartition[] = [];
+    for (const cursor of this.#cursors.values()) {
+      const id = this.topicId(cursor.tp.topic);
+      if (cursor.topicId !== 0n && cursor.topicId !== id) tps.push(cursor.tp);
+      cursor.topicId = id;
+    }
+    return tps;
   }
 
   /** Rises with each seek; -1: it is not assigned. */

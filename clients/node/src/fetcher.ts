@@ -7,7 +7,7 @@
 import { FetchBuffer, UNKNOWN_POSITION, type Wanted } from "./buffer.js";
 import { CatchUp, endOffset, worthIt } from "./catchup.js";
 import { now, sleep } from "./clock.js";
-import { type Cluster, isUnknownTopic, MAX_LEADER_FAILURES } from "./cluster.js";
+import { type Cluster, isUnknownTopic, MAX_LEADER_FAILURES, noPartition } from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
 import { asError, OncelogError } from "./errors.js";
 import {
@@ -54,6 +54,8 @@ export class Fetcher {
   readonly #locating = new PartitionMap<number>(); // by generation
   // Where to go on without a look at what the group has committed.
   readonly #reset = new PartitionMap<{ place: Place; generation: number }>();
+  // What is polled alone, after a poll of several that failed for good.
+  readonly #alone = new PartitionMap<true>();
   readonly #aheadSince = new PartitionMap<number>();
   // Partitions that are not polled because a stream brings them.
   readonly #streams = new PartitionMap<CatchUp>();
@@ -61,13 +63,15 @@ export class Fetcher {
   #searches = 0; // for leaders, since all had one
   #searchAt = 0;
   #refreshedAt = now();
+  #recreations = 0; // that were looked at
 
   constructor(
     readonly config: ConsumerConfig,
     readonly cluster: Cluster,
   ) {
     this.#routes = new Routes(config, cluster);
-    this.buffer = new FetchBuffer(config.maxPartitionFetchBytes, () => this.wake());
+    const topicId = (topic: string) => cluster.leaders.topicId(topic);
+    this.buffer = new FetchBuffer(config.maxPartitionFetchBytes, () => this.wake(), topicId);
     this.growth = new Growth(cluster.leaders, this.buffer, config.groupId !== null);
     this.positions = new Positions(config, cluster, this.#routes, this.growth);
   }
@@ -92,6 +96,7 @@ export class Fetcher {
       this.#refresh([...this.cluster.leaders.topics.keys()]);
     }
     let next = this.#refreshedAt + metadataMaxAgeMs + 1;
+    this.#checkTopics();
     this.#locateMissing();
     for (const stream of this.#streams.values()) stream.work(at);
     const byPlace = new Map<string, { address: string; partitions: Wanted[] }>();
@@ -103,7 +108,7 @@ export class Fetcher {
       if (readyAt > at) next = Math.min(next, readyAt);
       else if (address === "") lost.add(w.tp.topic);
       else {
-        const place = `${address} ${w.group}`;
+        const place = `${address} ${this.#alone.has(w.tp) ? keyOf(w.tp) : w.group}`;
         const known = byPlace.get(place) ?? { address, partitions: [] };
         known.partitions.push(w);
         byPlace.set(place, known);
@@ -122,6 +127,19 @@ export class Fetcher {
     for (const poll of this.#polls.values()) this.#askAboutLate(poll, at);
     const busy = this.#polls.size > 0 || this.#streams.size > 0;
     return busy ? Math.min(next, at + TICK_EVERY) : next;
+  }
+
+  /** Whether a topic was deleted and created again: its offsets mean nothing there, all is news. */
+  #checkTopics(): void {
+    const { leaders } = this.cluster;
+    if (this.#recreations === leaders.recreations) return;
+    this.#recreations = leaders.recreations;
+    for (const tp of this.buffer.recreated()) {
+      this.growth.recreated(tp.topic);
+      this.#aheadSince.delete(tp);
+      if (!leaders.isGone(tp)) this.#seekWhenKnown(tp, "earliest");
+      else this.buffer.fail(tp, this.buffer.generation(tp), noPartition(tp));
+    }
   }
 
   #poll(place: string, address: string, partitions: Wanted[]): void {
@@ -209,6 +227,8 @@ export class Fetcher {
     for (const [i, w] of partitions.entries()) {
       if (problem === undefined) this.#took(address, w, answers[i] as PartitionRecords);
       else if (problem.retriable) this.#routes.failed(w.tp, address);
+      // One of them is the cause: each is polled alone then, until it is read.
+      else if (partitions.length > 1) this.#alone.set(w.tp, true);
       else this.buffer.fail(w.tp, w.generation, problem);
     }
   }
@@ -218,6 +238,7 @@ export class Fetcher {
     if (added === "refused") this.#refused(w, records, address);
     if (added !== "ok") return;
     this.#routes.answered(w.tp);
+    this.#alone.delete(w.tp);
     this.#aheadSince.delete(w.tp);
     if (this.#streams.size < MOST_STREAMS && worthIt(this.config, records)) {
       const rest = { ...w, offset: endOffset(records) };
@@ -279,6 +300,7 @@ export class Fetcher {
   async #confirmUnknown(w: Wanted): Promise<void> {
     try {
       await this.cluster.requireTopic(w.tp.topic, UNKNOWN_TOPIC_GRACE);
+      this.wake();
     } catch (e) {
       if (isUnknownTopic(e)) this.buffer.fail(w.tp, w.generation, asError(e));
       else if (!(e instanceof OncelogError)) throw e;
@@ -294,6 +316,11 @@ export class Fetcher {
       this.#aheadSince.set(w.tp, since);
       if (now() - since < AHEAD_GRACE) {
         this.#routes.failed(w.tp, address);
+        // Or it is another topic of that name.
+        this.cluster.spawn(async () => {
+          await this.cluster.refreshAt(address, w.tp.topic).catch(asError);
+          this.wake();
+        });
         return;
       }
     } else if (this.config.autoOffsetReset !== "none") {

@@ -44,6 +44,15 @@ export class Growth {
     return tps;
   }
 
+  /** The topic is another one of the same name: what it does not have is no longer read. */
+  recreated(topic: string): void {
+    const count = this.leaders.topics.get(topic)?.partitions.length ?? 0;
+    if ((this.#counts.get(topic) ?? 0) <= count) return;
+    this.#counts.set(topic, count);
+    const isThere = (tp: TopicPartition) => tp.topic !== topic || tp.partition < count;
+    this.buffer.assign(this.buffer.assignment.filter(isThere));
+  }
+
   /** Reads what has come since, too. */
   take(): void {
     const fresh = [...this.#counts.keys()].flatMap((topic) => this.#follow(topic));

@@ -36,6 +36,8 @@ export interface TopicView {
 export class Leaders {
   readonly nodes = new Map<number, string>();
   readonly topics = new Map<string, TopicView>();
+  /** How often a topic was found to be another one of the same name. */
+  recreations = 0;
   /** Nodes to which the last connection failed, and no other was made since. */
   readonly unreachable = new Set<string>();
 
@@ -48,6 +50,7 @@ export class Leaders {
       // The node has not heard yet that this one was deleted: ids only rise.
       if (view !== undefined && topic.topicId < view.id) continue;
       if (view?.id !== topic.topicId) {
+        if (view !== undefined) this.recreations++;
         // Deleted and created again: terms start anew.
         view = { id: topic.topicId, maxBatchBytes: DEFAULT_MAX_BATCH_BYTES, partitions: [] };
         this.topics.set(topic.name, view);
@@ -96,6 +99,17 @@ export class Leaders {
 
   leader(tp: TopicPartition): Leader | undefined {
     return this.topics.get(tp.topic)?.partitions[tp.partition];
+  }
+
+  /** 0: nothing is known of the topic. */
+  topicId(topic: string): bigint {
+    return this.topics.get(topic)?.id ?? 0n;
+  }
+
+  /** The topic is known, without this partition: it was created again, with fewer. */
+  isGone(tp: TopicPartition): boolean {
+    const count = this.topics.get(tp.topic)?.partitions.length ?? 0;
+    return count > 0 && tp.partition >= count;
   }
 
   address(tp: TopicPartition): string {

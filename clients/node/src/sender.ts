@@ -204,6 +204,10 @@ export class Sender implements StreamEvents {
 
   #feed(window: Window, at: number): Reaction {
     const { tp } = window;
+    if (this.cluster.leaders.isGone(tp)) {
+      this.#gone(window);
+      return window.gapReaction;
+    }
     if (this.#identifying.has(tp)) return undefined;
     const { transaction } = this.accumulator;
     if (transaction !== undefined && !this.#mayStage(window, transaction, at)) return undefined;
@@ -236,6 +240,14 @@ export class Sender implements StreamEvents {
       window.sent(batch, this.#attemptId, at);
       stream.send(window, batch, this.#attemptId);
     }
+  }
+
+  /** The topic was created anew, and has no such partition: nothing of this can be stored there. */
+  #gone(window: Window): void {
+    const text = "the topic was deleted and created anew, without this partition";
+    const error = new OncelogError("DELIVERY_FAILED", `${keyOf(window.tp)}: ${text}`);
+    for (const batch of this.accumulator.takeAll(window.tp)) window.refuse(batch, error);
+    window.failAll(error);
   }
 
   /** Whether the transaction goes on. It ends with its lease: a new one would fence it. */

@@ -508,6 +508,11 @@ export class Window {
     return new OncelogError("DELIVERY_TIMEOUT", `${keyOf(this.tp)}: ${text}${why}`, {}, outcome);
   }
 
+  /** Fails a batch that was not sent. */
+  refuse(batch: OpenBatch, error: OncelogError): void {
+    this.#failBatch(batch, error.withOutcome("never_sent"));
+  }
+
   /** Fails a batch whose delivery timeout was over before it was taken out. */
   expireUnsent(batch: OpenBatch): Reaction {
     const text = `not sent within deliveryTimeoutMs=${this.config.deliveryTimeoutMs}`;

@@ -332,6 +332,8 @@ async function consume(c: Json, consumer: Consumer): Promise<Json> {
       else if (c.offset === "end") await consumer.seekToEnd([tpOf(c)]);
       else consumer.seek(tpOf(c), big(c.offset));
       return {};
+    case "lag":
+      return { lag: await consumer.lag(tpOf(c)) };
     case "position":
       return { offset: await consumer.position(tpOf(c)) };
     case "list_offset": {

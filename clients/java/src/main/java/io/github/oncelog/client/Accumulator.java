@@ -40,8 +40,8 @@ final class Accumulator {
   private static final int MOST_ROOM = 4 << 20;
   private static final int MOST_ROOMS = 8;
 
-  /** Of the delivery timeout, how old an open batch may be for records that come: a tenth. */
-  private static final int FOR_OTHERS = 10;
+  /** Of the delivery timeout, how old an open batch may be for records that come: a quarter. */
+  private static final int FOR_OTHERS = 4;
 
   private final ProducerConfig config;
   private final long linger;
@@ -321,6 +321,21 @@ final class Accumulator {
       ready.remove(tp);
     }
     return batch;
+  }
+
+  /** Takes out all that waits for a partition. */
+  synchronized List<OpenBatch> takeAll(TopicPartition tp) {
+    Lane lane = lanes.get(tp);
+    if (lane == null) {
+      return List.of();
+    }
+    if (lane.open != null) {
+      close(lane.open);
+    }
+    List<OpenBatch> left = new ArrayList<>(lane.closed);
+    lane.closed.clear();
+    ready.remove(tp);
+    return left;
   }
 
   /** Takes out the batches whose delivery timeout is over; none has been sent. */

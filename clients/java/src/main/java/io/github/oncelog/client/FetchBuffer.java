@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CancellationException;
+import java.util.function.ToLongFunction;
 
 /**
  * What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
@@ -45,17 +46,20 @@ final class FetchBuffer {
     int buffered;
     boolean paused;
     OncelogException error;
+    long topicId; // of the topic that is read; 0: not known yet
     // The position was reached by reading, so the records before it did exist.
     boolean byReading;
 
-    Cursor(TopicPartition tp, int generation) {
+    Cursor(TopicPartition tp, int generation, long topicId) {
       this.tp = tp;
       this.generation = generation;
+      this.topicId = topicId;
     }
   }
 
   private final int partitionBytes;
   private final Runnable onRoom;
+  private final ToLongFunction<String> topicId;
   private Map<TopicPartition, Cursor> cursors = new LinkedHashMap<>();
   private final Set<TopicPartition> turns = new LinkedHashSet<>(); // with chunks, in turn
   private boolean closed;
@@ -72,9 +76,13 @@ final class FetchBuffer {
   /** Changes whenever the user comes back; waitedFor: he is waiting for records now. */
   record Progress(long calls, boolean waitedFor) {}
 
-  FetchBuffer(int partitionBytes, Runnable onRoom) {
+  /**
+   * @param topicId as far as is known, else 0
+   */
+  FetchBuffer(int partitionBytes, Runnable onRoom, ToLongFunction<String> topicId) {
     this.partitionBytes = partitionBytes;
     this.onRoom = onRoom;
+    this.topicId = topicId;
   }
 
   // --- the user's side ---------------------------------------------------------------
@@ -84,7 +92,10 @@ final class FetchBuffer {
     Map<TopicPartition, Cursor> old = cursors;
     cursors = new LinkedHashMap<>();
     for (TopicPartition tp : tps) {
-      Cursor cursor = old.containsKey(tp) ? old.get(tp) : new Cursor(tp, ++generations);
+      Cursor cursor = old.get(tp);
+      if (cursor == null) {
+        cursor = new Cursor(tp, ++generations, topicId.applyAsLong(tp.topic()));
+      }
       cursor.group = cursors.size() / Fetcher.MOST_FETCHED;
       cursors.put(tp, cursor);
     }
@@ -130,6 +141,19 @@ final class FetchBuffer {
     }
     onRoom.run();
     return generation;
+  }
+
+  /** The partitions whose topic is another one of the same name by now. */
+  synchronized List<TopicPartition> recreated() {
+    List<TopicPartition> tps = new ArrayList<>();
+    for (Cursor cursor : cursors.values()) {
+      long id = topicId.applyAsLong(cursor.tp.topic());
+      if (cursor.topicId != 0 && cursor.topicId != id) {
+        tps.add(cursor.tp);
+      }
+      cursor.topicId = id;
+    }
+    return tps;
   }
 
   /** Rises with each seek; 0: it is not assigned. */

@@ -55,8 +55,8 @@ final class Fetcher {
 
   private record Reset(OffsetReset place, int generation) {}
 
-  /** Where a Fetch goes, and for which partitions. */
-  private record Place(String address, int group) {}
+  /** Where a Fetch goes, and for which partitions: a group of them, or one alone. */
+  private record Place(String address, int group, TopicPartition alone) {}
 
   /** A Fetch on its way. */
   private final class Poll implements ClientResponseObserver<FetchRequest, FetchResponse> {
@@ -122,12 +122,15 @@ final class Fetcher {
   private final Map<TopicPartition, Integer> locating = new HashMap<>(); // by generation
   // Where to go on without a look at what the group has committed; guarded by itself.
   private final Map<TopicPartition, Reset> reset = new HashMap<>();
+  // What is polled alone, after a poll of several that failed for good.
+  private final Set<TopicPartition> alone = new HashSet<>();
   private final Map<TopicPartition, Long> aheadSince = new HashMap<>();
   // Partitions that are not polled because a stream brings them.
   private final Map<TopicPartition, CatchUp> streams = new HashMap<>();
   private boolean refreshing;
   private int searches; // for leaders, since all had one
   private long searchAt;
+  private int recreations; // that were looked at
   private long refreshedAt = Times.now();
 
   Fetcher(ConsumerConfig config, Cluster cluster) {
@@ -135,7 +138,7 @@ final class Fetcher {
     this.cluster = cluster;
     routes = new Routes(config, cluster);
     loop = new Loop(config.clientId() + "-fetcher", this::work, this::failed);
-    buffer = new FetchBuffer(config.maxPartitionFetchBytes(), loop::wake);
+    buffer = new FetchBuffer(config.maxPartitionFetchBytes(), loop::wake, cluster.leaders::topicId);
     growth = new Growth(cluster.leaders, buffer, config.groupId() != null);
     positions = new Positions(config, cluster, routes, growth);
     loop.start();
@@ -169,6 +172,7 @@ final class Fetcher {
       refreshedAt = now;
       refresh(cluster.leaders.topicNames());
     }
+    checkTopics();
     locateMissing();
     new ArrayList<>(streams.values()).forEach(stream -> stream.work(now));
     Map<Place, List<Wanted>> byPlace = new HashMap<>();
@@ -186,7 +190,9 @@ final class Fetcher {
       if (address.isEmpty()) {
         lost.add(w.tp().topic());
       } else {
-        byPlace.computeIfAbsent(new Place(address, w.group()), key -> new ArrayList<>()).add(w);
+        TopicPartition one = alone.contains(w.tp()) ? w.tp() : null;
+        Place place = new Place(address, w.group(), one);
+        byPlace.computeIfAbsent(place, key -> new ArrayList<>()).add(w);
       }
     }
     byPlace.forEach(this::poll);
@@ -208,6 +214,23 @@ final class Fetcher {
       next = Math.min(next, now + Sender.TICK_EVERY);
     }
     return Math.min(next, refreshedAt + config.metadataMaxAge().toNanos() + Times.MS);
+  }
+
+  /** Whether a topic was deleted and created again: its offsets mean nothing there, all is news. */
+  private void checkTopics() {
+    if (recreations == cluster.leaders.recreations()) {
+      return;
+    }
+    recreations = cluster.leaders.recreations();
+    for (TopicPartition tp : buffer.recreated()) {
+      growth.recreated(tp.topic());
+      aheadSince.remove(tp);
+      if (cluster.leaders.isGone(tp)) {
+        buffer.fail(tp, buffer.generation(tp), Detail.noPartition(tp));
+      } else {
+        seekWhenKnown(tp, OffsetReset.EARLIEST);
+      }
+    }
   }
 
   private void poll(Place place, List<Wanted> partitions) {
@@ -320,6 +343,8 @@ final class Fetcher {
         took(poll.place.address, w, answer.getPartitions(i));
       } else if (problem.isRetriable()) {
         routes.failed(w.tp(), poll.place.address);
+      } else if (poll.partitions.size() > 1) {
+        alone.add(w.tp()); // one of them is the cause: each is polled alone then, until it is read
       } else {
         buffer.fail(w.tp(), w.generation(), problem);
       }
@@ -331,6 +356,7 @@ final class Fetcher {
       case REFUSED -> refused(w, records, address);
       case OK -> {
         routes.answered(w.tp());
+        alone.remove(w.tp());
         aheadSince.remove(w.tp());
         if (streams.size() < MOST_STREAMS && CatchUp.worthIt(config, records)) {
           Wanted rest = new Wanted(w.tp(), w.group(), CatchUp.end(records), w.generation());
@@ -387,6 +413,7 @@ final class Fetcher {
   private void confirmUnknown(Wanted w) {
     try {
       cluster.requireTopic(w.tp().topic(), UNKNOWN_TOPIC_GRACE);
+      loop.wake();
     } catch (OncelogException e) {
       if (e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
         buffer.fail(w.tp(), w.generation(), e);
@@ -401,6 +428,7 @@ final class Fetcher {
       long since = aheadSince.computeIfAbsent(w.tp(), key -> Times.now());
       if (Times.now() - since < AHEAD_GRACE) {
         routes.failed(w.tp(), address);
+        cluster.spawn(() -> lookAt(address, w.tp().topic())); // or it is another one of that name
         return;
       }
     } else if (config.autoOffsetReset() != OffsetReset.NONE) {
@@ -422,6 +450,15 @@ final class Fetcher {
                     .at(w.tp())
                     .offset(w.offset())
                     .log(records.getLogStartOffset(), records.getHighWatermark())));
+  }
+
+  private void lookAt(String address, String topic) {
+    try {
+      cluster.refreshAt(address, topic);
+      loop.wake();
+    } catch (OncelogException e) {
+      // without an answer it is asked again
+    }
   }
 
   // --- positions ---------------------------------------------------------------------

@@ -55,6 +55,18 @@ final class Growth {
     return tps;
   }
 
+  /** The topic is another one of the same name: what it does not have is no longer read. */
+  synchronized void recreated(String topic) {
+    int count = leaders.topic(topic).partitions();
+    if (counts.getOrDefault(topic, 0) <= count) {
+      return;
+    }
+    counts.put(topic, count);
+    List<TopicPartition> left = buffer.assignment();
+    left.removeIf(tp -> tp.topic().equals(topic) && tp.partition() >= count);
+    buffer.assign(left);
+  }
+
   /** Reads what has come since, too. */
   synchronized void take() {
     List<TopicPartition> fresh = new ArrayList<>();

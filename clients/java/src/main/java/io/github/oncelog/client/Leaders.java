@@ -62,6 +62,7 @@ final class Leaders {
   private final Set<String> unreachable = new HashSet<>();
   // Whether a partition has no leader, or one that cannot be reached; perhaps no longer.
   private volatile boolean lacks;
+  private int recreations;
   private final Map<String, View> topics = new java.util.concurrent.ConcurrentHashMap<>();
 
   synchronized void update(DescribeTopicsResponse answer) {
@@ -76,6 +77,7 @@ final class Leaders {
         continue; // the node has not heard yet that this one was deleted: ids only rise
       }
       if (view == null || view.id != topic.getTopicId()) {
+        recreations += view == null ? 0 : 1;
         // Deleted and created again: terms start anew.
         view = new View(topic.getTopicId());
       }
@@ -232,6 +234,23 @@ final class Leaders {
     unreachable.retainAll(used);
     lacks = !lacking.isEmpty() || !unreachable.isEmpty();
     return new Lacking(lacking, Set.copyOf(unreachable));
+  }
+
+  /** How often a topic was found to be another one of the same name. */
+  synchronized int recreations() {
+    return recreations;
+  }
+
+  /** 0: nothing is known of the topic. */
+  long topicId(String topic) {
+    Topic known = topic(topic);
+    return known == null ? 0 : known.id();
+  }
+
+  /** The topic is known, without this partition: it was created again, with fewer. */
+  boolean isGone(TopicPartition tp) {
+    Topic known = topic(tp.topic());
+    return known != null && known.partitions() > 0 && tp.partition() >= known.partitions();
   }
 
   /** Null: there is no such partition, as far as is known. */

@@ -294,6 +294,10 @@ final class Sender implements ProduceStream.Events {
 
   private Window.Reaction feed(Window window, long now) {
     TopicPartition tp = window.tp;
+    if (cluster.leaders.isGone(tp)) {
+      gone(window);
+      return window.afterNext();
+    }
     if (identifying.contains(tp)) {
       return Window.NOTHING;
     }
@@ -339,6 +343,17 @@ final class Sender implements ProduceStream.Events {
       window.sent(batch, attemptId, now);
       stream.send(window, batch, attemptId);
     }
+  }
+
+  /** The topic was created anew, and has no such partition: nothing of this can be stored there. */
+  private void gone(Window window) {
+    OncelogException error =
+        new OncelogException(
+            ErrorKind.DELIVERY_FAILED,
+            "%s: the topic was deleted and created anew, without this partition",
+            window.tp);
+    accumulator.takeAll(window.tp).forEach(batch -> window.refuse(batch, error));
+    window.failAll(error);
   }
 
   private Window window(TopicPartition tp) {

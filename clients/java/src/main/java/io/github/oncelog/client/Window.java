@@ -624,6 +624,11 @@ final class Window {
         .with(outcome);
   }
 
+  /** Fails a batch that was not sent. */
+  void refuse(OpenBatch batch, OncelogException error) {
+    fail(batch, error.with(Outcome.NEVER_SENT));
+  }
+
   /** Fails a batch whose delivery timeout was over before it was taken out. */
   Reaction expireUnsent(OpenBatch batch) {
     fail(

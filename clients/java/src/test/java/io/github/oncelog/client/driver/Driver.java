@@ -518,6 +518,10 @@ public final class Driver {
       case "seek":
         seek(command, consumer);
         return NOTHING;
+      case "lag":
+        JsonObject lag = new JsonObject();
+        lag.addProperty("lag", consumer.lag(partition(command)));
+        return lag;
       case "position":
         return offset(consumer.position(partition(command)));
       case "list_offset":
