@@ -127,6 +127,7 @@ interface Sending {
 const producers = new Map<string, Sending>();
 const consumers = new Map<string, Consumer>();
 const admins = new Map<string, Admin>();
+const warnings: string[] = []; // of the client
 const told = new Map<string, string[]>(); // which callbacks of a member were called
 
 /** Gives up where it is told: by a signal, where the call takes one, and by waiting no longer. */
@@ -149,7 +150,7 @@ async function carryOut(c: Json): Promise<Json> {
         features: [
           ..."zstd lz4 no_idempotence send_batch names initial own_sequences".split(" "),
           ..."expected_offset resolve read any_replica offsets admin tls tokens".split(" "),
-          ..."transactions members cancel".split(" "),
+          ..."transactions members cancel warnings".split(" "),
         ],
       };
     case "defaults":
@@ -157,6 +158,8 @@ async function carryOut(c: Json): Promise<Json> {
     case "reset":
       await reset();
       return {};
+    case "warnings":
+      return { warnings };
     case "exit":
       return {};
     case "open_producer": {
@@ -202,6 +205,7 @@ async function reset(): Promise<void> {
   for (const { producer } of producers.values()) await undelivered(producer.close(0));
   for (const consumer of consumers.values()) await consumer.close();
   for (const admin of admins.values()) admin.close();
+  warnings.splice(0);
   producers.clear();
   consumers.clear();
   admins.clear();
@@ -448,6 +452,10 @@ async function manage(c: Json, admin: Admin): Promise<Json> {
   }
   return administer(c, admin);
 }
+
+process.on("warning", (warning) => {
+  if (warning.name === "OncelogWarning") warnings.push(warning.message);
+});
 
 for await (const line of createInterface({ input: process.stdin })) {
   const command = parse(line);

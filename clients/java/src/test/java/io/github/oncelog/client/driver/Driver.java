@@ -38,6 +38,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
@@ -49,6 +50,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 
 /**
  * Lets the conformance kit drive this client: commands come as JSON lines on standard input,
@@ -77,7 +82,9 @@ public final class Driver {
           "tokens",
           "transactions",
           "members",
-          "cancel");
+          "cancel",
+          "flush_at_exit",
+          "warnings");
 
   /** A producer, and what was sent with it, by tag. */
   private static final class Sending {
@@ -90,10 +97,32 @@ public final class Driver {
     }
   }
 
+  /** Where the client's warnings go, where the application says nothing else. */
+  private static final Logger LOGGER = Logger.getLogger("io.github.oncelog.client");
+
+  private final List<String> warnings = Collections.synchronizedList(new ArrayList<>());
   private final ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
   private final Map<String, Sending> producers = new HashMap<>();
   private final Map<String, Consumer> consumers = new HashMap<>();
   private final Map<String, Admin> admins = new HashMap<>();
+
+  private Driver() {
+    LOGGER.addHandler(
+        new Handler() {
+          @Override
+          public void publish(LogRecord record) {
+            if (record.getLevel().intValue() >= Level.WARNING.intValue()) {
+              warnings.add(record.getMessage());
+            }
+          }
+
+          @Override
+          public void flush() {}
+
+          @Override
+          public void close() {}
+        });
+  }
 
   /** Runs until standard input ends. */
   public static void main(String[] args) throws IOException {
@@ -278,6 +307,10 @@ public final class Driver {
       case "reset":
         reset();
         return NOTHING;
+      case "warnings":
+        JsonObject said = new JsonObject();
+        said.add("warnings", GSON.toJsonTree(List.copyOf(warnings)));
+        return said;
       case "exit":
         return NOTHING;
       case "open_producer":
@@ -327,6 +360,7 @@ public final class Driver {
     producers.clear();
     consumers.clear();
     admins.clear();
+    warnings.clear();
   }
 
   private static void closeQuietly(Producer producer, Duration limit) {
