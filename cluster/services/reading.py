@@ -149,7 +149,14 @@ class Reader:
         share = MAX_BATCHES // max(1, len(fetches))
         more: list[tuple[pb.PartitionFetch, Section]] = []
         for fetch in fetches:
-            section = Section(pb.PartitionRecords(topic=fetch.topic, partition=fetch.partition))
+            topic = self._node.metadata.topic(fetch.topic)
+            section = Section(
+                pb.PartitionRecords(
+                    topic=fetch.topic,
+                    partition=fetch.partition,
+                    topic_id=0 if topic is None else topic.topic_id,
+                )
+            )
             found.sections.append(section)
             if await self._read(fetch, any_replica, section, found, share):
                 more.append((fetch, section))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from cluster.partition.group_state import CommitResult
+from cluster.partition.group_state import CommitResult, OffsetState
 from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.v1 import offsets_pb2 as internal
 from conformance.broker.lies import Lie
@@ -143,6 +143,17 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             done = results[0]
         return commit_result(commit, done)
 
+    def _valid(self, group: str) -> dict[tuple[str, int], OffsetState]:
+        """What the group has committed, but in topics that are gone."""
+        cluster = self._stage.cluster
+        state = cluster.offsets.group(group)
+        ids = {topic.name: topic.topic_id for topic in cluster.metadata.topics()}
+        return {
+            key: one
+            for key, one in (state.items() if state is not None else ())
+            if one.topic_id == ids.get(key[0])
+        }
+
     async def FetchOffsets(
         self, request: pb.FetchOffsetsRequest, context: Any
     ) -> pb.FetchOffsetsResponse:
@@ -151,16 +162,10 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             if not request.ignore_transactions:
                 keys = [(one.topic, one.partition) for one in request.partitions]
                 self._stage.cluster.transactions.end_staged(request.group, keys)
-            group = self._stage.cluster.offsets.group(request.group)
-            answer = pb.FetchOffsetsResponse()
-            if request.partitions:
-                for wanted in request.partitions:
-                    key = (wanted.topic, wanted.partition)
-                    answer.offsets.append(committed_offset(*key, group.get(key) if group else None))
-            else:
-                for key, state in group.items() if group else ():
-                    answer.offsets.append(committed_offset(*key, state))
-            return answer
+            known = self._valid(request.group)
+            wanted = [(one.topic, one.partition) for one in request.partitions] or list(known)
+            found = [committed_offset(*key, known.get(key)) for key in wanted]
+            return pb.FetchOffsetsResponse(offsets=found)
 
         return await self._stage.answer(
             "fetch_offsets", {"group": request.group}, request, context, truth

@@ -55,6 +55,8 @@ class Reader:
         if lie is not None and lie.error:
             self._lied(lie, into)
             return into, 0
+        topic = self._stage.cluster.metadata.topic(wanted.topic)
+        into.topic_id = 0 if topic is None else topic.topic_id
         partition = self._readable(wanted.topic, wanted.partition, any_replica, into)
         if partition is None:
             return into, 0

@@ -144,7 +144,7 @@ class PartitionFetch(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class PartitionRecords(_message.Message):
-    __slots__ = ("topic", "partition", "error", "message", "leader_id", "leader_address", "log_start_offset", "high_watermark", "batches")
+    __slots__ = ("topic", "partition", "error", "message", "leader_id", "leader_address", "log_start_offset", "high_watermark", "batches", "topic_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +154,7 @@ class PartitionRecords(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     error: PartitionError
@@ -163,7 +164,8 @@ class PartitionRecords(_message.Message):
     log_start_offset: int
     high_watermark: int
     batches: _containers.RepeatedCompositeFieldContainer[_batch_pb2.StoredBatch]
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[PartitionError, str]] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[_batch_pb2.StoredBatch, _Mapping]]] = ...) -> None: ...
+    topic_id: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[PartitionError, str]] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[_batch_pb2.StoredBatch, _Mapping]]] = ..., topic_id: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("partitions",)

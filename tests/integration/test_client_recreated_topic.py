@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, DeliveryError, Producer, ProducerFatalError
+from oncelog import Admin, Consumer, DeliveryError, Producer, ProducerFatalError
 from tests.integration.conftest import STEADY
 from tests.integration.records import by_partition, read_all
 from tests.integration.waiting import eventually
@@ -136,3 +136,46 @@ def test_nobodys_own_sequences_go_on_in_a_new_topic(
         with pytest.raises(ProducerFatalError, match="sequences up to 10"):
             producer.send(topic, b"2", partition=0, sequence=12)
     assert read_all(proxied, topic) == []
+
+
+@pytest.mark.parametrize("group", [None, "readers"])
+def test_a_topic_with_fewer_partitions_is_written_and_read_on(
+    proxied: LocalCluster, topic: str, group: str | None
+) -> None:
+    """Positions in the old topic do not apply, though the new one has as many records."""
+    with Admin(proxied.bootstrap) as admin:
+        admin.create_topic(topic, PARTITIONS, 3)
+    with (
+        Producer(proxied.bootstrap, linger_ms=0) as producer,
+        Consumer(
+            topic,
+            bootstrap_servers=proxied.bootstrap,
+            group_id=group and f"{group}-{topic}",
+            auto_offset_reset="earliest",
+        ) as consumer,
+    ):
+
+        def send(count: int, partitions: int, text: bytes) -> None:
+            for number in range(count):
+                producer.send(topic, text, partition=number % partitions).result(TIMEOUT)
+
+        def read(count: int) -> list[tuple[bytes | None, int]]:
+            found: list[tuple[bytes | None, int]] = []
+            while len(found) < count:
+                some = consumer.getmany(int(TIMEOUT * 1000))
+                assert some, f"{found}, and nothing more for so long"
+                found += [(one.value, one.offset) for part in some.values() for one in part]
+            return found
+
+        send(2 * PARTITIONS, PARTITIONS, b"old")
+        assert sorted(read(2 * PARTITIONS)) == sorted([(b"old", 0), (b"old", 1)] * PARTITIONS)
+        if group:
+            consumer.commit()
+        with Admin(proxied.bootstrap) as admin:
+            admin.delete_topic(topic)
+            admin.create_topic(topic, 1, 3)
+        error = producer.send(topic, b"lost", partition=2).exception(TIMEOUT)
+        assert isinstance(error, DeliveryError)
+        assert error.outcome == "not_stored"
+        send(3, 1, b"new")
+        assert read(3) == [(b"new", 0), (b"new", 1), (b"new", 2)]

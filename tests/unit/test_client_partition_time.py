@@ -14,6 +14,7 @@ import pytest
 from oncelog import errors
 from oncelog._engine.produce.futures import RecordFuture
 from oncelog._engine.produce.outcomes import Reaction
+from oncelog._engine.produce.shrinking import give_up
 from oncelog._engine.produce.standstill import postpone
 from oncelog.v1 import batch_pb2
 from oncelog.wire.batch import decode_payload
@@ -394,3 +395,39 @@ def test_a_record_does_not_fail_with_a_batch_that_has_waited_for_long():
     assert (outcome(old), outcome(joins)) == ("never_sent", "never_sent")
     assert not later.done()
     assert values(rig.send()) == [b"c"]
+
+
+# --- a partition that is gone ------------------------------------------------------------
+
+
+def test_what_waits_for_a_partition_that_is_gone_fails_with_its_true_outcome():
+    rig = Rig(max_in_flight=2)
+    unanswered, refused, waiting = (rig.append(name) for name in (b"a", b"b", b"c"))
+    first, second = rig.send()
+    rig.answer(second, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION)  # with it the first one is unanswered
+    assert give_up(rig.accumulator, rig.sender) == Reaction()
+    assert [outcome(one) for one in (unanswered, refused, waiting)] == [
+        "unknown", "not_stored", "never_sent",
+    ]  # fmt: skip
+    rig.answer(first, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION)
+    assert rig.accumulator.used == 0
+
+
+def test_refused_by_a_partition_that_is_gone_is_not_stored():
+    rig = Rig()
+    futures, sent = three(rig)
+    for one in sent:
+        rig.answer(one, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION)
+    give_up(rig.accumulator, rig.sender)
+    assert {outcome(one) for one in futures} == {"not_stored"}
+    assert rig.sender.idle
+
+
+def test_own_sequences_stop_at_a_partition_that_is_gone():
+    rig = Rig()
+    future = rig.append(b"a", sequence=3)
+    (sent,) = rig.send()
+    rig.answer(sent, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION)
+    reaction = give_up(rig.accumulator, rig.sender)
+    assert isinstance(reaction.fatal, errors.ProducerFatalError)
+    assert not future.done(), "the producer's end tells it"

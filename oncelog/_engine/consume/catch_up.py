@@ -68,7 +68,7 @@ class CatchUp:
                     added = self._buffer.add(wanted, records)
                     if added is Added.ERROR:
                         return wanted, records.meta
-                    if added is Added.STALE:
+                    if added is not Added.OK:
                         return None
                     wanted = Wanted(wanted.tp, records.end_offset, wanted.generation)
                     if wanted.offset >= records.meta.high_watermark:

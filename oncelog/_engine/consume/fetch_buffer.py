@@ -122,6 +122,7 @@ class Cursor:
     log_start_offset: int = -1
     paused: bool = False
     error: OncelogError | None = None
+    topic_id: int = 0  # of the topic that the position is one of; 0: no node has told it
     # The position was reached by reading, so the records before it did exist.
     by_reading: bool = False
 
@@ -137,6 +138,8 @@ class Added(Enum):
     OK = "ok"
     STALE = "stale"  # the user has gone elsewhere
     ERROR = "error"  # the answer carries an error; nothing was added
+    ANEW = "anew"  # the topic was deleted and created anew; nothing was added
+    BEHIND = "behind"  # the node has not heard of that yet; nothing was added
 
 
 class FetchBuffer:
@@ -191,7 +194,9 @@ class FetchBuffer:
     def seek(self, tp: TopicPartition, offset: int | None) -> None:
         """Go on at `offset`, or, with None, where the reset policy says."""
         with self._lock:
-            cursor = self._cursors[tp]
+            cursor = self._cursors.get(tp)
+            if cursor is None:
+                return  # the group has taken it away meanwhile
             cursor.generation = next(self._generations)
             cursor.position = offset
             cursor.fetch_offset = offset or 0
@@ -394,6 +399,12 @@ class FetchBuffer:
             cursor = self._cursors.get(wanted.tp)
             if cursor is None or cursor.generation != wanted.generation:
                 return Added.STALE
+            if answer.topic_id and answer.topic_id != cursor.topic_id:  # ids only rise
+                if answer.topic_id < cursor.topic_id:
+                    return Added.BEHIND
+                before, cursor.topic_id = cursor.topic_id, answer.topic_id
+                if before:
+                    return Added.ANEW
             if answer.error != log_pb2.PARTITION_ERROR_NONE:
                 return Added.ERROR
             cursor.high_watermark = max(cursor.high_watermark, answer.high_watermark)

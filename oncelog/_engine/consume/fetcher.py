@@ -21,7 +21,7 @@ from oncelog._engine.consume.catch_up import MOST_STREAMS, CatchUp
 from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
 from oncelog._engine.consume.member import GroupMember
 from oncelog._engine.consume.new_partitions import NewPartitions
-from oncelog._engine.consume.positions import Positions
+from oncelog._engine.consume.positions import Positions, partition_gone
 from oncelog._engine.consume.routes import Routes
 from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster, check_answers
 from oncelog.config import ConsumerConfig
@@ -140,6 +140,12 @@ class Fetcher:
             self._side(self._search(lost))
         return pause
 
+    def _drop_gone(self) -> None:
+        assigned = {one.tp: one.generation for one in self.buffer.cursors()}
+        for tp in self.cluster.leaders.gone(assigned):
+            if not self.new_partitions.drop(tp):
+                self.buffer.fail(tp, assigned[tp], partition_gone(tp))
+
     async def _search(self, topics: set[str]) -> None:
         """Ask who leads, less and less often; what has a leader is read meanwhile."""
         try:
@@ -148,6 +154,7 @@ class Fetcher:
             if self._searches % MAX_LEADER_FAILURES == 0:
                 self.cluster.prefer_another()  # it may be cut off, and know of no leader
             await self.cluster.refresh(topics)
+            self._drop_gone()
         except errors.OncelogError as error:
             log.debug("no metadata: %s", error)
         finally:
@@ -223,6 +230,12 @@ class Fetcher:
             added = self.buffer.add(wanted, records)
             if added is Added.ERROR:
                 self._refused(wanted, records.meta, address)
+            elif added is Added.ANEW:
+                log.warning("%s: the topic was deleted and created anew", wanted.tp)
+                self.new_partitions.made_anew(wanted.tp)
+                self.buffer.seek(wanted.tp, None)
+            elif added is Added.BEHIND:
+                self._routes.failed(wanted.tp, address)
             elif added is Added.OK:
                 self._routes.answered(wanted.tp)
                 self._ahead_since.pop(wanted.tp, None)
@@ -307,6 +320,7 @@ class Fetcher:
         try:
             await self.cluster.require_topic(wanted.tp.topic, 5.0)
             await self.cluster.refresh([wanted.tp.topic])
+            self._drop_gone()
         except errors.UnknownTopicOrPartitionError as error:
             self.buffer.fail(wanted.tp, wanted.generation, error)
         except errors.OncelogError as error:
@@ -404,7 +418,9 @@ class Fetcher:
                 deadline = time.monotonic() + self._request_s
                 final |= await self.positions.ask_again(list(problems), failures, deadline)
             for tp, error in final.items():
-                self.buffer.fail(tp, generations.pop(tp), error)
+                generation = generations.pop(tp)
+                if not self.cluster.leaders.gone([tp]) or not self.new_partitions.drop(tp):
+                    self.buffer.fail(tp, generation, error)
             for tp in [tp for tp, one in generations.items() if not self.buffer.is_at(tp, one)]:
                 del generations[tp]
 

@@ -50,6 +50,19 @@ class NewPartitions:
             self._buffer.assign(tps)
         self._wake()
 
+    def made_anew(self, tp: TopicPartition) -> None:
+        """It is read from its start, unless the group has committed an offset of the new topic."""
+        self._came.add(tp)
+
+    def drop(self, tp: TopicPartition) -> bool:
+        """Its topic was created anew without it; False: it was not read by subscription."""
+        with self._lock:
+            if tp.topic not in self._counts:
+                return False
+            self._counts = {**self._counts, tp.topic: min(self._counts[tp.topic], tp.partition)}
+            self._buffer.assign(one for one in self._buffer.assignment() if one != tp)
+        return True
+
     def begins_at_start(self, tp: TopicPartition) -> bool:
         """Whether a reader without a position goes to its start, though others begin at the end."""
         leader = self._cluster.leaders.leader(tp)

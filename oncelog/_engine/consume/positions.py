@@ -147,7 +147,7 @@ class Positions:
                 gone |= {tp: error for tp in tps if tp.topic == topic}
             except errors.RetriableError as error:
                 log.debug("list offsets: %s", error)
-        return gone
+        return gone | {tp: partition_gone(tp) for tp in self._cluster.leaders.gone(tps)}
 
     async def _refresh_or_raise(self, topics: set[str], deadline: float) -> None:
         for topic in topics:
@@ -180,6 +180,11 @@ class Positions:
                 problems[tp] = errors.CorruptLogError(text, topic=tp.topic, partition=tp.partition)
             else:
                 problems[tp] = errors.NotReadyError(text)
+
+
+def partition_gone(tp: TopicPartition) -> errors.UnknownTopicOrPartitionError:
+    text = f"topic {tp.topic!r} has no partition {tp.partition}"
+    return errors.UnknownTopicOrPartitionError(text, topic=tp.topic, partition=tp.partition)
 
 
 def _of_partitions(

@@ -7,6 +7,7 @@ replaces what is known of a newer one, so a lagging node cannot send a client ba
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from oncelog.types import TopicPartition
@@ -124,6 +125,11 @@ class Leaders:
             leader.address = leader.refused = ""
             leader.hinted = False
             self.leaderless.add(tp)
+
+    def gone(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that their topics do not have: they had them before they were created anew."""
+        counts = {name: len(view.partitions) for name, view in self.topics.items()}
+        return [tp for tp in tps if tp.partition >= counts.get(tp.topic, tp.partition + 1)]
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         view = self.topics.get(tp.topic)

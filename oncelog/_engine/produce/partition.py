@@ -168,7 +168,7 @@ class PartitionSender:
                 log.exception("%s: a batch cannot be encoded", self.tp)
                 failure = errors.InvalidBatchError(f"{self.tp}: cannot be encoded: {error}")
                 failure.outcome = "never_sent"
-                self._fail_batch(batch, failure)
+                self.fail_batch(batch, failure)
         return None
 
     def _note_begin(self, transaction: ProducerTransaction | None) -> None:
@@ -425,9 +425,9 @@ class PartitionSender:
     def _fail(self, batches: list[SealedBatch], error: errors.OncelogError) -> None:
         for sealed in batches:
             if not sealed.abandoned and not sealed.acked:
-                self._fail_batch(sealed.batch, error)
+                self.fail_batch(sealed.batch, error)
 
-    def _fail_batch(self, batch: OpenBatch, error: errors.OncelogError) -> None:
+    def fail_batch(self, batch: OpenBatch, error: errors.OncelogError) -> None:
         self._stats.records_failed += batch.record_count
         if batch.transaction is not None:
             self._accumulator.fail_transaction(batch.transaction, error)
@@ -444,7 +444,7 @@ class PartitionSender:
     def expire_unsent(self, batch: OpenBatch) -> Reaction:
         """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
         error = not_sent(self.tp, self._accumulator.delivery_timeout_s, self.hindered)
-        self._fail_batch(batch, error)
+        self.fail_batch(batch, error)
         return Reaction(fatal=self._gap)
 
     def expire(self, now: float) -> Reaction:
@@ -459,11 +459,11 @@ class PartitionSender:
                 continue
             sealed.abandoned = True
             error = not_acknowledged(self.tp, sealed.attempts, self.hindered)
-            self._fail_batch(sealed.batch, error)
+            self.fail_batch(sealed.batch, error)
         limit = now - self._accumulator.delivery_timeout_s
         while self.again and self.again[0].created <= limit:
             batch = self.again.popleft()
-            self._fail_batch(batch, not_stored_again(self.tp, self.hindered))
+            self.fail_batch(batch, not_stored_again(self.tp, self.hindered))
         self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
 
@@ -485,9 +485,9 @@ class PartitionSender:
                 ambiguous = sealed.ambiguous or sealed.attempt_id
                 ambiguous = ambiguous and sealed.batch.transaction is None
                 outcome: errors.Outcome = "unknown" if ambiguous else "not_stored"
-                self._fail_batch(sealed.batch, with_outcome(error, outcome))
+                self.fail_batch(sealed.batch, with_outcome(error, outcome))
         for batch in self.again:
-            self._fail_batch(batch, with_outcome(error, "not_stored"))
+            self.fail_batch(batch, with_outcome(error, "not_stored"))
         self.window.clear()
         self.again.clear()
         self._cursor = 0

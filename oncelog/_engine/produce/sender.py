@@ -25,6 +25,7 @@ from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, w
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch
 from oncelog._engine.produce.sharing import Connections
+from oncelog._engine.produce.shrinking import give_up
 from oncelog._engine.produce.standstill import postpone
 from oncelog._engine.produce.stream import Lane
 from oncelog._engine.produce.transaction import ProducerTransaction
@@ -42,7 +43,6 @@ log = logging.getLogger("oncelog.producer")
 _STALL_S = 1.0
 _STALL_PAUSES = Backoff(0.25, 1.0)
 _MAX_FAILED_KEPT = 1000
-# Records without a key avoid what has no leader, so nothing would notice that it is back.
 _SEARCH_PAUSES = Backoff(0.5, 5.0)
 
 
@@ -165,8 +165,10 @@ class Sender:
     # --- sending ---------------------------------------------------------------------
 
     def _asked(self) -> None:
-        """Leaders were asked for: some partition may have lost its own."""
+        """Leaders were asked for: some partition may have lost its own, or be gone."""
         self._leave_unavailable()
+        for tp in self.cluster.leaders.gone(self._busy):
+            self._react(self._busy[tp], give_up(self.accumulator, self._busy[tp]))
         self._soon()
 
     def _leave_unavailable(self) -> None:
@@ -451,7 +453,7 @@ class Sender:
                     self._watch.mark_stale(topic)
 
     def _search(self) -> bool:
-        """Look for leaders that are back, though nothing waits for them; False: none is away."""
+        """Look for leaders that are away, since nothing may wait for them; False: none is."""
         topics, addresses = self.cluster.leaders.lacking()
         for topic in topics:
             self._watch.mark_stale(topic)

@@ -631,6 +631,9 @@ type PartitionRecords struct {
 	// First offset that is not yet committed.
 	HighWatermark int64          `protobuf:"varint,8,opt,name=high_watermark,json=highWatermark,proto3" json:"high_watermark,omitempty"`
 	Batches       []*StoredBatch `protobuf:"bytes,9,rep,name=batches,proto3" json:"batches,omitempty"`
+	// Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+	// under its name has another one, and positions in the former do not apply.
+	TopicId       uint64 `protobuf:"varint,10,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -726,6 +729,13 @@ func (x *PartitionRecords) GetBatches() []*StoredBatch {
 		return x.Batches
 	}
 	return nil
+}
+
+func (x *PartitionRecords) GetTopicId() uint64 {
+	if x != nil {
+		return x.TopicId
+	}
+	return 0
 }
 
 type FetchResponse struct {
@@ -1320,7 +1330,7 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x1b\n" +
-	"\tmax_bytes\x18\x04 \x01(\x05R\bmaxBytes\"\xda\x02\n" +
+	"\tmax_bytes\x18\x04 \x01(\x05R\bmaxBytes\"\xf5\x02\n" +
 	"\x10PartitionRecords\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x120\n" +
@@ -1330,7 +1340,9 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\x0eleader_address\x18\x06 \x01(\tR\rleaderAddress\x12(\n" +
 	"\x10log_start_offset\x18\a \x01(\x03R\x0elogStartOffset\x12%\n" +
 	"\x0ehigh_watermark\x18\b \x01(\x03R\rhighWatermark\x121\n" +
-	"\abatches\x18\t \x03(\v2\x17.oncelog.v1.StoredBatchR\abatches\"M\n" +
+	"\abatches\x18\t \x03(\v2\x17.oncelog.v1.StoredBatchR\abatches\x12\x19\n" +
+	"\btopic_id\x18\n" +
+	" \x01(\x04R\atopicId\"M\n" +
 	"\rFetchResponse\x12<\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1c.oncelog.v1.PartitionRecordsR\n" +

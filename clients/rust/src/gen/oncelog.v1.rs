@@ -1828,6 +1828,10 @@ pub struct PartitionRecords {
     pub high_watermark: i64,
     #[prost(message, repeated, tag = "9")]
     pub batches: ::prost::alloc::vec::Vec<StoredBatch>,
+    /// Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+    /// under its name has another one, and positions in the former do not apply.
+    #[prost(uint64, tag = "10")]
+    pub topic_id: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct FetchResponse {

@@ -414,6 +414,47 @@ public  final class PartitionRecords extends
     batches_.remove(index);
   }
 
+  public static final int TOPIC_ID_FIELD_NUMBER = 10;
+  private long topicId_;
+  /**
+   * <pre>
+   * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+   * under its name has another one, and positions in the former do not apply.
+   * </pre>
+   *
+   * <code>uint64 topic_id = 10;</code>
+   * @return The topicId.
+   */
+  @java.lang.Override
+  public long getTopicId() {
+    return topicId_;
+  }
+  /**
+   * <pre>
+   * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+   * under its name has another one, and positions in the former do not apply.
+   * </pre>
+   *
+   * <code>uint64 topic_id = 10;</code>
+   * @param value The topicId to set.
+   */
+  private void setTopicId(long value) {
+    
+    topicId_ = value;
+  }
+  /**
+   * <pre>
+   * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+   * under its name has another one, and positions in the former do not apply.
+   * </pre>
+   *
+   * <code>uint64 topic_id = 10;</code>
+   */
+  private void clearTopicId() {
+
+    topicId_ = 0L;
+  }
+
   public static io.github.oncelog.client.proto.PartitionRecords parseFrom(
       java.nio.ByteBuffer data)
       throws com.google.protobuf.InvalidProtocolBufferException {
@@ -931,6 +972,49 @@ public  final class PartitionRecords extends
       return this;
     }
 
+    /**
+     * <pre>
+     * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+     * under its name has another one, and positions in the former do not apply.
+     * </pre>
+     *
+     * <code>uint64 topic_id = 10;</code>
+     * @return The topicId.
+     */
+    @java.lang.Override
+    public long getTopicId() {
+      return instance.getTopicId();
+    }
+    /**
+     * <pre>
+     * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+     * under its name has another one, and positions in the former do not apply.
+     * </pre>
+     *
+     * <code>uint64 topic_id = 10;</code>
+     * @param value The topicId to set.
+     * @return This builder for chaining.
+     */
+    public Builder setTopicId(long value) {
+      copyOnWrite();
+      instance.setTopicId(value);
+      return this;
+    }
+    /**
+     * <pre>
+     * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+     * under its name has another one, and positions in the former do not apply.
+     * </pre>
+     *
+     * <code>uint64 topic_id = 10;</code>
+     * @return This builder for chaining.
+     */
+    public Builder clearTopicId() {
+      copyOnWrite();
+      instance.clearTopicId();
+      return this;
+    }
+
     // @@protoc_insertion_point(builder_scope:oncelog.v1.PartitionRecords)
   }
   @java.lang.Override
@@ -957,10 +1041,11 @@ public  final class PartitionRecords extends
             "highWatermark_",
             "batches_",
             io.github.oncelog.client.proto.StoredBatch.class,
+            "topicId_",
           };
           java.lang.String info =
-              "\u0000\t\u0000\u0000\u0001\t\t\u0000\u0001\u0000\u0001\u0208\u0002\u0004\u0003\f" +
-              "\u0004\u0208\u0005\u0004\u0006\u0208\u0007\u0002\b\u0002\t\u001b";
+              "\u0000\n\u0000\u0000\u0001\n\n\u0000\u0001\u0000\u0001\u0208\u0002\u0004\u0003\f" +
+              "\u0004\u0208\u0005\u0004\u0006\u0208\u0007\u0002\b\u0002\t\u001b\n\u0003";
           return newMessageInfo(DEFAULT_INSTANCE, info, objects);
       }
       case GET_DEFAULT_INSTANCE: {

@@ -98,4 +98,15 @@ public interface PartitionRecordsOrBuilder extends
    * <code>repeated .oncelog.v1.StoredBatch batches = 9;</code>
    */
   int getBatchesCount();
+
+  /**
+   * <pre>
+   * Of the topic that has this name now; 0: not known. A topic that was deleted and created anew
+   * under its name has another one, and positions in the former do not apply.
+   * </pre>
+   *
+   * <code>uint64 topic_id = 10;</code>
+   * @return The topicId.
+   */
+  long getTopicId();
 }

@@ -1,0 +1,35 @@
+"""A topic that was deleted and created anew with fewer partitions: what waits for the others fails.
+
+Place in the flow: `sender` calls this for partitions that the newest answer of DescribeTopics does
+not have any more. They do not come back: a topic only gets more, so it is another topic.
+"""
+
+from __future__ import annotations
+
+from oncelog import errors
+from oncelog._engine.produce.accumulator import Accumulator
+from oncelog._engine.produce.outcomes import Reaction, with_outcome
+from oncelog._engine.produce.partition import PartitionSender
+
+
+def give_up(accumulator: Accumulator, partition: PartitionSender) -> Reaction:
+    """Fail all batches of a partition that is gone, each with its true outcome."""
+    reaction = partition.on_topic_created_anew()  # fails what may be stored in the old topic
+    if reaction.fatal is not None:
+        return reaction
+    tp = partition.tp
+    error = errors.DeliveryError(
+        f"{tp}: the topic was deleted and created anew, without this partition"
+    )
+    while partition.again:
+        partition.fail_batch(partition.again.popleft(), with_outcome(error, "not_stored"))
+    with accumulator.lock:
+        lane = accumulator.lane(tp)
+        if lane.open is not None:
+            lane.open.due = True
+    while (batch := accumulator.take(tp)) is not None:
+        partition.fail_batch(batch, with_outcome(error, "never_sent"))
+    return Reaction()
+
+
+__all__ = ["give_up"]
