@@ -204,7 +204,8 @@ class Transaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        runtime.run(self._leave(error), whole=True)
+        if runtime.can_close():
+            runtime.run(self._leave(error), whole=True)
 
     async def _leave(self, error: BaseException | None) -> None:
         """The end of the block, on the engine's loop."""

@@ -248,6 +248,30 @@ async def left():
 runtime.run(left(), 10)
 print("ok")
 """,
+    "frozen": """
+producer = Producer(server)
+producer.send(topic, b"v").result(10)
+consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="latest")
+real, start = time.monotonic, time.monotonic()
+time.monotonic = lambda: start - 1000
+for call in (lambda: producer.partitions_for("missing"), lambda: consumer.getmany(60_000)):
+    try:
+        call()
+    except RuntimeError as error:
+        print(error)
+time.monotonic = real
+producer.send(topic, b"v").result(10)
+producer.close()
+consumer.close()
+""",
+    "green": """
+import types
+sys.modules["gevent.monkey"] = types.SimpleNamespace(is_module_patched=lambda name: True)
+try:
+    Producer(server)
+except RuntimeError as error:
+    print(error)
+""",
     "blocked": """
 threads.SLICE_S, threads.MOST_SLICES = 0.1, 3
 held, entered = threading.Lock(), threading.Event()
@@ -382,3 +406,14 @@ def test_nobody_waits_for_an_engine_that_a_callback_holds(kit: Kit):
     assert len(lines) == 2, kit.ended["blocked"]
     assert all("the client's thread has not run for" in line for line in lines)
     assert all("waits_for_the_user" in line for line in lines)
+
+
+def test_a_clock_that_is_replaced_is_an_error(kit: Kit):
+    ended = kit.ended["frozen"]
+    lines = ended.out.splitlines()
+    assert ended.code == 0 and len(lines) == 2, ended
+    assert all("another clock is in the place of the machine's" in line for line in lines)
+
+
+def test_threads_that_are_replaced_are_an_error(kit: Kit):
+    assert "patch_all(thread=False)" in kit.ended["green"].out, kit.ended["green"]

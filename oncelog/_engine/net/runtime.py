@@ -36,6 +36,11 @@ _FORKED = (
     "with multiprocessing's method spawn or forkserver, or make the first client after the fork"
 )
 
+_GREEN = (
+    "gevent or eventlet has replaced threads by its own, and gRPC would block all of them: leave "
+    "threads out (gevent.monkey.patch_all(thread=False)), or use the client in another process"
+)
+
 _start_lock = threads.shared_lock()
 _forked_under_grpc = False
 _of_the_parent: list[object] = []
@@ -62,6 +67,8 @@ def _start() -> EngineThread:
     if sys.is_finalizing():
         raise ClientClosedError(f"cannot {_START}: the interpreter is ending")
     threads.refuse_to_wait(_START)
+    if _threads_are_replaced():
+        raise RuntimeError(_GREEN)
     running = threading.Lock()
     running.acquire()
     with _start_lock:
@@ -75,6 +82,13 @@ def _start() -> EngineThread:
                 raise RequestTimeoutError(f"cannot {_START}: this process runs no new thread")
         assert threads.engine is not None, "the thread has noted itself"
         return threads.engine
+
+
+def _threads_are_replaced() -> bool:
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    return (gevent is not None and gevent.is_module_patched("threading")) or (
+        eventlet is not None and eventlet.is_monkey_patched("thread")
+    )
 
 
 def _run(started: Callable[[], None]) -> None:

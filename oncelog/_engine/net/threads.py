@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable
@@ -21,6 +22,13 @@ FIRST_S = 0.05
 SLICE_S = 1.0
 # Slices are counted, not seconds: a process that was stopped for an hour has missed one.
 MOST_SLICES = 30
+
+# The machine's clock, which nothing replaces, and the source of time.monotonic here.
+_CLOCK = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
+_REPLACED = (
+    "another clock is in the place of the machine's (freezegun does so). Have it ignore asyncio, "
+    "grpc and oncelog"
+)
 
 engine_threads: set[int] = set()
 # Locks that user threads and the engine's thread take. Any: RLock's `_is_owned` has no stub.
@@ -46,6 +54,10 @@ class EngineThread:
         if sys.is_finalizing():
             return "the interpreter is ending"
         return "" if self.thread.is_alive() else "the client's thread has ended"
+
+    def has_its_clock(self) -> bool:
+        now = time.clock_gettime(_CLOCK)
+        return abs(time.monotonic() - now) < 1.0 and abs(self.loop.time() - now) < 1.0
 
     def place(self) -> str:
         """The innermost lines that it is in."""
@@ -119,6 +131,8 @@ def wait(attempt: Callable[[float], bool], timeout: float | None, what: str) -> 
             continue
         if why := asked.why_not():
             raise ClientClosedError(f"cannot {what}: {why}")
+        if not asked.has_its_clock():
+            raise RuntimeError(f"cannot {what}: {_REPLACED}")
         missed += 1
         if asked.rounds != rounds:
             missed, rounds = 0, asked.rounds

@@ -67,7 +67,8 @@ class Sink:
         self._calls = SinkCalls(self.cluster, self.timeout_s)
 
     def close(self) -> None:
-        runtime.run(self.cluster.close())
+        if runtime.can_close():
+            runtime.run(self.cluster.close())
 
     def draw_ticket(self, sink: str, jobs: bool) -> int:
         return runtime.run(self._calls.draw_ticket(sink, jobs))
