@@ -21,7 +21,7 @@ from typing import Protocol
 from cluster.config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.node.peers import REFUSAL_TIMEOUT
-from cluster.node.places import asked, own_stream
+from cluster.node.places import asked, join_of
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import PeerTls
 from cluster.transport.connecting import StrangerError, ask
@@ -64,13 +64,7 @@ class Admission:
         self._said, self._refused_since = "", 0.0
         self._began: float | None = None
         self._heard: pb.Hello | None = None
-        self.join = pb.Join(
-            cluster_id=config.cluster_id,
-            node_id=config.node_id,
-            directory_id=directory.directory_id,
-            address=config.advertised,
-            peer_address=own_stream(config),
-        )
+        self.join = join_of(config, directory.directory_id)
 
     @property
     def is_needed(self) -> bool:
@@ -193,14 +187,23 @@ async def find_cluster(
     admission.hears = listener.is_bound
     if admission.hears:
         await listener.start()
-    addresses, quiet_until = asked(config), time.monotonic() + QUIET_TIME
+    quiet_until = time.monotonic() + QUIET_TIME
     while True:
-        answers = await asyncio.gather(*(_ask(at, admission.join, tls) for at in addresses))
-        said = admission.take(time.monotonic(), dict(zip(addresses, answers, strict=True)))
+        answers = await ask_all(config, admission.join, tls)
+        said = admission.take(time.monotonic(), answers)
         if said is not None:
             return said
         is_quiet = time.monotonic() < quiet_until
         await asyncio.sleep(FIRST_ASK_PERIOD if is_quiet else ASK_PERIOD)
+
+
+async def ask_all(
+    config: NodeConfig, join: pb.Join, tls: PeerTls | None
+) -> Mapping[str, pb.Welcome | None]:
+    """What those say that the settings name, by their addresses; None: no answer."""
+    addresses = asked(config)
+    answers = await asyncio.gather(*(_ask(address, join, tls) for address in addresses))
+    return dict(zip(addresses, answers, strict=True))
 
 
 async def _ask(address: str, join: pb.Join, tls: PeerTls | None) -> pb.Welcome | None:

@@ -4,7 +4,9 @@
     metadata: JoinNode ----------------------'     '--JoinNode--> metadata (where this node is)
     joining node --Join--> OtherNodes.welcome --Welcome-->
 
-An address that the settings name counts before what a node says of itself. As long as the
+An address that the settings name counts before what a node says of itself. What a Join or a Welcome
+says counts before the metadata, until that has heard of a change: all nodes may have moved at once,
+and then nobody could lead before the links go to the new addresses (ADR 95). As long as the
 metadata here is behind what other nodes say, it takes nobody away: what it lacks may be on its
 way from a node that it does not know yet. Nothing here waits or touches a socket: the
 simulator's nodes meet by the same objects. What takes time is in `own_place`.
@@ -13,7 +15,7 @@ simulator's nodes meet by the same objects. What takes time is in `own_place`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,13 +25,15 @@ from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
 from cluster.node.joining import welcome
 from cluster.node.peers import REFUSAL_TIMEOUT, Peers
-from cluster.node.places import named, own_stream
+from cluster.node.places import join_of, named, own_stream
 from cluster.transport.hellos import Identity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
+
+ASK_AGAIN = 3.0  # seconds in which nobody leads
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,19 @@ class Founder(Protocol):
     @property
     def has_admitted(self) -> Mapping[int, int]: ...
     def admit(self, node: int, directory: int) -> bool: ...
+
+
+@dataclass(slots=True)
+class Told:
+    """Where a node is, as it said itself, or was said by one that it had asked.
+
+    index: of the last entry of the metadata's log here, then: what is newer may know better.
+    before: what the metadata here had then, as far as is known.
+    """
+
+    address: str
+    index: int
+    before: str
 
 
 class Proposer(Protocol):
@@ -80,6 +97,10 @@ class OtherNodes:
         self._said = {node: at for node, at in known.said.items() if node != config.node_id}
         self._said_version = self._identity.instance  # of the configuration that `said` is from
         self._gone_since: float | None = None
+        self._told: dict[int, Told] = {}
+        self._led_until = self._asked_at = float("-inf")
+        for node, at in self._said.items():
+            self._tell(node, at)
         self._older: pb.Hello | None = None  # of a node of a cluster that was here before
         self._proposing: set[int] = set()
 
@@ -92,11 +113,56 @@ class OtherNodes:
         else:
             known = {*self._metadata.nodes, *self._named, *self._said, *view.peers}
         older, newer = (view.peers, self._said) if is_behind else (self._said, view.peers)
-        found = {**older, **newer, **self._named}
+        found = {**older, **newer, **self._told_now(), **self._named}
         others = sorted(known - {self._config.node_id})
         self._addresses.clear()
         self._addresses.update({node: found[node] for node in others if node in found})
         self._peers.connect_to(self._addresses)
+
+    def _told_now(self) -> dict[int, str]:
+        """What is newer than the metadata here."""
+        peers, index = self._metadata.membership.peers, self._metadata.applied_index
+        for node, told in list(self._told.items()):
+            now = peers.get(node, "")
+            if index <= told.index:
+                told.before = now
+            elif now != told.before:
+                del self._told[node]
+        return {node: told.address for node, told in self._told.items()}
+
+    def _tell(self, node: int, address: str) -> None:
+        before = self._metadata.membership.peers.get(node, "")
+        last = self._proposer.group.journal.last_index
+        if node != self._config.node_id and address and address != before:
+            self._told[node] = Told(address, last, before)
+
+    def is_lost(self, now: float) -> bool:
+        """Whether it is time to ask once more where the others are: nobody leads."""
+        if self._proposer.group.leader_id or not self._identity.instance:
+            self._led_until = now
+            return False
+        self._led_until = now if self._led_until == float("-inf") else self._led_until
+        if now - max(self._led_until, self._asked_at) < ASK_AGAIN:
+            return False
+        self._asked_at = now
+        return True
+
+    def told(self, answers: Iterable[pb.Welcome | None]) -> None:
+        """By those that were asked once more."""
+        founding = self._identity.membership.founding
+        for answer in answers:
+            if answer is not None and answer.founding == founding and answer.instance:
+                for node, at in answer.peers.items():
+                    if self._addresses.get(node) != at and node in self._addresses:
+                        log.info("node %d is at %s, as another one says", node, at)
+                        self._tell(node, at)
+        self.follow()
+
+    @property
+    def join(self) -> pb.Join:
+        """What this node asks."""
+        config = self._config
+        return join_of(config, self._identity.directory_id)
 
     def heard_of(self, hello: pb.Hello) -> None:
         """Of another node of this cluster. One that joined later than all known here is let in.
@@ -151,12 +217,13 @@ class OtherNodes:
         except StorageError as error:
             return pb.Welcome(why_not=f"it cannot be admitted now: {error}")
         if answer.instance:
-            # One that is away may not have said itself where it is.
-            known = {**self._addresses, self._config.node_id: own_stream(self._config)}
-            answer.peers.update(
-                {node: at for node, at in known.items() if node not in answer.peers}
-            )
+            # One that is away may not have said itself where it is, and others have moved.
+            known = {**self._addresses, **answer.peers, **self._told_now()}
+            known[self._config.node_id] = own_stream(self._config)
+            answer.peers.update(known)
             # Where it has moved to nobody looks for it: no leader would hear that from itself.
+            self._tell(join.node_id, join.peer_address)
+            self.follow()
             self._say_anew(join.node_id, join.directory_id, join.address, join.peer_address)
         if command is not None:
             self._propose_once(command)

@@ -16,6 +16,7 @@ from cluster.config import NodeConfig, check_peer_ports
 from cluster.errors import ClusterError, ConfigError, ListenError
 from cluster.exposure import check_exposure
 from cluster.metadata.state import MetadataState
+from cluster.node.admission import ask_all
 from cluster.node.maintenance_loop import Tasks
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.other_nodes import Known, OtherNodes
@@ -105,6 +106,9 @@ class OwnPlace:
                 if self._metadata.membership.is_changing:
                     await self.listen()
                 others.look()
+                if others.is_lost(clock()):
+                    answers = await ask_all(self._config, others.join, self._listener.tls)
+                    others.told(answers.values())
                 if self.group.removed is not None and not is_removed:
                     log.warning(
                         "this node was removed from its cluster: it serves no clients any more"

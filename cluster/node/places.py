@@ -51,6 +51,17 @@ def named(config: NodeConfig) -> Mapping[int, str]:
     return {node: config.peer_stream_of(node) for node in others}
 
 
+def join_of(config: NodeConfig, directory_id: int) -> pb.Join:
+    """What a node asks others: what its directory is, and where they are."""
+    return pb.Join(
+        cluster_id=config.cluster_id,
+        node_id=config.node_id,
+        directory_id=directory_id,
+        address=config.advertised,
+        peer_address=own_stream(config),
+    )
+
+
 def asked(config: NodeConfig) -> tuple[str, ...]:
     """Where a new data directory asks what it is here: at all of these."""
     addresses = (part.strip() for part in config.join.split(",") if part.strip())

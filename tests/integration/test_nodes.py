@@ -220,6 +220,34 @@ def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
         assert found is not None and found.address == at
 
 
+def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
+    """Nobody leads before the links go to the new addresses, and no metadata has them before."""
+    cluster = make_cluster(2, start=False)
+    at = cluster.nodes[1].spec.nodes[1]
+    cluster.change_spec(1, nodes={1: at})
+    cluster.start_nodes([1])
+    with Admin(at) as admin:
+        joining(cluster, 2, at).start()
+        admin.change_node(2, "add")
+        wait_settled(admin, 2)
+    cluster.kill([1, 2])
+    moved = dict(zip((1, 2), (f"{LOOPBACK}:{port}" for port in free_ports(2)), strict=True))
+    for node, place in moved.items():
+        settings = {**cluster.nodes[node].spec.settings, "join": moved[3 - node]}
+        spec = {"listen": place, "advertise": place, "nodes": {node: place}}
+        cluster.change_spec(node, settings=settings, **spec)
+    cluster.nodes[2].start()  # it asks before the first one is there
+    eventually(lambda: cluster.nodes[2].log_text().count("node started") == 2, "node 2 runs")
+    cluster.nodes[1].start()
+    with Admin(list(moved.values())) as admin:
+        wait_settled(admin, 1)
+        wait_settled(admin, 2)
+        eventually(
+            lambda: {one.node_id: one.address for one in admin.list_nodes()} == moved,
+            "the metadata has the new addresses",
+        )
+
+
 def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     with Admin(cluster.bootstrap) as admin:

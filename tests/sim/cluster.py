@@ -56,6 +56,7 @@ class Cluster:
             reachable=lambda node: self.nodes[node].alive,
         )
         self.removed: set[tuple[int, int]] = set()  # nodes, directories that were given up
+        self.places: dict[int, int] = {}  # how often each node has moved
         self.meetings = Meetings(self)
         if settings.founding:
             self.network.meetings = self.meetings

@@ -111,9 +111,13 @@ class Meetings:
         return is_open and there and self._cluster.scheduler.now >= node.paused_until
 
     def wants(self, sender: int, receiver: int) -> bool:
-        """Whether the sender knows the receiver for a node of its cluster."""
-        process = self._cluster.nodes[sender].process
-        return process is not None and receiver in process.peers.links
+        """Whether the sender knows the receiver for a node of its cluster, and where it is."""
+        process, joining = (
+            self._cluster.nodes[sender].process,
+            self._cluster.nodes[receiver].joining,
+        )
+        link = None if process is None else process.peers.links.get(receiver)
+        return link is not None and link.address == own_stream(joining.config)
 
     def hears(self, node: int) -> bool:
         """Whether a process is there that does not know its cluster, and takes Hellos."""
@@ -123,11 +127,12 @@ class Meetings:
         """A connection is made, and each says its Hello. Whether the link is up then."""
         cluster = self._cluster
         now, node = cluster.scheduler.now, cluster.nodes[sender]
-        if now < node.paused_until or not self.answers(sender, receiver):
+        there = self.wants(sender, receiver) and self.answers(sender, receiver)
+        if now < node.paused_until or not there:
             return False
         hello = self._contacts(sender).identity.hello()
-        there, joining = cluster.nodes[receiver].alive, cluster.nodes[receiver].joining
-        acceptance = self._contacts(receiver).acceptance if there else joining.acceptance()
+        is_open, joining = cluster.nodes[receiver].alive, cluster.nodes[receiver].joining
+        acceptance = self._contacts(receiver).acceptance if is_open else joining.acceptance()
         try:
             answer = acceptance.answer(hello)
         except FrameError:

@@ -12,7 +12,7 @@ from cluster.config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.features import Finalized
 from cluster.node.admission import Admission
-from cluster.node.places import asked
+from cluster.node.places import asked, own_stream
 from cluster.node.replicas import METADATA_GROUP
 from cluster.transport.hellos import Acceptance, Identity
 from cluster.transport.membership import Membership
@@ -48,6 +48,7 @@ class Joining:
         # The first node has founded the cluster.
         self.has_admitted = {one: one for one in founding} if node.id == min(founding) else {}
         self.members = tuple(founding)
+        self.place = 0  # how often it has moved
         self.config = self._config(founding if self.is_done else [node.id])
         self.said: dict[int, str] = {}
         self._asks, self._asked, self._keeps = False, 0, False
@@ -113,9 +114,9 @@ class Joining:
         return NodeConfig(
             cluster_id="sim",
             node_id=number,
-            listen=address_of(number),
-            advertise=address_of(number),
-            nodes={one: address_of(one) for one in nodes},
+            listen=address_of(number, self.place),
+            advertise=address_of(number, self.place),
+            nodes={one: self._address(one) for one in nodes},
             join=join,
             peer_port_offset=PEER_PORT_OFFSET,
         )
@@ -132,8 +133,22 @@ class Joining:
     def name(self, asked: Iterable[int]) -> None:
         """An operator has the node ask these, and names no other node."""
         self._keeps = False
-        join = ",".join(map(address_of, asked))
+        join = ",".join(map(self._address, asked))
         self._configure(self._config([self._node.id], join))
+
+    def _address(self, number: int) -> str:
+        """Where the node is now."""
+        place = self.place if number == self._node.id else self._node.cluster.places.get(number, 0)
+        return address_of(number, place)
+
+    def move(self) -> None:
+        """Its machine has another address; its operator says it nobody yet."""
+        assert not self._node.alive
+        self.place = self._node.cluster.places[self._node.id] = self.place + 1
+        self._configure(self._config([self._node.id]))
+
+    def ask_again(self) -> list[pb.Welcome | None]:
+        return [self._welcome(address) for address in asked(self.config)]
 
     def name_first(self) -> None:
         """The settings are those with which the cluster began, and nobody changes them."""
@@ -183,6 +198,8 @@ class Joining:
 
     def _welcome(self, address: str) -> pb.Welcome | None:
         cluster, number = self._node.cluster, node_at(address)
+        if address != own_stream(cluster.nodes[number].joining.config):
+            return None
         if not cluster.meetings.answers(self._node.id, number):
             return None
         other = cluster.nodes[number].joining
@@ -193,9 +210,9 @@ class Joining:
         return contacts.acceptance.answer_join(self._admission.join)
 
 
-def address_of(node: int) -> str:
-    return f"node{node}:{PORT}"
+def address_of(node: int, place: int) -> str:
+    return f"node{node}-{place}:{PORT}" if place else f"node{node}:{PORT}"
 
 
 def node_at(address: str) -> int:
-    return int(host_and_port(address)[0].removeprefix("node"))
+    return int(host_and_port(address)[0].removeprefix("node").partition("-")[0])

@@ -636,6 +636,8 @@ class Node:
         contacts = self.running.contacts
         if contacts is not None:
             contacts.others.look()
+            if contacts.others.is_lost(self.clock()):
+                contacts.others.told(self.joining.ask_again())
             try:
                 contacts.others.check_place(self.clock())
             except ClusterError as error:

@@ -88,7 +88,8 @@ class Registering:
             self._fresh = True
             self._begin()
         command = mpb.RegisterNode(
-            node_id=node.id, address=f"node{node.id}:1", directory_id=node.joining.directory_id,
+            node_id=node.id, address=node.joining.config.advertised,
+            directory_id=node.joining.directory_id,
             registration=self.stored.begun, known_registration=self.stored.known,
             incarnation=incarnation,
         )  # fmt: skip

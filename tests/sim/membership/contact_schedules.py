@@ -206,3 +206,26 @@ def a_directory_that_was_put_back_does_not_elect_the_metadata() -> None:
     nodes.lose_disk(3)  # the remedy: what was put back is given up
     assert not nodes.change(3, mpb.NODE_ACTION_REPLACE)
     nodes.settle()
+
+
+@schedule
+def a_grown_cluster_moves_at_once() -> None:
+    """Each node has a new address, 2 and 3 ask only the first one, and too early."""
+    nodes = Apart(smallest_majority=1, founding=1)
+    nodes.add(2, 3)
+    nodes.cluster.checker.majorities[METADATA_GROUP] = 1
+    before = nodes.cluster.checker.acknowledged
+    nodes.until(lambda: nodes.cluster.checker.acknowledged > before, "clients go on")
+    for number in (1, 2, 3):
+        nodes.node(number).crash("moves")
+        nodes.node(number).joining.move()
+    for number in (2, 3):
+        nodes.node(number).joining.name([1])
+        nodes.node(number).start()
+    nodes.node(1).joining.name([2, 3])
+    nodes.run(2.0)
+    nodes.node(1).start()
+    nodes.until(lambda: nodes.cluster.leader(METADATA_GROUP) is not None, "somebody leads")
+    nodes.meets(2, 1, 3)
+    before = nodes.cluster.checker.acknowledged
+    nodes.until(lambda: nodes.cluster.checker.acknowledged > before, "clients go on")

@@ -108,6 +108,8 @@ CAUGHT_BY = {
     "those-of-before-forgotten": "those_of_before_do_not_decide_beside_one_alone",
     "excluded-still-heard": "a_late_answer_of_who_is_excluded_counts_nothing",
     "nobody-goes-alone": "of_two_one_disk_is_lost",
+    "moved-unheard": "a_grown_cluster_moves_at_once",
+    "asked-once": "a_grown_cluster_moves_at_once",
     "silence-knows-nothing": "two_wiped_nodes_do_not_found_again_while_the_third_is_down",
     "founding-from-a-hello": "who_hears_of_a_cluster_is_none_of_its_voters",
     "admitted-again": "who_hears_of_a_cluster_is_none_of_its_voters",
@@ -679,3 +681,13 @@ def lone_voter_stops_for_a_learner() -> Any:
         return self._append(progress, last, may_read=True)
 
     return [(Replicator, "_readable", readable)]
+
+
+@mutation("where a node is now is believed only of the metadata")
+def moved_unheard() -> Any:
+    return [(OtherNodes, "_tell", lambda self, node, address: None)]
+
+
+@mutation("a node that nobody leads does not ask again where the others are")
+def asked_once() -> Any:
+    return [(OtherNodes, "is_lost", lambda self, now: False)]
