@@ -45,7 +45,7 @@ def as_headers(headers: Headers) -> tuple[Header, ...]:
 
 def as_int(name: str, value: Any, low: int, high: int) -> int:
     """Return an integer of any kind, for instance numpy's. Raises InvalidRequestError."""
-    number = value if type(value) is int else as_index(name, value)
+    number = value if type(value) is int else as_index(name, value, f" from {low} to {high}")
     if not low <= number <= high:
         raise errors.InvalidRequestError(
             f"{name} must be an integer from {low} to {high}, got {value!r}",
@@ -55,14 +55,15 @@ def as_int(name: str, value: Any, low: int, high: int) -> int:
     return number
 
 
-def as_index(name: str, value: Any) -> int:
+def as_index(name: str, value: Any, limits: str = "") -> int:
     try:
         if not isinstance(value, bool):
             return operator.index(value)
     except TypeError:
         pass
     raise errors.InvalidRequestError(
-        f"{name} must be an integer, got {value!r} of type {type(value).__name__}", field=name
+        f"{name} must be an integer{limits}, got {value!r} of type {type(value).__name__}",
+        field=name,
     )
 
 

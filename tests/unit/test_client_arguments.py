@@ -79,5 +79,7 @@ def test_integers_of_any_kind_become_pythons(number: Any):
 def test_what_is_no_integer_is_refused_by_its_type(value: Any):
     kind = type(value).__name__
     for call in (lambda: as_int("sequence", value, 0, 9), lambda: as_partition(("t", value))):
-        with pytest.raises(InvalidRequestError, match=f"must be an integer, got .* of type {kind}"):
+        with pytest.raises(
+            InvalidRequestError, match=f"must be an integer.*, got .* of type {kind}"
+        ):
             call()
