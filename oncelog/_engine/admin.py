@@ -17,6 +17,7 @@ from oncelog._engine.net.cluster import (
     Cluster,
     cluster_stub,
     log_stub,
+    may_have_been_done,
     producer_stub,
     security_stub,
     transaction_stub,
@@ -91,10 +92,17 @@ class AdminCore:
         )
 
     async def delete_topic(self, name: str) -> None:
-        await self._call(
-            lambda channel: cluster_stub(channel).DeleteTopic,
-            cluster_pb2.DeleteTopicRequest(name=name),
-        )
+        retries: list[errors.OncelogError] = []
+        try:
+            await self._call(
+                lambda channel: cluster_stub(channel).DeleteTopic,
+                cluster_pb2.DeleteTopicRequest(name=name),
+                on_retry=retries.append,
+            )
+        except errors.UnknownTopicOrPartitionError:
+            # After a call whose answer was lost it is gone as we asked.
+            if not any(map(may_have_been_done, retries)):
+                raise
 
     async def alter_topic(self, name: str, config: types.TopicConfig) -> types.TopicInfo:
         request = cluster_pb2.AlterTopicRequest(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import click
@@ -21,6 +20,7 @@ from oncelog.cli.quota import quota
 from oncelog.cli.records import consume, produce
 from oncelog.cli.server import server
 from oncelog.cli.sinks import sink
+from oncelog.cli.streams import discard, prepare
 from oncelog.cli.topics import topic
 from oncelog.cli.transactions import txn
 from oncelog.errors import OncelogError
@@ -52,32 +52,42 @@ topic.add_command(consume)
 
 def run(arguments: list[str] | None = None) -> None:
     """Run a command; exits 0 if done, 1 on an error, 2 on wrong usage, 130 on Ctrl-C."""
-    code: object = None
+    prepare()
     try:
-        code = cli.main(arguments, prog_name="oncelog", standalone_mode=False)
+        code = _code(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `head` for instance, has gone: no error of ours, but not all is done.
+        discard()
+        code = 1
+    except OSError as error:
+        discard()
+        code = _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 1)
+    raise SystemExit(code)
+
+
+def _code(arguments: list[str] | None) -> int:
+    try:
+        code: object = cli.main(arguments, prog_name="oncelog", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
-        raise SystemExit(2) from None
+        return 2
     except click.UsageError as error:
         # One line; click's own form has three.
         command = error.ctx.command_path if error.ctx else "oncelog"
-        _fail(f"{error.format_message()} (see '{command} --help')", 2)
+        return _fail(f"{error.format_message()} (see '{command} --help')", 2)
     except click.ClickException as error:
-        _fail(error.format_message(), 1)
+        return _fail(error.format_message(), 1)
     except click.Abort:
-        raise SystemExit(130) from None
+        return 130
     except OncelogError as error:
-        _fail(f"{error.reason}: {' '.join(str(error).split())}", 1)
-    except BrokenPipeError:
-        # The reader, `head` for instance, has gone: no error of ours, but not all is done.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
-    raise SystemExit(code if isinstance(code, int) else 0)
+        return _fail(f"{error.reason}: {' '.join(str(error).split())}", 1)
+    return code if isinstance(code, int) else 0
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> int:
     print(f"oncelog: {message}", file=sys.stderr)
-    raise SystemExit(code)
+    return code
 
 
 __all__ = ["cli", "run"]

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from oncelog.certificates import MAX_DAYS, make_authorities, make_client, make_node
+from oncelog.cli.streams import check_text
 from oncelog.config import MAX_INT32
 
 Command = Callable[..., Any]
@@ -54,6 +55,7 @@ def init(directory: Path, days: int) -> None:
 @_days(365)
 def node(node_id: int, hosts: tuple[str, ...], cluster_id: str, directory: Path, days: int) -> None:
     """Make what a node's settings tls_* and peer_* name."""
+    check_text({"host": hosts, "cluster_id": cluster_id})
     _print(make_node(directory, node_id, cluster_id, hosts, days))
 
 
@@ -63,6 +65,7 @@ def node(node_id: int, hosts: tuple[str, ...], cluster_id: str, directory: Path,
 @_days(365)
 def client(name: str, directory: Path, days: int) -> None:
     """Make a client's certificate; NAME is a URI, or a name in lower case."""
+    check_text({"name": name})
     principal, made = make_client(directory, name, days)
     _print(made)
     click.echo(f"principal {principal}")

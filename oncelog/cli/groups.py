@@ -17,6 +17,7 @@ from oncelog import (
 )
 from oncelog.cli.options import PARTITION, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.streams import confirm_on_terminal
 
 
 @click.group()
@@ -257,9 +258,12 @@ def _wanted(
 
 @group.command()
 @click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask; without a terminal nobody is asked.")
 @with_admin
-def delete(admin: Admin, name: str, as_json: bool) -> None:
+def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     """Forget a group and its offsets."""
+    if not yes:
+        confirm_on_terminal(f"Forget group {name} and its offsets?")
     if not admin.delete_group(name):
         raise click.ClickException(f"there is no group {name!r}")
     if as_json:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from oncelog import Admin
+from oncelog.cli.streams import check_text
 from oncelog.config import (
     ENV_PREFIX,
     MAX_INT32,
@@ -19,6 +20,8 @@ from oncelog.config import (
 )
 from oncelog.errors import ConfigError
 
+# Arguments whose bytes are sent as they are.
+BINARY = ("values", "key_separator")
 DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
 
 
@@ -91,6 +94,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*args: Any, output_format: str, **kwargs: Any) -> Any:
         _set_security({name: kwargs.pop(name) for name in SECURITY_SETTINGS if name in kwargs})
+        check_text(kwargs, BINARY)
         return command(*args, as_json=output_format == "json", **kwargs)
 
     return wrapped

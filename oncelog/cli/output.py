@@ -13,7 +13,8 @@ from rich.table import Table
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    narrow = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    sys.stdout.write(json.dumps(value, ensure_ascii=narrow) + "\n")
     sys.stdout.flush()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import click
 
@@ -21,6 +23,10 @@ from oncelog import (
 )
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import plural, print_json, text
+
+INTERRUPTED_S = 0.5  # that records under way get after Ctrl-C
+MAX_LINE_BYTES = 128 * 1024 * 1024  # longer than any record; the rest would be another one
+SHOWN_BYTES = 100
 
 
 @click.command()
@@ -46,10 +52,10 @@ def produce(
     as_json: bool,
 ) -> None:
     """Send each VALUE as a record, or, without any, each line of standard input."""
-    lines: Iterable[bytes] = [value.encode() for value in values] if values else _stdin_lines()
+    lines: Iterable[bytes] = map(os.fsencode, values) if values else _stdin_lines()
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
-    report = _Report()
+    report, what = _Report(), "value" if values else "line"
     # Records that come slowly, from a terminal or a pipe, need not wait for others.
     with Producer(
         bootstrap,
@@ -57,15 +63,22 @@ def produce(
         enable_idempotence=not no_idempotence,
         compression_type=compression,
     ) as producer:
-        for line in lines:
-            key, value = _split(line, key_separator)
-            producer.send(topic, value, key, partition=partition, on_delivery=report.delivered)
-        producer.flush()
-    if report.error is not None:
-        raise click.ClickException(
-            f"{report.failed} of {report.failed + report.stored} records were not stored: "
-            f"{report.error.reason}: {report.error}"
-        )
+        try:
+            for report.number, line in enumerate(lines, 1):
+                key, value = _split(line, key_separator)
+                producer.send(topic, value, key, partition=partition, on_delivery=report.delivered)
+        except (OncelogError, click.ClickException) as error:
+            if not report.number:
+                raise
+            report.refused = f"{what} {report.number}: {_said(error)}"
+        except KeyboardInterrupt:
+            _interrupted(producer, report)
+        try:
+            producer.flush()
+        except KeyboardInterrupt:
+            _interrupted(producer, report)
+    if report.refused or report.error is not None:
+        raise click.ClickException(report.why())
     if as_json:
         print_json({"topic": topic, "stored": report.stored, "duplicates": report.duplicates})
     else:
@@ -77,7 +90,9 @@ class _Report:
 
     def __init__(self) -> None:
         self.stored = self.failed = self.duplicates = 0
+        self.number = 0  # of the value or line that was read last
         self.error: OncelogError | None = None
+        self.refused = ""  # why nothing more was sent
 
     def delivered(self, metadata: RecordMetadata | None, error: OncelogError | None) -> None:
         if metadata is not None:
@@ -87,18 +102,53 @@ class _Report:
             self.failed += 1
             self.error = self.error or error
 
+    def why(self) -> str:
+        """What was not stored, and how much was."""
+        said = [self.refused] if self.refused else []
+        if self.error is not None:
+            count = f"{self.failed} of {self.failed + self.stored} records were not stored"
+            said.append(f"{count}: {_said(self.error)}")
+        else:
+            said.append(f"{plural(self.stored, 'record')} before it were stored")
+        return "; ".join(said)
+
+
+def _said(error: Exception) -> str:
+    return f"{error.reason}: {error}" if isinstance(error, OncelogError) else str(error)
+
+
+def _interrupted(producer: Producer, report: _Report) -> NoReturn:
+    """Ctrl-C: what is under way gets a moment, and the rest is told."""
+    with suppress(OncelogError):
+        producer.close(INTERRUPTED_S)
+    left = report.number - report.stored
+    click.echo(
+        f"interrupted: {plural(report.stored, 'record')} stored, of {left} more it is not known",
+        err=True,
+    )
+    raise click.Abort
+
 
 def _stdin_lines() -> Iterator[bytes]:
-    for line in sys.stdin.buffer:
+    while True:
+        try:
+            line = sys.stdin.buffer.readline(MAX_LINE_BYTES)
+        except OSError as error:
+            text = f"standard input: {error.strerror or error}; give VALUEs, or lines to read"
+            raise click.ClickException(text) from None
+        if not line:
+            return
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
     if separator is None:
         return None, line
-    key, found, value = line.partition(separator.encode())
+    wanted = os.fsencode(separator)
+    key, found, value = line.partition(wanted)
     if not found:
-        raise click.ClickException(f"no {separator!r} in the line {text(line)!r}")
+        shown = line if len(line) <= SHOWN_BYTES else line[:SHOWN_BYTES] + b"..."
+        raise click.ClickException(f"no '{text(wanted)}' in '{text(shown)}'")
     return key, value
 
 

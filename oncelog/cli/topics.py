@@ -11,6 +11,7 @@ import click
 from oncelog import Admin, ExpectedOffsets, PartitionInfo, Resized, TopicConfig, TopicInfo
 from oncelog.cli.options import INT32, INT64, with_admin
 from oncelog.cli.output import plural, print_facts, print_json, print_table, when
+from oncelog.cli.streams import confirm_on_terminal
 from oncelog.config import MAX_INT32
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
@@ -258,9 +259,12 @@ def placed(info: TopicInfo, partition: int) -> PartitionInfo:
 
 @topic.command()
 @click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask; without a terminal nobody is asked.")
 @with_admin
-def delete(admin: Admin, name: str, as_json: bool) -> None:
+def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     """Delete a topic and all its records."""
+    if not yes:
+        confirm_on_terminal(f"Delete topic {name} and all its records?")
     admin.delete_topic(name)
     if as_json:
         print_json({"deleted": name})

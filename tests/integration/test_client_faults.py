@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -23,6 +24,7 @@ from oncelog import (
     Resolution,
     TopicPartition,
     UndeliveredRecordsError,
+    UnknownTopicOrPartitionError,
 )
 from oncelog._engine.produce.stream import Lane
 from tests.integration.conftest import STEADY, MakeCluster
@@ -371,3 +373,21 @@ def test_a_consumer_over_a_hung_connection_goes_on(proxied: LocalCluster, topic:
             assert consumer.getmany(100) == {}
         assert next(iter(consumer)).value == b"1"
         assert consumer.position(tp) == 2
+
+
+def test_a_topic_that_was_deleted_with_its_answer_lost_is_deleted(
+    proxied: LocalCluster, topic: str
+) -> None:
+    """The second try finds nothing: that is what was asked for."""
+    with (
+        Admin(proxied.addresses[2]) as other,
+        Admin(proxied.addresses[1]) as admin,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        admin.create_topic(topic, 1, 3)
+        with acknowledgements_lost(proxied, 1):
+            asked = pool.submit(admin.delete_topic, topic)
+            eventually(lambda: topic not in {t.name for t in other.describe_topics()}, "it is gone")
+        asked.result(TIMEOUT)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            admin.delete_topic(topic)

@@ -116,7 +116,7 @@ def test_times_and_bytes() -> None:
 def test_splitting_lines() -> None:
     assert _split(b"a:b:c", ":") == (b"a", b"b:c")
     assert _split(b"abc", None) == (None, b"abc")
-    with pytest.raises(click.ClickException, match="no ':' in the line 'abc'"):
+    with pytest.raises(click.ClickException, match="no ':' in 'abc'"):
         _split(b"abc", ":")
 
 

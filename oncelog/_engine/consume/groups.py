@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import grpc.aio
 
 from oncelog import errors, types
-from oncelog._engine.net.cluster import Cluster, cluster_stub
+from oncelog._engine.net.cluster import Cluster, cluster_stub, may_have_been_done
 from oncelog.types import CommittedOffset, OffsetCommit, TopicPartition
 from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
 from oncelog.wire.status import BY_REASON
@@ -164,15 +164,21 @@ class Groups:
 
     async def delete(self, group: str) -> bool:
         """Forget a group and its offsets; tell whether there was one."""
-        answer = await self._call(
-            group, lambda stub: stub.DeleteGroup, group_pb2.DeleteGroupRequest(group=group)
-        )
-        return bool(answer.existed)
+        request, failed = group_pb2.DeleteGroupRequest(group=group), list[errors.OncelogError]()
+        answer = await self._call(group, lambda stub: stub.DeleteGroup, request, failed)
+        # After a call whose answer was lost it is gone as we asked.
+        return bool(answer.existed) or any(map(may_have_been_done, failed))
 
     # --- one node --------------------------------------------------------------------
 
-    async def _call(self, group: str, method: Method, request: Any) -> Any:
-        """Ask the group's coordinator, wherever it is now."""
+    async def _call(
+        self,
+        group: str,
+        method: Method,
+        request: Any,
+        failed: list[errors.OncelogError] | None = None,
+    ) -> Any:
+        """Ask the group's coordinator, wherever it is now; failed: why it was asked again."""
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
         failures = 0
         while True:
@@ -187,6 +193,8 @@ class Groups:
                 )
             except errors.RetriableError as error:
                 failures += 1
+                if failed is not None:
+                    failed.append(error)
                 pause = self.failed(group, address, error, failures)
                 if time.monotonic() + pause >= deadline:
                     raise

@@ -309,6 +309,12 @@ def check_answers(asked: int, answered: int) -> None:
         raise InternalError(f"the node gave {answered} answers to {asked} questions")
 
 
+def may_have_been_done(error: OncelogError) -> bool:
+    """Whether a node may have done what it did not answer."""
+    lost = isinstance(error, RequestTimeoutError | BrokerUnavailableError)
+    return lost and "failed to connect" not in error.message
+
+
 def describe_topics(channel: grpc.aio.Channel) -> Any:
     return cluster_pb2_grpc.ClusterServiceStub(channel).DescribeTopics
 
@@ -338,6 +344,7 @@ __all__ = [
     "check_answers",
     "cluster_stub",
     "log_stub",
+    "may_have_been_done",
     "producer_stub",
     "security_stub",
     "transaction_stub",

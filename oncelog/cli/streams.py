@@ -1,0 +1,71 @@
+"""Standard streams of the command: missing ones, narrow encodings, readers that went away.
+
+Place in the flow: `app.run` prepares them before a command and finishes them after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+
+def prepare() -> None:
+    """Gives a missing stream a descriptor that refuses its use; escapes what cannot be printed.
+
+    Else a connection gets the number of the stream, and is written to.
+    """
+    for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # gets the lowest number that is free
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)))
+    if sys.stdout is None:
+        sys.stdout = _writer(1)
+    if sys.stderr is None:
+        sys.stderr = _writer(2)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _writer(descriptor: int) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)))
+
+
+def discard() -> None:
+    """What was not written yet goes nowhere: the interpreter would try again at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def check_text(given: dict[str, Any], binary: tuple[str, ...] = ()) -> None:
+    """Raises click.UsageError if an argument is not UTF-8, those named in `binary` aside."""
+    for name, value in given.items():
+        texts = value if isinstance(value, tuple) else (value,)
+        for text in texts:
+            if isinstance(text, str) and name not in binary and not _is_utf8(text):
+                shown = os.fsencode(text).decode(errors="backslashreplace")
+                raise click.UsageError(f"{name.replace('_', '-')}: '{shown}' is not UTF-8")
+
+
+def confirm_on_terminal(question: str) -> None:
+    """Asks where somebody can answer; a script has decided already."""
+    if sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+__all__ = ["check_text", "confirm_on_terminal", "discard", "prepare"]
