@@ -18,6 +18,7 @@ from oncelog._engine.arguments import as_commits, as_int, as_partition, as_times
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog._engine.consume.fetcher import Fetcher, end_reading
 from oncelog._engine.consume.member import GroupMember
+from oncelog._engine.consume.one_reader import OneReader, check_free
 from oncelog._engine.consume.rebalance import Ask, Rebalance, Tell, at_once
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
@@ -37,7 +38,7 @@ class Consumer:
     """Reads topics, or assigned partitions, from where `auto_offset_reset` says.
 
     `settings`: see `ConsumerConfig`. Survives leader changes and restarts unseen. One
-    consumer belongs to one thread at a time.
+    thread reads at a time: another one gets an InvalidRequestError meanwhile.
 
     With a `group_id` reading starts where the group committed last, if it did. The topics
     (or patterns of topics, "^..."), named here or by `subscribe`, are shared out among the
@@ -64,6 +65,7 @@ class Consumer:
         self._why_closed = "the consumer is closed"
         self._cluster, self._fetcher = runtime.run(self._build())
         self._buffer = self._fetcher.buffer
+        self._one = OneReader()
         self._member: GroupMember | None = None
         self._rebalance: Rebalance | None = None
         self._closed = False
@@ -186,24 +188,11 @@ class Consumer:
         """Yield records, for ever or until `consumer_timeout_ms` passes without one."""
         timeout = self.config.consumer_timeout_ms
         while True:
-            chunk = self._next_chunk(None if timeout is None else timeout / 1000)
+            with self._one.reading():
+                chunk = self._next_chunk(None if timeout is None else timeout / 1000)
             if chunk is None:
                 return
-            yield from self._records_of(chunk)
-
-    def _records_of(self, chunk: Chunk) -> Iterator[Record]:
-        cursor, generation = self._buffer.cursor(chunk.tp), chunk.generation
-        if cursor is None:
-            return
-        offset, interruptions = chunk.next, self._buffer.interruptions
-        for record in chunk.records(self.config.check_crcs)[offset - chunk.base_offset :]:
-            if cursor.generation != generation or interruptions:
-                break  # a seek went elsewhere, or partitions change
-            # Before the record is given out: who leaves the loop has had it.
-            offset += 1
-            chunk.next = offset
-            yield record
-        self._buffer.advance(chunk)
+            yield from self._buffer.records_of(chunk, self.config.check_crcs)
 
     def getmany(
         self, timeout_ms: int = 0, max_records: int | None = None
@@ -213,7 +202,8 @@ class Consumer:
         Waits up to `timeout_ms` for the first record; an empty dict if none came.
         """
         limit = self._limit(max_records)
-        return self._take(self._next_chunk(timeout_ms / 1000), limit)
+        with self._one.reading():
+            return self._take(self._next_chunk(timeout_ms / 1000), limit)
 
     def _limit(self, max_records: int | None) -> int:
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -251,10 +241,12 @@ class Consumer:
         if timeout_ms is None:
             timeout_ms = self.config.consumer_timeout_ms
         while True:
-            chunk = self._next_chunk(None if timeout_ms is None else timeout_ms / 1000)
-            if chunk is None:
-                return
-            yield self._arrow(chunk)
+            with self._one.reading():
+                chunk = self._next_chunk(None if timeout_ms is None else timeout_ms / 1000)
+                if chunk is None:
+                    return
+                batch = self._arrow(chunk)
+            yield batch
 
     def _arrow(self, chunk: Chunk) -> Any:
         batch = chunk.arrow(self.config.check_crcs)
@@ -268,7 +260,8 @@ class Consumer:
         Waits up to `timeout_ms` for it; None if none came. Its checksum was compared, nothing
         was decoded. If the position is within it, its `skip` says how far.
         """
-        return self._stored(self._next_chunk(timeout_ms / 1000))
+        with self._one.reading():
+            return self._stored(self._next_chunk(timeout_ms / 1000))
 
     def _stored(self, chunk: Chunk | None) -> StoredBatch | None:
         if chunk is None:
@@ -286,6 +279,8 @@ class Consumer:
                 at_once(self._rebalance.follow())
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             chunk = self._peek(left)
+            if chunk is not None:
+                check_free(chunk)
             if chunk is not None or left == 0.0 or not self._buffer.interruptions:
                 return chunk
 

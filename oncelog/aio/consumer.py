@@ -6,6 +6,7 @@ records or for an answer of the cluster, the waiting is done here.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +30,8 @@ class Consumer:
     """Reads topics, or assigned partitions, from where `auto_offset_reset` says.
 
     Arguments, settings and errors are those of `oncelog.Consumer`; the topics named are
-    looked up by `async with` or `start()`. One consumer belongs to one task at a time.
+    looked up by `async with` or `start()`. One task reads at a time: another one gets an
+    InvalidRequestError meanwhile.
     """
 
     def __init__(
@@ -86,7 +88,10 @@ class Consumer:
 
     def __aiter__(self) -> Feed[Record]:
         """Yield records, for ever or until `consumer_timeout_ms` passes without one."""
-        return Feed(self, self.config.consumer_timeout_ms, self._sync._records_of)
+        records_of, check_crcs = self._sync._buffer.records_of, self.config.check_crcs
+        return Feed(
+            self, self.config.consumer_timeout_ms, lambda chunk: records_of(chunk, check_crcs)
+        )
 
     async def getmany(
         self, timeout_ms: int = 0, max_records: int | None = None
@@ -109,6 +114,10 @@ class Consumer:
         return self._sync._stored(await self._next_chunk(timeout_ms))
 
     async def _next_chunk(self, timeout_ms: int | None) -> Chunk | None:
+        with self._sync._one.reading(asyncio.current_task()):
+            return await self._wait_for_chunk(timeout_ms)
+
+    async def _wait_for_chunk(self, timeout_ms: int | None) -> Chunk | None:
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         signal = self._listen()
         rebalance, buffer = self._sync._rebalance, self._sync._buffer

@@ -15,6 +15,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import (
     BufferFullError,
     ClientClosedError,
+    InvalidRequestError,
     OffsetMismatchError,
     Resolution,
     TopicPartition,
@@ -205,3 +206,22 @@ async def test_stored_batches_are_sent_on(cluster: LocalCluster, topic: str) -> 
         sent = await (await producer.send_stored_batch(copy, 0, batch, base_sequence=7))
         assert (sent.base_sequence, sent.last_sequence) == (7, 106)
     assert [record.value for record in await read_all(cluster, copy)] == values
+
+
+async def test_a_second_task_is_refused_while_one_waits_for_records(
+    cluster: LocalCluster, topic: str
+) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topic(topic, 1, 3)
+    async with (
+        Producer(cluster.bootstrap) as producer,
+        Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one,
+    ):
+        waiting = asyncio.create_task(one.getmany(60_000))
+        await asyncio.sleep(0)
+        for second in (one.getmany(0), anext(aiter(one)), one.stored_batch()):
+            with pytest.raises(InvalidRequestError, match="in use by another thread or task"):
+                await second
+        await (await producer.send(topic, b"one"))
+        assert [r.value for some in (await waiting).values() for r in some] == [b"one"]
+        assert await one.getmany(0) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +26,7 @@ from oncelog import (
     Producer,
     RecordMetadata,
     TopicConfig,
+    TopicPartition,
     UndeliveredRecordsError,
     UnknownTopicOrPartitionError,
 )
@@ -252,3 +253,88 @@ def test_sequences_and_offsets_of_a_long_run(
     assert [m.offset for m in stored] == list(range(5000))
     assert [m.sequence for m in stored] == list(range(5000))
     assert all(b.offset == a.offset + 1 for a, b in pairwise(read_all(cluster, topic)))
+
+
+# --- one reader at a time ------------------------------------------------------------------
+
+
+def test_a_second_thread_is_refused_while_one_waits_for_records(
+    cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    with (
+        Consumer(topic, bootstrap_servers=cluster.bootstrap) as consumer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert consumer.position((topic, 0)) == 0
+        waiting = pool.submit(consumer.getmany, int(TIMEOUT * 1000))
+        eventually(lambda: consumer._buffer.is_waited_for, "the thread waits")
+        for read in (
+            consumer.getmany,
+            consumer.stored_batch,
+            lambda: next(iter(consumer)),
+            lambda: next(consumer.batches(0)),
+        ):
+            with pytest.raises(InvalidRequestError, match="in use by another thread or task"):
+                read()
+        assert consumer.metrics()["partitions"] == 1, "who only looks may do so"
+        producer.send(topic, b"one").result(TIMEOUT)
+        assert [r.value for r in waiting.result(TIMEOUT)[TopicPartition(topic, 0)]] == [b"one"]
+        producer.send(topic, b"two").result(TIMEOUT)
+        assert next(iter(consumer)).value == b"two", "one after the other may read"
+
+
+def test_a_second_thread_is_refused_while_one_is_within_a_loop(
+    cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3)
+    producer.send_batch(topic, 0, [b"%d" % n for n in range(5)]).result(TIMEOUT)
+    within, go_on = threading.Event(), threading.Event()
+    with (
+        Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one,
+        ThreadPoolExecutor(1) as pool,
+    ):
+
+        def loop() -> list[bytes | None]:
+            values = []
+            for record in one:
+                values.append(record.value)
+                within.set()
+                go_on.wait(TIMEOUT)
+                if len(values) == 3:
+                    break
+            return values
+
+        looping = pool.submit(loop)
+        assert within.wait(TIMEOUT)
+        with pytest.raises(InvalidRequestError, match="in use by another thread or task"):
+            one.getmany(1000)
+        go_on.set()
+        assert looping.result(TIMEOUT) == [b"0", b"1", b"2"]
+        assert [r.value for some in one.getmany(1000).values() for r in some] == [b"3", b"4"]
+
+
+def test_threads_that_get_in_each_others_way_lose_nothing(
+    cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
+) -> None:
+    count, partitions = 3000, 3
+    admin.create_topic(topic, partitions, 3)
+    for number in range(0, count, 10):
+        values = [b"%d" % one for one in range(number, number + 10)]
+        producer.send_batch(topic, number // 10 % partitions, values)
+    producer.flush(TIMEOUT)
+    found: list[int] = []
+    with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one:
+
+        def read() -> None:
+            while len(found) < count:
+                try:
+                    some = one.getmany(100, 7)
+                except InvalidRequestError:
+                    continue
+                found.extend(int(r.value or b"") for part in some.values() for r in part)
+
+        with ThreadPoolExecutor(4) as pool:
+            for reading in [pool.submit(read) for _ in range(4)]:
+                reading.result(TIMEOUT)
+    assert sorted(found) == list(range(count))

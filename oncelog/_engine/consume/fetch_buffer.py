@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -33,7 +33,7 @@ class Chunk:
 
     __slots__ = (
         "_decoded", "_header", "_payload", "_records", "base_offset", "end_offset", "generation",
-        "next", "size", "tp",
+        "looping_thread", "next", "size", "tp",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +48,7 @@ class Chunk:
         # The user's place in it. Only the user's thread moves it, without a lock.
         self.next = max(start, self.base_offset)
         self.generation = generation
+        self.looping_thread = 0  # that is within a loop over it
         self._decoded: DecodedPayload | None = None
         self._records: list[Record] | None = None
 
@@ -305,12 +306,31 @@ class FetchBuffer:
                 if (position := _position(cursor)) is not None and cursor.high_watermark >= 0
             }
 
+    def records_of(self, chunk: Chunk, check_crc: bool) -> Iterator[Record]:
+        """The records that are left of it, for a loop."""
+        cursor, generation = self.cursor(chunk.tp), chunk.generation
+        if cursor is None:
+            return
+        offset, interruptions = chunk.next, self.interruptions
+        chunk.looping_thread = threading.get_ident()
+        try:
+            for record in chunk.records(check_crc)[offset - chunk.base_offset :]:
+                if cursor.generation != generation or interruptions:
+                    break  # a seek went elsewhere, or partitions change
+                # Before the record is given out: who leaves the loop has had it.
+                offset += 1
+                chunk.next = offset
+                yield record
+        finally:
+            chunk.looping_thread = 0
+        self.advance(chunk)
+
     def advance(self, chunk: Chunk) -> None:
         """The user has moved `chunk.next`."""
         if chunk.next >= chunk.end_offset:
             with self._lock:
                 cursor = self._cursors.get(chunk.tp)
-                if cursor is not None and cursor.generation == chunk.generation:
+                if cursor is not None and cursor.chunks and cursor.chunks[0] is chunk:
                     self._drop_first(cursor)
 
     def _drop_finished(self) -> None:

@@ -1,0 +1,57 @@
+"""One reader at a time: whoever else asks a consumer for records meanwhile is refused at once.
+
+Place in the flow: `Consumer` asks here in each call that gives out records, for its thread or, with
+asyncio, for its task. Kafka's Java client does the same. Two readers would take records from the
+same batch, and each would move the other's position.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from oncelog._engine.consume.fetch_buffer import Chunk
+from oncelog.errors import InvalidRequestError
+
+_KEY = "reader"
+
+
+class OneReader:
+    """Of one consumer. No lock: a signal's exception could leave it taken."""
+
+    def __init__(self) -> None:
+        self._reader: dict[str, list[object]] = {}  # `setdefault` asks and takes in one step
+
+    @contextmanager
+    def reading(self, who: object = None) -> Iterator[None]:
+        """who: a task; None: this thread. A callback may read within a read of its own.
+
+        Raises InvalidRequestError while another one reads.
+        """
+        mine = [threading.get_ident() if who is None else who]
+        found = self._reader.setdefault(_KEY, mine)
+        if found != mine:
+            raise _refusal()
+        try:
+            yield
+        finally:
+            if found is mine:
+                self._reader.pop(_KEY, None)
+
+
+def check_free(chunk: Chunk) -> None:
+    """Raises InvalidRequestError if another thread is within a loop over this batch."""
+    if chunk.looping_thread not in (0, threading.get_ident()):
+        raise _refusal()
+
+
+def _refusal() -> InvalidRequestError:
+    return InvalidRequestError(
+        "the consumer is in use by another thread or task: one reads at a time; make a consumer "
+        "for each, or read in one and hand the records on",
+        field="consumer",
+    )
+
+
+__all__ = ["OneReader", "check_free"]
