@@ -30,11 +30,13 @@ export interface Lane {
 /** Records of one partition that will be one batch. */
 export class OpenBatch {
   readonly delivery: BatchDelivery;
-  readonly created = now();
+  created = now();
   columns: Columns | undefined = new Columns(); // until it is encoded
   size = BATCH_OVERHEAD;
   due = false;
   isClosed = false;
+  /** It has waited for so long that further records would have too little time. */
+  isOld = false;
   sequences: bigint[] | undefined;
   expectedOffset: bigint | undefined;
   /** The payload as it is sent. It outlives a change of sequences. */
@@ -163,7 +165,7 @@ export class Accumulator {
     checkSequences(lane, add.sequences);
     const { open } = lane;
     const isFull = open !== undefined && open.size + add.size > open.cap;
-    if (open !== undefined && (alone || isFull || this.#isOld(open))) {
+    if (open !== undefined && (alone || isFull || open.isOld)) {
       this.#close(open);
       this.#woken = true;
     }
@@ -173,15 +175,6 @@ export class Accumulator {
     if (this.#paused !== undefined) throw this.#paused;
     if (this.used + need > bufferMemory) return undefined;
     return this.#start(lane, Math.max(Math.min(batchSize, add.maxBatchBytes), need));
-  }
-
-  /**
-   * Too much of its time is over for further records: the time of a record's delivery begins when
-   * it is sent.
-   */
-  #isOld(batch: OpenBatch): boolean {
-    const { lingerMs, deliveryTimeoutMs } = this.config;
-    return now() - batch.created > lingerMs + deliveryTimeoutMs * FOR_OTHERS;
   }
 
   #laneOf(add: Addition): Lane {
@@ -304,6 +297,15 @@ export class Accumulator {
     return batch;
   }
 
+  /** The process stood still for so long: that does not count. */
+  putOff(late: number, at: number): void {
+    for (const { open, closed } of this.#lanes.values()) {
+      for (const batch of open === undefined ? closed : [...closed, open]) {
+        batch.created = Math.min(batch.created + late, at);
+      }
+    }
+  }
+
   /** Takes out all that waits for a partition. */
   takeAll(tp: TopicPartition): OpenBatch[] {
     const lane = this.#lanes.get(tp);
@@ -314,9 +316,11 @@ export class Accumulator {
 
   /** Takes out the batches whose delivery timeout is over; none has been sent. */
   expire(at: number): OpenBatch[] {
-    const limit = at - this.config.deliveryTimeoutMs;
+    const { deliveryTimeoutMs } = this.config;
+    const limit = at - deliveryTimeoutMs;
     const expired: OpenBatch[] = [];
     for (const lane of this.#lanes.values()) {
+      if (lane.open?.due) lane.open.isOld = lane.open.created < at - deliveryTimeoutMs * FOR_OTHERS;
       if (lane.open !== undefined && lane.open.created <= limit) this.#close(lane.open);
       while (lane.closed[0] !== undefined && lane.closed[0].created <= limit) {
         expired.push(...lane.closed.splice(0, 1));

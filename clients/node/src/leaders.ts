@@ -133,19 +133,22 @@ export class Leaders {
   /** Whether it has a leader, as far as is known, and that one can be reached. */
   isAvailable(tp: TopicPartition): boolean {
     const known = this.leader(tp);
-    if (known === undefined || known.leaderless || known.address === "") return false;
+    return known !== undefined && this.#isAvailable(known);
+  }
+
+  #isAvailable(known: Leader): boolean {
+    if (known.leaderless || known.address === "") return false;
     return this.unreachable.size === 0 || !this.unreachable.has(known.address);
   }
 
   /** Any available partition of a topic; of all, if none is. */
-  anyPartition(topic: string): number {
-    const partitions = this.topics.get(topic)?.partitions ?? [];
+  anyPartition({ partitions }: TopicView): number {
     const partition = Math.floor(Math.random() * partitions.length);
-    if (this.isAvailable({ topic, partition })) return partition; // as nearly always
-    const numbers = partitions
-      .map((_, n) => n)
-      .filter((n) => this.isAvailable({ topic, partition: n }));
-    return numbers[Math.floor(Math.random() * numbers.length)] ?? partition;
+    const known = partitions[partition];
+    if (known !== undefined && this.#isAvailable(known)) return partition; // as nearly always
+    const all = partitions.map((one, number) => (this.#isAvailable(one) ? number : -1));
+    const left = all.filter((number) => number >= 0);
+    return left[Math.floor(Math.random() * left.length)] ?? partition;
   }
 
   /** Topics to ask for again, and nodes to connect to again: somebody may be back. */

@@ -127,7 +127,7 @@ export class Producer implements AsyncDisposable {
     const { partitioner, compressionType } = this.config;
     const free = given === undefined && partitioner === null && key === null;
     const add: Addition = {
-      tp: { topic, partition: this.#place(topic, key, given, known.partitions.length) },
+      tp: { topic, partition: this.#place(topic, key, given, known) },
       // A record with demands of its own does not set the place for others.
       sticky: free && own === undefined && expected === undefined,
       records,
@@ -162,19 +162,15 @@ export class Producer implements AsyncDisposable {
     return sequences;
   }
 
-  #place(
-    topic: string,
-    key: Message["key"],
-    given: number | undefined,
-    partitions: number,
-  ): number {
+  #place(topic: string, key: Message["key"], given: number | undefined, known: TopicView): number {
+    const partitions = known.partitions.length;
     const bytes = typeof key === "string" ? Buffer.from(key) : (key ?? null);
     let partition = given;
     if (partition === undefined && this.config.partitioner !== null) {
       partition = this.config.partitioner(topic, bytes, partitions);
     } else if (partition === undefined) {
       if (bytes !== null) return keyPartition(bytes, partitions);
-      return this.#cluster.leaders.anyPartition(topic);
+      return this.#cluster.leaders.anyPartition(known);
     }
     if (!Number.isInteger(partition) || partition < 0 || partition >= partitions) {
       const text = `topic "${topic}" has the partitions 0 to ${partitions - 1}, not ${partition}`;

@@ -36,7 +36,7 @@ export class SealedBatch {
     readonly batch: OpenBatch,
     identity: Identity,
     readonly prevSequence: bigint,
-    readonly deadline: number,
+    public deadline: number,
     config: ProducerConfig,
   ) {
     const payload = batch.encode(config);

@@ -18,12 +18,8 @@ import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
 import { lostWithTopic, type ProducerStats, type Reaction, Window } from "./window.js";
 
 export const TICK_EVERY = 100;
-/**
- * The loop that comes so late has been held up, or the process was frozen. What came meanwhile is
- * not read yet: before that, nothing that waits for an answer is judged.
- */
-const LATE = 1000;
-const GRACE = 1000;
+/** The loop that comes so late has been held up, or the process stood still (ADR 89). */
+const LATE = 2 * TICK_EVERY;
 const SEARCH_PAUSES = new Backoff(500, 5000);
 /** What a node allows as timeout_ms. */
 const MOST_COMMIT_TIMEOUT = 600_000;
@@ -88,7 +84,6 @@ export class Sender implements StreamEvents {
   #attemptId = 0n;
   #tickedAt = 0;
   #dueAt = Number.POSITIVE_INFINITY;
-  #graceUntil = 0;
   #stopped = false;
 
   constructor(
@@ -162,7 +157,7 @@ export class Sender implements StreamEvents {
   /** Sends whatever can be sent now, and returns when to look again. */
   #work(at: number): number {
     if (this.#stopped) return Number.POSITIVE_INFINITY;
-    if (at - this.#dueAt > LATE) this.#graceUntil = at + GRACE;
+    if (at - this.#dueAt > LATE) this.#putOff(at - this.#dueAt, at);
     if (at - this.#tickedAt >= TICK_EVERY) {
       this.#tickedAt = at;
       this.#tick(at);
@@ -433,16 +428,20 @@ export class Sender implements StreamEvents {
 
   // --- time --------------------------------------------------------------------------
 
+  /** What came meanwhile is not read yet: nothing is judged by that time. */
+  #putOff(late: number, at: number): void {
+    this.accumulator.putOff(late, at);
+    for (const window of this.#windows.values()) window.putOff(late, at);
+  }
+
   #tick(at: number): void {
     for (const batch of this.accumulator.expire(at)) {
       const window = this.#window(batch.lane.tp);
       this.#react(window, window.expireUnsent(batch));
     }
-    if (at >= this.#graceUntil) {
-      for (const window of this.#busy.values()) this.#react(window, window.expire(at));
-      if (this.#stopped) return;
-      this.#checkStalls(at);
-    }
+    for (const window of this.#busy.values()) this.#react(window, window.expire(at));
+    if (this.#stopped) return;
+    this.#checkStalls(at);
     const { current } = this.identities;
     if (current !== undefined && at >= current.renewAt) {
       this.cluster.spawn(async () => {

@@ -508,6 +508,15 @@ export class Window {
     return new OncelogError("DELIVERY_TIMEOUT", `${keyOf(this.tp)}: ${text}${why}`, {}, outcome);
   }
 
+  /** The process stood still for so long: that does not count. */
+  putOff(late: number, now: number): void {
+    for (const s of this.#batches) {
+      s.deadline = Math.min(s.deadline + late, now + this.config.deliveryTimeoutMs);
+      s.sentAt = Math.min(s.sentAt + late, now);
+    }
+    for (const batch of this.#again) batch.created = Math.min(batch.created + late, now);
+  }
+
   /** Fails a batch that was not sent. */
   refuse(batch: OpenBatch, error: OncelogError): void {
     this.#failBatch(batch, error.withOutcome("never_sent"));

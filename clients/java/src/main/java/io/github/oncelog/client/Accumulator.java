@@ -45,7 +45,6 @@ final class Accumulator {
 
   private final ProducerConfig config;
   private final long linger;
-  private final long oldAfter;
   private final Runnable wake;
   private final Predicate<TopicPartition> isAvailable;
   private final Map<TopicPartition, Lane> lanes = new HashMap<>();
@@ -75,7 +74,6 @@ final class Accumulator {
     this.wake = wake;
     this.isAvailable = isAvailable;
     linger = config.linger().toNanos();
-    oldAfter = linger + config.deliveryTimeout().toNanos() / FOR_OTHERS;
   }
 
   /** Queues records; waits while the buffer is full. */
@@ -152,9 +150,7 @@ final class Accumulator {
     lane.check(add.options.sequences);
     // The time of a record's delivery begins when it is sent: it joins no old batch.
     if (lane.open != null
-        && (add.alone()
-            || lane.open.size + add.size > lane.open.cap
-            || Times.now() - lane.open.created > oldAfter)) {
+        && (add.alone() || lane.open.size + add.size > lane.open.cap || lane.open.old)) {
       close(lane.open);
       woken = true;
     }
@@ -323,6 +319,16 @@ final class Accumulator {
     return batch;
   }
 
+  /** The process stood still for so long: that does not count. */
+  synchronized void putOff(long late, long now) {
+    for (Lane lane : lanes.values()) {
+      if (lane.open != null) {
+        lane.open.putOff(late, now);
+      }
+      lane.closed.forEach(batch -> batch.putOff(late, now));
+    }
+  }
+
   /** Takes out all that waits for a partition. */
   synchronized List<OpenBatch> takeAll(TopicPartition tp) {
     Lane lane = lanes.get(tp);
@@ -341,8 +347,12 @@ final class Accumulator {
   /** Takes out the batches whose delivery timeout is over; none has been sent. */
   synchronized List<OpenBatch> expire(long now) {
     long limit = now - config.deliveryTimeout().toNanos();
+    long old = now - config.deliveryTimeout().toNanos() / FOR_OTHERS;
     List<OpenBatch> expired = new ArrayList<>();
     for (Lane lane : lanes.values()) {
+      if (lane.open != null && lane.open.due) {
+        lane.open.old = lane.open.created < old;
+      }
       if (lane.open != null && lane.open.created <= limit) {
         close(lane.open);
       }

@@ -6,13 +6,14 @@ import java.util.Arrays;
 final class OpenBatch {
   final Lane lane;
   final BatchDelivery delivery;
-  final long created;
+  long created;
   final int cap; // never larger than this with more than one record
   final ProducerTransaction transaction; // that it belongs to; null: none
   Columns columns; // null once it is encoded
   int size = Columns.BATCH_OVERHEAD;
   boolean due;
   boolean isClosed;
+  boolean old; // it has waited for so long that further records would have too little time
   long[] sequences;
   long expectedOffset = -1;
   int count;
@@ -29,6 +30,10 @@ final class OpenBatch {
     this.transaction = transaction;
     columns = new Columns(room);
     delivery = new BatchDelivery(lane.tp);
+  }
+
+  void putOff(long late, long now) {
+    created = Math.min(created + late, now);
   }
 
   void addSequences(long[] more) {

@@ -10,7 +10,7 @@ final class SealedBatch {
   final OpenBatch batch;
   final long lastSequence;
   final long prevSequence;
-  final long deadline;
+  long deadline;
   private final BatchHeader header;
   private final ByteString leaseToken;
   private final ByteString payload;

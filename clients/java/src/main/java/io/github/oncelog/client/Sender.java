@@ -23,13 +23,9 @@ import java.util.function.Consumer;
 final class Sender implements ProduceStream.Events {
   static final long TICK_EVERY = 100 * Times.MS;
 
-  /**
-   * The loop that comes so late was held up, or the process frozen. What came meanwhile is not read
-   * yet: before that, nothing that waits for an answer is judged.
-   */
-  private static final long LATE = Times.SECOND;
+  /** The loop that comes so late was held up, or the process stood still (ADR 89). */
+  private static final long LATE = 2 * TICK_EVERY;
 
-  private static final long GRACE = Times.SECOND;
   private static final Backoff SEARCH_PAUSES = Backoff.ofMillis(500, 5000);
 
   /** What a node allows as timeout_ms. */
@@ -58,7 +54,6 @@ final class Sender implements ProduceStream.Events {
   private long searchAt;
   private int searches;
   private long dueAt = Times.NEVER;
-  private long graceUntil;
   private boolean stopped;
 
   // Batches whose callbacks are to be called, one after the other, on a thread of its own.
@@ -238,7 +233,10 @@ final class Sender implements ProduceStream.Events {
       return Times.NEVER;
     }
     if (now - dueAt > LATE) {
-      graceUntil = now + GRACE;
+      // What came meanwhile is not read yet: nothing is judged by that time.
+      long late = now - dueAt;
+      accumulator.putOff(late, now);
+      windows.values().forEach(window -> window.putOff(late, now));
     }
     if (now - tickedAt >= TICK_EVERY) {
       tickedAt = now;
@@ -563,15 +561,13 @@ final class Sender implements ProduceStream.Events {
       Window window = window(batch.lane.tp);
       react(window, window.expireUnsent(batch));
     }
-    if (now >= graceUntil) {
-      for (Window window : new ArrayList<>(busy.values())) {
-        react(window, window.expire(now));
-      }
-      if (stopped) {
-        return;
-      }
-      checkStalls(now);
+    for (Window window : new ArrayList<>(busy.values())) {
+      react(window, window.expire(now));
     }
+    if (stopped) {
+      return;
+    }
+    checkStalls(now);
     Identity current = identities.current();
     if (current != null && now >= current.renewAt() && !accumulator.isTransactional()) {
       cluster.spawn(

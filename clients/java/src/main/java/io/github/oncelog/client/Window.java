@@ -624,6 +624,15 @@ final class Window {
         .with(outcome);
   }
 
+  /** The process stood still for so long: that does not count. */
+  void putOff(long late, long now) {
+    for (SealedBatch s : batches) {
+      s.deadline = Math.min(s.deadline + late, now + config.deliveryTimeout().toNanos());
+      s.sentAt = Math.min(s.sentAt + late, now);
+    }
+    again.forEach(batch -> batch.putOff(late, now));
+  }
+
   /** Fails a batch that was not sent. */
   void refuse(OpenBatch batch, OncelogException error) {
     fail(batch, error.with(Outcome.NEVER_SENT));

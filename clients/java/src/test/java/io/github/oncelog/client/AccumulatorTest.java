@@ -48,7 +48,22 @@ class AccumulatorTest {
 
   @Test
   void aRecordIsGivenItsOwnTimeAndNotWhatIsLeftOfAnOldBatchs() {
-    Accumulator all = accumulator(Duration.ofNanos(1)); // at once old
-    assertNotSame(add(all, T0), add(all, T0));
+    Accumulator all = accumulator(Duration.ofSeconds(1));
+    BatchDelivery old = add(all, T0);
+    all.expire(Times.now() + Times.SECOND / 5);
+    assertSame(old, add(all, T0));
+    all.expire(Times.now() + Times.SECOND / 3);
+    assertNotSame(old, add(all, T0));
+  }
+
+  @Test
+  void timeInWhichTheProcessStoodStillDoesNotCount() {
+    Accumulator all = accumulator(Duration.ofSeconds(1));
+    add(all, T0);
+    long later = Times.now() + 5 * Times.SECOND;
+    all.putOff(5 * Times.SECOND - Times.SECOND / 10, later);
+    assertEquals(List.of(), all.expire(later));
+    all.putOff(60 * Times.SECOND, later);
+    assertEquals(1, all.expire(later + Times.SECOND).size(), "but for its whole time from then on");
   }
 }
