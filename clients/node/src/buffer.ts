@@ -72,8 +72,11 @@ export interface Wanted {
   readonly generation: number;
 }
 
-/** What became of an answer. Stale: the user has gone elsewhere; refused: it carries an error. */
-export type Added = "ok" | "stale" | "refused";
+/**
+ * What became of an answer. Stale: the user has gone elsewhere; refused: it carries an error; anew:
+ * it is of another topic of the same name; behind: of one that is gone.
+ */
+export type Added = "ok" | "stale" | "refused" | "anew" | "behind";
 
 /** Where one partition stands. */
 interface Cursor {
@@ -191,8 +194,8 @@ export class FetchBuffer {
     const tps: TopicPartition[] = [];
     for (const cursor of this.#cursors.values()) {
       const id = this.topicId(cursor.tp.topic);
-      if (cursor.topicId !== 0n && cursor.topicId !== id) tps.push(cursor.tp);
-      cursor.topicId = id;
+      if (cursor.topicId !== 0n && cursor.topicId < id) tps.push(cursor.tp);
+      if (cursor.topicId < id) cursor.topicId = id;
     }
     return tps;
   }
@@ -334,6 +337,13 @@ export class FetchBuffer {
   add(w: Wanted, answer: PartitionRecords): Added {
     const cursor = this.#cursors.get(w.tp);
     if (cursor?.generation !== w.generation) return "stale";
+    const { topicId } = answer;
+    if (topicId !== 0n && cursor.topicId !== topicId) {
+      if (topicId < cursor.topicId) return "behind"; // ids only rise
+      const isOther = cursor.topicId !== 0n;
+      cursor.topicId = topicId;
+      if (isOther) return "anew";
+    }
     if (answer.error !== PartitionError.NONE) return "refused";
     if (w.offset !== cursor.fetchOffset) return "stale"; // another answer has brought these
     for (const stored of answer.batches) {

@@ -91,7 +91,8 @@ export class CatchUp {
       if (this.#over) return;
       const added = this.buffer.add(this.#wanted, records);
       if (added === "refused") this.#end(records);
-      else if (added === "stale" || records.batches.length === 0) this.#end();
+      else if (added !== "ok" || records.batches.length === 0)
+        this.#end(); // a poll tells why
       else {
         this.#wanted = { ...this.#wanted, offset: endOffset(records) };
         if (this.#wanted.offset >= records.highWatermark) this.#end();

@@ -134,12 +134,19 @@ export class Fetcher {
     const { leaders } = this.cluster;
     if (this.#recreations === leaders.recreations) return;
     this.#recreations = leaders.recreations;
-    for (const tp of this.buffer.recreated()) {
-      this.growth.recreated(tp.topic);
-      this.#aheadSince.delete(tp);
-      if (!leaders.isGone(tp)) this.#seekWhenKnown(tp, "earliest");
+    const recreated = this.buffer.recreated();
+    for (const { topic } of this.buffer.assignment) this.growth.recreated(topic);
+    for (const tp of recreated) {
+      if (!leaders.isGone(tp)) this.#beginAnew(tp);
       else this.buffer.fail(tp, this.buffer.generation(tp), noPartition(tp));
     }
+  }
+
+  /** Where the group stands in the new topic, or at its start. */
+  #beginAnew(tp: TopicPartition): void {
+    this.#aheadSince.delete(tp);
+    this.growth.isNews(tp);
+    this.buffer.seek(tp, UNKNOWN_POSITION);
   }
 
   #poll(place: string, address: string, partitions: Wanted[]): void {
@@ -236,6 +243,11 @@ export class Fetcher {
   #took(address: string, w: Wanted, records: PartitionRecords): void {
     const added = this.buffer.add(w, records);
     if (added === "refused") this.#refused(w, records, address);
+    else if (added === "behind") this.#routes.failed(w.tp, address);
+    else if (added === "anew") {
+      this.#beginAnew(w.tp);
+      this.#lookAt(address, w.tp.topic); // it may have fewer partitions
+    }
     if (added !== "ok") return;
     this.#routes.answered(w.tp);
     this.#alone.delete(w.tp);
@@ -316,11 +328,7 @@ export class Fetcher {
       this.#aheadSince.set(w.tp, since);
       if (now() - since < AHEAD_GRACE) {
         this.#routes.failed(w.tp, address);
-        // Or it is another topic of that name.
-        this.cluster.spawn(async () => {
-          await this.cluster.refreshAt(address, w.tp.topic).catch(asError);
-          this.wake();
-        });
+        this.#lookAt(address, w.tp.topic); // or it is another topic of that name
         return;
       }
     } else if (this.config.autoOffsetReset !== "none") {
@@ -331,6 +339,17 @@ export class Fetcher {
     const details = { ...w.tp, offset: w.offset, logStartOffset, highWatermark };
     const problem = new OncelogError("OFFSET_OUT_OF_RANGE", `${keyOf(w.tp)}: ${text}`, details);
     this.buffer.fail(w.tp, w.generation, problem);
+  }
+
+  #lookAt(address: string, topic: string): void {
+    this.cluster.spawn(async () => {
+      try {
+        await this.cluster.refreshAt(address, topic);
+      } catch (e) {
+        if (!(e instanceof OncelogError)) throw e; // else it is asked again
+      }
+      this.wake();
+    });
   }
 
   // --- positions ---------------------------------------------------------------------
@@ -401,6 +420,7 @@ export class Fetcher {
       await sleep(this.config.retryBackoffMaxMs, this.cluster.signal);
       problem = undefined;
     }
+    this.#checkTopics(); // what a topic does not have any more may be read no longer
     for (const { tp, generation } of missing) {
       if (search.found.has(tp)) continue;
       located(tp);

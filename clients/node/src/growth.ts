@@ -44,7 +44,12 @@ export class Growth {
     return tps;
   }
 
-  /** The topic is another one of the same name: what it does not have is no longer read. */
+  /** The topic is another one of the same name: all of the partition is news. */
+  isNews(tp: TopicPartition): void {
+    this.#came.set(tp, true);
+  }
+
+  /** The same: what it does not have is no longer read. */
   recreated(topic: string): void {
     const count = this.leaders.topics.get(topic)?.partitions.length ?? 0;
     if ((this.#counts.get(topic) ?? 0) <= count) return;

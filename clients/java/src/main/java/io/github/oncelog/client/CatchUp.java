@@ -146,7 +146,7 @@ final class CatchUp {
       }
       switch (buffer.add(wanted, records)) {
         case REFUSED -> stop(records);
-        case STALE -> stop(null);
+        case STALE, ANEW, BEHIND -> stop(null); // a poll tells why
         case OK -> {
           if (records.getBatchesCount() == 0) {
             stop(null);

@@ -32,7 +32,11 @@ final class FetchBuffer {
     /** The user has gone elsewhere. */
     STALE,
     /** The answer carries an error; nothing was added. */
-    REFUSED
+    REFUSED,
+    /** It is of another topic of the same name. */
+    ANEW,
+    /** It is of a topic that is gone. */
+    BEHIND
   }
 
   /** Where one partition stands. */
@@ -148,10 +152,12 @@ final class FetchBuffer {
     List<TopicPartition> tps = new ArrayList<>();
     for (Cursor cursor : cursors.values()) {
       long id = topicId.applyAsLong(cursor.tp.topic());
-      if (cursor.topicId != 0 && cursor.topicId != id) {
-        tps.add(cursor.tp);
+      if (Long.compareUnsigned(cursor.topicId, id) < 0) {
+        if (cursor.topicId != 0) {
+          tps.add(cursor.tp);
+        }
+        cursor.topicId = id;
       }
-      cursor.topicId = id;
     }
     return tps;
   }
@@ -406,6 +412,17 @@ final class FetchBuffer {
     Cursor cursor = cursors.get(w.tp);
     if (cursor == null || cursor.generation != w.generation) {
       return Added.STALE;
+    }
+    long topic = answer.getTopicId();
+    if (topic != 0 && topic != cursor.topicId) {
+      if (Long.compareUnsigned(topic, cursor.topicId) < 0) {
+        return Added.BEHIND; // ids only rise
+      }
+      boolean other = cursor.topicId != 0;
+      cursor.topicId = topic;
+      if (other) {
+        return Added.ANEW;
+      }
     }
     if (answer.getError() != PartitionError.PARTITION_ERROR_NONE) {
       return Added.REFUSED;

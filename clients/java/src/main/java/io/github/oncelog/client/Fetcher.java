@@ -222,15 +222,22 @@ final class Fetcher {
       return;
     }
     recreations = cluster.leaders.recreations();
-    for (TopicPartition tp : buffer.recreated()) {
-      growth.recreated(tp.topic());
-      aheadSince.remove(tp);
+    List<TopicPartition> recreated = buffer.recreated();
+    buffer.assignment().forEach(tp -> growth.recreated(tp.topic()));
+    for (TopicPartition tp : recreated) {
       if (cluster.leaders.isGone(tp)) {
         buffer.fail(tp, buffer.generation(tp), Detail.noPartition(tp));
       } else {
-        seekWhenKnown(tp, OffsetReset.EARLIEST);
+        beginAnew(tp);
       }
     }
+  }
+
+  /** Where the group stands in the new topic, or at its start. */
+  private void beginAnew(TopicPartition tp) {
+    aheadSince.remove(tp);
+    growth.isNews(tp);
+    buffer.seek(tp, FetchBuffer.UNKNOWN);
   }
 
   private void poll(Place place, List<Wanted> partitions) {
@@ -363,6 +370,11 @@ final class Fetcher {
           streams.put(
               w.tp(), new CatchUp(config, cluster, buffer, loop, address, rest, this::streamed));
         }
+      }
+      case BEHIND -> routes.failed(w.tp(), address);
+      case ANEW -> {
+        beginAnew(w.tp());
+        cluster.spawn(() -> lookAt(address, w.tp().topic())); // it may have fewer partitions
       }
       case STALE -> {}
     }
@@ -523,14 +535,21 @@ final class Fetcher {
     } catch (OncelogException e) {
       problem = e;
     }
+    OncelogException ofAll = problem;
+    loop.post(() -> located(missing, search, ofAll));
+  }
+
+  private void located(
+      Map<TopicPartition, Integer> missing, Positions.Search search, OncelogException problem) {
+    checkTopics(); // what a topic does not have any more may be read no longer
     Map<TopicPartition, Long> found = search.found();
-    for (var entry : missing.entrySet()) {
-      TopicPartition tp = entry.getKey();
-      OncelogException own = problem != null ? problem : search.problem(tp);
-      if (!found.containsKey(tp) && own != null) {
-        buffer.fail(tp, entry.getValue(), own);
-      }
-    }
-    loop.post(() -> missing.forEach(locating::remove));
+    missing.forEach(
+        (tp, generation) -> {
+          OncelogException own = problem != null ? problem : search.problem(tp);
+          if (!found.containsKey(tp) && own != null) {
+            buffer.fail(tp, generation, own);
+          }
+          locating.remove(tp, generation);
+        });
   }
 }

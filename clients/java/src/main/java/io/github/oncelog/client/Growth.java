@@ -55,9 +55,15 @@ final class Growth {
     return tps;
   }
 
-  /** The topic is another one of the same name: what it does not have is no longer read. */
+  /** The topic is another one of the same name: all of the partition is news. */
+  synchronized void isNews(TopicPartition tp) {
+    came.add(tp);
+  }
+
+  /** The same: what it does not have is no longer read. */
   synchronized void recreated(String topic) {
-    int count = leaders.topic(topic).partitions();
+    Leaders.Topic known = leaders.topic(topic);
+    int count = known == null ? 0 : known.partitions();
     if (counts.getOrDefault(topic, 0) <= count) {
       return;
     }
