@@ -304,7 +304,10 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             return answer
 
         count = self._stage.cluster.metadata.partition_count
-        facts = {"names": list(request.names), "partitions": count}
+        cluster = self._stage.cluster
+        nobody = (0, *cluster.stopped)
+        leaderless = sum(one.leader_id in nobody for one in cluster.partitions.values())
+        facts = {"names": list(request.names), "partitions": count, "leaderless": leaderless}
         return await self._stage.answer("describe_topics", facts, request, context, truth)
 
     def _topic(self, name: str) -> cluster_pb2.TopicInfo:

@@ -38,6 +38,8 @@ CLASSES = {
     "offsets",
     "admin",
     "transactions",
+    "placement",
+    "recreated",
 }
 DRIVER_PAGE = (ROOT / "conformance" / "DRIVER.md").read_text(encoding="utf-8")
 
