@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from cluster.metadata.registrations import Claim, Registration, is_put_back, put_back, registered
 from cluster.metadata.tables import Tables
-from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid
+from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid, is_internal
 from cluster.v1 import metadata_pb2 as pb
 
 MAX_NODES = 64  # that a cluster may begin with
@@ -252,6 +252,8 @@ def _remove(tables: Tables, node: int) -> bool:
     _check_others(tables, node)
     left = [one for one in holders(tables) if one != node]
     for topic in tables.topics_by_name():
+        if is_internal(topic.name):
+            continue  # it has as many as there are nodes for
         replicas = max(len(record.target or record.replicas) for record in topic.partitions)
         if replicas > len(left):
             text = f"{topic.name!r} has {replicas} replicas, and {len(left)} nodes would be left"

@@ -1,4 +1,7 @@
-"""What the metadata's leader does about nodes that leave: moves what they hold, then forgets them.
+"""What the metadata's leader does when nodes come or go.
+
+It moves what a leaving node holds, then forgets the node. When nodes come, internal topics get
+the replicas that they could not have before.
 
     metadata: leaving --> NodeChanges --SetReplicas--> metadata --> ReplicaChanges of the leaders
                               '--------ChangeNode FORGET-->  when nothing is left there
@@ -15,9 +18,11 @@ from collections.abc import Collection, Iterable
 
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
-from cluster.metadata.topics import PartitionState, TopicState
+from cluster.features import REPLICA_CHANGES
+from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replica_changes import Propose
 from cluster.node.replicas import METADATA_GROUP, Metadata
+from cluster.services.placing import DEFAULT_REPLICAS
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
@@ -31,19 +36,31 @@ class NodeChanges:
     propose(command, done): to the metadata group; `done` is called once, whatever came of it.
     """
 
-    def __init__(self, driver: Driver, metadata: Metadata, propose: Propose) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        metadata: Metadata,
+        propose: Propose,
+        replicas: int = DEFAULT_REPLICAS,
+    ) -> None:
+        """replicas: of internal topics, as far as there are nodes."""
         self._driver, self._metadata, self._propose = driver, metadata, propose
+        self._replicas = replicas
         self._asked: set[tuple[str, int]] = set()  # what is under way
 
     def look(self) -> None:
         """Now and then, between two rounds of the driver."""
         group = self._driver.groups.get(METADATA_GROUP)
         view = self._metadata.membership
-        if group is None or not group.is_ready or not view.leaving:
+        if group is None or not group.is_ready:
             return
         own, holders = group.config.node_id, view.holders()
         living = {node for node in holders if node == own or group.is_responsive(node)}
-        for record, target in moves(self._metadata.topics(), holders, view.leaving, living):
+        if view.leaving:
+            wanted = moves(self._metadata.topics(), holders, view.leaving, living)
+        else:
+            wanted = self._grown(living)
+        for record, target in wanted:
             move = mpb.SetReplicas(
                 group_id=record.group_id, replicas=target, expected_version=record.version
             )
@@ -53,6 +70,14 @@ class NodeChanges:
             if gone and not view.holds(node) and _all_know(group):
                 forget = mpb.ChangeNode(node_id=node, action=mpb.NODE_ACTION_FORGET)
                 self._ask("forget", node, mpb.MetadataCommand(change_node=forget))
+
+    def _grown(self, living: Collection[int]) -> list[tuple[PartitionState, list[int]]]:
+        found = [topic for name in INTERNAL_TOPICS if (topic := self._metadata.topic(name))]
+        least = min((len(one.replicas) for topic in found for one in topic.partitions), default=9)
+        most = min(self._replicas, len(living))
+        if least >= most or not self._metadata.features.is_on(REPLICA_CHANGES):
+            return []
+        return internal_growth(self._metadata.topics(), living, most)
 
     def _ask(self, what: str, number: int, command: mpb.MetadataCommand) -> None:
         key = (what, number)
@@ -69,9 +94,12 @@ def moves(
 ) -> list[tuple[PartitionState, list[int]]]:
     """Partitions that a leaving node holds, and where they shall be.
 
-    At the least loaded nodes, the living first: what is moved to a dead one waits for it.
+    At the least loaded nodes, the living first: what is moved to a dead one waits for it. Those of
+    internal topics get fewer replicas where no other node is left.
     """
-    records = [record for topic in topics for record in topic.partitions]
+    known = list(topics)
+    internal = {one.group_id for t in known if is_internal(t.name) for one in t.partitions}
+    records = [record for topic in known for record in topic.partitions]
     load = Counter(node for record in records for node in record.target or record.replicas)
     free = MAX_MOVES - sum(bool(record.target) for record in records)
     found: list[tuple[PartitionState, list[int]]] = []
@@ -86,9 +114,34 @@ def moves(
             if node in leaving and spare:
                 target[place] = min(spare, key=lambda one: (one not in living, load[one], one))
                 load[target[place]] += 1
+        if record.group_id in internal:
+            target = [node for node in target if node not in leaving] or target
         if target != list(record.target or record.replicas):
             free -= not record.target
             found.append((record, target))
+    return found
+
+
+def internal_growth(
+    topics: Iterable[TopicState], living: Collection[int], most: int
+) -> list[tuple[PartitionState, list[int]]]:
+    """Partitions of internal topics that have fewer replicas than they could, and where those go.
+
+    A cluster that began with one node would keep its groups' offsets at one. None gets fewer:
+    a node that is down comes back.
+    """
+    known = list(topics)
+    records = [record for topic in known for record in topic.partitions]
+    load = Counter(node for record in records for node in record.target or record.replicas)
+    free = MAX_MOVES - sum(bool(record.target) for record in records)
+    found: list[tuple[PartitionState, list[int]]] = []
+    for record in (one for topic in known if is_internal(topic.name) for one in topic.partitions):
+        held = record.replicas
+        spare = sorted(set(living) - {*held}, key=lambda node: (load[node], node))
+        more = spare[: max(0, most - len(held))]
+        if more and not record.target and not record.to_remove and len(found) < free:
+            load.update(more)
+            found.append((record, [*held, *more]))
     return found
 
 

@@ -19,6 +19,7 @@ from cluster.node.repairs import Repairs
 from cluster.node.replica_changes import ReplicaChanges
 from cluster.node.replicas import Replicas
 from cluster.node.sizes import ReplicaSizes, largest
+from cluster.services.placing import DEFAULT_REPLICAS
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,9 @@ class ReplicaDuties:
             config.node_id, delay, replicas, metadata, time.monotonic, self._propose
         )
         self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose)
-        self._nodes = NodeChanges(driver, metadata, self._propose)
+        given = "default_replicas" in config.given
+        most = config.default_replicas if given else DEFAULT_REPLICAS
+        self._nodes = NodeChanges(driver, metadata, self._propose, most)
         self._sizes = sizes
         self._balancing = Balancing(driver, metadata, sizes.alive, self._propose)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 import click
 
-from oncelog import Admin, ClusterInfo, UpgradeInfo
+from oncelog import Admin, ClusterInfo, OncelogError, TopicInfo, UpgradeInfo
 from oncelog.cli.options import INT64, with_admin
-from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.cli.output import plural, print_facts, print_json, print_table
+
+DEFAULT_REPLICAS = 3  # of a topic that names no number, as far as there are nodes
+MAX_LOOKED_AT = 10_000  # partitions; a look at health is no load
+MAX_NAMED = 5
 
 
 @click.group()
@@ -50,6 +55,9 @@ def health(admin: Admin, as_json: bool) -> int:
     facts = admin.describe_cluster()
     problems = find_problems(facts)
     notes = find_warnings(facts)
+    if len(facts.nodes) > 1 and facts.partitions <= MAX_LOOKED_AT:
+        with suppress(OncelogError):  # who may not describe topics has no note of them
+            notes += find_small(len(facts.nodes), admin.describe_topics())
     if facts.upgrade.pending:
         notes.append(describe_pending(facts.upgrade))
     if as_json:
@@ -71,6 +79,20 @@ def find_warnings(facts: ClusterInfo) -> list[str]:
         for node in facts.nodes
         if node.insecure
     ]
+
+
+def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:
+    """Topics with fewer replicas than a new one would get, and the command that gives them more."""
+    most = min(nodes, DEFAULT_REPLICAS)
+    small = [info for info in topics if info.replica_count < most]
+    notes = [
+        f"topic {info.name} has {plural(info.replica_count, 'replica')}, and there are {nodes} "
+        f"nodes: oncelog topic alter {info.name} --replicas {most}"
+        for info in small[:MAX_NAMED]
+    ]
+    if len(small) > MAX_NAMED:
+        notes.append(f"and {len(small) - MAX_NAMED} more topics with fewer than {most} replicas")
+    return notes
 
 
 @cluster.command()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from cluster.metadata.topics import OFFSETS_TOPIC
 from harness.local_cluster import LocalCluster
 from harness.node_process import NodeProcess
 from harness.ports import LOOPBACK, free_ports
@@ -148,6 +149,11 @@ def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
     return cluster.change_spec(node, nodes=own, settings=settings)
 
 
+def held(admin: Admin, topic: str) -> list[int]:
+    """How many replicas each partition has."""
+    return [len(one.replicas) for one in admin.describe_topic(topic).partitions if not one.target]
+
+
 def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster) -> None:
     """No setting of a node that runs is touched, and none is stopped but the one that goes."""
     cluster = make_cluster(start=False)
@@ -156,6 +162,7 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
     cluster.start_nodes([1])
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, 2, 1)
+        admin.commit_offsets("g", {(TOPIC, 0): 0})
         with writing(cluster.bootstrap) as sent:
             early = joining(cluster, 2, at)
             early.start()
@@ -164,6 +171,7 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
             admin.change_node(3, "add")
             joining(cluster, 3, cluster.nodes[2].spec.nodes[2]).start()
             wait_settled(admin, 3)
+            eventually(lambda: {*held(admin, OFFSETS_TOPIC)} == {3}, "offsets are at all nodes")
             for part in range(2):
                 admin.reassign_partition(TOPIC, part, [1, 2])
             eventually(
@@ -177,8 +185,9 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
             process = cluster.nodes[1]
             words = "serves no clients any more"
             eventually(lambda: words in process.log_text(), "what it knows is out of date")
-            held = [set(part.replicas) for part in admin.describe_topic(TOPIC).partitions]
-            assert held == [{2, 3}, {2, 3}]
+            places = [set(part.replicas) for part in admin.describe_topic(TOPIC).partitions]
+            assert places == [{2, 3}, {2, 3}]
+            assert {*held(admin, OFFSETS_TOPIC)} == {2}
             cluster.kill([1])
             before = len(sent)
             eventually(lambda: len(sent) > before + 50, "the rest takes records")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 
 from oncelog.cli.app import cli, run
-from oncelog.cli.cluster import find_problems, find_warnings
+from oncelog.cli.cluster import find_problems, find_small, find_warnings
 from oncelog.cli.output import print_facts, print_table, text, when
 from oncelog.cli.records import _json_bytes, _split
 from oncelog.types import ClusterInfo, NodeInfo
@@ -142,3 +144,13 @@ def test_problems() -> None:
     ]
     wrong = (NodeInfo(1, "a:1", clock_disagrees=True),)
     assert not ClusterInfo("c", 1, 1, wrong, 1, 6, 0, 0, 1000).healthy
+
+
+def test_topics_that_were_made_when_there_were_fewer_nodes() -> None:
+    topics: Any = [SimpleNamespace(name=f"t{n}", replica_count=n) for n in (1, 2, 3)]
+    assert find_small(1, topics) == []
+    assert find_small(2, topics) == [
+        "topic t1 has 1 replica, and there are 2 nodes: oncelog topic alter t1 --replicas 2"
+    ]
+    assert [note.split()[1] for note in find_small(5, topics)] == ["t1", "t2"]
+    assert find_small(5, topics[:1] * 8)[-1] == "and 3 more topics with fewer than 3 replicas"

@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 
 from cluster.features import THIS_RELEASE
-from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
-from cluster.node.node_changes import MAX_MOVES, moves
+from cluster.metadata.topics import (
+    OFFSETS_TOPIC,
+    PartitionState,
+    Rejected,
+    TopicSettings,
+    TopicState,
+)
+from cluster.node.node_changes import MAX_MOVES, internal_growth, moves
 from cluster.services import node_changes
 from cluster.services.node_changes import statuses
 from cluster.v1 import metadata_pb2 as meta
@@ -37,6 +43,27 @@ def test_nothing_moves_that_has_nowhere_to_go_and_not_too_much_at_once() -> None
     assert not moves([topic((3, 1))], (1,), {3}, {1})
     many = topic(*[(3, 1)] * (MAX_MOVES + 20))
     assert len(moves([many], (1, 2), {3}, {1, 2})) == MAX_MOVES
+
+
+def test_internal_topics_have_no_more_replicas_than_there_are_nodes() -> None:
+    held = topic((1, 2, 3))
+    internal = replace(held, name=OFFSETS_TOPIC)
+    assert targets(moves([internal], (1, 2), {3}, {1, 2})) == [[1, 2]]
+    assert targets(moves([internal], (1, 2, 4), {3}, {1, 2, 4})) == [[1, 2, 4]]
+    assert not moves([held], (1, 2), {3}, {1, 2})
+
+
+def test_internal_topics_get_the_replicas_that_they_could_not_have_before() -> None:
+    offsets = replace(topic((1,), (1, 2), (1, 2, 3)), name=OFFSETS_TOPIC)
+    others = topic((1,), (2, 4))
+    found = internal_growth([offsets, others], {1, 2, 3, 4}, 3)
+    assert targets(found) == [[1, 3, 4], [1, 2, 3]], (
+        "the least loaded; no others; those with 3 stay"
+    )
+    assert targets(internal_growth([offsets], {1, 2}, 2)) == [[1, 2]]
+    assert not internal_growth([offsets], {1}, 1)
+    moving = replace(offsets.partitions[0], target=(2,))
+    assert not internal_growth([replace(offsets, partitions=(moving,))], {1, 2, 3}, 3)
 
 
 def own(version: int, *voters: int) -> meta.MetadataCommand:
