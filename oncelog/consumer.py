@@ -216,20 +216,23 @@ class Consumer:
     def _take(self, chunk: Chunk | None, limit: int) -> dict[TopicPartition, list[Record]]:
         """Records of this chunk and of those that are there behind it, up to an error."""
         result: dict[TopicPartition, list[Record]] = {}
-        while chunk is not None:
-            try:
+        try:
+            while chunk is not None:
                 records = chunk.records(self.config.check_crcs)
-            except errors.CorruptLogError:
-                if not result:
-                    raise
-                break  # for the next call: what is before it must not be lost
-            start = chunk.next - chunk.base_offset
-            some = records[start : start + limit]
-            result.setdefault(chunk.tp, []).extend(some)
-            limit -= len(some)
-            chunk.next += len(some)
-            self._buffer.advance(chunk)
-            chunk = self._buffer.peek(0.0, errors_wait=True) if limit > 0 else None
+                start = chunk.next - chunk.base_offset
+                some = records[start : start + limit]
+                result.setdefault(chunk.tp, []).extend(some)
+                limit -= len(some)
+                chunk.next += len(some)
+                self._buffer.advance(chunk)
+                chunk = self._buffer.peek(0.0, errors_wait=True) if limit > 0 else None
+        except errors.CorruptLogError:
+            if not result:
+                raise  # else for the next call: what is before it must not be lost
+        except BaseException:  # of a signal handler: nobody gets these
+            for one in [lost[0] for lost in result.values() if lost]:
+                self._buffer.seek(TopicPartition(one.topic, one.partition), one.offset)
+            raise
         return result
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[Any]:

@@ -134,6 +134,31 @@ assert all("signal handler" in text for text in refused), refused
 assert len(values(acked)) == acked
 print("ok")
 """,
+    "reads": """
+class Stop(Exception): pass
+def ring(*_): raise Stop
+signal.signal(signal.SIGALRM, ring)
+wanted = [b"%d" % n for n in range(3000)]
+with Producer(server, batch_size=300) as producer:
+    for value in wanted:
+        producer.send(topic, value)
+consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="earliest")
+taken, stops = [], 0
+while sum(map(len, taken)) < len(wanted):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005)
+        while True:
+            found = consumer.getmany(50, 20)
+            if found: taken.append(found[topic, 0])
+            if len(taken) >= 150: break
+    except Stop:
+        stops += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+consumer.close()
+assert [record.value for records in taken for record in records] == wanted
+print("ok")
+""",
     "callbacks": """
 def bad(kind):
     def callback(*_): raise kind("of the callback")
@@ -188,7 +213,13 @@ if (child := os.fork()) == 0:
         producer.send(topic, b"v")
     except ClientClosedError as error:
         print(error, flush=True)
-    os._exit(7)
+    if (grandchild := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(grandchild, 0)
+    try:
+        Producer(server)
+    except ClientClosedError:
+        os._exit(7)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 producer.send(topic, b"v").result(10)
 producer.close()
@@ -376,7 +407,18 @@ def test_a_program_says_what_it_leaves_undelivered(kit: Kit):
 
 
 @pytest.mark.parametrize(
-    "name", ["raises", "handler", "callbacks", "thread", "logs", "fork-exec", "shutdown", "dropped"]
+    "name",
+    [
+        "raises",
+        "handler",
+        "reads",
+        "callbacks",
+        "thread",
+        "logs",
+        "fork-exec",
+        "shutdown",
+        "dropped",
+    ],
 )
 def test_a_program_goes_on(kit: Kit, name: str):
     ended = kit.ended[name]

@@ -337,20 +337,21 @@ class FetchBuffer:
         """A loop that was left with the last record of a chunk could not say so."""
         for tp in list(self._turns):
             cursor = self._cursors[tp]
-            if cursor.chunks[0].next >= cursor.chunks[0].end_offset:
+            if not cursor.chunks:
+                self._turns.remove(tp)
+            elif cursor.chunks[0].next >= cursor.chunks[0].end_offset:
                 self._drop_first(cursor)
 
     def _drop_first(self, cursor: Cursor) -> None:
-        chunk = cursor.chunks.popleft()
-        cursor.position = chunk.end_offset
-        cursor.by_reading = True
-        had_room = cursor.buffered < self._partition_bytes
-        cursor.buffered -= chunk.size
-        self._turns.remove(cursor.tp)
+        """A signal handler may raise after each call: what is left then is of use."""
+        chunk, left = cursor.chunks[0], cursor.buffered - cursor.chunks[0].size
+        if cursor.buffered >= self._partition_bytes > left:
+            self._on_room(cursor.tp)  # the engine looks when the lock is free
+        cursor.position, cursor.by_reading, cursor.buffered = chunk.end_offset, True, left
+        cursor.chunks.popleft()
         if cursor.chunks:
             self._turns.append(cursor.tp)
-        if not had_room and cursor.buffered < self._partition_bytes:
-            self._on_room(cursor.tp)
+        self._turns.remove(cursor.tp)  # the place that it had
 
     def pause(self, tp: TopicPartition, paused: bool) -> None:
         with self._lock:

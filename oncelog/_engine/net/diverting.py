@@ -15,7 +15,7 @@ from oncelog._engine.net.threads import engine_threads
 # Loggers that the engine's thread writes to: the client's, and those of what it runs on.
 LOGGERS = (
     "oncelog.client", "oncelog.consumer", "oncelog.producer", "asyncio", "grpc.aio._call",
-    "grpc._cython.cygrpc",
+    "grpc._cython.cygrpc", "py.warnings",
 )  # fmt: skip
 MOST_WAITING = 10_000
 

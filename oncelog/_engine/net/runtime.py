@@ -42,7 +42,7 @@ _GREEN = (
 )
 
 _start_lock = threads.shared_lock()
-_forked_under_grpc = False
+_forked_under_grpc = _forking_under_grpc = False
 _of_the_parent: list[object] = []
 
 
@@ -235,23 +235,19 @@ def register(client: Forkable) -> None:
 
 
 def _before_fork() -> None:
-    global _forked_under_grpc
+    global _forking_under_grpc
     if _grpc_runs() and all(client._closed for client in list(_clients)):
         gc.collect()  # gRPC's thread ends with the last channel
-    _forked_under_grpc = _forked_under_grpc or _grpc_runs()
+    _forking_under_grpc = _grpc_runs()
 
 
 def _grpc_runs() -> bool:
     return any(_POLLER in thread.name for thread in threading.enumerate())
 
 
-def _after_fork_in_parent() -> None:
-    global _forked_under_grpc
-    _forked_under_grpc = False
-
-
 def _after_fork() -> None:
-    global _start_lock
+    global _start_lock, _forked_under_grpc
+    _forked_under_grpc = _forked_under_grpc or _forking_under_grpc
     # What gRPC has made in the parent must not be freed in the child: it would crash.
     _of_the_parent.extend([threads.engine, *_clients])
     threads.engine = None
@@ -263,8 +259,6 @@ def _after_fork() -> None:
     _clients.clear()
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_child=_after_fork, after_in_parent=_after_fork_in_parent
-)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 __all__ = ["can_close", "end_dropped", "is_over", "loop", "post", "register", "run", "submit"]
