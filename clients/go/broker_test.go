@@ -35,6 +35,8 @@ type broker struct {
 	leaderless map[int32]bool
 	logStart   int64
 	topicID    uint64
+	// The partition that a Fetch is refused for; 0: none.
+	refused int32
 	// Called before an answer to a lease or a begin, and told of an abort.
 	onLease func(context.Context, *pb.LeaseProducerRequest)
 	onBegin func(context.Context, *pb.BeginTransactionRequest)
@@ -218,6 +220,10 @@ func (b *broker) Fetch(ctx context.Context, request *pb.FetchRequest) (*pb.Fetch
 		found := false
 		b.mu.Lock()
 		for _, asked := range request.GetPartitions() {
+			if b.refused != 0 && asked.GetPartition() == b.refused {
+				b.mu.Unlock()
+				return nil, status.Error(codes.InvalidArgument, "refused")
+			}
 			records := b.read(asked, int(min(asked.GetMaxBytes(), request.GetMaxBytes())))
 			found = found || len(records.GetBatches()) > 0 || records.GetError() != 0
 			answer.Partitions = append(answer.Partitions, records)

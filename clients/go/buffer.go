@@ -96,6 +96,8 @@ const (
 	addedOK      added = iota
 	addedStale         // the user has gone elsewhere
 	addedRefused       // the answer carries an error; nothing was added
+	addedAnew          // it is of another topic of the same name; nothing was added
+	addedBehind        // the node has not heard of that yet; nothing was added
 )
 
 // fetchBuffer holds what was fetched and not yet taken. The fetcher fills it, the user empties
@@ -178,7 +180,8 @@ func (b *fetchBuffer) assigned(tp TopicPartition) error {
 // seek goes on at offset.
 func (b *fetchBuffer) seek(tp TopicPartition, offset int64) { b.goTo(tp, offset, "") }
 
-// seekTo goes where the log begins or ends, when its leader can be asked.
+// seekTo goes where the log begins or ends or, with "", where the group and the settings say, when
+// the leader can be asked.
 func (b *fetchBuffer) seekTo(tp TopicPartition, place OffsetReset) {
 	b.goTo(tp, unknownPosition, place)
 }
@@ -424,18 +427,29 @@ func (b *fetchBuffer) awaitRoom(ctx context.Context, w wanted) bool {
 	}
 }
 
-// recreated returns the partitions whose topic is another one of the same name by now.
-func (b *fetchBuffer) recreated() (tps []TopicPartition) {
+// recreated returns the partitions whose topic is another one of the same name by now, with its id.
+func (b *fetchBuffer) recreated() map[TopicPartition]uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	found := map[TopicPartition]uint64{}
 	for tp, c := range b.cursors {
 		id := b.topicID(tp.Topic)
-		if c.topicID != 0 && c.topicID != id {
-			tps = append(tps, tp)
+		if c.topicID != 0 && c.topicID < id {
+			found[tp] = id
 		}
-		c.topicID = id
+		c.topicID = max(c.topicID, id)
 	}
-	return tps
+	return found
+}
+
+// beginAnew: the topic has this id by now. Positions in the former one do not apply.
+func (b *fetchBuffer) beginAnew(tp TopicPartition, id uint64) {
+	b.mu.Lock()
+	if c := b.cursors[tp]; c != nil {
+		c.topicID = max(c.topicID, id)
+	}
+	b.mu.Unlock()
+	b.seekTo(tp, "")
 }
 
 // read reports whether the partition's position was reached by reading.
@@ -454,9 +468,17 @@ func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
 	if c == nil || c.generation != w.generation {
 		return addedStale
 	}
-	if answer.GetError() != pb.PartitionError_PARTITION_ERROR_NONE {
+	switch id := answer.GetTopicId(); {
+	case id != 0 && id < c.topicID: // ids only rise
+		return addedBehind
+	case answer.GetError() == pb.PartitionError_PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION:
+		return addedRefused
+	case c.topicID != 0 && id > c.topicID:
+		return addedAnew
+	case answer.GetError() != pb.PartitionError_PARTITION_ERROR_NONE:
 		return addedRefused
 	}
+	c.topicID = max(c.topicID, answer.GetTopicId())
 	c.highWatermark = max(c.highWatermark, answer.GetHighWatermark())
 	if w.offset != c.fetchOffset {
 		return addedStale // another answer has already brought these

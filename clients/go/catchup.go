@@ -94,7 +94,7 @@ func (f *fetcher) readAhead(ctx context.Context, cancel context.CancelFunc, addr
 			switch f.buffer.add(w, records) {
 			case addedRefused:
 				return w, records
-			case addedStale:
+			case addedStale, addedAnew, addedBehind: // a poll will find out
 				return w, nil
 			}
 			if len(records.GetBatches()) == 0 {

@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -39,10 +40,13 @@ type fetcher struct {
 	wakeUp chan struct{}
 	events chan func()
 
-	polls      map[place]*poll
+	polls map[place]*poll
+	// Partitions of polls that were refused for good, each with a group of its own until it is read.
+	alone      map[TopicPartition]int
 	locating   map[TopicPartition]bool
 	aheadSince map[TopicPartition]time.Time
 	refreshing bool
+	lastAlone  int
 	// Partitions that are not polled because a stream brings them.
 	streams map[TopicPartition]*catchUp
 }
@@ -65,7 +69,7 @@ func newFetcher(config *ConsumerConfig, c *cluster) *fetcher {
 		config: config, cluster: c, routes: newRoutes(config, c),
 		ctx: ctx, cancel: cancel, ended: make(chan struct{}),
 		wakeUp: make(chan struct{}, 1), events: make(chan func(), 64),
-		polls: map[place]*poll{}, locating: map[TopicPartition]bool{},
+		polls: map[place]*poll{}, locating: map[TopicPartition]bool{}, alone: map[TopicPartition]int{},
 		aheadSince: map[TopicPartition]time.Time{},
 		streams:    map[TopicPartition]*catchUp{},
 	}
@@ -137,7 +141,7 @@ func (f *fetcher) dispatch(now time.Time) (next time.Time) {
 		if address := f.routes.address(w.tp); address == "" {
 			lost[w.tp.Topic] = true
 		} else {
-			at := place{address, w.group}
+			at := place{address, cmp.Or(f.alone[w.tp], w.group)}
 			byPlace[at] = append(byPlace[at], w)
 		}
 	}
@@ -190,18 +194,19 @@ func (f *fetcher) refresh(topics []string) {
 
 // checkTopics looks whether a topic was deleted and created again: its offsets mean nothing there.
 func (f *fetcher) checkTopics() {
-	for _, tp := range f.buffer.recreated() {
-		f.growth.recreated(tp.Topic)
-		if _, there := f.cluster.leaders.leader(tp); !there {
-			continue // who asks for it is told that there is none
-		}
-		delete(f.aheadSince, tp)
-		begin := Earliest // all of it is news
-		if f.config.AutoOffsetReset == NoReset {
-			begin = NoReset
-		}
-		f.buffer.seekTo(tp, begin)
+	for tp, id := range f.buffer.recreated() {
+		f.growth.dropGone(tp.Topic)
+		if _, there := f.cluster.leaders.leader(tp); there {
+			f.beginAnew(tp, id)
+		} // else who asks for it is told that there is none
 	}
+}
+
+// beginAnew goes on where the group stands in the new topic, or else at its start.
+func (f *fetcher) beginAnew(tp TopicPartition, id uint64) {
+	delete(f.aheadSince, tp)
+	f.growth.anew(tp)
+	f.buffer.beginAnew(tp, id)
 }
 
 // --- asking --------------------------------------------------------------------------
@@ -281,6 +286,9 @@ func (f *fetcher) polled(address string, partitions []wanted, answer *pb.FetchRe
 		switch {
 		case err != nil && isRetriable(err):
 			f.routes.failed(w.tp, address)
+		case err != nil && len(partitions) > 1: // which of them is the cause?
+			f.lastAlone--
+			f.alone[w.tp] = f.lastAlone
 		case err != nil:
 			f.buffer.fail(w.tp, w.generation, err)
 		default:
@@ -293,9 +301,15 @@ func (f *fetcher) took(address string, w wanted, records *pb.PartitionRecords) {
 	switch f.buffer.add(w, records) {
 	case addedRefused:
 		f.refused(w, records, address)
+	case addedAnew:
+		f.beginAnew(w.tp, records.GetTopicId())
+		f.refresh([]string{w.tp.Topic})
+	case addedBehind:
+		f.routes.failed(w.tp, address)
 	case addedOK:
 		f.routes.answered(w.tp)
 		delete(f.aheadSince, w.tp)
+		delete(f.alone, w.tp)
 		if len(f.streams) < mostStreams && worthIt(f.config, records) {
 			f.startStream(address, wanted{w.tp, w.group, endOffset(records), w.generation, ""})
 		}
@@ -341,6 +355,7 @@ func (f *fetcher) confirmUnknown(w wanted) {
 			err = noPartition(w.tp)
 		}
 		if errors.Is(err, ErrUnknownTopicOrPartition) {
+			f.growth.dropGone(w.tp.Topic)
 			f.buffer.fail(w.tp, w.generation, err)
 		}
 	})
@@ -398,6 +413,7 @@ func (f *fetcher) locateMissing(now time.Time) (next time.Time) {
 	go func() {
 		f.positions.start(f.ctx, missing, func(tp TopicPartition, offset int64, err error) {
 			if err != nil {
+				f.growth.dropGone(tp.Topic)
 				f.buffer.fail(tp, missing[tp].generation, err)
 			} else {
 				f.buffer.found(tp, missing[tp].generation, offset)

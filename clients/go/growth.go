@@ -54,12 +54,22 @@ func (g *growth) follow(topic string) (tps []TopicPartition) {
 	return tps
 }
 
-// recreated: the topic is another one of the same name. What it does not have is no longer read.
-func (g *growth) recreated(topic string) {
+// anew: the partition is of another topic of the same name, all of which is news.
+func (g *growth) anew(tp TopicPartition) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.came == nil {
+		g.came = map[TopicPartition]bool{}
+	}
+	g.came[tp] = true
+}
+
+// dropGone reads no longer what a topic does not have that was created anew.
+func (g *growth) dropGone(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, _, partitions, _ := g.leaders.topic(topic)
-	if followed, ok := g.counts[topic]; !ok || followed <= partitions {
+	if followed, ok := g.counts[topic]; !ok || partitions == 0 || followed <= partitions {
 		return
 	}
 	g.counts[topic] = partitions

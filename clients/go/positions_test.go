@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -116,5 +117,29 @@ func TestARecordForAPartitionThatIsGoneFailsAtOnce(t *testing.T) {
 		if options == nil {
 			fill(t, p, 1, 0, 1)
 		}
+	}
+}
+
+func TestAPollThatIsRefusedIsTheErrorOfItsCauseAlone(t *testing.T) {
+	b := startBroker(t, 3)
+	fill(t, producerOf(t, b), 5, 0, 1, 2)
+	b.refused = 1
+	c := consumerOf(t, b)
+	told := 0
+	for n := 0; n < 10; {
+		records, err := c.Poll(t.Context())
+		switch {
+		case errors.Is(err, ErrInvalidRequest):
+			told++
+		case err != nil:
+			t.Fatal(err)
+		}
+		n += len(records)
+	}
+	for told == 0 {
+		if _, err := c.Poll(t.Context()); !errors.Is(err, ErrInvalidRequest) {
+			t.Fatal(err)
+		}
+		told++
 	}
 }

@@ -108,7 +108,7 @@ func gone(tp TopicPartition) *Error {
 // onPartitionGone fails what is on its way. A partition that comes again gets another identity.
 func (w *window) onPartitionGone() reaction {
 	w.failAll(gone(w.tp))
-	w.dead = w.config.EnableIdempotence
+	w.dead, w.madeAnew = w.config.EnableIdempotence, true
 	return reaction{fatal: w.gap}
 }
 

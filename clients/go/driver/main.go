@@ -207,7 +207,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 			"features": []string{
 				"zstd", "lz4", "no_idempotence", "send_batch", "names", "initial", "own_sequences",
 				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin", "tls", "tokens",
-				"transactions", "members", "cancel",
+				"transactions", "members", "cancel", "warnings",
 			},
 		}, nil
 	case "defaults":
@@ -217,6 +217,8 @@ func (d *driver) carryOut(c *command) (object, error) {
 		return nil, nil
 	case "exit":
 		return nil, nil
+	case "warnings":
+		return object{"warnings": logged.all()}, nil
 	case "open_producer":
 		return nil, d.openProducer(c)
 	case "open_consumer":
@@ -251,6 +253,7 @@ func (d *driver) reset() {
 		admin.Close()
 		delete(d.admins, handle)
 	}
+	logged.clear()
 }
 
 // limit returns a context that ends when the caller gives up, after the command's timeout, or

@@ -46,6 +46,7 @@ func takeMs(all settings, name string, into *time.Duration, failed *error) {
 
 func takeClient(all settings, c *oncelog.ClientConfig, failed *error) {
 	take(all, "bootstrap_servers", &c.BootstrapServers, failed)
+	c.Logger = logger
 	take(all, "client_id", &c.ClientID, failed)
 	takeMs(all, "request_timeout_ms", &c.RequestTimeout, failed)
 	takeMs(all, "retry_backoff_ms", &c.RetryBackoff, failed)

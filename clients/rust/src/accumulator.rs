@@ -35,6 +35,8 @@ pub(crate) struct OpenBatch {
     pub(crate) columns: Columns,
     pub(crate) payload: Option<SealedPayload>,
     pub(crate) created: Instant,
+    /// A record that came later would have too little of its own time left.
+    join_until: Instant,
     /// What it holds of the buffer.
     pub(crate) size: usize,
     /// Never larger than this with more than one record.
@@ -98,6 +100,8 @@ pub(crate) struct Addition<'a> {
     pub(crate) partition: i32,
     /// It may go elsewhere: to where messages without a key go now.
     pub(crate) sticky: bool,
+    /// Where it may go anywhere: a partition, and whether it has a leader that can be reached.
+    pub(crate) choose: Option<&'a (dyn Fn() -> (i32, bool) + Send + Sync)>,
     pub(crate) messages: &'a [Message<'a>],
     pub(crate) sequences: Option<&'a [i64]>,
     pub(crate) expected_offset: Option<i64>,
@@ -206,11 +210,21 @@ impl Accumulator {
             Some(topic) => topic,
             None => topics.entry(add.topic.into()).or_default(),
         };
-        let full = |batch: &OpenBatch| add.is_alone() || batch.size + size > batch.cap;
+        let now = Instant::now();
+        let full = |batch: &OpenBatch| {
+            add.is_alone() || batch.size + size > batch.cap || now > batch.join_until
+        };
         let mut woken = add.is_alone();
         // When the batch that records stick to is full, they go on with another partition.
         let stuck = topic.sticky.filter(|_| add.sticky);
-        for partition in stuck.into_iter().chain([add.partition]) {
+        let mut partition = add.partition;
+        let mut attracts = true;
+        for stuck in stuck.map(Some).into_iter().chain([None]) {
+            (partition, attracts) = match (stuck, add.choose) {
+                (Some(stuck), _) => (stuck, true),
+                (None, Some(choose)) => choose(),
+                (None, None) => (add.partition, true),
+            };
             let sticky = topic.sticky == Some(partition);
             let lane = topic.lane(add.topic, partition);
             lane.check_sequences(add.sequences)?;
@@ -223,7 +237,6 @@ impl Accumulator {
                 topic.sticky = None;
             }
         }
-        let partition = topic.sticky.filter(|_| add.sticky).unwrap_or(add.partition);
         let lane = topic.lane(add.topic, partition);
         let more = if lane.open.is_some() { size } else { need };
         if *used + more > self.buffer_memory {
@@ -235,7 +248,8 @@ impl Accumulator {
             }
             *last_id += 1;
             let cap = self.batch_size.min(add.max_batch_bytes).max(need);
-            let batch = OpenBatch::new(*last_id, &lane.tp, cap, lane.before);
+            let own_time = self.linger.max(self.delivery_timeout / 10);
+            let batch = OpenBatch::new(*last_id, &lane.tp, cap, lane.before, now, own_time);
             incomplete.insert(batch.id, batch.delivery.clone());
             if self.linger.is_zero() || *flushing > 0 {
                 ready.insert(lane.tp.clone());
@@ -254,7 +268,7 @@ impl Accumulator {
         let delivery = lane.put(add, size);
         if add.is_alone() {
             lane.close(ready);
-        } else if add.sticky {
+        } else if add.sticky && attracts {
             topic.sticky = Some(partition);
         }
         Ok(Placed::At(delivery, woken))
@@ -338,6 +352,27 @@ impl Accumulator {
         expired
     }
 
+    /// What waits for a leader must not attract more.
+    pub(crate) fn leave_unavailable(&self, is_available: impl Fn(&str, i32) -> bool) {
+        for (name, topic) in &mut self.state().topics {
+            topic.sticky = topic.sticky.filter(|partition| is_available(name, *partition));
+        }
+    }
+
+    /// Takes out what waits in a partition that there is no more.
+    pub(crate) fn drop_lane(&self, tp: &TopicPartition) -> VecDeque<OpenBatch> {
+        let mut state = self.state();
+        let State { topics, ready, .. } = &mut *state;
+        let Some(topic) = topics.get_mut(&*tp.topic) else { return VecDeque::new() };
+        topic.sticky = topic.sticky.filter(|partition| *partition != tp.partition);
+        let lane = topic.lane(&tp.topic, tp.partition);
+        if lane.open.is_some() {
+            lane.close(ready);
+        }
+        ready.remove(tp);
+        std::mem::take(&mut lane.closed)
+    }
+
     /// Takes no further records, for this reason.
     pub(crate) fn refuse(&self, failure: &Error) {
         self.state().failure.get_or_insert_with(|| failure.clone());
@@ -362,6 +397,11 @@ impl Accumulator {
         state.incomplete.remove(&batch.id);
         drop(state);
         self.room.notify_waiters();
+    }
+
+    /// Whether nothing waits and nothing is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state().incomplete.is_empty()
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -504,13 +544,21 @@ impl Lane {
 }
 
 impl OpenBatch {
-    fn new(id: u64, tp: &TopicPartition, cap: usize, room: (usize, usize)) -> Self {
+    fn new(
+        id: u64,
+        tp: &TopicPartition,
+        cap: usize,
+        room: (usize, usize),
+        now: Instant,
+        own_time: Duration,
+    ) -> Self {
         Self {
             id,
             delivery: Arc::new(BatchDelivery::new(tp.clone())),
             columns: Columns::with_room(room.0, room.1),
             payload: None,
-            created: Instant::now(),
+            created: now,
+            join_until: now + own_time,
             size: BATCH_OVERHEAD,
             cap,
             due: false,

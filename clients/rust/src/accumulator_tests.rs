@@ -18,10 +18,12 @@ async fn add(
     sticky: bool,
 ) -> Result<Delivery> {
     let sequences = message.sequence.map(|sequence| [sequence]);
+    let choose = || (partition, true);
     let addition = Addition {
         topic: "t",
         partition,
         sticky,
+        choose: sticky.then_some(&choose as &(dyn Fn() -> (i32, bool) + Send + Sync)),
         sequences: sequences.as_ref().map(|one| one.as_slice()),
         expected_offset: message.expected_offset,
         whole: false,
@@ -152,4 +154,41 @@ async fn what_was_looked_at_is_not_reported_again() {
     assert_eq!((error.kind(), error.details().count), (ErrorKind::Undelivered, 1));
     assert!(two.wait().await.is_err());
     common.report().unwrap();
+}
+
+#[tokio::test]
+async fn no_record_joins_a_batch_whose_time_is_nearly_over() {
+    let common = common(|c| c.linger = Duration::from_secs(60));
+    let tp = TopicPartition::new("t", 0);
+    let one = add(&common, Message::new("t", "a"), 0, false).await.unwrap();
+    let same = add(&common, Message::new("t", "b"), 0, false).await.unwrap();
+    common.accumulator.state().open(&tp).unwrap().join_until = Instant::now();
+    let other = add(&common, Message::new("t", "c"), 0, false).await.unwrap();
+    assert!(Arc::ptr_eq(&one.batch, &same.batch) && !Arc::ptr_eq(&same.batch, &other.batch));
+}
+
+#[tokio::test]
+async fn what_waits_for_a_leader_attracts_no_record_without_a_key() {
+    let common = common(|c| c.linger = Duration::from_secs(60));
+    let add_keyless = async |chosen: (i32, bool)| {
+        let choose = move || chosen;
+        let message = Message::new("t", "v");
+        let addition = Addition {
+            topic: "t",
+            partition: -1,
+            sticky: true,
+            choose: Some(&choose),
+            sequences: None,
+            expected_offset: None,
+            whole: false,
+            max_batch_bytes: 1 << 20,
+            messages: std::slice::from_ref(&message),
+        };
+        common.accumulator.append(&addition).await.unwrap().batch.tp.partition
+    };
+    assert_eq!(add_keyless((0, false)).await, 0, "there is no other one");
+    assert_eq!(add_keyless((1, true)).await, 1, "one has a leader now");
+    assert_eq!(add_keyless((2, true)).await, 1, "it goes on there");
+    common.accumulator.leave_unavailable(|_, partition| partition != 1);
+    assert_eq!(add_keyless((2, true)).await, 2, "its leader is lost");
 }

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::cluster::Cluster;
 use crate::compress::{checksum, decompress};
+use crate::config::OffsetReset;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::fetcher::MOST_FETCHED;
 use crate::member::Change;
@@ -82,6 +84,10 @@ struct Cursor {
     group: usize,
     /// Next offset for the user, at the start of the first chunk.
     position: Option<i64>,
+    /// Without a position: go there; `None`: as the group and the settings say.
+    begin: Option<OffsetReset>,
+    /// Of the topic that it reads; 0: not known yet.
+    topic_id: u64,
     /// Next offset to ask for.
     fetch_offset: i64,
     /// Rises with each seek.
@@ -101,6 +107,7 @@ pub(crate) struct Wanted {
     pub(crate) group: usize,
     pub(crate) offset: i64,
     pub(crate) generation: u64,
+    pub(crate) begin: Option<OffsetReset>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +117,10 @@ pub(crate) enum Added {
     Stale,
     /// The answer carries an error; nothing was added.
     Refused,
+    /// It is of another topic of the same name; nothing was added.
+    Anew,
+    /// The node has not heard of that yet; nothing was added.
+    Behind,
 }
 
 #[derive(Default)]
@@ -130,6 +141,7 @@ struct State {
 
 pub(crate) struct FetchBuffer {
     partition_bytes: usize,
+    cluster: Arc<Cluster>,
     /// Has the fetcher look for what is wanted.
     wake: Arc<Notify>,
     state: Mutex<State>,
@@ -141,9 +153,15 @@ fn not_assigned(tp: &TopicPartition) -> Error {
 }
 
 impl FetchBuffer {
-    pub(crate) fn new(partition_bytes: usize, wake: Arc<Notify>) -> Self {
+    pub(crate) fn new(partition_bytes: usize, cluster: Arc<Cluster>, wake: Arc<Notify>) -> Self {
         let state = State { came_back: Some(Instant::now()), ..State::default() };
-        Self { partition_bytes, wake, state: Mutex::new(state), changed: Notify::new() }
+        let changed = Notify::new();
+        Self { partition_bytes, cluster, wake, state: Mutex::new(state), changed }
+    }
+
+    /// 0: not known.
+    fn topic_id(&self, tp: &TopicPartition) -> u64 {
+        self.cluster.leaders.topic(&tp.topic).map_or(0, |topic| topic.id)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -170,7 +188,9 @@ impl FetchBuffer {
             // What was assigned before does not take the answers to an earlier assignment's
             // questions.
             state.generations += 1;
-            let fresh = Cursor { generation: state.generations << 32, ..Cursor::default() };
+            let generation = state.generations << 32;
+            let topic_id = self.topic_id(tp);
+            let fresh = Cursor { generation, topic_id, ..Cursor::default() };
             let mut cursor = old.remove(tp).unwrap_or(fresh);
             cursor.group = at / MOST_FETCHED;
             state.cursors.insert(tp.clone(), cursor);
@@ -194,8 +214,17 @@ impl FetchBuffer {
         }
     }
 
-    /// Goes on at an offset or, without one, where the reset policy says.
-    pub(crate) fn seek(&self, tp: &TopicPartition, offset: Option<i64>) {
+    /// Goes on at an offset.
+    pub(crate) fn seek(&self, tp: &TopicPartition, offset: i64) {
+        self.go_to(tp, Some(offset), None);
+    }
+
+    /// Goes where the log begins or ends, when its leader can be asked.
+    pub(crate) fn seek_to(&self, tp: &TopicPartition, place: OffsetReset) {
+        self.go_to(tp, None, Some(place));
+    }
+
+    fn go_to(&self, tp: &TopicPartition, offset: Option<i64>, begin: Option<OffsetReset>) {
         let mut state = self.state();
         if let Some(cursor) = state.cursors.get_mut(tp) {
             *cursor = Cursor {
@@ -203,6 +232,8 @@ impl FetchBuffer {
                 generation: cursor.generation + 1,
                 paused: cursor.paused,
                 position: offset,
+                begin,
+                topic_id: cursor.topic_id,
                 fetch_offset: offset.unwrap_or(0),
                 ..Cursor::default()
             };
@@ -327,6 +358,13 @@ impl FetchBuffer {
         self.notify();
     }
 
+    /// It was not joined after all; what it said meanwhile means nothing.
+    pub(crate) fn forget_group(&self) {
+        let mut state = self.state();
+        state.interruptions.clear();
+        state.held_from = None;
+    }
+
     /// Gives out nothing from that time on, unless it is put off.
     pub(crate) fn hold_from(&self, moment: Instant) {
         self.state().held_from = Some(moment);
@@ -369,6 +407,7 @@ impl FetchBuffer {
             group: cursor.group,
             offset: cursor.fetch_offset,
             generation: cursor.generation,
+            begin: cursor.begin,
         })
         .collect()
     }
@@ -407,6 +446,27 @@ impl FetchBuffer {
         }
     }
 
+    /// The partitions whose topic is another one of the same name by now, with its id.
+    pub(crate) fn recreated(&self) -> Vec<(TopicPartition, u64)> {
+        let mut recreated = vec![];
+        for (tp, cursor) in &mut self.state().cursors {
+            let id = self.topic_id(tp);
+            if cursor.topic_id != 0 && cursor.topic_id < id {
+                recreated.push((tp.clone(), id));
+            }
+            cursor.topic_id = id.max(cursor.topic_id);
+        }
+        recreated
+    }
+
+    /// The topic has this id by now. Positions in the former one do not apply.
+    pub(crate) fn begin_anew(&self, tp: &TopicPartition, id: u64) {
+        if let Some(cursor) = self.state().cursors.get_mut(tp) {
+            cursor.topic_id = id.max(cursor.topic_id);
+        }
+        self.go_to(tp, None, None);
+    }
+
     /// Whether the partition's position was reached by reading.
     pub(crate) fn was_read(&self, tp: &TopicPartition) -> bool {
         self.state().cursors.get(tp).is_some_and(|cursor| cursor.by_reading)
@@ -421,9 +481,18 @@ impl FetchBuffer {
         else {
             return Added::Stale;
         };
+        let (id, known) = (answer.topic_id, cursor.topic_id);
+        if id != 0 && id < known {
+            return Added::Behind; // ids only rise
+        }
+        let gone = answer.error == i32::from(PartitionError::UnknownTopicOrPartition);
+        if known != 0 && id > known && !gone {
+            return Added::Anew;
+        }
         if answer.error != i32::from(PartitionError::None) {
             return Added::Refused;
         }
+        cursor.topic_id = cursor.topic_id.max(answer.topic_id);
         if wanted.offset != cursor.fetch_offset {
             return Added::Stale; // another answer has already brought these
         }
@@ -488,19 +557,24 @@ mod tests {
         pb::PartitionRecords { batches, high_watermark: 100, ..Default::default() }
     }
 
+    fn empty() -> FetchBuffer {
+        let cluster = Cluster::new(crate::ConsumerConfig::new("a:1").client).unwrap();
+        FetchBuffer::new(10, Arc::new(cluster), Arc::new(Notify::new()))
+    }
+
     fn assigned() -> (FetchBuffer, TopicPartition) {
-        let buffer = FetchBuffer::new(10, Arc::new(Notify::new()));
+        let buffer = empty();
         let tp = TopicPartition::new("t", 0);
         buffer.assign(std::slice::from_ref(&tp));
         buffer.found(&buffer.without_position()[0], 5);
         (buffer, tp)
     }
 
-    #[test]
-    fn an_answer_from_before_a_seek_is_thrown_away() {
+    #[tokio::test]
+    async fn an_answer_from_before_a_seek_is_thrown_away() {
         let (buffer, tp) = assigned();
         let before = buffer.wanted().pop().unwrap();
-        buffer.seek(&tp, Some(7));
+        buffer.seek(&tp, 7);
         assert_eq!(buffer.add(&before, &answer(vec![stored(5, 1, b"x")])), Added::Stale);
         let now = buffer.wanted().pop().unwrap();
         assert_eq!(now.offset, 7);
@@ -508,8 +582,8 @@ mod tests {
         assert_eq!(buffer.position(&tp).unwrap(), Some(7));
     }
 
-    #[test]
-    fn a_hole_is_an_error_and_what_was_before_it_comes_first() {
+    #[tokio::test]
+    async fn a_hole_is_an_error_and_what_was_before_it_comes_first() {
         let (buffer, tp) = assigned();
         let wanted = buffer.wanted().pop().unwrap();
         let batches = vec![stored(5, 1, b"x"), stored(7, 1, b"x")];
@@ -523,8 +597,8 @@ mod tests {
         assert_eq!(buffer.position(&tp).unwrap(), Some(6));
     }
 
-    #[test]
-    fn a_full_buffer_wants_nothing() {
+    #[tokio::test]
+    async fn a_full_buffer_wants_nothing() {
         let (buffer, _) = assigned();
         let wanted = buffer.wanted().pop().unwrap();
         buffer.add(&wanted, &answer(vec![stored(5, 1, b"ten bytes or more")]));
@@ -535,8 +609,8 @@ mod tests {
         assert_eq!(buffer.wanted().len(), 1);
     }
 
-    #[test]
-    fn nothing_is_given_out_while_it_is_held_or_before_a_change_is_followed() {
+    #[tokio::test]
+    async fn nothing_is_given_out_while_it_is_held_or_before_a_change_is_followed() {
         let (buffer, _) = assigned();
         let wanted = buffer.wanted().pop().unwrap();
         buffer.add(&wanted, &answer(vec![stored(5, 1, b"x")]));
@@ -558,9 +632,9 @@ mod tests {
         assert!(is_given());
     }
 
-    #[test]
-    fn an_answer_for_an_earlier_ownership_is_thrown_away() {
-        let buffer = FetchBuffer::new(10, Arc::new(Notify::new()));
+    #[tokio::test]
+    async fn an_answer_for_an_earlier_ownership_is_thrown_away() {
+        let buffer = empty();
         let tps = [TopicPartition::new("t", 0)];
         buffer.assign(&tps);
         let before = buffer.without_position().pop().unwrap();

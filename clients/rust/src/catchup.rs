@@ -59,7 +59,8 @@ pub(crate) async fn read_ahead(
         for records in message.partitions {
             match buffer.add(&at, &records) {
                 Added::Refused => return (at, Some(records)),
-                Added::Stale => return (at, None),
+                // A poll will find out.
+                Added::Stale | Added::Anew | Added::Behind => return (at, None),
                 Added::Taken => {}
             }
             if records.batches.is_empty() {

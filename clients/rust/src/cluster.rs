@@ -14,6 +14,7 @@ use crate::connection::{Dialer, Node};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::leaders::Leaders;
 use crate::pb;
+use crate::reachability::Reachability;
 use crate::status::from_status;
 use crate::types::TopicPartition;
 
@@ -73,6 +74,7 @@ pub(crate) struct Cluster {
     pub(crate) config: ClientConfig,
     pub(crate) leaders: Leaders,
     pub(crate) backoff: Backoff,
+    pub(crate) reached: Reachability,
     dialer: Arc<Dialer>,
     state: Mutex<State>,
 }
@@ -104,6 +106,7 @@ impl Cluster {
         Ok(Self {
             leaders: Leaders::default(),
             backoff: Backoff { first: config.retry_backoff, most: config.retry_backoff_max },
+            reached: Reachability::new(config.request_timeout),
             dialer: Arc::new(Dialer::new(&config)?),
             state: Mutex::new(state),
             config,
@@ -203,14 +206,16 @@ impl Cluster {
     {
         let limit = limit.max(SHORTEST);
         let node = self.node(address)?.within(limit);
-        match timeout(limit, method(node)).await {
+        let answer = match timeout(limit, method(node)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(from_status(address, &status)),
             Err(_) => Err(Error::new(
                 ErrorKind::RequestTimeout,
                 format!("{address}: no answer within {limit:?}"),
             )),
-        }
+        };
+        self.reached.note(address, &answer);
+        answer
     }
 
     /// Calls a method that any node answers, until it succeeds, fails for good, or time is up.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -16,7 +17,8 @@ use crate::groups::{CommitTerms, Groups};
 use crate::growth::Growth;
 use crate::member::GroupMember;
 use crate::pb::offset_query::Position;
-use crate::positions::{Positions, place_of};
+use crate::positions::{Positions, is_final, place_of};
+use crate::reachability::Outages;
 use crate::rebalance::{Followed, Rebalance};
 use crate::records::Records;
 use crate::routes::Routes;
@@ -63,6 +65,8 @@ struct Following {
 
 /// What begins a pattern of topics.
 const PATTERN_MARK: char = '^';
+/// For how long a seek waits for a leader.
+const SOON: Duration = Duration::from_secs(1);
 
 impl Consumer {
     /// Makes a consumer, within a Tokio runtime.
@@ -73,7 +77,8 @@ impl Consumer {
         config.check()?;
         let cluster = Arc::new(Cluster::new(config.client.clone())?);
         let wake = Arc::new(Notify::new());
-        let buffer = FetchBuffer::new(config.max_partition_fetch_bytes, wake.clone());
+        let limit = config.max_partition_fetch_bytes;
+        let buffer = FetchBuffer::new(limit, cluster.clone(), wake.clone());
         let buffer = Arc::new(buffer);
         let in_group = config.group_id.is_some();
         let positions = Arc::new(Positions {
@@ -101,6 +106,11 @@ impl Consumer {
     /// The settings in force.
     pub fn config(&self) -> &ConsumerConfig {
         &self.inner.positions.config
+    }
+
+    /// How often, and whether, no node has answered.
+    pub fn outages(&self) -> Outages {
+        self.inner.cluster.reached.outages()
     }
 
     /// The same consumer, for a listener.
@@ -150,7 +160,7 @@ impl Consumer {
             topics,
         );
         // Until it has joined: whoever gives up waiting has no member running.
-        let guard = Leaving(Some(member.clone()));
+        let guard = Leaving(Some((member.clone(), buffer.clone())));
         member.await_joined().await?;
         let _ = inner.positions.member.set(member.clone()); // it is the first one
         let rebalance = Rebalance::new(self.config(), buffer, member);
@@ -289,16 +299,17 @@ impl Consumer {
             let message = format!("offset must not be negative, got {offset}");
             return Err(Error::invalid("offset", message));
         }
-        self.inner.buffer.seek(tp, Some(offset));
+        self.inner.buffer.seek(tp, offset);
         Ok(())
     }
 
-    /// Goes to the first record that is kept, in these partitions.
+    /// Goes to the first record that is kept, in these partitions. Where no leader answers soon it
+    /// is done as soon as one does.
     pub async fn seek_to_beginning(&self, partitions: &[TopicPartition]) -> Result<()> {
         self.seek_all(partitions, OffsetReset::Earliest).await
     }
 
-    /// Goes behind the last record, in these partitions.
+    /// Goes behind the last record, in these partitions, as [`Consumer::seek_to_beginning`] does.
     pub async fn seek_to_end(&self, partitions: &[TopicPartition]) -> Result<()> {
         self.seek_all(partitions, OffsetReset::Latest).await
     }
@@ -307,10 +318,21 @@ impl Consumer {
         for tp in partitions {
             self.inner.buffer.check_assigned(tp)?;
         }
-        for (tp, offset) in self.list(partitions, place).await? {
-            self.inner.buffer.seek(&tp, Some(offset));
+        let queries = partitions.iter().map(|tp| (tp.clone(), place_of(place))).collect();
+        let limit = self.config().client.request_timeout.min(SOON);
+        let (found, failed) = self.inner.positions.list_for(&queries, limit).await;
+        for (tp, offset) in found {
+            self.inner.buffer.seek(&tp, offset);
         }
-        Ok(())
+        let mut result = Ok(());
+        for (tp, error) in failed {
+            if is_final(&error) {
+                result = result.and(Err(error));
+            } else {
+                self.inner.buffer.seek_to(&tp, place);
+            }
+        }
+        result
     }
 
     /// The offset of the next record that will be given out. It waits for a start position that
@@ -334,11 +356,14 @@ impl Consumer {
         }
     }
 
-    /// How many records there are from the position to the high watermark.
+    /// How many records there are from the position to the high watermark. Those that are no longer
+    /// kept do not count.
     pub async fn lag(&self, tp: &TopicPartition) -> Result<i64> {
         let position = self.position(tp).await?;
-        let ends = self.end_offsets(std::slice::from_ref(tp)).await?;
-        Ok(ends.get(tp).map_or(0, |end| (end - position).max(0)))
+        let tps = std::slice::from_ref(tp);
+        let start = self.beginning_offsets(tps).await?.get(tp).copied().unwrap_or(0);
+        let end = self.end_offsets(tps).await?.get(tp).copied().unwrap_or(0);
+        Ok(lag(position, start, end))
     }
 
     /// Each partition's first offset that is kept.
@@ -489,6 +514,11 @@ impl Consumer {
     }
 }
 
+/// How many records there are to read; those before the log's start are none.
+fn lag(position: i64, start: i64, end: i64) -> i64 {
+    (end - position.max(start)).max(0)
+}
+
 impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.is_owner {
@@ -530,7 +560,7 @@ fn leave(member: Arc<GroupMember>, then: impl FnOnce() + Send + 'static) {
 }
 
 /// A member that leaves when this is dropped.
-struct Leaving(Option<Arc<GroupMember>>);
+struct Leaving(Option<(Arc<GroupMember>, Arc<FetchBuffer>)>);
 
 impl Leaving {
     fn keep(mut self) {
@@ -540,8 +570,21 @@ impl Leaving {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some(member) = self.0.take() {
+        if let Some((member, buffer)) = self.0.take() {
+            member.stop();
+            buffer.forget_group();
             leave(member, || {});
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lag;
+
+    #[test]
+    fn lag_counts_what_is_kept() {
+        assert_eq!([lag(2, 7, 10), lag(8, 7, 10), lag(10, 7, 10)], [3, 2, 0]);
+        assert_eq!(lag(12, 7, 10), 0, "a node that is behind");
     }
 }

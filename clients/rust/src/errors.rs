@@ -222,6 +222,8 @@ pub struct Error {
     message: String,
     outcome: Option<Outcome>,
     details: Box<ErrorDetails>,
+    /// By a node.
+    told: bool,
 }
 
 impl Error {
@@ -236,7 +238,18 @@ impl Error {
             message: message.into(),
             outcome: kind.is(ErrorKind::Delivery).then_some(outcome),
             details: Box::default(),
+            told: false,
         }
+    }
+
+    pub(crate) fn told(mut self) -> Self {
+        self.told = true;
+        self
+    }
+
+    /// Whether it is no node's word: nobody answered.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::RequestTimeout) && !self.told
     }
 
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use crate::buffer::{Added, FetchBuffer, Wanted, corrupt};
 use crate::catchup::{CatchUp, is_worth_it, read_ahead};
-use crate::cluster::{Cluster, ask};
+use crate::cluster::{Cluster, ask, no_partition};
 use crate::config::{ConsumerConfig, OffsetReset};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::pb::{self, PartitionError};
@@ -65,6 +65,13 @@ enum Event {
         missing: Vec<Wanted>,
     },
     Refreshed,
+    /// A leader that has less than was read was asked for its topic.
+    TopicAsked,
+    /// A topic that a node did not know was asked for.
+    Confirmed {
+        wanted: Wanted,
+        found: Result<()>,
+    },
 }
 
 pub(crate) struct Fetcher {
@@ -79,8 +86,10 @@ pub(crate) struct Fetcher {
 
     last_id: u64,
     polls: HashMap<Place, Poll>,
+    /// Partitions of polls that were refused for good, each with a group of its own until it is
+    /// read.
+    alone: HashMap<TopicPartition, usize>,
     locating: HashSet<TopicPartition>,
-    reset: HashSet<TopicPartition>,
     ahead_since: HashMap<TopicPartition, Instant>,
     refreshing: bool,
     /// Partitions that are not polled because a stream brings them.
@@ -105,8 +114,8 @@ impl Fetcher {
             tasks: JoinSet::new(),
             last_id: 0,
             polls: HashMap::new(),
+            alone: HashMap::new(),
             locating: HashSet::new(),
-            reset: HashSet::new(),
             ahead_since: HashMap::new(),
             refreshing: false,
             streams: HashMap::new(),
@@ -156,7 +165,12 @@ impl Fetcher {
                     self.locating.remove(&wanted.tp);
                 }
             }
-            Event::Refreshed => self.refreshing = false,
+            Event::Refreshed => {
+                self.refreshing = false;
+                self.check_topics();
+            }
+            Event::TopicAsked => self.check_topics(),
+            Event::Confirmed { wanted, found } => self.confirmed(&wanted, found),
         }
     }
 
@@ -173,8 +187,7 @@ impl Fetcher {
 
     /// Starts polls where there is something to ask, and returns when to look again.
     fn dispatch(&mut self, now: Instant) -> Option<Instant> {
-        self.locate_missing();
-        let mut next: Option<Instant> = None;
+        let mut next = self.locate_missing(now);
         let sooner = |next: Option<Instant>, at: Instant| Some(next.map_or(at, |n| n.min(at)));
         let mut by_place: HashMap<Place, Vec<Wanted>> = HashMap::new();
         let mut lost = HashSet::new();
@@ -188,7 +201,8 @@ impl Fetcher {
             }
             match self.routes.address(&wanted.tp) {
                 Some(address) => {
-                    by_place.entry((address, wanted.group)).or_default().push(wanted);
+                    let group = self.alone.get(&wanted.tp).copied().unwrap_or(wanted.group);
+                    by_place.entry((address, group)).or_default().push(wanted);
                 }
                 None => {
                     lost.insert(wanted.tp.topic.to_string());
@@ -284,11 +298,17 @@ impl Fetcher {
                 }
             }
             Err(error) => {
+                let one = wanted.len() == 1;
                 for wanted in wanted {
                     if error.is_retriable() {
                         self.routes.failed(&wanted.tp, address);
-                    } else {
+                    } else if one {
                         self.buffer.fail(wanted, error.clone());
+                    } else {
+                        // Which of them is the cause?
+                        self.last_id += 1;
+                        let group = usize::MAX - self.last_id as usize;
+                        self.alone.insert(wanted.tp.clone(), group);
                     }
                 }
             }
@@ -299,9 +319,15 @@ impl Fetcher {
         match self.buffer.add(wanted, records) {
             Added::Stale => {}
             Added::Refused => self.refused(wanted, records, address),
+            Added::Anew => {
+                self.begin_anew(&wanted.tp, records.topic_id);
+                self.refresh(vec![wanted.tp.topic.to_string()]);
+            }
+            Added::Behind => self.routes.failed(&wanted.tp, address),
             Added::Taken => {
                 self.routes.answered(&wanted.tp);
                 self.ahead_since.remove(&wanted.tp);
+                self.alone.remove(&wanted.tp);
                 if self.streams.len() < MOST_STREAMS && is_worth_it(&self.config, records) {
                     let from = Wanted { offset: end_offset(records), ..wanted.clone() };
                     self.start_stream(address, from);
@@ -334,16 +360,43 @@ impl Fetcher {
 
     /// A topic may vanish from one node's view for a moment; really gone is an error.
     fn confirm_unknown(&mut self, wanted: Wanted) {
-        let (cluster, buffer) = (self.cluster.clone(), self.buffer.clone());
+        let cluster = self.cluster.clone();
         self.spawn(async move {
             let found = cluster.require_topic(&wanted.tp.topic, Duration::from_secs(5)).await;
-            if let Err(error) = found
-                && error.kind() == ErrorKind::UnknownTopicOrPartition
-            {
-                buffer.fail(&wanted, error);
-            }
-            None
+            Some(Event::Confirmed { wanted, found })
         });
+    }
+
+    fn confirmed(&mut self, wanted: &Wanted, found: Result<()>) {
+        self.check_topics();
+        let found = found.and_then(|()| match self.cluster.leaders.leader(&wanted.tp) {
+            Some(_) => Ok(()),
+            None => Err(no_partition(&wanted.tp)),
+        });
+        if let Err(error) = found
+            && error.kind() == ErrorKind::UnknownTopicOrPartition
+        {
+            self.positions.growth.drop_gone(&wanted.tp.topic);
+            self.buffer.fail(wanted, error);
+        }
+    }
+
+    /// Looks whether a topic was deleted and created again: its offsets mean nothing there.
+    fn check_topics(&mut self) {
+        for (tp, id) in self.buffer.recreated() {
+            self.positions.growth.drop_gone(&tp.topic);
+            // Else who asks for it is told that there is none.
+            if self.cluster.leaders.leader(&tp).is_some() {
+                self.begin_anew(&tp, id);
+            }
+        }
+    }
+
+    /// Goes on where the group stands in the new topic, or else at its start.
+    fn begin_anew(&mut self, tp: &TopicPartition, id: u64) {
+        self.ahead_since.remove(tp);
+        self.positions.growth.anew(tp);
+        self.buffer.begin_anew(tp, id);
     }
 
     fn out_of_range(&mut self, wanted: &Wanted, records: &pb::PartitionRecords, address: &str) {
@@ -351,13 +404,22 @@ impl Fetcher {
         let ahead = wanted.offset > records.high_watermark;
         if ahead && (self.buffer.was_read(tp) || self.config.any_replica) {
             // These records were read once, so they exist: the node lags, wait for it.
+            if !self.ahead_since.contains_key(tp) {
+                // Or it is another topic of that name.
+                let (cluster, topic) = (self.cluster.clone(), tp.topic.clone());
+                let address = address.to_owned();
+                self.spawn(async move {
+                    let _ = cluster.refresh_at(&address, &topic).await; // then it goes on waiting
+                    Some(Event::TopicAsked)
+                });
+            }
             let since = *self.ahead_since.entry(tp.clone()).or_insert_with(Instant::now);
             if since.elapsed() < AHEAD_GRACE {
                 return self.routes.failed(tp, address);
             }
         } else if self.config.auto_offset_reset != OffsetReset::None {
-            self.reset.insert(tp.clone());
-            return self.buffer.seek(tp, None);
+            // The group's own offset would lead there again.
+            return self.buffer.seek_to(tp, self.config.auto_offset_reset);
         }
         let message = format!(
             "{tp}: offset {} is out of range, the log has {} to {}",
@@ -375,40 +437,41 @@ impl Fetcher {
 
     // --- positions -----------------------------------------------------------------------
 
-    /// Finds out where to start partitions without a position.
-    fn locate_missing(&mut self) {
+    /// Finds out where to start partitions without a position, each as soon as it can be known, and
+    /// returns when to look again.
+    fn locate_missing(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None;
         let mut missing = vec![];
-        let mut fresh = vec![];
         for wanted in self.buffer.without_position() {
-            if !self.locating.insert(wanted.tp.clone()) {
+            if self.locating.contains(&wanted.tp) {
                 continue;
             }
-            // After an offset that is out of range the group's own would lead there again.
-            if !self.reset.remove(&wanted.tp) {
-                fresh.push(wanted.tp.clone());
+            if let Some(at) = self.routes.ready_at(&wanted.tp).filter(|at| *at > now) {
+                next = Some(next.map_or(at, |known: Instant| known.min(at)));
+                continue;
             }
+            self.locating.insert(wanted.tp.clone());
             missing.push(wanted);
         }
         if missing.is_empty() {
-            return;
+            return next;
         }
         let (positions, buffer) = (self.positions.clone(), self.buffer.clone());
         self.spawn(async move {
-            let (offsets, mut error) = positions.start(&missing, &fresh).await;
-            if error.as_ref().is_some_and(|error| error.is(ErrorKind::FencedMember)) {
-                // The group will say what becomes of them; until then there is nothing to read.
-                sleep(positions.config.client.retry_backoff_max).await;
-                error = None;
-            }
-            for wanted in &missing {
-                match (offsets.get(&wanted.tp), &error) {
-                    (Some(offset), _) => buffer.found(wanted, *offset),
-                    (None, Some(error)) => buffer.fail(wanted, error.clone()),
-                    (None, None) => {} // it is asked again
+            let by_tp: HashMap<_, _> = missing.iter().map(|w| (w.tp.clone(), w)).collect();
+            let tell = |tp: &TopicPartition, found: Result<i64>| match (by_tp.get(tp), found) {
+                (Some(wanted), Ok(offset)) => buffer.found(wanted, offset),
+                (Some(wanted), Err(error)) => {
+                    positions.growth.drop_gone(&tp.topic);
+                    buffer.fail(wanted, error);
                 }
-            }
+                (None, _) => {}
+            };
+            positions.start(&missing, &tell).await;
+            drop(by_tp);
             Some(Event::Located { missing })
         });
+        next
     }
 }
 

@@ -60,6 +60,11 @@ impl Following {
         (self.begun.take(), unused)
     }
 
+    /// Of the newest transaction.
+    pub(crate) fn terms(&self) -> Option<Terms> {
+        self.terms.clone()
+    }
+
     /// On which terms a commit is to begin the next one.
     pub(crate) fn wanted(&self) -> Option<Times> {
         self.terms.as_ref().filter(|_| self.expected).map(|terms| terms.times)

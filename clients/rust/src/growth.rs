@@ -67,6 +67,25 @@ impl Growth {
         fresh
     }
 
+    /// The partition is of another topic of the same name, all of which is news.
+    pub(crate) fn anew(&self, tp: &TopicPartition) {
+        self.state().came.insert(tp.clone());
+    }
+
+    /// Reads no longer what a topic does not have that was created anew.
+    pub(crate) fn drop_gone(&self, topic: &str) {
+        let mut state = self.state();
+        let known = self.cluster.leaders.topic(topic).map_or(0, |facts| facts.partitions);
+        let fewer = |count: &&mut usize| known > 0 && **count > known;
+        let Some(count) = state.counts.get_mut(topic).filter(fewer) else {
+            return;
+        };
+        *count = known;
+        let mut left = self.buffer.assignment();
+        left.retain(|tp| *tp.topic != *topic || (tp.partition as usize) < known);
+        self.buffer.assign(&left);
+    }
+
     /// Reads what has come since, too.
     pub(crate) fn take(&self) {
         let mut state = self.state();

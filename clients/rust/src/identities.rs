@@ -10,6 +10,7 @@ use crate::cluster::{Cluster, Trying, ask};
 use crate::config::ProducerConfig;
 use crate::errors::{Error, ErrorKind, Result};
 use crate::pb;
+use crate::refusal::gone;
 use crate::sealing::Identity;
 use crate::types::TopicPartition;
 
@@ -26,6 +27,9 @@ struct Leasing {
     serial: u64,
     /// The newest epoch that this producer has leased under its name.
     newest: Option<Arc<Identity>>,
+    /// Number and start of a lease under the name that has had no answer yet. It is repeated, not
+    /// made anew: if it took effect, another one would be refused as its successor.
+    unanswered: Option<(u64, Instant)>,
 }
 
 impl Identities {
@@ -140,18 +144,18 @@ impl Identities {
             }));
         }
         let mut request = pb::LeaseProducerRequest::default();
+        // Counted from before the first call, so that it ends too early rather than too late.
+        let mut start = Instant::now();
         if let Some(name) = &self.config.producer_name {
             request.producer_name.clone_from(name);
             // One number for all attempts of this lease: the epoch rises by one at most.
-            request.nonce = nonce();
+            (request.nonce, start) = *leasing.unanswered.get_or_insert_with(|| (nonce(), start));
             if let Some(newest) = &leasing.newest {
                 // A name that another instance has leased since must not be taken back.
                 request.held_producer_id = newest.producer_id;
                 request.held_epoch = newest.epoch;
             }
         }
-        // Counted from before the call, so that it ends too early rather than too late.
-        let start = Instant::now();
         let answer = self.lease_until_answered(&request).await?;
         let lifetime = Duration::from_millis(answer.lifetime_ms.max(0) as u64);
         let limited = !lifetime.is_zero();
@@ -166,6 +170,7 @@ impl Identities {
         });
         if self.config.producer_name.is_some() {
             leasing.newest = Some(identity.clone());
+            leasing.unanswered = None;
         }
         Ok(identity)
     }
@@ -221,6 +226,7 @@ impl Identities {
             self.cluster.leaders.suspect(tp);
             match self.cluster.refresh(&[tp.topic.to_string()]).await {
                 Err(error) if !error.is_retriable() => return Err(error),
+                _ if self.cluster.leaders.leader(tp).is_none() => return Err(gone(tp)),
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
 //! What a client knows of topics and their leaders. News of an older term never replaces what is
 //! known of a newer one, so a node that is behind cannot send a client back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::pb;
@@ -25,6 +25,8 @@ pub(crate) struct Leader {
     pub(crate) replicas: Vec<i32>,
     /// The partition came after the topic's creation.
     pub(crate) added: bool,
+    /// The last word was that nobody leads it.
+    leaderless: bool,
 }
 
 /// A topic: its id, the largest payload that it takes, and how many partitions it has.
@@ -45,6 +47,8 @@ struct Topic {
 struct Known {
     nodes: HashMap<i32, String>,
     topics: HashMap<String, Topic>,
+    /// Nodes that do not answer: a record that may go elsewhere does.
+    unreachable: HashSet<String>,
 }
 
 #[derive(Default)]
@@ -63,7 +67,7 @@ impl Leaders {
 
     pub(crate) fn update(&self, answer: &pb::DescribeTopicsResponse) {
         let mut known = self.write();
-        let Known { nodes, topics } = &mut *known;
+        let Known { nodes, topics, .. } = &mut *known;
         for node in &answer.nodes {
             if !node.address.is_empty() {
                 nodes.insert(node.node_id, node.address.clone());
@@ -86,7 +90,7 @@ impl Leaders {
     /// Calls `f` with what is known of a partition, if anything is.
     fn change(&self, tp: &TopicPartition, f: impl FnOnce(&mut Leader, &mut HashMap<i32, String>)) {
         let mut known = self.write();
-        let Known { nodes, topics } = &mut *known;
+        let Known { nodes, topics, .. } = &mut *known;
         if let Some(topic) = topics.get_mut(&*tp.topic)
             && let Some(leader) = topic.partitions.get_mut(tp.partition as usize)
         {
@@ -106,6 +110,7 @@ impl Leaders {
                 leader.hinted = true;
             }
             leader.node_id = node_id;
+            leader.leaderless = false;
         });
     }
 
@@ -121,8 +126,51 @@ impl Leaders {
                 leader.address.clear();
                 leader.refused.clear();
                 leader.hinted = false;
+                leader.leaderless = true;
             }
         });
+    }
+
+    /// This node answers, or does not.
+    pub(crate) fn reached(&self, address: &str, answers: bool) {
+        if self.read().unreachable.contains(address) != answers {
+            return; // as nearly always
+        }
+        let mut known = self.write();
+        if answers {
+            known.unreachable.remove(address);
+        } else {
+            known.unreachable.insert(address.into());
+        }
+    }
+
+    /// Which of a topic's partitions have a leader that can be reached, as far as is known.
+    pub(crate) fn available(&self, topic: &str) -> Vec<i32> {
+        let known = self.read();
+        let Some(view) = known.topics.get(topic) else { return vec![] };
+        let all = (0..).zip(&view.partitions);
+        all.filter(|(_, leader)| leader.is_available(&known.unreachable))
+            .map(|(partition, _)| partition)
+            .collect()
+    }
+
+    pub(crate) fn is_available(&self, topic: &str, partition: i32) -> bool {
+        let known = self.read();
+        let leader =
+            known.topics.get(topic).and_then(|view| view.partitions.get(partition as usize));
+        leader.is_some_and(|leader| leader.is_available(&known.unreachable))
+    }
+
+    /// Topics to ask for again, and nodes to connect to again: somebody may be back.
+    pub(crate) fn lacking(&self) -> (Vec<String>, Vec<String>) {
+        let mut known = self.write();
+        let Known { topics, unreachable, .. } = &mut *known;
+        let lacks = |view: &Topic| view.partitions.iter().any(|leader| leader.leaderless);
+        let lacking = topics.iter().filter(|(_, view)| lacks(view)).map(|(name, _)| name.clone());
+        let lacking = lacking.collect();
+        let all = || topics.values().flat_map(|view| &view.partitions);
+        unreachable.retain(|address| all().any(|leader| leader.address == *address));
+        (lacking, unreachable.iter().cloned().collect())
     }
 
     pub(crate) fn leader(&self, tp: &TopicPartition) -> Option<Leader> {
@@ -183,10 +231,14 @@ impl Leader {
     fn update(&mut self, info: &pb::PartitionInfo, nodes: &HashMap<i32, String>) {
         self.replicas.clone_from(&info.replicas);
         self.added = info.added_ms > 0;
-        let Some(address) = nodes.get(&info.leader_id) else { return };
         if info.term < self.term {
             return;
         }
+        let Some(address) = nodes.get(&info.leader_id) else {
+            // The address that is known stays: this node may be the one that is cut off.
+            self.leaderless = true;
+            return;
+        };
         if info.term == self.term && !self.address.is_empty() {
             if *address == self.refused {
                 return; // it led in this term, and does not any more
@@ -199,7 +251,12 @@ impl Leader {
         self.address.clone_from(address);
         self.term = info.term;
         self.hinted = false;
+        self.leaderless = false;
         self.refused.clear();
+    }
+
+    fn is_available(&self, unreachable: &HashSet<String>) -> bool {
+        !self.address.is_empty() && !self.leaderless && !unreachable.contains(&self.address)
     }
 }
 
@@ -249,6 +306,25 @@ mod tests {
         leaders.suspect(&tp);
         leaders.update(&told(1, 1, 5));
         assert_eq!(leaders.address(&tp).unwrap(), "n:1");
+    }
+
+    #[test]
+    fn a_partition_is_available_if_its_leader_is_known_and_can_be_reached() {
+        let leaders = Leaders::default();
+        let tp = TopicPartition::new("t", 0);
+        leaders.update(&told(1, 1, 5));
+        assert!(leaders.is_available("t", 0) && leaders.lacking() == (vec![], vec![]));
+        leaders.reached("n:1", false);
+        assert!(!leaders.is_available("t", 0) && leaders.available("t").is_empty());
+        assert_eq!(leaders.lacking(), (vec![], vec!["n:1".into()]));
+        leaders.reached("n:1", true);
+        assert_eq!(leaders.available("t"), [0]);
+        leaders.update(&told(1, 0, 6));
+        assert_eq!(leaders.address(&tp).unwrap(), "n:1", "who says so may be cut off");
+        assert!(!leaders.is_available("t", 0));
+        assert_eq!(leaders.lacking(), (vec!["t".into()], vec![]));
+        leaders.update(&told(1, 2, 6));
+        assert!(leaders.is_available("t", 0));
     }
 
     #[test]

@@ -53,6 +53,7 @@ mod payload;
 mod positions;
 mod producer;
 mod queue;
+mod reachability;
 mod rebalance;
 mod records;
 mod refusal;
@@ -92,6 +93,7 @@ pub use info::{
     RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
 };
 pub use producer::{Producer, Stats};
+pub use reachability::Outages;
 pub use rebalance::{Followed, Listener, RebalanceListener};
 pub use records::Records;
 pub use secure::SecurityConfig;

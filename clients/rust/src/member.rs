@@ -532,3 +532,65 @@ impl GroupMember {
         self.joined.send_replace(true);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::Consumer;
+    use crate::rebalance::{Followed, Rebalance, RebalanceListener};
+
+    struct Panics;
+
+    impl RebalanceListener for Panics {
+        fn assigned<'a>(&'a self, _: &'a Consumer, _: &'a [TopicPartition]) -> Followed<'a> {
+            Box::pin(async { panic!("a fault of its own") })
+        }
+
+        fn revoked<'a>(&'a self, _: &'a Consumer, _: &'a [TopicPartition]) -> Followed<'a> {
+            panic!("a fault of its own")
+        }
+
+        fn lost<'a>(&'a self, _: &'a Consumer, _: &'a [TopicPartition]) -> Followed<'a> {
+            panic!("a fault of its own")
+        }
+    }
+
+    fn given(owned: &[(i32, i64)], revoke: &[i32]) -> pb::GroupAssignment {
+        let topic = || String::from("t");
+        let owns =
+            |(partition, ownership)| pb::OwnedPartition { topic: topic(), partition, ownership };
+        let back = |partition| pb::TopicPartition { topic: topic(), partition };
+        pb::GroupAssignment {
+            epoch: 2,
+            partitions: owned.iter().copied().map(owns).collect(),
+            revoke: revoke.iter().copied().map(back).collect(),
+        }
+    }
+
+    /// No part of a change is left out, or the group and its member disagree.
+    #[tokio::test]
+    async fn a_change_is_done_as_a_whole_though_a_listener_panics() {
+        let mut config = ConsumerConfig::new("127.0.0.1:1");
+        config.group_id = Some("g".into());
+        config.listener = Some(Panics.into());
+        let cluster = Arc::new(Cluster::new(config.client.clone()).unwrap());
+        let buffer = Arc::new(FetchBuffer::new(1000, cluster.clone(), Arc::new(Notify::new())));
+        let groups = Arc::new(Groups::new(cluster.clone()));
+        let member = GroupMember::start(&config, cluster, groups, buffer.clone(), vec![]);
+        member.stop();
+        let connection = member.state().membership.connect();
+        let rebalance = Arc::new(Rebalance::new(&config, buffer.clone(), member.clone()));
+        let follow = async || {
+            let consumer = Consumer::new(ConsumerConfig::new("127.0.0.1:1")).unwrap();
+            rebalance.clone().follow(consumer).await
+        };
+        member.assigned(connection, &given(&[(0, 1), (1, 1)], &[]));
+        assert_eq!(follow().await.unwrap_err().kind(), ErrorKind::Internal);
+        member.assigned(connection, &given(&[(2, 1)], &[1])); // 0 is lost
+        let error = follow().await.unwrap_err();
+        assert!(error.message().contains("a fault of its own"), "{error}");
+        assert_eq!(buffer.assignment(), [TopicPartition::new("t", 2)]);
+        assert_eq!(member.state().membership.held(), [TopicPartition::new("t", 2)]);
+        follow().await.expect("there is nothing left to do");
+    }
+}

@@ -1,7 +1,9 @@
 //! Offsets to start from: where a group stands, where a log begins and ends.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -11,13 +13,13 @@ use crate::cluster::{Cluster, ask, no_partition};
 use crate::config::{ConsumerConfig, OffsetReset};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::fetcher::partition_text;
-use crate::groups::Groups;
+use crate::groups::{ATTEMPT, Groups};
 use crate::growth::Growth;
 use crate::member::GroupMember;
 use crate::pb::offset_query::Position;
 use crate::pb::{self, PartitionError};
 use crate::routes::Routes;
-use crate::types::TopicPartition;
+use crate::types::{CommittedOffset, TopicPartition};
 
 /// Offsets by partition.
 pub(crate) type Offsets = HashMap<TopicPartition, i64>;
@@ -40,133 +42,179 @@ pub(crate) fn place_of(reset: OffsetReset) -> Position {
     }
 }
 
+/// Is told of one partition, as soon as there is something to tell: its offset, or an error for good.
+/// Partitions of which nothing is told are to be asked for again.
+pub(crate) type Tell<'a> = &'a (dyn Fn(&TopicPartition, Result<i64>) + Send + Sync);
+
+type Failed = BTreeMap<TopicPartition, Error>;
+
+/// Whether asking again is of no use. It was asked again for what is not known.
+pub(crate) fn is_final(error: &Error) -> bool {
+    !error.is_retriable() || error.kind() == ErrorKind::UnknownTopicOrPartition
+}
+
 impl Positions {
-    /// Where to begin. Partitions in `fresh` may go on where the group stands. What is not found
-    /// has the error.
-    pub(crate) async fn start(
-        &self,
-        missing: &[Wanted],
-        fresh: &[TopicPartition],
-    ) -> (Offsets, Option<Error>) {
-        let mut found = Offsets::new();
-        if let Some(group) = self.config.group_id.as_ref().filter(|_| !fresh.is_empty()) {
-            let terms = self.member.get().map(|member| member.terms_to_look(fresh)).transpose();
-            let committed = match terms {
-                Ok(terms) => self.groups.committed(group, fresh, terms.as_ref(), false).await,
-                Err(error) => Err(error),
-            };
-            match committed {
-                Ok(committed) => {
-                    found
-                        .extend(committed.into_iter().map(|(tp, known)| (tp, known.commit.offset)));
+    /// Tells where to begin: where the group stands, or where the settings say.
+    pub(crate) async fn start(&self, missing: &[Wanted], tell: Tell<'_>) {
+        let in_group = |wanted: &&Wanted| self.config.group_id.is_some() && wanted.begin.is_none();
+        let asked: Vec<_> = missing.iter().filter(in_group).map(|w| w.tp.clone()).collect();
+        let mut left: HashMap<_, _> = missing.iter().map(|w| (w.tp.clone(), w.begin)).collect();
+        if !asked.is_empty() {
+            let standing = self.standing(&asked).await;
+            for tp in &asked {
+                match &standing {
+                    Ok(standing) => match standing.get(tp) {
+                        Some(known) => tell(tp, Ok(known.commit.offset)),
+                        None => continue,
+                    },
+                    Err(error) if error.is_retriable() || error.is(ErrorKind::FencedMember) => {}
+                    Err(error) => tell(tp, Err(error.clone())),
                 }
-                Err(error) => return (found, Some(error)),
+                left.remove(tp);
+            }
+            if standing.is_err() {
+                // The coordinator moves or, of a fenced member, the group will say what becomes of
+                // them.
+                sleep(self.config.client.retry_backoff_max).await;
             }
         }
-        let left = missing.iter().map(|wanted| &wanted.tp).filter(|tp| !found.contains_key(*tp));
-        let left: Vec<TopicPartition> = left.cloned().collect();
-        if left.is_empty() {
-            return (found, None);
-        }
-        if self.config.auto_offset_reset == OffsetReset::None {
-            let message = "no position, and auto_offset_reset is none: seek first";
-            return (found, Some(Error::new(ErrorKind::OffsetOutOfRange, message)));
-        }
+        let tps: Vec<_> = left.keys().cloned().collect();
+        let mut failed = self.learn(&tps, ATTEMPT).await;
         let mut queries = HashMap::new();
-        for tp in left {
-            if let Err(error) = self.learn(&tp).await {
-                return (found, Some(error));
+        for (tp, begin) in left {
+            let from_start = begin.is_none() && self.growth.begins_at_start(&tp);
+            match begin.unwrap_or(self.config.auto_offset_reset) {
+                OffsetReset::None => {
+                    let message =
+                        format!("{tp}: no position, and auto_offset_reset is none: seek first");
+                    failed.insert(tp, Error::new(ErrorKind::OffsetOutOfRange, message));
+                }
+                _ if from_start => _ = queries.insert(tp, place_of(OffsetReset::Earliest)),
+                place => _ = queries.insert(tp, place_of(place)),
             }
-            let from_start = fresh.contains(&tp) && self.growth.begins_at_start(&tp);
-            let reset =
-                if from_start { OffsetReset::Earliest } else { self.config.auto_offset_reset };
-            queries.insert(tp, place_of(reset));
         }
-        let error = self.list_into(&queries, &mut found).await.err();
-        (found, error)
+        self.list_once(&queries, &mut failed, ATTEMPT, tell).await;
+        for (tp, error) in failed.into_iter().filter(|(_, error)| is_final(error)) {
+            tell(&tp, Err(error));
+        }
     }
 
-    /// Asks for offsets and follows leader changes for `request_timeout`. -1: no such record.
+    /// What the group has committed of these partitions.
+    async fn standing(
+        &self,
+        tps: &[TopicPartition],
+    ) -> Result<HashMap<TopicPartition, CommittedOffset>> {
+        let group = self.config.group_id.as_deref().unwrap_or_default();
+        let terms = self.member.get().map(|member| member.terms_to_look(tps)).transpose()?;
+        self.groups.committed(group, tps, terms.as_ref(), false).await
+    }
+
+    /// Asks for offsets and follows leader changes for `request_timeout`. -1: no such record. An
+    /// error names a partition that was not found.
     pub(crate) async fn list(
         &self,
         queries: &HashMap<TopicPartition, Position>,
     ) -> Result<Offsets> {
-        let mut found = Offsets::new();
-        self.list_into(queries, &mut found).await?;
-        Ok(found)
+        let (found, failed) = self.list_for(queries, self.cluster.config.request_timeout).await;
+        failed.into_values().next().map_or(Ok(found), Err)
     }
 
-    async fn list_into(
+    /// Does so for that long, and returns the errors of what is not found, too.
+    pub(crate) async fn list_for(
         &self,
         queries: &HashMap<TopicPartition, Position>,
-        found: &mut Offsets,
-    ) -> Result<()> {
-        let limit = self.cluster.config.request_timeout;
+        limit: Duration,
+    ) -> (Offsets, Failed) {
         let deadline = Instant::now() + limit;
-        for tp in queries.keys() {
-            self.learn(tp).await?;
-        }
+        let found = Mutex::new(Offsets::new());
+        let tell = |tp: &TopicPartition, offset: Result<i64>| {
+            if let Ok(offset) = offset {
+                found.lock().expect("no panic while it is held").insert(tp.clone(), offset);
+            }
+        };
+        let mut lost = Failed::new();
+        let mut left = queries.clone();
         for failures in 1.. {
-            match self.list_once(queries, found).await {
-                Ok(()) => return Ok(()),
-                Err(error) if !error.is_retriable() || Instant::now() >= deadline => {
-                    return Err(error);
-                }
-                Err(error) => sleep(self.cluster.backoff.after(&error, failures)).await,
+            let span = || deadline.saturating_duration_since(Instant::now());
+            let tps: Vec<_> = left.keys().cloned().collect();
+            let mut failed = self.learn(&tps, span()).await;
+            self.list_once(&left, &mut failed, span(), &tell).await;
+            left.retain(|tp, _| failed.get(tp).is_some_and(|error| !is_final(error)));
+            lost.extend(
+                failed.iter().filter(|(_, e)| is_final(e)).map(|(t, e)| (t.clone(), e.clone())),
+            );
+            if left.is_empty() || Instant::now() >= deadline {
+                failed.extend(lost);
+                return (found.into_inner().expect("no panic while it is held"), failed);
             }
-            for tp in queries.keys().filter(|tp| !found.contains_key(tp)) {
-                let left = deadline.saturating_duration_since(Instant::now());
-                self.cluster.require_topic(&tp.topic, left.max(Duration::from_millis(100))).await?;
-            }
+            sleep(self.cluster.backoff.delay(failures)).await;
         }
         unreachable!("it ends with an answer or its deadline")
     }
 
-    /// Asks for a partition that is not known yet.
-    async fn learn(&self, tp: &TopicPartition) -> Result<()> {
-        if self.cluster.leaders.leader(tp).is_some() {
-            return Ok(());
+    /// Asks who leads where that is not known, and returns the errors of partitions that nobody can
+    /// be asked for.
+    async fn learn(&self, tps: &[TopicPartition], limit: Duration) -> Failed {
+        let mut topics: HashMap<Arc<str>, Option<Error>> = HashMap::new();
+        let mut failed = Failed::new();
+        for tp in tps.iter().filter(|tp| self.routes.address(tp).is_none()) {
+            if !topics.contains_key(&tp.topic) {
+                let limit = limit.max(Duration::from_millis(100));
+                let problem = self.cluster.require_topic(&tp.topic, limit).await.err();
+                topics.insert(tp.topic.clone(), problem);
+            }
+            if self.routes.address(tp).is_some() {
+                continue;
+            }
+            let error = match &topics[&tp.topic] {
+                Some(problem) => problem.clone(),
+                None if self.cluster.leaders.leader(tp).is_none() => no_partition(tp),
+                None => no_leader(tp),
+            };
+            self.routes.failed(tp, "");
+            failed.insert(tp.clone(), error);
         }
-        self.cluster.require_topic(&tp.topic, self.cluster.config.request_timeout).await?;
-        match self.cluster.leaders.leader(tp) {
-            Some(_) => Ok(()),
-            None => Err(no_partition(tp)),
-        }
+        failed
     }
 
+    /// Asks each leader once, all at the same time, and tells what they answer. It adds to `failed`,
+    /// which says whom not to ask.
     async fn list_once(
         &self,
         queries: &HashMap<TopicPartition, Position>,
-        found: &mut Offsets,
-    ) -> Result<()> {
-        let mut by_node: HashMap<String, Vec<(&TopicPartition, Position)>> = HashMap::new();
-        for (tp, place) in queries.iter().filter(|(tp, _)| !found.contains_key(tp)) {
-            let address = self
-                .routes
-                .address(tp)
-                .ok_or_else(|| Error::new(ErrorKind::NotReady, format!("{tp} has no leader")))?;
-            by_node.entry(address).or_default().push((tp, *place));
-        }
-        let mut problem = None;
-        for (address, asked) in by_node {
-            for asked in asked.chunks(crate::fetcher::MOST_FETCHED) {
-                match self.list_node(&address, asked, found).await {
-                    Err(error) if !error.is_retriable() => return Err(error),
-                    Err(error) => problem = Some(error),
-                    Ok(()) => {}
-                }
+        failed: &mut Failed,
+        limit: Duration,
+        tell: Tell<'_>,
+    ) {
+        let mut by_node: HashMap<String, Vec<(TopicPartition, Position)>> = HashMap::new();
+        for (tp, place) in queries {
+            if failed.contains_key(tp) {
+                continue;
+            }
+            match self.routes.address(tp) {
+                Some(address) => by_node.entry(address).or_default().push((tp.clone(), *place)),
+                None => _ = failed.insert(tp.clone(), no_leader(tp)),
             }
         }
-        problem.map_or(Ok(()), Err)
+        let mut asking = vec![];
+        for (address, asked) in &by_node {
+            for some in asked.chunks(crate::fetcher::MOST_FETCHED) {
+                asking.push(self.list_node(address, some, limit, tell));
+            }
+        }
+        for problems in join_all(asking).await {
+            failed.extend(problems);
+        }
     }
 
     async fn list_node(
         &self,
         address: &str,
-        asked: &[(&TopicPartition, Position)],
-        found: &mut Offsets,
-    ) -> Result<()> {
-        let query = |(tp, place): &(&TopicPartition, Position)| pb::OffsetQuery {
+        asked: &[(TopicPartition, Position)],
+        limit: Duration,
+        tell: Tell<'_>,
+    ) -> Failed {
+        let query = |(tp, place): &(TopicPartition, Position)| pb::OffsetQuery {
             topic: tp.topic.to_string(),
             partition: tp.partition,
             position: Some(*place),
@@ -175,35 +223,32 @@ impl Positions {
             queries: asked.iter().map(query).collect(),
             any_replica: self.config.any_replica,
         };
-        let limit = self.cluster.config.request_timeout;
-        let answer =
-            match self.cluster.call_at(address, limit, ask!(log.list_offsets(request))).await {
-                Ok(answer) => answer,
-                Err(error) => {
-                    if error.is_retriable() {
-                        for (tp, _) in asked {
-                            self.routes.failed(tp, address);
-                        }
+        let answer = self.cluster.call_at(address, limit, ask!(log.list_offsets(request))).await;
+        let answer = answer.and_then(|answer| match (answer.results.len(), asked.len()) {
+            (got, count) if got != count => {
+                let message = format!("the node gave {got} answers to {count} questions");
+                Err(Error::new(ErrorKind::Internal, message))
+            }
+            _ => Ok(answer.results),
+        });
+        let mut failed = Failed::new();
+        match answer {
+            Ok(results) => {
+                for ((tp, _), result) in asked.iter().zip(&results) {
+                    match self.take_offset(tp, result, address) {
+                        Ok(offset) => tell(tp, Ok(offset)),
+                        Err(error) => _ = failed.insert(tp.clone(), error),
                     }
-                    return Err(error);
                 }
-            };
-        if answer.results.len() != asked.len() {
-            let (got, count) = (answer.results.len(), asked.len());
-            let message = format!("the node gave {got} answers to {count} questions");
-            return Err(Error::new(ErrorKind::Internal, message));
-        }
-        let mut problem = None;
-        for ((tp, _), result) in asked.iter().zip(&answer.results) {
-            match self.take_offset(tp, result, address) {
-                Ok(offset) => {
-                    found.insert((*tp).clone(), offset);
+            }
+            Err(error) => {
+                for (tp, _) in asked {
+                    self.routes.failed(tp, address);
+                    failed.insert(tp.clone(), error.clone());
                 }
-                Err(error) if !error.is_retriable() => return Err(error),
-                Err(error) => problem = Some(error),
             }
         }
-        problem.map_or(Ok(()), Err)
+        failed
     }
 
     fn take_offset(
@@ -214,6 +259,7 @@ impl Positions {
     ) -> Result<i64> {
         let error = result.error;
         if error == i32::from(PartitionError::None) {
+            self.routes.answered(tp);
             return Ok(result.offset);
         }
         self.routes.leads_elsewhere(tp, address, result.leader_id, &result.leader_address);
@@ -224,4 +270,23 @@ impl Positions {
         }
         Err(Error::new(ErrorKind::NotReady, format!("{tp}: {text}")))
     }
+}
+
+fn no_leader(tp: &TopicPartition) -> Error {
+    Error::new(ErrorKind::NotReady, format!("{tp} has no leader"))
+}
+
+/// Waits for all of them at the same time.
+async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut waiting: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|cx| {
+        for (future, done) in waiting.iter_mut().filter(|(_, done)| done.is_none()) {
+            if let Poll::Ready(result) = future.as_mut().poll(cx) {
+                *done = Some(result);
+            }
+        }
+        if waiting.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    waiting.into_iter().filter_map(|(_, done)| done).collect()
 }

@@ -15,6 +15,7 @@ use crate::delivery::{BatchDelivery, Delivery, Stored};
 use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::identities::Identities;
 use crate::queue::Queue;
+use crate::reachability::Outages;
 use crate::resolve::resolve_sequence;
 use crate::sealing::{Codec, Identity};
 use crate::sender::{Event, Sender};
@@ -43,6 +44,7 @@ pub struct Stats {
     pub resets: u64,
     pub max_ack_latency: Duration,
     pub buffer_used: usize,
+    pub outages: Outages,
 }
 
 /// What the users' side, the sender and the windows of a producer share.
@@ -129,8 +131,9 @@ impl Common {
 
 /// Sends records; each is stored once, in order per partition, whatever fails between.
 ///
-/// It is used by reference, by any number of tasks. Close it at the end: a producer that is
-/// dropped gives up what is still on its way.
+/// It is used by reference, by any number of tasks. Close it at the end: a producer that is dropped
+/// is closed by its task, when what it was given has an outcome. Where the runtime ends before, a
+/// warning says how many records were not delivered.
 pub struct Producer {
     common: Arc<Common>,
     cluster: Arc<Cluster>,
@@ -207,9 +210,9 @@ impl Producer {
     /// `producer_name`.
     ///
     /// It fails with [`ErrorKind::Fenced`] if another producer has taken over the name, with
-    /// [`ErrorKind::TransactionOpen`] if the one before has not been ended, and with what is
-    /// [retriable](ErrorKind::Retriable) when nobody answers. A transaction that has begun when
-    /// the future is dropped is aborted.
+    /// [`ErrorKind::TransactionOpen`] if nobody has asked for the end of the one before, and with
+    /// what is [retriable](ErrorKind::Retriable) when nobody answers. What has begun when the future
+    /// is dropped is aborted; records go without it at once.
     pub async fn begin(&self) -> Result<Transaction> {
         self.begin_with(TransactionOptions::default()).await
     }
@@ -327,13 +330,14 @@ impl Producer {
     /// The producer's counters.
     pub fn stats(&self) -> Stats {
         let buffer_used = self.common.accumulator.used();
-        Stats { buffer_used, ..self.common.stats().clone() }
+        let outages = self.cluster.reached.outages();
+        Stats { buffer_used, outages, ..self.common.stats().clone() }
     }
 }
 
 impl Drop for Producer {
     fn drop(&mut self) {
         self.transactions.stop();
-        let _ = self.events.send(Event::Stop); // it has ended already, then
+        let _ = self.events.send(Event::Finish); // it has ended already, then
     }
 }

@@ -26,6 +26,7 @@ impl Queue {
             topic: message.topic,
             partition: message.partition.unwrap_or(-1),
             sticky: false,
+            choose: None,
             sequences: sequences.as_ref().map(|one| one.as_slice()),
             expected_offset: message.expected_offset,
             whole: false,
@@ -49,6 +50,7 @@ impl Queue {
             topic,
             partition,
             sticky: false,
+            choose: None,
             sequences: options.sequences.as_deref(),
             expected_offset: options.expected_offset,
             whole: true,
@@ -58,12 +60,28 @@ impl Queue {
         self.put(addition, true).await
     }
 
-    async fn put(&self, mut addition: Addition<'_>, placed: bool) -> Result<Delivery> {
+    /// Any partition, one with a leader that can be reached if there is any; and whether it has.
+    fn choose(&self, topic: &str, partitions: i32) -> (i32, bool) {
+        let any = fastrand::i32(0..partitions);
+        if self.cluster.leaders.is_available(topic, any) {
+            return (any, true);
+        }
+        let available = self.cluster.leaders.available(topic);
+        match available.len() {
+            0 => (any, false),
+            count => (available[fastrand::usize(..count)], true),
+        }
+    }
+
+    async fn put(&self, addition: Addition<'_>, placed: bool) -> Result<Delivery> {
         self.check(&addition)?;
+        let topic = addition.topic;
         let facts = match self.cluster.leaders.topic(addition.topic) {
             Some(facts) if facts.partitions > 0 => facts,
             _ => self.learn(addition.topic).await?,
         };
+        let choose = || self.choose(topic, facts.partitions as i32);
+        let mut addition = addition;
         // With a codec only the size as sent counts: the node judges it.
         let packed = self.common.config.compression != Compression::None;
         addition.max_batch_bytes = if packed { MAX_PAYLOAD_BYTES } else { facts.max_batch_bytes };
@@ -75,7 +93,7 @@ impl Queue {
         } else if let Some(key) = addition.messages[0].key {
             addition.partition = key_partition(key, facts.partitions);
         } else {
-            addition.partition = fastrand::i32(0..facts.partitions as i32);
+            addition.choose = Some(&choose);
             // A record with demands of its own does not set the place for others.
             addition.sticky = addition.sequences.is_none() && addition.expected_offset.is_none();
         }

@@ -5,10 +5,14 @@
 //! owned, commits <-- GroupMember <--------------------------'
 //! ```
 
+use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 
 use tokio::time::{Instant, timeout_at};
 
@@ -25,7 +29,8 @@ pub type Followed<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// Is told which partitions come or go, by [`Consumer::poll`], [`Consumer::close`], and
 /// [`Records`](crate::Records): between two records, and to its end however short a poll is. What
-/// fails is what that poll fails with, when all that has changed is done.
+/// fails is what that poll fails with, when all that has changed is done. One that panics fails with
+/// [`ErrorKind::Internal`].
 ///
 /// It may commit with the consumer that it is given, and must not poll or close it.
 ///
@@ -313,10 +318,30 @@ impl Rebalance {
         else {
             return Ok(());
         };
-        match call {
-            Call::Assigned => listener.assigned(consumer, tps).await,
-            Call::Revoked => listener.revoked(consumer, tps).await,
-            Call::Lost => listener.lost(consumer, tps).await,
+        let begin = || match call {
+            Call::Assigned => listener.assigned(consumer, tps),
+            Call::Revoked => listener.revoked(consumer, tps),
+            Call::Lost => listener.lost(consumer, tps),
+        };
+        match catch_unwind(AssertUnwindSafe(begin)) {
+            Ok(told) => caught(told).await,
+            Err(panic) => Err(panicked(panic.as_ref())),
         }
     }
+}
+
+/// A listener that panics is one that fails: no part of a change may be left out for that.
+async fn caught(mut told: Followed<'_>) -> Result<()> {
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| told.as_mut().poll(cx)));
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(panic.as_ref()))))
+    })
+    .await
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = format!("the listener has panicked: {}", text.unwrap_or("no text"));
+    Error::new(ErrorKind::Internal, message)
 }

@@ -119,6 +119,19 @@ impl Window {
         self.seal_again(behind, &gone)
     }
 
+    /// The topic was created anew without this partition. What waits for it fails, and what is on
+    /// its way. A partition that comes again gets another identity.
+    pub(crate) fn on_partition_gone(&mut self, left: VecDeque<OpenBatch>) -> Reaction {
+        let error = gone(&self.tp);
+        for batch in left {
+            self.fail_batch(&batch, error.clone().with_outcome(Outcome::NeverSent));
+        }
+        self.fail_all(&error);
+        self.dead = self.common.config.enable_idempotence;
+        self.made_anew = true;
+        self.after_gap()
+    }
+
     fn seal_again(&mut self, behind: VecDeque<SealedBatch>, error: &Error) -> Reaction {
         if !self.is_leased() || self.resets >= MOST_RESETS {
             self.batches.extend(behind);
@@ -242,6 +255,15 @@ impl Window {
             self.fail_batch(&batch, error.clone().with_outcome(Outcome::NotStored));
         }
     }
+}
+
+/// What is said of a partition that there is no more.
+pub(crate) fn gone(tp: &TopicPartition) -> Error {
+    let message = format!("{tp}: the topic was deleted and created anew, without this partition");
+    Error::new(ErrorKind::Delivery, message).with(|d| {
+        d.topic = tp.topic.to_string();
+        d.partition = tp.partition;
+    })
 }
 
 /// What a producer stops with that could not store a batch with given sequences. A refused

@@ -15,6 +15,7 @@ use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::identities::Identities;
 use crate::pb;
 use crate::producer::Common;
+use crate::reachability::warn;
 use crate::refusal::lost_with_topic;
 use crate::sealing::Identity;
 use crate::staging::Staging;
@@ -75,6 +76,8 @@ pub(crate) enum Event {
     Call(Box<dyn FnOnce(&mut Sender) + Send>),
     /// The producer is closed.
     Stop,
+    /// The producer was dropped: what it was given is sent, and then it is closed.
+    Finish,
 }
 
 pub(crate) struct Sender {
@@ -106,7 +109,12 @@ pub(crate) struct Sender {
     pub(crate) suspected: HashMap<TopicPartition, Suspect>,
     /// When metadata was last asked for without a reason.
     pub(crate) asked_at: Instant,
+    pub(crate) ticked_at: Instant,
+    /// How often it was looked for leaders that are back, though nothing waits for them.
+    pub(crate) searches: u32,
+    pub(crate) search_at: Instant,
     pub(crate) stopped: bool,
+    dropped: bool,
 }
 
 impl Sender {
@@ -137,7 +145,11 @@ impl Sender {
             stalls: HashMap::new(),
             suspected: HashMap::new(),
             asked_at: Instant::now(),
+            ticked_at: Instant::now(),
+            searches: 0,
+            search_at: Instant::now(),
             stopped: false,
+            dropped: false,
         }
     }
 
@@ -166,6 +178,14 @@ impl Sender {
                 self.take(some);
             }
             next = self.pump(Instant::now());
+            if self.dropped && self.common.accumulator.is_empty() {
+                self.stop();
+                self.cluster.close();
+                if let Err(error) = self.common.report() {
+                    warn(&format!("a producer was dropped without close: {error}"));
+                }
+                return;
+            }
         }
     }
 
@@ -174,6 +194,8 @@ impl Sender {
             Event::Opened { address, id } => {
                 if let Some(stream) = self.streams.get_mut(&address).filter(|s| s.id == id) {
                     stream.opened = true;
+                    self.cluster.reached.answered(&address);
+                    self.cluster.leaders.reached(&address, true);
                 }
             }
             Event::Results { address, id, results } => self.answered(&address, id, &results),
@@ -196,6 +218,11 @@ impl Sender {
             Event::Failed(error) => self.fail(&error),
             Event::Call(f) => f(self),
             Event::Stop => unreachable!("the loop has ended"),
+            Event::Finish => {
+                self.dropped = true;
+                let (lasting, _) = self.common.accumulator.begin_flush();
+                std::mem::forget(lasting); // nothing lingers any more
+            }
         }
     }
 
@@ -212,7 +239,7 @@ impl Sender {
     // --- the end -------------------------------------------------------------------------
 
     /// Ends all IO; what is not acknowledged fails, its outcome told.
-    fn stop(mut self) {
+    fn stop(&mut self) {
         if !self.stopped {
             let message = "the producer was closed before an acknowledgement";
             let error = Error::new(ErrorKind::DeliveryTimeout, message);
@@ -326,6 +353,12 @@ impl Sender {
     }
 
     fn feed(&mut self, tp: &TopicPartition, now: Instant) {
+        if self.is_gone(tp) {
+            let left = self.common.accumulator.drop_lane(tp);
+            let window = self.window(tp);
+            let reaction = window.on_partition_gone(left);
+            return self.react(tp, reaction);
+        }
         if self.identifying.contains(tp) {
             return;
         }
@@ -367,6 +400,12 @@ impl Sender {
                 Err(reaction) => return self.react(tp, reaction),
             }
         }
+    }
+
+    /// Whether the topic was created anew, with fewer partitions.
+    fn is_gone(&self, tp: &TopicPartition) -> bool {
+        let topic = self.cluster.leaders.topic(&tp.topic);
+        topic.is_some_and(|topic| (1..=tp.partition as usize).contains(&topic.partitions))
     }
 
     pub(crate) fn window(&mut self, tp: &TopicPartition) -> &mut Window {
@@ -421,10 +460,12 @@ impl Sender {
         if self.stopped {
             return;
         }
+        let is_gone = self.is_gone(tp);
         let topic_id = self.cluster.leaders.topic(&tp.topic).map_or(0, |topic| topic.id);
         let named = self.common.config.producer_name.is_some();
         let window = self.window(tp);
         match result {
+            Err(_) if is_gone => {} // so is what waits for it
             Err(error) => self.fail(&error),
             Ok((_, last)) if named && last < window.stored_given => {
                 let error = lost_with_topic(tp, window.stored_given);
@@ -485,7 +526,7 @@ impl Sender {
 
     // --- streams -------------------------------------------------------------------------
 
-    fn start_stream(&mut self, address: &str) {
+    pub(crate) fn start_stream(&mut self, address: &str) {
         if self.streams.contains_key(address) {
             return;
         }
@@ -510,6 +551,8 @@ impl Sender {
         }
         let now = Instant::now();
         self.cluster.avoid(address);
+        self.cluster.reached.failed(&format!("{address}: {why}"), now);
+        self.cluster.leaders.reached(address, false);
         for tp in self.busy.iter().cloned().collect::<Vec<_>>() {
             if self.sent_to.get(&tp).is_some_and(|known| known == address) {
                 let window = self.window(&tp);
@@ -519,10 +562,12 @@ impl Sender {
                 self.stale.insert(tp.topic.to_string());
             }
         }
+        self.leave_unavailable();
     }
 
     fn answered(&mut self, address: &str, id: u64, results: &[pb::BatchResult]) {
         let now = Instant::now();
+        self.cluster.leaders.reached(address, true);
         for result in results {
             let Some(stream) = self.streams.get_mut(address).filter(|s| s.id == id) else {
                 return;
@@ -542,6 +587,19 @@ impl Sender {
     }
 }
 
+impl Drop for Sender {
+    /// The runtime ends before the producer was closed.
+    fn drop(&mut self) {
+        if self.stopped || self.common.accumulator.is_empty() {
+            return;
+        }
+        self.stop();
+        if let Err(error) = self.common.report() {
+            warn(&format!("the runtime has ended before a producer was closed: {error}"));
+        }
+    }
+}
+
 /// What a producer stops with: an error of its own kind.
 fn fatal(error: &Error) -> Error {
     if error.is(ErrorKind::ProducerFailed) {
@@ -552,4 +610,84 @@ fn fatal(error: &Error) -> Error {
 
 fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
     Some(known.map_or(other, |known| known.min(other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accumulator::Addition;
+    use crate::config::ProducerConfig;
+    use crate::delivery::Delivery;
+    use crate::types::Message;
+    use crate::watch::TICK_LATE;
+
+    /// One whose cluster answers nothing, and a record that waits.
+    async fn waiting(
+        change: impl FnOnce(&mut ProducerConfig),
+    ) -> (Sender, mpsc::UnboundedReceiver<Event>, Delivery) {
+        let mut config = ProducerConfig::new("127.0.0.1:1");
+        change(&mut config);
+        let cluster = Arc::new(Cluster::new(config.client.clone()).unwrap());
+        let identities = Arc::new(Identities::new(config.clone(), cluster.clone()));
+        let common = Arc::new(Common::new(config, Arc::new(Notify::new())));
+        let (events, received) = mpsc::unbounded_channel();
+        let sender = Sender::new(common.clone(), cluster, identities, events);
+        let message = Message::new("t", "v");
+        let addition = Addition {
+            topic: "t",
+            partition: 0,
+            sticky: false,
+            choose: None,
+            sequences: None,
+            expected_offset: None,
+            whole: false,
+            max_batch_bytes: 1 << 20,
+            messages: std::slice::from_ref(&message),
+        };
+        let delivery = common.accumulator.append(&addition).await.unwrap();
+        (sender, received, delivery)
+    }
+
+    fn told(delivery: &Delivery) -> (ErrorKind, Outcome) {
+        let error = delivery.outcome().expect("it is known").unwrap_err();
+        (error.kind(), error.outcome().expect("a record has one"))
+    }
+
+    #[tokio::test]
+    async fn time_that_passed_unseen_fails_nothing_at_once() {
+        let (mut sender, _received, delivery) = waiting(|_| {}).await;
+        let later = Instant::now() + sender.common.config.delivery_timeout + TICK_LATE * 2;
+        sender.tick(later);
+        assert!(delivery.outcome().is_none());
+        sender.tick(later + TICK_EVERY);
+        assert_eq!(told(&delivery), (ErrorKind::DeliveryTimeout, Outcome::NeverSent));
+    }
+
+    #[tokio::test]
+    async fn one_whose_producer_was_dropped_goes_on_until_all_outcomes_are_known() {
+        let (sender, received, delivery) = waiting(|config| {
+            config.client.request_timeout = Duration::from_millis(50);
+            config.delivery_timeout = Duration::from_millis(300);
+        })
+        .await;
+        let events = sender.events.clone();
+        let running = tokio::spawn(sender.run(received, Arc::new(Notify::new())));
+        events.send(Event::Finish).unwrap();
+        running.await.unwrap();
+        assert_eq!(told(&delivery).0, ErrorKind::DeliveryTimeout);
+        let message = delivery.outcome().unwrap().unwrap_err().message().to_owned();
+        assert!(message.contains("not sent within"), "it was not cut off: {message}");
+    }
+
+    #[test]
+    fn records_are_told_of_when_the_runtime_ends() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let delivery = runtime.block_on(async {
+            let (sender, received, delivery) = waiting(|_| {}).await;
+            tokio::spawn(sender.run(received, Arc::new(Notify::new())));
+            delivery
+        });
+        drop(runtime);
+        assert_eq!(told(&delivery), (ErrorKind::DeliveryTimeout, Outcome::NeverSent));
+    }
 }

@@ -1,6 +1,6 @@
 //! One transaction as its producer sees it: what is staged, what failed, how it ends. No IO.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -117,7 +117,7 @@ pub(crate) enum EndCall {
 struct Facts {
     state: TransactionState,
     runs: BTreeMap<TopicPartition, Run>,
-    offsets: HashMap<String, StagedOffsets>,
+    offsets: BTreeMap<String, StagedOffsets>,
     /// Why it can no longer be committed; the first one counts.
     failure: Option<Error>,
     result: Option<CommittedTransaction>,
@@ -144,7 +144,7 @@ impl Staging {
         let facts = Facts {
             state: TransactionState::Open,
             runs: BTreeMap::new(),
-            offsets: HashMap::new(),
+            offsets: BTreeMap::new(),
             failure: None,
             result: None,
             asked_to_commit: false,
@@ -270,9 +270,9 @@ impl Staging {
         EndCall::Abort
     }
 
-    /// A commit call had no answer, or none that says what became of it.
-    pub(crate) fn note_doubt(&self) {
-        self.facts().in_doubt = true;
+    /// Whether a commit call may decide without its answer being heard; returns what was so before.
+    pub(crate) fn doubt(&self, in_doubt: bool) -> bool {
+        std::mem::replace(&mut self.facts().in_doubt, in_doubt)
     }
 
     /// Takes note of an answer, and returns the next call to make.
@@ -334,7 +334,7 @@ impl Staging {
         self.facts().result.clone()
     }
 
-    /// The same in each call: nothing is staged after the first one.
+    /// The same in each call, in one order: nothing is staged after the first one.
     pub(crate) fn commit_request(
         &self,
         timeout: Duration,

@@ -63,7 +63,7 @@ pub(crate) fn from_status(address: &str, status: &Status) -> Error {
                 && let Ok(info) = ErrorInfo::decode(detail.value.as_slice())
                 && info.domain == "oncelog"
             {
-                return from_info(&info, status.message());
+                return from_info(&info, status.message()).told();
             }
         }
     }

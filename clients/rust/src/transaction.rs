@@ -75,7 +75,7 @@ impl TransactionOptions {
 /// the next `begin`. Where nobody can be asked any more it is aborted when it has been idle.
 ///
 /// A future of its that is dropped ends waiting, never a commit that is on its way: call
-/// [`Transaction::commit`] again to learn how that ended.
+/// [`Transaction::commit`] again to learn how that ended. The next `begin` waits for it.
 pub struct Transaction {
     transactions: Arc<Transactions>,
     queue: Queue,
@@ -99,12 +99,8 @@ impl Transaction {
         queue: Queue,
         options: TransactionOptions,
     ) -> Result<Self> {
-        let times = options.times()?;
-        detached(async move {
-            let staging = transactions.begin(times).await?;
-            Ok(Self { transactions, queue, staging })
-        })
-        .await
+        let staging = transactions.begin(options.times()?).await?;
+        Ok(Self { transactions, queue, staging })
     }
 
     /// The transaction's number, which is never used again.

@@ -52,6 +52,8 @@ struct Turn {
     /// The serial of the identity that it is of.
     nonce_of: u64,
     unanswered: bool,
+    /// A begin had no final answer: it may have begun one that nobody has a handle of.
+    in_doubt: bool,
     following: Following,
     /// That the commit under way shall begin.
     next: Option<pb::NextTransaction>,
@@ -116,20 +118,15 @@ impl Transactions {
         self.end_before(&mut turn).await?;
         let accumulator = &self.common.accumulator;
         accumulator.pause(Error::invalid("transaction", "a transaction is being begun"));
-        match self.begin_settled(&mut turn, times).await {
-            Ok(begun) => {
-                turn.current = Some(begun.clone());
-                accumulator.resume(Some(&begun));
-                let (this, transaction) = (self.clone(), begun.clone());
-                let alive = tokio::spawn(async move { this.keep_alive(&transaction).await });
-                replace(&mut self.background().alive, Some(alive.abort_handle()));
-                Ok(begun)
-            }
-            Err(error) => {
-                accumulator.resume(None);
-                Err(error)
-            }
-        }
+        let beginning = Beginning(Some(self));
+        let begun = self.begin_settled(&mut turn, times).await?;
+        beginning.done();
+        turn.current = Some(begun.clone());
+        accumulator.resume(Some(&begun));
+        let (this, transaction) = (self.clone(), begun.clone());
+        let alive = tokio::spawn(async move { this.keep_alive(&transaction).await });
+        replace(&mut self.background().alive, Some(alive.abort_handle()));
+        Ok(begun)
     }
 
     /// Whatever became of the one before must be known.
@@ -138,7 +135,8 @@ impl Transactions {
             return Ok(());
         };
         let state = before.state();
-        if before.was_dropped() || state == TransactionState::Aborting {
+        // Of one that is ending, whoever asked for that has given up waiting.
+        if before.was_dropped() || state != TransactionState::Open {
             let call = match state {
                 TransactionState::Committing => EndCall::Commit,
                 _ => EndCall::Abort,
@@ -179,7 +177,10 @@ impl Transactions {
         replace(&mut self.background().unused, None);
         let answer = match begun {
             Some(begun) => begun,
-            None => self.call_begin(turn, &terms).await?,
+            None => match self.call_begin(turn, &terms).await {
+                Ok(begun) => begun,
+                Err(error) => return Err(self.refused_begin(error).await),
+            },
         };
         if answer.transaction_id <= 0 || answer.idle_timeout_ms <= 0 {
             let message = "the node has begun a transaction without a number or time";
@@ -221,21 +222,40 @@ impl Transactions {
         let total = config.max_block.max(config.client.request_timeout);
         let trying = Trying { total, attempt: ATTEMPT };
         let mut repeated = false;
+        turn.in_doubt = true;
         let first = self.near(&before);
         let call = ask!(transactions.begin_transaction(request));
         match self.cluster.call_noting(trying, first.as_deref(), &mut repeated, call).await {
             Ok(answer) => {
                 turn.unanswered = false;
+                turn.in_doubt = false;
                 Ok(answer)
             }
             Err(error) => {
                 if !error.is_retriable() {
                     // A refusal says nothing of an attempt before it that had no answer.
                     turn.unanswered = repeated;
+                    turn.in_doubt = repeated;
                 }
-                Err(self.refused_begin(error).await)
+                Err(error)
             }
         }
+    }
+
+    /// Aborts what a begin has begun whose caller has gone; nobody has a handle of it.
+    async fn undo_begin(&self, turn: &mut Turn) {
+        let ended = turn.current.as_ref().is_none_or(|current| current.is_over());
+        let Some(terms) = turn.following.terms().filter(|_| turn.in_doubt && ended) else { return };
+        if turn.nonce_of != terms.identity.serial {
+            return;
+        }
+        let undone = async {
+            // The same begin again tells which one it is.
+            if let Ok(begun) = self.call_begin(turn, &terms).await {
+                self.abort_unused(begun.transaction_id, &terms.identity).await;
+            }
+        };
+        let _ = timeout(ATTEMPT, undone).await; // it is aborted when it has been idle
     }
 
     /// A producer that is shut out cannot go on at all.
@@ -439,11 +459,11 @@ impl Transactions {
         let mut repeated = false;
         let first = self.near(&written);
         let call = ask!(transactions.commit_transaction(request));
+        // Noted before, for who waits may go. It may be decided by a call without an answer, whatever
+        // the next one is told.
+        let before = transaction.doubt(true);
         let answer = self.cluster.call_noting(trying, first.as_deref(), &mut repeated, call).await;
-        if repeated {
-            // It may be decided by a call without an answer, whatever the next one is told.
-            transaction.note_doubt();
-        }
+        transaction.doubt(before || repeated);
         answer
     }
 
@@ -495,10 +515,11 @@ impl Transactions {
             if let Some(open) = current.filter(|t| t.state() == TransactionState::Open) {
                 let _ = self.abort(&open).await;
             }
-            let unused = self.turn.lock().await.following.take_unused();
-            if let Some((id, identity)) = unused {
+            let mut turn = self.turn.lock().await;
+            if let Some((id, identity)) = turn.following.take_unused() {
                 self.abort_unused(id, &identity).await;
             }
+            self.undo_begin(&mut turn).await;
         })
         .await;
     }
@@ -508,6 +529,29 @@ impl Transactions {
         let mut background = self.background();
         replace(&mut background.alive, None);
         replace(&mut background.unused, None);
+    }
+}
+
+/// A begin that may be given up.
+struct Beginning<'a>(Option<&'a Arc<Transactions>>);
+
+impl Beginning<'_> {
+    fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Beginning<'_> {
+    fn drop(&mut self) {
+        let Some(transactions) = self.0 else { return };
+        transactions.common.accumulator.resume(None);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let this = transactions.clone();
+            runtime.spawn(async move {
+                let mut turn = this.turn.lock().await;
+                this.undo_begin(&mut turn).await;
+            });
+        }
     }
 }
 

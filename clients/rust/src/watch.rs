@@ -21,6 +21,11 @@ const STALL_PAUSES: Backoff =
 const LEADER_PAUSES: Backoff =
     Backoff { first: Duration::from_millis(20), most: Duration::from_millis(250) };
 
+const SEARCH_PAUSES: Backoff =
+    Backoff { first: Duration::from_millis(500), most: Duration::from_secs(5) };
+/// A tick that is so late has missed what happened before it.
+pub(crate) const TICK_LATE: Duration = Duration::from_secs(1);
+
 /// A topic with a stalled partition.
 pub(crate) struct Stall {
     asked: u32,
@@ -82,6 +87,29 @@ impl Sender {
             self.cluster.prefer_another();
         }
         self.refresh_at = Instant::now() + LEADER_PAUSES.delay(self.rounds);
+        self.leave_unavailable();
+    }
+
+    pub(crate) fn leave_unavailable(&self) {
+        let leaders = &self.cluster.leaders;
+        let is_available = |topic: &str, partition| leaders.is_available(topic, partition);
+        self.common.accumulator.leave_unavailable(is_available);
+    }
+
+    /// Looks for leaders that are back. Records without a key avoid what has no leader, so nothing
+    /// else would notice.
+    fn search(&mut self, now: Instant) {
+        if now < self.search_at {
+            return;
+        }
+        let (topics, addresses) = self.cluster.leaders.lacking();
+        let lacks = !topics.is_empty() || !addresses.is_empty();
+        self.searches = if lacks { self.searches + 1 } else { 0 };
+        self.search_at = now + SEARCH_PAUSES.delay(self.searches);
+        self.stale.extend(topics);
+        for address in addresses {
+            self.start_stream(&address);
+        }
     }
 
     fn reachable(&self, tp: &TopicPartition) -> bool {
@@ -97,6 +125,11 @@ impl Sender {
         if self.stopped {
             return;
         }
+        let late = now - self.ticked_at > TICK_LATE;
+        self.ticked_at = now;
+        if late {
+            return; // the process was frozen: answers may be there that nobody has read yet
+        }
         for (tp, batch) in self.common.accumulator.expire(now) {
             let reaction = self.window(&tp).expire_unsent(&batch);
             self.react(&tp, reaction);
@@ -106,6 +139,7 @@ impl Sender {
             self.react(&tp, reaction);
         }
         self.check_stalls(now);
+        self.search(now);
         self.renew(now);
         if now - self.asked_at > self.cluster.config.metadata_max_age {
             self.asked_at = now;
@@ -154,7 +188,9 @@ impl Sender {
             };
             for address in &addresses {
                 self.cluster.avoid(address);
+                self.cluster.leaders.reached(address, false);
             }
+            self.leave_unavailable();
             self.stale.insert(topic.clone());
             self.stalls.insert(topic, Stall { asked, due: now + STALL_PAUSES.delay(asked) });
         }

@@ -63,6 +63,7 @@ impl Bench {
         expected: Option<i64>,
     ) -> Result<Delivery, Error> {
         let addition = Addition {
+            choose: None,
             topic: "t",
             partition: 0,
             sticky: false,
@@ -382,4 +383,17 @@ async fn what_the_application_numbered_in_a_transaction_that_is_dropped_comes_ag
         b.window.common.settle(&batch, Err(Error::new(ErrorKind::Delivery, "dropped")));
     }
     b.add(Some(&[7]), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_for_a_partition_that_is_gone_fails_at_once() {
+    let mut b = Bench::new();
+    let sent = b.put().await;
+    b.send().unwrap();
+    let waits = b.put().await;
+    let left = b.window.common.accumulator.drop_lane(&b.window.tp);
+    b.window.on_partition_gone(left);
+    assert_eq!(failed(&sent), (ErrorKind::Delivery, Outcome::Unknown));
+    assert_eq!(failed(&waits), (ErrorKind::Delivery, Outcome::NeverSent));
+    assert!(b.window.is_idle());
 }

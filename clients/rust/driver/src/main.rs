@@ -7,6 +7,7 @@ mod told;
 mod verbs;
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use oncelog::{Admin, Consumer, Error, ErrorKind, Membership};
@@ -27,6 +28,8 @@ pub enum Fault {
     NotOffered(String),
     /// The waiting is over.
     Timeout,
+    /// The caller gave up.
+    Cancelled,
     /// All else.
     Driver(String),
 }
@@ -46,15 +49,42 @@ pub struct Driver {
     told: HashMap<String, Calls>,
 }
 
+/// What the client has logged.
+static WARNINGS: Mutex<Vec<String>> = Mutex::new(vec![]);
+
+struct Logger;
+
+impl log::Log for Logger {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        WARNINGS.lock().expect("no panic").push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() -> std::io::Result<()> {
+    log::set_logger(&Logger).expect("there is no other one");
+    log::set_max_level(log::LevelFilter::Warn);
     let mut driver = Driver::default();
     let mut input = BufReader::with_capacity(1 << 20, tokio::io::stdin());
     let mut output = tokio::io::stdout();
     let mut line = String::new();
     while input.read_line(&mut line).await? > 0 {
         let command: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
-        let mut answer = match driver.carry_out(&command).await {
+        let call = driver.carry_out(&command);
+        let carried_out = match command["give_up_ms"].as_u64() {
+            None => call.await,
+            Some(ms) => {
+                let limit = Duration::from_millis(ms);
+                tokio::time::timeout(limit, call).await.unwrap_or(Err(Fault::Cancelled))
+            }
+        };
+        let mut answer = match carried_out {
             Ok(answer) => json!({ "ok": answer }),
             Err(fault) => json!({ "error": error_object(&fault) }),
         };
@@ -75,6 +105,7 @@ pub fn error_object(fault: &Fault) -> Value {
         Fault::Client(error) => error,
         Fault::NotOffered(message) => return plain("NOT_OFFERED", false, message),
         Fault::Timeout => return plain("REQUEST_TIMEOUT", true, "the command's time is over"),
+        Fault::Cancelled => return plain("CANCELLED", false, "the caller gave up"),
         Fault::Driver(message) => return plain("DRIVER_FAULT", false, message),
     };
     let mut answer = plain(error.kind().reason(), error.is_retriable(), &error.to_string());
@@ -133,6 +164,7 @@ impl Driver {
                     "zstd", "lz4", "no_idempotence", "send_batch", "names", "initial",
                     "own_sequences", "expected_offset", "resolve", "read", "any_replica",
                     "offsets", "transactions", "members", "admin", "tls", "tokens",
+                    "cancel", "warnings",
                 ],
             })),
             "defaults" => Ok(settings::defaults()),
@@ -141,6 +173,7 @@ impl Driver {
                 Ok(empty())
             }
             "exit" => Ok(empty()),
+            "warnings" => Ok(json!({ "warnings": *WARNINGS.lock().expect("no panic") })),
             "told" => {
                 let calls = self.told.get(&handle);
                 Ok(json!({ "calls": calls.map(|calls| calls.lock().expect("no panic").clone()) }))
@@ -188,6 +221,7 @@ impl Driver {
         }
         self.consumers.clear();
         self.admins.clear();
+        WARNINGS.lock().expect("no panic").clear();
     }
 }
 
