@@ -26,7 +26,7 @@ from harness.arguments import number
 from harness.developer import DIRECTORY
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
-from tests.chaos import failover, groups, report, sick, transactions
+from tests.chaos import failover, groups, linearizability, report, sick, transactions
 from tests.chaos.compose import NODES, Compose
 from tests.chaos.faults import (
     FAULTS,
@@ -291,6 +291,32 @@ def run_transactions(options: argparse.Namespace, console: Console) -> int:
     return 0 if result.good else 1
 
 
+def run_linearizability(options: argparse.Namespace, console: Console) -> int:
+    """Conditional appends and the key-value store of examples/, judged by Porcupine (needs Go)."""
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    names, left_out = possible(options.faults, None)
+    console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
+    for name, why in left_out.items():
+        console.print(f"left out: {name}: {why}", style="yellow", highlight=False, markup=False)
+    with _cluster_for([FAULTS[name] for name in names], secured=False) as cluster:
+        result = linearizability.run(
+            cluster,
+            seconds=options.minutes * 60,
+            faults=names,
+            seed=seed,
+            say=lambda text: console.print(text, highlight=False),
+            out=options.out,
+        )
+    console.print(result.said, highlight=False, markup=False)
+    broken = [one for one in result.checks if not one.holds]
+    for one in broken:
+        console.print(f"BROKEN {one.claim}: {one.examples}", highlight=False, markup=False)
+    console.print(
+        f"our checker: {len(result.checks) - len(broken)} checks hold, {len(broken)} do not"
+    )
+    return 0 if result.good else 1
+
+
 def measure_failover(options: argparse.Namespace, console: Console) -> int:
     """Kills leaders and cuts nodes off, and says how long each was felt."""
     folder = RUN_DIRECTORY / "cluster"
@@ -433,6 +459,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--partitions", type=number(int, 2), default=4)
     one.add_argument("--unprotected", action="store_true",
                      help="the same load without transactions: the checks must break")  # fmt: skip
+    one = commands.add_parser("linearizability", help=(run_linearizability.__doc__ or ""))
+    one.set_defaults(action=run_linearizability)
+    one.add_argument("--minutes", type=float, default=1.0)
+    one.add_argument("--faults", type=_names, default=[ALL], metavar="LIST", help="as of run")
+    one.add_argument("--seed", type=int, help="default: a random one, which is printed")
+    one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "linearizability",
+                     help="where the history goes, and its picture if it is wrong")  # fmt: skip
     _add_run(command("run", run_all, compose=False))
     return parser
 
