@@ -170,6 +170,8 @@ class Identities:
                 await self._cluster.refresh([tp.topic])
             except errors.RetriableError as error:
                 log.debug("no metadata: %s", error)
+            if self._cluster.leaders.gone([tp]):
+                return -1  # nothing is sent there: its records fail
 
     async def last_stored(self, tp: TopicPartition, identity: Identity) -> int:
         """Return the producer's last sequence in a partition, from its leader; -1: none."""
