@@ -12,6 +12,7 @@ from cluster.config import NodeConfig
 from cluster.consensus.background_reads import AT_A_TIME, Done
 from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.node.sync_watch import SyncWatch
+from cluster.threads import start_all
 from storage.engine import Engine
 from storage.errors import StorageError
 
@@ -93,6 +94,9 @@ class DriverLoop:
         self._work.set()
 
     def start(self, driver: Driver) -> None:
+        """Raises ClusterError where the system has no threads for it."""
+        start_all(self._pool, 1)
+        start_all(self._readers, AT_A_TIME)
         self._task = asyncio.create_task(self._run(driver), name="driver")
 
     async def stop(self) -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
@@ -16,9 +17,12 @@ from cluster.node.allocator import keep_large_buffers
 from cluster.node.descriptors import raise_limit
 from cluster.node.logging import LineHandler, LineQueue, configure_logging
 from cluster.node.node import Node
+from cluster.partition import disk_reads
 from cluster.startup import part_stderr, stopping
+from cluster.threads import start_all
 from storage.errors import StorageError
 
+WORKERS = 4  # threads for what blocks and is rare: reclaiming space, plans, hashes of tokens
 LAST_LINES = 1.0  # seconds that the last lines of the log get
 
 
@@ -65,6 +69,12 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
     loop = asyncio.get_running_loop()
     for number in stopping():
         loop.add_signal_handler(number, stop.set)
+    try:
+        start_all(disk_reads.POOL, disk_reads.AT_A_TIME)
+        loop.set_default_executor(start_all(ThreadPoolExecutor(WORKERS, "work"), WORKERS))
+    except ClusterError as error:
+        lines.put(f"oncelog: {error}")
+        return 1
     stopped = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(Node.start(config))
     # A new node may wait for long until its cluster takes it in.

@@ -16,7 +16,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 AT_A_TIME = 4  # more wait
-_POOL = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read")  # threads come as they are needed
+POOL = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read")  # a node starts its threads
 
 
 class Reading(Protocol[T_co]):
@@ -26,7 +26,7 @@ class Reading(Protocol[T_co]):
 
 
 async def in_thread(step: Callable[..., T], *arguments: object) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_POOL, step, *arguments)
+    return await asyncio.get_running_loop().run_in_executor(POOL, step, *arguments)
 
 
 async def without_waiting(reading: Reading[T]) -> T:

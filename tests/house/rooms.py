@@ -30,6 +30,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.addresses": frozenset(),
     "cluster.budget": frozenset(),
     "cluster.pieces": frozenset(),
+    "cluster.threads": frozenset({"cluster.errors"}),
     "cluster.config": frozenset(
         {"cluster.addresses", "cluster.errors", "cluster.exposure", "cluster.settings"}
     ),

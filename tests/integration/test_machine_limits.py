@@ -23,7 +23,7 @@ from harness.local_cluster import QUICK, LocalCluster
 from harness.node_process import ROOT, NodeProcess
 from harness.ports import LOOPBACK
 from oncelog import Admin, Producer, RecordMetadata
-from oncelog.errors import UndeliveredRecordsError
+from oncelog.errors import OncelogError, UndeliveredRecordsError
 from tests.integration.conftest import MakeCluster
 
 FILES = 512
@@ -185,3 +185,25 @@ def test_a_look_at_a_node_imports_no_grpc(make_cluster: MakeCluster) -> None:
     done = look(address)
     assert done.returncode == 1
     assert done.stderr.startswith(f"oncelog: {address}: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_node_whose_system_has_no_thread_left(
+    make_cluster: MakeCluster, tmp_path: Path, protected: bool
+) -> None:
+    """What a plan is drawn in, for one, is there already."""
+    settings: dict[str, str | int] = {**QUICK, "test_threadless": str(tmp_path / "none")}
+    if not protected:
+        settings["test_unprotected"] = 1
+    cluster = make_cluster(1, start=False, settings=settings)
+    node = cluster.nodes[1]
+    node.spec = dataclasses.replace(node.spec, module="tests.integration.threadless")
+    cluster.start()
+    cluster.api(1).create_topic("t", 1)
+    (tmp_path / "none").touch()
+    with Admin(cluster.bootstrap) as admin:
+        if protected:
+            assert admin.balance("plan").settled
+        else:
+            with pytest.raises(OncelogError, match="BalanceCluster failed"):
+                admin.balance("plan")
