@@ -353,7 +353,7 @@ export class Transactions {
       }
       if (transaction.state === "committed") {
         const text = `transaction ${transaction.id} is committed, nothing is undone`;
-        throw new OncelogError("TRANSACTION_COMMITTED", text);
+        throw new OncelogError("TRANSACTION_COMMITTED", text, {}, "unknown"); // stored, that is
       }
       if (transaction.state !== "aborted") throw transaction.error;
     });

@@ -357,9 +357,10 @@ final class Transactions {
     }
     if (transaction.state() == State.COMMITTED) {
       throw new OncelogException(
-          ErrorKind.TRANSACTION_COMMITTED,
-          "transaction %d is committed, nothing is undone",
-          transaction.id);
+              ErrorKind.TRANSACTION_COMMITTED,
+              "transaction %d is committed, nothing is undone",
+              transaction.id)
+          .with(OncelogException.Outcome.UNKNOWN); // stored, that is
     }
     if (transaction.state() != State.ABORTED) {
       throw transaction.error();
