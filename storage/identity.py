@@ -124,7 +124,7 @@ class DirectoryLock:
             raise MissingStoreError(
                 f"data directory {self.path} was used before, and {missing[0]} is missing: is a "
                 f"volume not mounted? Put it back as it was, and start again. If it is lost, so "
-                f"is what this node promised: remove {self.path} as a whole, and the cluster "
+                f"is what this node promised: keep {self.path} aside as a whole, and the cluster "
                 f"knows the node for one that lost its data"
             )
 

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 ASK_PERIOD = 0.5  # seconds
 FIRST_ASK_PERIOD = 0.1
-HEAR_TIME = 0.6  # seconds; nodes that look for this one try three times
+HEAR_TIME = 0.5  # seconds; nodes that look for this one try twice
 QUIET_TIME = 2.0  # seconds, in which nodes that start together find each other
 
 
@@ -85,10 +85,13 @@ class Admission:
     def welcome(self, join: pb.Join) -> pb.Welcome:
         """To another new node: this one lets nobody in."""
         founding, own = self._directory.founding, self._config.node_id
+        if self._heard is not None and not founding:
+            founding = self._heard.founding
         if join.node_id == own:  # `join` may name this very node
             is_other = join.directory_id != self._directory.directory_id
             return pb.Welcome(why_not=f"node_id {own} is its own", refused=is_other)
-        why_not = "it opens its data" if founding else "it does not know its cluster yet"
+        opens = bool(self._directory.founding)
+        why_not = "it opens its data" if opens else "it does not know its cluster yet"
         return pb.Welcome(founding=founding, why_not=f"node {own}: {why_not}")
 
     def take(
@@ -124,12 +127,13 @@ class Admission:
         config = self._config
         if self._heard is not None or (config.join and len(config.nodes) == 1):
             return False
-        if not answers:
-            assert self._began is not None
-            return not self.hears or now - self._began >= HEAR_TIME
+        assert self._began is not None
+        if self.hears and now - self._began < HEAR_TIME:
+            return False  # nodes that joined later may look for this one
         if config.found == self._own_id:
             return True
-        return config.node_id == min(config.nodes) and None not in answers.values()
+        first = not answers or config.node_id == min(config.nodes)
+        return first and None not in answers.values()
 
     @property
     def _own_id(self) -> str:

@@ -127,7 +127,7 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
         case meta.NODE_ACTION_REMOVE:
             return [
                 f"{len(held)} replicas move to other nodes",
-                f"then node {number} is forgotten: stop it, and delete its data directory",
+                f"then node {number} is forgotten, and ends: its data directory is of no more use",
             ]
         case meta.NODE_ACTION_KEEP:
             return [f"node {number} stays; replicas that have moved do not come back"]

@@ -228,6 +228,9 @@ class Cluster:
         change, given_up = command.change_node, (0, 0)
         if change.action == mpb.NODE_ACTION_REMOVE:
             given_up = (change.node_id, self.nodes[change.node_id].joining.directory_id)
+        elif change.action == mpb.NODE_ACTION_REPLACE and change.directory_id:
+            given_up = (change.node_id, change.directory_id)
+        if given_up[0]:
             is_new = given_up not in self.removed
             self.removed.add(given_up)  # whoever hears of the outcome
 

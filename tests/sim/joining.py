@@ -51,7 +51,7 @@ class Joining:
         self.place = 0  # how often it has moved
         self.config = self._config(founding if self.is_done else [node.id])
         self.said: dict[int, str] = {}
-        self._asks, self._asked, self._keeps = False, 0, False
+        self._asks, self._asked, self.keeps_first = False, 0, False
         self._admission = Admission(self.config, self)
 
     @property
@@ -91,6 +91,9 @@ class Joining:
         elif not self._asks and not self.is_done:
             self._configure(self.config)
             self._asks, self._asked = True, 0
+            for peer in self._node.cluster.node_ids:
+                if peer != self._node.id:  # those that look for it go on looking
+                    self._node.cluster.network.connect(peer, self._node.id)
             self._node.cluster.scheduler.after(ASK_PERIOD, self._ask)
 
     def wipe(self) -> None:
@@ -132,7 +135,7 @@ class Joining:
 
     def name(self, asked: Iterable[int]) -> None:
         """An operator has the node ask these, and names no other node."""
-        self._keeps = False
+        self.keeps_first = False
         join = ",".join(map(self._address, asked))
         self._configure(self._config([self._node.id], join))
 
@@ -153,7 +156,7 @@ class Joining:
     def name_first(self) -> None:
         """The settings are those with which the cluster began, and nobody changes them."""
         self._configure(self._config(self._node.cluster.founding))
-        self._keeps = True
+        self.keeps_first = True
 
     def _configure(self, config: NodeConfig) -> None:
         self.config, self._admission = config, Admission(config, self)
@@ -167,7 +170,7 @@ class Joining:
         if self.is_done:
             node.start()
             return
-        if self._asked % MAX_ASKS == 0 and not self._keeps:
+        if self._asked % MAX_ASKS == 0 and not self.keeps_first:
             self._name_others()
         try:
             self.said = self._ask_all()

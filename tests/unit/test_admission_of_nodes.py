@@ -71,6 +71,7 @@ class New:
 def test_the_lowest_founds_when_all_others_know_no_founding() -> None:
     new = New()
     assert not new.hears(None, None) and not new.hears(NONE, None), "it may have the last copy"
+    assert not new.hears(NONE, NONE), "others that joined later may look for it"
     assert new.hears(NONE, NONE, at=1.0)
     assert (new.directory.founding, new.directory.members) == (0xF1, (1, 2, 3))
     other = New(node=2)
@@ -85,8 +86,8 @@ def test_who_does_not_answer_is_named_with_the_word_that_founds_without(
     assert not new.hears(NONE, None, at=2.0)
     assert "no answer from h3:10001, where a cluster may be known" in caplog.text
     assert f"--found {0xD1:016x}" in caplog.text
-    assert New("--found", f"{0xD1:016x}").hears(NONE, None)
-    assert New("--found", f"{0xD1:016x}", node=2).hears(None, None)
+    assert New("--found", f"{0xD1:016x}", hears=False).hears(NONE, None)
+    assert New("--found", f"{0xD1:016x}", node=2, hears=False).hears(None, None)
     assert not New("--found", f"{0xD2:016x}").hears(None, None), "of a directory that is lost"
     known = pb.Welcome(founding=7, members=(1, 2, 3), why_not="no", refused=True)
     assert not New("--found", f"{0xD1:016x}").hears(known, None)
@@ -131,6 +132,9 @@ def test_new_nodes_say_to_each_other_that_they_know_nothing() -> None:
     one, other = New(), New(node=2)
     answer = one.admission.welcome(other.admission.join)
     assert not (answer.founding or answer.refused or answer.founds)
+    told = New()
+    told.admission.heard_of(pb.Hello(cluster_id="oncelog", node_id=3, founding=7))
+    assert told.admission.welcome(other.admission.join).founding == 7, "another one must not found"
     assert not one.admission.welcome(one.admission.join).refused, "`join` may name the node itself"
     twice = New()
     twice.directory.directory_id = 0xD9

@@ -107,3 +107,15 @@ def nodes_that_are_wiped_one_by_one_come_back() -> None:
         assert not nodes.change(number, mpb.NODE_ACTION_REPLACE)
         nodes.until_voter(number)
     nodes.until(lambda: is_whole(nodes.cluster, nodes.state), "all is whole")
+
+
+@schedule
+def first_nodes_that_are_all_wiped_hear_those_that_came_later() -> None:
+    """1, 2 and 3 name each other only; 4 and 5 look for them (found by a random run)."""
+    nodes = Wiped()
+    nodes.add(4, 5)
+    nodes.settle()
+    nodes.wipe(1, 2, 3)
+    for number in (1, 2, 3):
+        nodes.node(number).start()
+    nodes.nothing_begins()

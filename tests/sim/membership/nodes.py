@@ -131,8 +131,12 @@ class Operator:
             return
         self._command(node, mpb.NODE_ACTION_REPLACE, max(0, directory))
 
-    def _command(self, node: int, action: Any, directory: int = 0) -> None:
-        change = mpb.ChangeNode(node_id=node, action=action, directory_id=directory)
+    def _command(
+        self, node: int, action: Any, directory: int = 0, *, accept_loss: bool = False
+    ) -> None:
+        change = mpb.ChangeNode(
+            node_id=node, action=action, directory_id=directory, accept_loss=accept_loss
+        )
         name = mpb.NodeAction.Name(action)
 
         def done(result: bytes) -> None:

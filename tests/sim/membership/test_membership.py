@@ -6,6 +6,7 @@ import pytest
 
 from tests.sim.membership.balances import run_balances
 from tests.sim.membership.nodes import run_nodes
+from tests.sim.membership.operators import run_operators
 from tests.sim.membership.seeds import run_changes, run_moves
 from tests.sim.run import Result
 
@@ -42,6 +43,15 @@ def test_seeds_of_balances() -> None:
     assert not {result.seed: result.error for result in results if result.error}
     assert sum(result.injected["balance's move"] for result in results) > 3 * PER_BALANCE
     assert sum(result.injected["change"] for result in results) > PER_BALANCE
+
+
+def test_seeds_of_operators() -> None:
+    """Whatever they do, nothing is lost; and most runs come to rest."""
+    results = [run_operators(seed) for seed in range(SEEDS.start, SEEDS.start + PER_BALANCE)]
+    assert not {result.seed: result.error for result in results if result.error}
+    assert sum(result.injected["change"] for result in results) > PER_BALANCE
+    assert sum(result.injected["lost disk"] for result in results) > PER_BALANCE // 2
+    assert sum(result.injected["refused"] for result in results) > PER_BALANCE
 
 
 @pytest.mark.parametrize("seed", FOUND)
