@@ -17,6 +17,7 @@ import pytest
 import oncelog
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.sealing import _encoded
+from oncelog._engine.produce.sender import Sender
 from oncelog.producer import Producer
 from oncelog.types import TopicPartition
 from oncelog.wire.batch import decode_payload, encode_payload
@@ -148,3 +149,28 @@ def check(
     # A record that an interrupted call left behind has all that it was to have.
     if b"c" in values and len(deliveries) > 1:
         assert values.count(b"c") == 1
+
+
+def test_an_interrupted_wake_up_is_not_taken_for_one():
+    scheduled: list[Any] = []
+
+    class Loop:
+        def call_soon_threadsafe(self, callback: Any) -> None:
+            scheduled.append(callback)
+            if len(scheduled) == 1:
+                raise HandlerError
+
+    sender: Any = Sender.__new__(Sender)
+    sender._woken, sender._loop = False, Loop()
+    with pytest.raises(HandlerError):
+        sender.wake()
+    sender.wake()
+    sender.wake()
+    assert len(scheduled) == 2
+
+
+def test_what_waits_is_seen_without_a_wake_up():
+    rig = Rig()
+    assert not rig.accumulator.waits
+    rig.add(b"v")
+    assert rig.accumulator.waits

@@ -140,6 +140,8 @@ class _Call(Generic[T]):
         self._cancelled = True
         if self._task is not None:
             self._task.cancel()
+        else:
+            self._coroutine.close()  # its start was interrupted, too
 
     def wait(self, seconds: float) -> bool:
         return self._running.acquire(True, seconds)

@@ -404,6 +404,11 @@ class Accumulator:
 
     # --- the engine's thread ---------------------------------------------------------
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to send, or will be: a signal may have ended the wake-up."""
+        return bool(self._ready) or self._linger_ends != _NEVER
+
     def ready(self, now: float) -> tuple[list[TopicPartition], float | None]:
         """Return the partitions that may have something to send, and when to look again."""
         if now >= self._linger_ends:

@@ -1,9 +1,8 @@
 """The producer's IO: takes ripe batches, finds leaders, keeps a stream to each node.
 
 Place in the flow: `accumulator` (users' threads) -> here -> `stream` -> node, and back:
-answers -> `partition`, which decides -> deliveries. Runs on the engine's loop; the only
-things other threads call are `wake` and `ask`. What to do with a verdict is decided in `partition`,
-where a leader is in `leader_watch`, who the producer is in `identities`.
+answers -> `partition`, which decides -> deliveries. Runs on the engine's loop; other threads
+call `wake` and `ask` only. `leader_watch` knows the leaders, `identities` who the producer is.
 """
 
 from __future__ import annotations
@@ -78,6 +77,7 @@ class Sender:
         self._watch = LeaderWatch(
             cluster, loop, wanted=lambda: self._busy, is_open=self._is_open, on_round=self._asked
         )
+        self.ask = self._watch.ask  # have a topic's leaders asked for, soon
         # Topics with stalled partitions: how often it was asked who leads, and when it is due.
         self._stalls: dict[str, tuple[int, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,11 +90,11 @@ class Sender:
         """Look for work soon. Cheap when a look is already due."""
         if not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._pump)
-
-    def ask(self, topic: str) -> None:
-        """Have the topic's leaders asked for, soon."""
-        self._watch.ask(topic)
+            try:
+                self._loop.call_soon_threadsafe(self._pump)
+            except BaseException:  # of a signal handler
+                self._woken = False
+                raise
 
     # --- life ------------------------------------------------------------------------
 
@@ -467,7 +467,7 @@ class Sender:
             self._react(partition, partition.expire_unsent(batch))
         for partition in list(self._busy.values()):
             self._react(partition, partition.expire(now))
-        if self._busy:
+        if self._busy or self.accumulator.waits:
             self._soon()
 
     def _check_stalls(self, now: float) -> None:
