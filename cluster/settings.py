@@ -117,7 +117,8 @@ SETTINGS: tuple[Setting, ...] = (
     _int("page_cache_bytes", 0, 1024 * 1024 * MIB,
          "bytes of its log that the node leaves in the system's page cache; 0: no limit"),
     _int("client_memory_bytes", 256 * MIB, 1024 * 1024 * MIB,
-         "memory above the empty node's that clients may make it use, about"),
+         "memory above the empty node's that clients may make it use, about; by default no more "
+         "than half of what the machine or container has left"),
     _int("last_seen_capacity", 100, 100_000_000,
          "producers that a partition remembers at most"),
 )  # fmt: skip

@@ -18,9 +18,11 @@ import ctypes
 import ipaddress
 import logging
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from urllib.parse import unquote
 
 from cluster.addresses import host_and_port
@@ -31,6 +33,11 @@ from cluster.metrics import Metrics, resident_bytes
 log = logging.getLogger(__name__)
 
 PERIOD = 0.05  # seconds between two looks
+LEAST = 256 * 1024 * 1024  # for clients: some of the largest messages
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 SETTLE = 0.1  # seconds until what was let go is given back
 
 
@@ -115,22 +122,55 @@ class MemoryWatch:
             self.look()
 
 
-def memory_budget(config: NodeConfig, metrics: Metrics) -> Budget:
+def client_memory(config: NodeConfig, room: int) -> int:
+    """What clients may make the node use. room: bytes that the process may grow by.
+
+    Where no number is given, half of the room at most: a node in a small container would be
+    killed before the default is reached.
+    """
+    wanted = config.client_memory_bytes
+    if "client_memory_bytes" in config.given or room // 2 >= wanted:
+        return wanted
+    if room // 2 < LEAST:
+        log.warning(
+            "memory: the node may grow by %d bytes, and clients may make it use "
+            "client_memory_bytes = %d: give it more memory",
+            room,
+            LEAST,
+        )
+    return max(LEAST, room // 2)
+
+
+def memory_room() -> int:
+    """Bytes that this process may grow by: of the machine, the container, the user's limit."""
+    used = resident_bytes()
+    rooms = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") - used]
+    for path in _CONTAINER_LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            rooms.append(int(path.read_text()) - used)  # "max" is no number
+    limit, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    if limit != resource.RLIM_INFINITY:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            data = int(Path("/proc/self/statm").read_text().split()[5])
+            rooms.append(limit - data * os.sysconf("SC_PAGE_SIZE"))
+    return min(rooms)
+
+
+def memory_budget(limit: int, metrics: Metrics) -> Budget:
     """A quarter is left for what is not counted: unfinished messages, copies, free memory."""
-    limit = config.client_memory_bytes
     budget = Budget(limit * 3 // 4, limit // 2)
     metrics.memory = budget
     return budget
 
 
-def watch_memory(budget: Budget, config: NodeConfig, port: int) -> MemoryWatch:
+def watch_memory(budget: Budget, port: int) -> MemoryWatch:
     """The watch of a node that has just started: as empty as it will ever be.
 
     port: where clients are served.
     """
     return MemoryWatch(
         budget,
-        config.client_memory_bytes * 3 // 4,
+        budget.limit,
         time.monotonic,
         resident_bytes,
         trim_heap,

@@ -50,7 +50,7 @@ from cluster.node.logging import log_families
 from cluster.node.loop_watch import watch_loop
 from cluster.node.maintenance import Maintenance, MaintenanceSettings
 from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
-from cluster.node.memory_watch import memory_budget, watch_memory
+from cluster.node.memory_watch import client_memory, memory_budget, memory_room, watch_memory
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import repair_families, sample, transactions
@@ -271,7 +271,7 @@ class Node:
         metrics = Metrics()
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen, security.page))
-        memory = memory_budget(config, metrics)
+        memory = memory_budget(client_memory(config, memory_room()), metrics)
         permissions, guarding = guards(security, lambda: node.metadata, metrics)
         if security.audit is not None:
             stack.callback(security.audit.close)
@@ -356,7 +356,7 @@ class Node:
         stack.push_async_callback(self._duties.stop)
         self._duties.start()
         standstill = self.config.election_timeout_ms / 2000
-        tasks.spawn(watch_memory(self._memory, self.config, server.port).run())
+        tasks.spawn(watch_memory(self._memory, server.port).run())
         connections = ConnectionWatch(shares, server.port)
         self.metrics.machine = lambda: (*connections.families(), *log_families())
         tasks.spawn(connections.run())

@@ -25,10 +25,12 @@ from harness.ports import LOOPBACK
 from oncelog import Admin, Producer, RecordMetadata
 from oncelog.errors import OncelogError, UndeliveredRecordsError
 from tests.integration.conftest import MakeCluster
+from tests.integration.hostile import HalfMessages
 
 FILES = 512
 FLOOD = 600  # connections to each port
 MIB = 1024 * 1024
+LITTLE_KIB = 900 * 1024  # an empty node has a quarter of it
 NEXT_SEGMENT = 70  # batches of 1 MiB, which the commit log needs a new file for
 
 
@@ -207,3 +209,25 @@ def test_a_node_whose_system_has_no_thread_left(
         else:
             with pytest.raises(OncelogError, match="BalanceCluster failed"):
                 admin.balance("plan")
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_node_with_little_memory(make_cluster: MakeCluster, protected: bool) -> None:
+    """By default clients may make it use half of what there is, and no more than 1 GiB."""
+    cluster = make_cluster(1, start=False, settings=dict(QUICK))
+    node = cluster.nodes[1]
+    within(node, f'ulimit -d {LITTLE_KIB}; exec "$@"')
+    if not protected:
+        settings = {**QUICK, "client_memory_bytes": 1024 * MIB}  # the default elsewhere
+        node.spec = dataclasses.replace(node.spec, settings=settings)
+    cluster.start()
+    cluster.api(1).create_topic("t", 1)
+    path, size = "/oncelog.v1.LogService/Produce", 60 * MIB
+    with HalfMessages(cluster.bootstrap, path, calls=60, size=size) as attack:
+        if protected:
+            assert attack.lost.wait(60), "the node ends the connection"
+        else:
+            assert node.wait() != 0
+            return
+    with Producer(cluster.bootstrap, linger_ms=0) as other:
+        other.send("t", b"others go on", partition=0).result(timeout=30)

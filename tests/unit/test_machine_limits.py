@@ -1,4 +1,4 @@
-"""Open files: what clients' connections may have of them."""
+"""What the machine has, and who may have how much of it: open files, memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from cluster.config import NodeConfig
 from cluster.errors import ConfigError
 from cluster.node.descriptors import LEAST, MOST, Shares
+from cluster.node.memory_watch import client_memory, memory_room
+from cluster.settings import MIB
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,16 @@ def test_connections_that_were_asked_for_and_cannot_be() -> None:
     many = NodeConfig.load(["--max-connections=5000"], {})
     with pytest.raises(ConfigError, match=r"max_connections: 5000 is above 480, .* 1024 open"):
         Shares.within(1024, many)
+
+
+@pytest.mark.parametrize(
+    ("room", "clients"), [(8192, 1024), (2048, 1024), (1000, 500), (512, 256), (100, 256)]
+)
+def test_clients_get_half_of_the_memory_by_default(room: int, clients: int) -> None:
+    assert client_memory(NodeConfig.load([], {}), room * MIB) == clients * MIB
+    asked = NodeConfig.load([f"--client-memory-bytes={300 * MIB}"], {})
+    assert client_memory(asked, room * MIB) == 300 * MIB
+
+
+def test_the_room_is_what_the_system_has() -> None:
+    assert 0 < memory_room() < 1 << 50
