@@ -195,6 +195,12 @@ class Transaction:
         """
         runtime.run(self._producer._transactions.abort(self._known()), whole=True)
 
+    def __del__(self) -> None:
+        begun, producer = self._begun, self._producer
+        if begun is not None and begun.state is State.OPEN and not producer._closed:
+            transactions = producer._transactions
+            runtime.end_dropped("a transaction", lambda: transactions.end_dropped(begun))
+
     def __enter__(self) -> Self:
         return self if self._begun is not None else self.begin()
 

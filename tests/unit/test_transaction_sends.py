@@ -17,6 +17,7 @@ class Recorder(Producer):
 
     def __init__(self) -> None:
         self.queued: list[tuple[Any, ...]] = []
+        self._closed = True  # there is nothing to end
         self._sticky: dict[str, Any] = {}
         lock = threading.Lock()
         self._acquire, self._release = lock.acquire, lock.release

@@ -153,10 +153,10 @@ class Rebalance:
             new = await self._ask(self._member.still_owned(change.step.assigned))
         if not new:
             return None
-        self.numbers |= new
-        self._buffer.assign([*self._buffer.assignment(), *new])
-        self._wake_fetcher()
         try:
+            self.numbers |= new
+            self._buffer.assign([*self._buffer.assignment(), *new])
+            self._wake_fetcher()
             return await self._call(self._config.on_assigned, sorted(new))
         except BaseException:
             self._drop(new)

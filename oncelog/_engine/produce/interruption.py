@@ -21,11 +21,15 @@ def take_back(
 ) -> None:
     """Nothing of the call's record stays in the open batch. The lock is released."""
     if accumulator.lock._is_owned():
-        if added is not None and not added.closed:
-            mine = getattr(future, "_delivery", None) is added.delivery
-            index = getattr(future, "_index", -1) if mine else -1
-            added.cut(index if index >= 0 else len(added.values))
+        _cut(added, future)
         accumulator.lock.release()
+
+
+def _cut(added: OpenBatch | None, future: RecordFuture | None) -> None:
+    if added is not None and not added.closed:
+        mine = getattr(future, "_delivery", None) is added.delivery
+        index = getattr(future, "_index", -1) if mine else -1
+        added.cut(index if index >= 0 else len(added.values))
 
 
 def take_back_in(
@@ -42,12 +46,13 @@ def take_back_in(
     """
     if not accumulator.lock._is_owned():
         return
+    _cut(added, future)
     if accumulator.busy and (added is None or not added.closed):
         if sequence is not None and lane.last_given == sequence:
             lane.last_given = before  # it may be used again
         accumulator.drop_empty()
     accumulator.busy = False
-    take_back(accumulator, added, future)
+    accumulator.lock.release()
     accumulator.wake()
 
 

@@ -306,6 +306,11 @@ class Transactions:
             if transaction.state is not State.ABORTED:
                 raise transaction.error()
 
+    async def end_dropped(self, transaction: ProducerTransaction) -> None:
+        """Abort one that nobody has any more: it cannot be committed."""
+        with contextlib.suppress(errors.OncelogError):
+            await self.abort(transaction)
+
     def _pause(self, transaction: ProducerTransaction) -> None:
         assert transaction is self.current, "one transaction at a time"
         text = f"transaction {transaction.transaction_id} is being ended"
