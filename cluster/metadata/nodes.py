@@ -222,8 +222,10 @@ def goes_on(record: PartitionState, node: int) -> bool:
 
     The group may be one step ahead of what is reported: a replica that is to go may have gone.
     """
-    voters = {*record.replicas} - {record.learner}
-    leaving = [{one} for one in voters - {*record.target} - {node}] if record.target else []
+    voters, target = {*record.replicas} - {record.learner}, {*record.target}
+    # One goes when all that shall come have a vote, or one that is dead before a learner has it.
+    goes = target <= voters or (record.learner and len(voters) > 2)
+    leaving = [{one} for one in voters - target - {node}] if target and goes else []
     return all(
         _is_enough(record.counting - {node} - gone, len(voters - gone))
         for gone in (set(), *leaving)
