@@ -35,8 +35,8 @@ pub(crate) struct OpenBatch {
     pub(crate) columns: Columns,
     pub(crate) payload: Option<SealedPayload>,
     pub(crate) created: Instant,
-    /// A record that came later would have too little of its own time left.
-    join_until: Instant,
+    /// A record that came later, by the wall clock, would have too little of its own time left.
+    join_until_us: i64,
     /// What it holds of the buffer.
     pub(crate) size: usize,
     /// Never larger than this with more than one record.
@@ -210,9 +210,9 @@ impl Accumulator {
             Some(topic) => topic,
             None => topics.entry(add.topic.into()).or_default(),
         };
-        let now = Instant::now();
+        let now = now_us(); // once for all that a record needs it for
         let full = |batch: &OpenBatch| {
-            add.is_alone() || batch.size + size > batch.cap || now > batch.join_until
+            add.is_alone() || batch.size + size > batch.cap || now > batch.join_until_us
         };
         let mut woken = add.is_alone();
         // When the batch that records stick to is full, they go on with another partition.
@@ -249,7 +249,8 @@ impl Accumulator {
             *last_id += 1;
             let cap = self.batch_size.min(add.max_batch_bytes).max(need);
             let own_time = self.linger.max(self.delivery_timeout / 10);
-            let batch = OpenBatch::new(*last_id, &lane.tp, cap, lane.before, now, own_time);
+            let join_until_us = now + own_time.as_micros() as i64;
+            let batch = OpenBatch::new(*last_id, &lane.tp, cap, lane.before, join_until_us);
             incomplete.insert(batch.id, batch.delivery.clone());
             if self.linger.is_zero() || *flushing > 0 {
                 ready.insert(lane.tp.clone());
@@ -265,7 +266,7 @@ impl Accumulator {
             numbered_before.insert(lane.tp.clone(), lane.numbering);
         }
         *used += more;
-        let delivery = lane.put(add, size);
+        let delivery = lane.put(add, size, now);
         if add.is_alone() {
             lane.close(ready);
         } else if add.sticky && attracts {
@@ -510,11 +511,11 @@ impl Lane {
     }
 
     /// Adds the records to the open batch.
-    fn put(&mut self, add: &Addition<'_>, size: usize) -> Delivery {
+    fn put(&mut self, add: &Addition<'_>, size: usize, now_us: i64) -> Delivery {
         let batch = self.open.as_mut().expect("it was placed");
         let index = batch.columns.len();
         for message in add.messages {
-            let stamp = message.timestamp_us.unwrap_or_else(now_us);
+            let stamp = message.timestamp_us.unwrap_or(now_us);
             batch.columns.add(message.value, message.key, &message.headers, stamp);
         }
         match add.sequences {
@@ -549,16 +550,15 @@ impl OpenBatch {
         tp: &TopicPartition,
         cap: usize,
         room: (usize, usize),
-        now: Instant,
-        own_time: Duration,
+        join_until_us: i64,
     ) -> Self {
         Self {
             id,
             delivery: Arc::new(BatchDelivery::new(tp.clone())),
             columns: Columns::with_room(room.0, room.1),
             payload: None,
-            created: now,
-            join_until: now + own_time,
+            created: Instant::now(),
+            join_until_us,
             size: BATCH_OVERHEAD,
             cap,
             due: false,

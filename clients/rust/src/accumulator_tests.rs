@@ -162,7 +162,7 @@ async fn no_record_joins_a_batch_whose_time_is_nearly_over() {
     let tp = TopicPartition::new("t", 0);
     let one = add(&common, Message::new("t", "a"), 0, false).await.unwrap();
     let same = add(&common, Message::new("t", "b"), 0, false).await.unwrap();
-    common.accumulator.state().open(&tp).unwrap().join_until = Instant::now();
+    common.accumulator.state().open(&tp).unwrap().join_until_us = 0;
     let other = add(&common, Message::new("t", "c"), 0, false).await.unwrap();
     assert!(Arc::ptr_eq(&one.batch, &same.batch) && !Arc::ptr_eq(&same.batch, &other.batch));
 }
