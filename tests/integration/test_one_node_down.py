@@ -84,6 +84,12 @@ def test_an_error_names_the_partitions(crippled: LocalCluster) -> None:
     assert str(caught.value).startswith(f"no offsets of {gone[0]}, {gone[1]}: ")
 
 
+def test_the_command_line_stores_records_without_a_key(crippled: LocalCluster) -> None:
+    words = ["topic", "produce", TOPIC, "one", "two", "three", "--bootstrap", crippled.bootstrap]
+    done = CliRunner().invoke(cli, words)
+    assert (done.exit_code, done.stderr) == (0, f"stored 3 records in {TOPIC}\n")
+
+
 def test_a_group_is_described_as_far_as_leaders_tell(crippled: LocalCluster) -> None:
     words = ["group", "describe", "idle", "--format", "json", "--bootstrap", crippled.bootstrap]
     done = CliRunner().invoke(cli, words)
