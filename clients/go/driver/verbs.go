@@ -201,6 +201,9 @@ func (d *driver) read(c *command, consumer *oncelog.Consumer) (object, error) {
 	case "position":
 		position, err := consumer.Position(ctx, c.tp())
 		return object{"offset": position}, err
+	case "lag":
+		lag, err := consumer.Lag(ctx, c.tp())
+		return object{"lag": lag}, err
 	case "list_offset":
 		return listOffset(ctx, c, consumer)
 	case "commit":

@@ -277,6 +277,7 @@ pub async fn read(consumer: &Consumer, verb: &str, c: &Value) -> Answer {
             }
         }
         "position" => return Ok(json!({ "offset": consumer.position(&tp(c)).await? })),
+        "lag" => return Ok(json!({ "lag": consumer.lag(&tp(c)).await? })),
         "list_offset" => {
             let all = [tp(c)];
             let found = match (c["at"].as_str(), c["at"].as_i64()) {
