@@ -159,6 +159,23 @@ async def test_of_two_replacements_at_once_the_second_is_refused() -> None:
     assert not node.apply(meta.MetadataCommand(change_node=accepted)).message
 
 
+async def test_a_first_node_that_never_came_can_be_replaced() -> None:
+    """The founder admits one directory. That one may be lost before it is registered."""
+    node = Node()
+    node.register(1, 2)
+    upgrade = meta.FinalizeUpgrade(version=2, features=sorted(THIS_RELEASE.features))
+    node.apply(meta.MetadataCommand(finalize_upgrade=upgrade))
+    node.dead = {3}
+    request = ChangeNodeRequest(node_id=3, action=NODE_ACTION_REPLACE, dry_run=True)
+    dry = node_changes.effects(node, await node_changes.command(node, request))
+    assert 3 not in node.metadata.nodes and "then node 3 may join" in dry[-1]
+    request.dry_run = False
+    change = await node_changes.command(node, request)
+    assert node_changes.effects(node, change) == dry
+    assert not node.apply(meta.MetadataCommand(change_node=change)).message
+    assert node.metadata.membership.lost == [(3, 0)], "the metadata group removes its replica"
+
+
 def reported(target: tuple[int, ...], *voters: int) -> Node:
     """A partition that was on 1, 2, 3 is on its way to `target`; `voters` were reported."""
     node = grown((1, 2, 3))
