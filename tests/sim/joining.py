@@ -33,6 +33,10 @@ MAX_ASKED = 2  # nodes that a node is told to ask
 MAX_ASKS = 20  # asks, until its operator names others
 
 
+class NothingLeftError(Exception):
+    """All disks are lost: what is founded now is another cluster, and harms no copy."""
+
+
 class Joining:
     """Of one node, and its `Directory`: what its identity says.
 
@@ -73,6 +77,8 @@ class Joining:
 
     def found(self, members: Iterable[int]) -> None:
         """No run begins without a cluster, so there was one before."""
+        if not any(node.joining.is_done for node in self._node.cluster.nodes.values()):
+            raise NothingLeftError
         raise Violation(f"node {self._node.id} founds a second history")
 
     def note_founding(self, members: Iterable[int], founding: int) -> None:

@@ -26,6 +26,7 @@ from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1 import cluster_pb2 as pb
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
+from tests.sim.joining import NothingLeftError
 from tests.sim.membership import nodes
 from tests.sim.membership.nodes import Whole, is_whole
 from tests.sim.membership.seeds import DURATION, drive, settings_of
@@ -264,6 +265,8 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
             "put back": operators.put_back, "harmed": operators.harmed,
             "refused": operators.refused,
         }  # fmt: skip
+    except NothingLeftError:
+        result.injected = {"lost disk": settings.founding, "harmed": 1}
     except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
         result.failed(error)
     result.count(cluster)

