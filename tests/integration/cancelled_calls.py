@@ -7,11 +7,12 @@ is there, and the next call works. `Run.cut` gives the call up.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from oncelog import TopicPartition, TransactionCommittedError, aio
+from oncelog import OncelogError, TopicConfig, TopicPartition, TransactionCommittedError, aio
 from tests.integration.cancelling import CUT, PARTITIONS, Run, Scenario
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -419,6 +420,30 @@ async def topics(run: Run) -> None:
         assert name in await admin.list_topics()
         await run.cut(admin.delete_topic(name))
     await run.cut(admin.close())
+
+
+def arguments(method: Callable[..., Any], run: Run) -> list[Any]:
+    """Of the right types; the call may be refused."""
+    kinds: dict[str, Any] = {"str": run.topic, "int": 0, "types.TopicConfig": TopicConfig()}
+    required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+    return [kinds.get(p.annotation, {}) for p in required]
+
+
+ADMIN = sorted(
+    name
+    for name, _ in inspect.getmembers(aio.Admin, inspect.iscoroutinefunction)
+    if not name.startswith("_") and name != "close"
+)
+
+
+@scenario(*(f"Admin.{name}" for name in ADMIN), "Admin.__aenter__")
+async def all_of_admin(run: Run) -> None:
+    async with aio.Admin(run.kit.servers, request_timeout_ms=100, retry_backoff_ms=50) as admin:
+        for name in ADMIN:
+            method = getattr(admin, name)
+            with suppress(OncelogError):
+                await run.cut(method(*arguments(method, run)))
+        await admin.list_topics()
 
 
 @scenario("Transaction.abort")

@@ -23,7 +23,7 @@ def public_coroutines(kind: type[Any]) -> set[str]:
 
 
 def test_each_public_coroutine_has_its_scenario() -> None:
-    for kind in (aio.Producer, aio.Consumer, aio.Transaction):
+    for kind in (aio.Producer, aio.Consumer, aio.Transaction, aio.Admin):
         assert public_coroutines(kind) - COVERS == set()
 
 
