@@ -1,7 +1,7 @@
 """Settings of a node, read once at start: flags over environment over file over defaults.
 
-`NodeConfig.load(argv, environ)` is the only way in. Nothing is repaired
-silently: an unknown key, a bad value or two settings that contradict each other
+`NodeConfig.load(argv, environ)` is the only way in. Nothing is repaired silently: an unknown
+key of the file, a misspelt variable, a bad value or two settings that contradict each other
 raise `ConfigError` with the key, where it came from, the value and the limit.
 
 What a setting is (its type, limits, help) stands once, in `settings.py`; the flag
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,9 +37,13 @@ from cluster.settings import (
     Setting,
 )
 
-# Variables with our prefix that are somebody else's: the command line client's,
-# the tests'. All others must be settings, so that a misspelt one is noticed.
+# Variables with our prefix that are somebody else's: the command line client's, the tests'.
 FOREIGN_ENV = ("ONCELOG_BOOTSTRAP", "ONCELOG_CLIENT_", "ONCELOG_TEST_", "ONCELOG_BENCH_")
+# Kubernetes gives them to every pod for each Service of the namespace, one called oncelog, say.
+_KUBERNETES_ENV = re.compile(
+    ENV_PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
+MISSPELT = 0.85  # how like a setting's name another one must be to be taken for it
 ENV_CONFIG_FILE = "ONCELOG_CONFIG"
 DEFAULT_LISTEN = "127.0.0.1:7001"
 
@@ -109,6 +115,8 @@ class NodeConfig:
     last_seen_capacity: int = 1_000_000
     # Names of the settings that were given, and are not defaults.
     given: frozenset[str] = field(default=frozenset(), compare=False)
+    # Variables with our prefix that are no settings, each with the nearest one's name.
+    unknown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     # Asked for on the command line: print the settings and stop; say what to type next.
     print_config: bool = False
     next_steps: bool = False
@@ -147,12 +155,14 @@ class NodeConfig:
         if path:
             given.update(_from_file(Path(path)))
         given.update(_from_env(environ))
+        unknown = tuple(_unknown_env(environ))
         for name, value in flags.items():
             given[name] = _Given(value, _BY_NAME[name].flag)
         values = {name: _convert(_BY_NAME[name], item) for name, item in given.items()}
         return dataclasses.replace(
             _resolve(values, given),
             given=frozenset(values),
+            unknown=unknown,
             print_config=print_config,
             next_steps=next_steps,
         )
@@ -246,21 +256,31 @@ def _from_file(path: Path) -> dict[str, _Given]:
 
 
 def _from_env(environ: Mapping[str, str]) -> dict[str, _Given]:
-    by_env = {setting.env: setting.name for setting in SETTINGS}
-    given = {}
-    unknown = []
-    for key, value in environ.items():
-        if key in by_env:
-            given[by_env[key]] = _Given(value, f"environment variable {key}")
-        elif (
-            key.startswith(ENV_PREFIX)
-            and key != ENV_CONFIG_FILE
-            and not key.startswith(FOREIGN_ENV)
-        ):
-            unknown.append(key)
-    if unknown:
-        raise ConfigError(f"environment: unknown key {_listed(sorted(unknown))}")
-    return given
+    return {
+        setting.name: _Given(environ[setting.env], f"environment variable {setting.env}")
+        for setting in SETTINGS
+        if setting.env in environ
+    }
+
+
+def _unknown_env(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Somebody else's variables, each with the nearest setting's. Raises ConfigError for a
+    misspelt setting: a node without permissions, say, must not start unnoticed."""
+    ours = {setting.env for setting in SETTINGS} | {ENV_CONFIG_FILE}
+    for key in sorted(environ):
+        if not key.startswith(ENV_PREFIX) or key.startswith(FOREIGN_ENV) or key in ours:
+            continue
+        if _KUBERNETES_ENV.fullmatch(key):
+            continue
+        alike = {name: SequenceMatcher(None, _bare(key), _bare(name)).ratio() for name in ours}
+        nearest = max(sorted(ours), key=lambda name: alike[name])
+        if alike[nearest] >= MISSPELT:
+            raise ConfigError(f"environment: unknown key {key!r}; did you mean {nearest}?")
+        yield key, nearest
+
+
+def _bare(key: str) -> str:
+    return key.removeprefix(ENV_PREFIX)
 
 
 def _convert(setting: Setting, given: _Given) -> Any:
@@ -353,7 +373,9 @@ def check_address(name: str, given: _Given, text: str, *, low_port: int) -> None
     """Raise ConfigError unless `text` is host:port, with [brackets] around an IPv6 host."""
     host, _, port = text.rpartition(":")
     in_brackets = host.startswith("[") and host.endswith("]") and len(host) > 2
-    if not host or (":" in host and not in_brackets) or any(c.isspace() for c in text):
+    if ":" in host and not in_brackets and "@" not in host and "/" not in host:
+        raise _bad(name, given, "must be host:port, with an IPv6 host in brackets: [::1]:7001")
+    if not host or (":" in host and not in_brackets) or any(c.isspace() or c in "@/" for c in text):
         raise _bad(name, given, "must be host:port")
     if not (port.isascii() and port.isdigit() and low_port <= int(port) <= 65535):
         raise _bad(name, given, f"port must be {low_port}..65535")
@@ -415,7 +437,9 @@ def check_peer_ports(config: NodeConfig, nodes: Mapping[int, str]) -> None:
 
 
 def _bad(name: str, given: _Given, limit: str) -> ConfigError:
-    return ConfigError(f"{name}: {given.value!r} ({given.source}) {limit}")
+    # A password in an address or a URL is not printed.
+    shown = re.sub(r"[^\s,=/'\"]+@", "***@", repr(given.value))
+    return ConfigError(f"{name}: {shown} ({given.source}) {limit}")
 
 
 def _listed(keys: Sequence[str]) -> str:

@@ -58,6 +58,11 @@ def _choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}", name)
 
 
+# A name or an address; the nodes' gRPC looks up the rest.
+_HOST = re.compile(r"\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[^\s:/?#%\[\]]+")
+_PORT = re.compile(r"[0-9]{1,5}")
+
+
 def parse_bootstrap(servers: object) -> tuple[str, ...]:
     """`"a:1,b:2"` or a sequence of such -> the addresses."""
     name = "bootstrap_servers"
@@ -65,14 +70,20 @@ def parse_bootstrap(servers: object) -> tuple[str, ...]:
         servers = [servers]
     if not isinstance(servers, list | tuple):
         raise ConfigError(f"{name} must be 'host:port,...' or a list, got {servers!r}", name)
-    parts = ",".join(map(str, servers)).split(",")
+    joined = ",".join(map(str, servers))
+    if "@" in joined:  # and not printed: a password would be
+        text = f"{name}: an address has no user and no password; pass a token by token_file"
+        raise ConfigError(text, name)
+    parts = joined.split(",")
     addresses = [address for part in parts if (address := part.strip())]
     if not addresses:
         raise ConfigError(f"{name} is empty: name at least one node as host:port", name)
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigError(f"{name}: {address!r} is not host:port", name)
+        if not _HOST.fullmatch(host) or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
+            is_ipv6 = address.count(":") > 1 and "/" not in address
+            hint = "; an IPv6 host stands in brackets: [::1]:7001" if is_ipv6 else ""
+            raise ConfigError(f"{name}: {address!r} is not host:port{hint}", name)
     return tuple(dict.fromkeys(addresses))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from cluster.partition import disk_reads
 from cluster.startup import part_stderr, stopping
 from cluster.threads import start_all
 from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 WORKERS = 4  # threads for what blocks and is rare: reclaiming space, plans, hashes of tokens
 LAST_LINES = 1.0  # seconds that the last lines of the log get
@@ -42,6 +45,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return 0
     lines = LineQueue(part_stderr())
     configure_logging(config.log_level, LineHandler(lines))
+    for name, nearest in config.unknown:
+        log.warning(
+            "environment: %s is no setting and is ignored; the nearest is %s", name, nearest
+        )
     raise_limit()
     keep_large_buffers()
     try:

@@ -223,7 +223,7 @@ def _place(where: str) -> str | int | datetime:
     known = {"earliest": "start", "latest": "end"}.get(where, where)
     if known in ("start", "end"):
         return known
-    if known.isdigit():
+    if known.isdecimal():
         return int(known)
     try:
         moment = datetime.fromisoformat(known)

@@ -9,6 +9,7 @@ import click
 from oncelog import Admin, Quota
 from oncelog.cli.options import with_admin
 from oncelog.cli.output import print_json, print_table
+from oncelog.config import MAX_INT64
 
 
 @click.group()
@@ -40,8 +41,8 @@ def set_quotas(admin: Admin, principal: str, values: tuple[str, ...], as_json: b
 
 def _quota(principal: str, text: str) -> Quota:
     name, _, value = text.partition("=")
-    if not value.isascii() or not value.isdigit():
-        raise click.UsageError(f"{text!r} must be NAME=VALUE, and VALUE a whole number")
+    if not value.isascii() or not value.isdigit() or int(value) > MAX_INT64:
+        raise click.UsageError(f"{text!r} must be NAME=VALUE, and VALUE 0..{MAX_INT64}")
     return Quota(principal, name, int(value))
 
 

@@ -175,11 +175,11 @@ def consume(
     as_json: bool,
 ) -> None:
     """Print the records of TOPIC and follow it; values that are not UTF-8 as escapes."""
-    if start not in ("start", "end") and not start.isdigit():
+    if start not in ("start", "end") and not start.isdecimal():
         raise click.UsageError(f"--from must be start, end or an offset, got {start!r}")
     write = _json_writer() if as_json else _text_writer(print_key)
     if group is not None:
-        if partitions or exit_at_end or start.isdigit():
+        if partitions or exit_at_end or start.isdecimal():
             raise click.UsageError(
                 "with --group the nodes share the partitions out, from where the group is: "
                 "no --partition, no --exit-at-end, and --from only start or end"
@@ -201,8 +201,8 @@ def consume(
         for tp in sorted(leaderless):
             until = "" if exit_at_end else " until it has one"
             click.echo(f"{tp} has no leader: it is not read{until}", err=True)
-        ends = consumer.end_offsets(led) if start.isdigit() or exit_at_end else {}
-        if start.isdigit():
+        ends = consumer.end_offsets(led) if start.isdecimal() or exit_at_end else {}
+        if start.isdecimal():
             begins = consumer.beginning_offsets(led)
             _check_start(start, ends)
             for tp in led:
@@ -256,7 +256,7 @@ def _consume_as_member(
 
 
 def _check_start(start: str, ends: dict[TopicPartition, int]) -> None:
-    if start.isdigit() and all(int(start) > end for end in ends.values()):
+    if start.isdecimal() and all(int(start) > end for end in ends.values()):
         raise click.ClickException(
             f"offset {start} is beyond the end of every partition, the highest is "
             f"{max(ends.values())}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 
 import click
@@ -11,6 +12,7 @@ from oncelog.cli.options import with_admin
 from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.config import MAX_INT64
 
+SECONDS = click.FloatRange(0, MAX_INT64 // 1000)
 TRANSACTION_ID = click.IntRange(1, MAX_INT64)
 
 
@@ -21,15 +23,15 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option("--name", default="", help="Only those of this producer name.")
-@click.option(
-    "--older-than", type=click.FloatRange(0), default=0.0, help="Only those older, in seconds."
-)
+@click.option("--older-than", type=SECONDS, default=0.0, help="Only those older, in seconds.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @with_admin
 def list_transactions(
     admin: Admin, name: str, older_than: float, limit: int, as_json: bool
 ) -> None:
     """List transactions that have not ended everywhere, the oldest first."""
+    if math.isnan(older_than):
+        raise click.UsageError("--older-than must be a number of seconds, got nan")
     found = admin.list_transactions(name, int(older_than * 1000), limit)
     if as_json:
         print_json([asdict(one) for one in found])

@@ -112,7 +112,8 @@ def test_a_bad_config_file(tmp_path: Path, text: str, words: list[str]) -> None:
 def test_unknown_flag_and_variable(tmp_path: Path) -> None:
     spec = spec_of(tmp_path)
     assert "--no-such-flag" in refused(spec, "--no-such-flag").stderr
-    assert "ONCELOG_ELECTIONS" in refused(spec, environ={"ONCELOG_ELECTIONS": "1"}).stderr
+    misspelt = refused(spec, environ={"ONCELOG_ELECTION_TIMEOUT": "1"})
+    assert "did you mean ONCELOG_ELECTION_TIMEOUT_MS?" in misspelt.stderr
     missing = refused(spec, "--config", str(tmp_path / "missing.toml"))
     assert "missing.toml" in missing.stderr
     assert not spec.data_dir.exists()

@@ -15,7 +15,7 @@ import pytest
 from cluster.features import CLUSTER_VERSIONS
 from harness.local_cluster import LocalCluster
 from harness.ports import free_ports
-from oncelog import Producer, __version__
+from oncelog import Admin, BrokerUnavailableError, ConfigError, Producer, __version__
 from oncelog.cli.app import run
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
@@ -176,6 +176,11 @@ def test_wrong_usage(cli: Cli) -> None:
         (("topic", "create", "x", "--no-such-option"), "No such option"),
         (("topic", "alter", "x"), "at least one setting"),
         (("topic", "consume", "x", "--from", "middle"), "--from must be"),
+        (("topic", "consume", "x", "--from", "\u00b2"), "--from must be"),
+        (("group", "seek", "g", "x", "--to", "\u00b2"), "--to must be"),
+        (("txn", "list", "--older-than", "nan"), "--older-than must be"),
+        (("txn", "list", "--older-than", "1e300"), "is not in the range"),
+        (("quota", "set", "p", "streams=" + "9" * 40), "VALUE 0.."),
         (("topic", "produce", "x", "v", "-k", ""), "--key-separator"),
         (("cluster", "info", "--bootstrap", "nowhere"), "not host:port"),
         (("nonsense",), "No such command"),
@@ -351,3 +356,25 @@ def test_describe_and_resolve(cluster: LocalCluster, cli: Cli, topic: str) -> No
     assert (found.code, found.json["resolution"], found.json["offset"]) == (0, "committed", 1)
     ahead = cli("producer", "resolve", topic, "0", pid, "0", "3", "--format", "json")
     assert (ahead.code, ahead.json["resolution"]) == (1, "not_yet")
+
+
+def test_a_port_that_is_no_nodes_is_named_at_once(
+    cli: Cli, cluster: LocalCluster, topic: str
+) -> None:
+    """A metrics page, or a port without TLS, will never answer: no wait for the time-out."""
+    page = cluster.metrics_addresses[1]
+    done = cli("topic", "list", "-b", page)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert f"bootstrap_servers: {page}: an HTTP/1 server answers there" in done.err
+    with Producer(page) as producer, pytest.raises(ConfigError, match="metrics page"):
+        producer.send(topic, b"never")
+    with Admin(cluster.bootstrap, tls=True) as admin:
+        with pytest.raises(ConfigError, match="does not speak TLS"):
+            admin.list_topics()
+
+
+def test_a_port_that_may_be_the_peers_is_told(cluster: LocalCluster) -> None:
+    host, _, port = cluster.addresses[1].rpartition(":")
+    with Admin(f"{host}:{int(port) + 10_000}", request_timeout_ms=500) as admin:
+        with pytest.raises(BrokerUnavailableError, match="peer_port_offset above"):
+            admin.list_topics()

@@ -206,3 +206,29 @@ def test_errors_survive_pickling():
 def test_unknown_details_are_a_bug():
     with pytest.raises(TypeError, match="no detail"):
         errors.FencedError("x", epoch=3)
+
+
+@pytest.mark.parametrize("address", ["::1:7001", "::1", "fe80::1%eth0:7001", "2001:db8::1:7001"])
+def test_an_ipv6_host_without_brackets_is_told_the_form(address: str) -> None:
+    with pytest.raises(errors.ConfigError, match=r"is not host:port; .* in brackets: \[::1\]:7001"):
+        parse_bootstrap(address)
+
+
+def test_an_ipv6_host_in_brackets() -> None:
+    assert parse_bootstrap("[::1]:7001,[fe80::1%eth0]:7001") == (
+        "[::1]:7001",
+        "[fe80::1%eth0]:7001",
+    )
+
+
+@pytest.mark.parametrize("address", ["user:secret@host:7001", "user:se,cret@host:7001"])
+def test_a_password_in_an_address_is_not_printed(address: str) -> None:
+    with pytest.raises(errors.ConfigError, match="no user and no password") as caught:
+        parse_bootstrap(["a:1", address])
+    assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["http://host:7001", "host:\u00b2", "a b:1", "host:7001/x"])
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(errors.ConfigError, match=r"is not host:port$"):
+        parse_bootstrap(address)

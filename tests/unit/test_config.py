@@ -43,7 +43,7 @@ def test_defaults_are_one_node_on_loopback():
 
 
 def test_each_setting_is_a_field_and_each_field_a_setting():
-    asked = {"given", "print_config", "next_steps"}
+    asked = {"given", "unknown", "print_config", "next_steps"}
     fields = {field.name for field in dataclasses.fields(NodeConfig)} - asked
     assert fields >= BASIC
     assert fields == {setting.name for setting in SETTINGS}
@@ -343,3 +343,45 @@ def test_a_flag_is_true_or_false_wherever_it_stands(tmp_path):
     assert not NodeConfig.load([], {"ONCELOG_INSECURE": "false"}).insecure
     with pytest.raises(ConfigError, match=r"insecure: 'yes' .* must be true or false"):
         NodeConfig.load([], {"ONCELOG_INSECURE": "yes"})
+
+
+def test_variables_of_kubernetes_are_no_settings():
+    """It sets them in each pod for a Service called oncelog, and for one called oncelog-nodes."""
+    port = "tcp://10.0.0.1:7001"
+    for service in ("ONCELOG", "ONCELOG_NODES"):
+        given = {
+            f"{service}_SERVICE_HOST": "10.0.0.1",
+            f"{service}_SERVICE_PORT": "7001",
+            f"{service}_SERVICE_PORT_CLIENTS": "7001",
+            f"{service}_PORT": port,
+            f"{service}_PORT_7001_TCP": port,
+            f"{service}_PORT_7001_TCP_PROTO": "tcp",
+            f"{service}_PORT_7001_TCP_PORT": "7001",
+            f"{service}_PORT_7001_TCP_ADDR": "10.0.0.1",
+        }
+        assert load(**given).unknown == ()
+
+
+def test_a_variable_of_somebody_elses_is_told_with_the_nearest_setting():
+    unknown = load(ONCELOG_IMAGE="oncelog:1", ONCELOG_JWT_ISS="x").unknown
+    assert unknown[0][0] == "ONCELOG_IMAGE"
+    assert unknown[1] == ("ONCELOG_JWT_ISS", "ONCELOG_JWT_ISSUER")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("ONCELOG_PERMISSION", "PERMISSIONS"), ("ONCELOG_PEER_PORT_OFSET", "PEER_PORT_OFFSET")],
+)
+def test_a_misspelt_variable_is_refused(name, meant):
+    assert f"{name!r}; did you mean ONCELOG_{meant}?" in refused(**{name: "true"})
+
+
+def test_a_password_in_an_address_is_not_printed():
+    for setting in ("listen", "advertise", "join"):
+        said = refused(**{f"ONCELOG_{setting.upper()}": "user:secret@host:7001"})
+        assert "secret" not in said and "***@host:7001" in said
+    assert "secret" not in refused(ONCELOG_NODES="1=user:secret@a:1", ONCELOG_NODE_ID="1")
+
+
+def test_an_ipv6_host_without_brackets_is_told_the_form():
+    assert "in brackets: [::1]:7001" in refused(ONCELOG_LISTEN="::1:7001")

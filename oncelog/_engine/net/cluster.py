@@ -20,9 +20,11 @@ import grpc.aio
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.net.channels import ChannelPool
 from oncelog._engine.net.leaders import Leaders
+from oncelog._engine.net.wrong_ports import certain, likely
 from oncelog.config import ClientConfig
 from oncelog.errors import (
     BrokerUnavailableError,
+    ConfigError,
     InternalError,
     NotLeaderError,
     NotReadyError,
@@ -49,6 +51,8 @@ UNKNOWN_TOPIC_GRACE_S = 2.0
 # After so many failures in a row to reach the leader that one node names, another is asked
 # who leads: a node that is cut off from the others tells of a leader that is long gone.
 MAX_LEADER_FAILURES = 4
+# Rounds over all nodes, of which none ever answered, in which each port is certainly no node's.
+WRONG_ROUNDS = 3
 
 
 class Cluster:
@@ -71,6 +75,7 @@ class Cluster:
         self._refreshing: dict[frozenset[str], asyncio.Task[list[TopicPartition]]] = {}
         # Topics of which the last node that was asked knew nothing: perhaps deleted.
         self._unknown: set[str] = set()
+        self._has_answered = False  # any node, ever
 
     # --- nodes -----------------------------------------------------------------------
 
@@ -147,6 +152,7 @@ class Cluster:
             targets = self.addresses()
             if first and not failures:
                 targets = list(dict.fromkeys((first, *targets)))
+            wrong = not self._has_answered
             for target in targets:
                 remaining = deadline - time.monotonic()
                 try:
@@ -156,16 +162,19 @@ class Cluster:
                 except RetriableError as error:
                     if isinstance(error, UnknownTopicOrPartitionError):
                         raise
-                    last = error
+                    last, wrong = error, wrong and bool(certain(error.message))
                     if on_retry is not None:
                         on_retry(error)
                 else:
+                    self._has_answered = True
                     if target != first:
                         self._preferred = target
                     return answer
                 if time.monotonic() >= deadline:
                     raise last
             failures += 1
+            if wrong and failures >= WRONG_ROUNDS:
+                raise ConfigError(f"bootstrap_servers: {last.message}", "bootstrap_servers")
             pause = self.backoff.after(last, failures)
             if time.monotonic() + pause >= deadline:
                 raise last
@@ -218,7 +227,8 @@ class Cluster:
         except grpc.aio.AioRpcError as error:
             problem = from_rpc_error(error)
             if isinstance(problem, BrokerUnavailableError | RequestTimeoutError):
-                problem = type(problem)(f"{address}: {problem.message}")
+                hint = certain(problem.message) or likely(problem.message)
+                problem = type(problem)(": ".join(filter(None, (address, hint, problem.message))))
                 reachability.failed(problem.message)
             else:
                 reachability.answered(address)
