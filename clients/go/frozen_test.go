@@ -176,3 +176,20 @@ func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
 		t.Error("the proxy was asked")
 	}
 }
+
+func TestAnOpenTransactionIsWarnedOfAtClose(t *testing.T) {
+	warned := make(chan string, 2)
+	b := startBroker(t, 1)
+	p := producerOf(t, b, named, func(c *ProducerConfig) { c.Logger = slog.New(slog.NewTextHandler(toChannel(warned), nil)) })
+	x, err := p.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.begun.staged(TopicPartition{"t", 0}, 1, 0)
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-warned; !strings.Contains(text, "transaction=101") || <-b.aborted != 101 {
+		t.Error(text)
+	}
+}

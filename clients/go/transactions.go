@@ -543,6 +543,10 @@ func (ts *transactions) close(ctx context.Context) {
 	}
 	ts.lock.letGo()
 	if current != nil && current.now() == TransactionOpen {
+		if written := current.written(); len(written) > 0 {
+			ts.config.logger().Warn("oncelog: a transaction with records was open when its producer "+
+				"was closed: it is aborted", "transaction", current.id)
+		}
 		_ = ts.abort(bounded, current) // where nobody answers it is aborted when it has been idle
 	}
 	if ts.lock.hold(bounded) == nil {

@@ -19,6 +19,7 @@ use crate::groups::{CommitTerms, Groups, on_wire};
 use crate::identities::Identities;
 use crate::pb;
 use crate::producer::Common;
+use crate::reachability::warn;
 use crate::sealing::Identity;
 use crate::sender::{Event, Sender};
 use crate::staging::{CommittedTransaction, EndCall, Staging, TransactionState};
@@ -513,6 +514,12 @@ impl Transactions {
         let _ = timeout(self.common.config.client.request_timeout, async {
             let current = self.turn.lock().await.current.clone();
             if let Some(open) = current.filter(|t| t.state() == TransactionState::Open) {
+                if !open.written().is_empty() {
+                    let id = open.id;
+                    warn(&format!(
+                        "transaction {id} has records, and its producer is closed: it is aborted"
+                    ));
+                }
                 let _ = self.abort(&open).await;
             }
             let mut turn = self.turn.lock().await;
