@@ -1,7 +1,7 @@
 """What a batch meets before its partition, in the order that docs/protocol.md prints.
 
     Appender.append --> refusal --> None: Partition.append goes on with the rest of the table
-                            '-----> the first row of "How a node decides" that applies
+                            '-----> the first row of "Order of checks" that applies
 
 Pure. First comes what the batch alone shows: every node says the same of it. Then who
 answers for the partition. What a topic's settings and the metadata forbid is said last, and

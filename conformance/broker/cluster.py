@@ -242,7 +242,7 @@ class Cluster:
     # --- batches ---------------------------------------------------------------------
 
     def append(self, node_id: int, batch: batch_pb2.Batch) -> Answer:
-        """What the node says to a batch: "How a node decides" of docs/protocol.md."""
+        """What the node says to a batch: "Order of checks" of docs/protocol.md."""
         header = batch.header
         found = meta_of(header)
         partition = self.partitions.get((header.topic, header.partition))

@@ -9,6 +9,6 @@ from tests.sim.leader_kill import trace
 
 def test_the_page_prints_what_happens(root: Path) -> None:
     page = (root / "docs/protocol.md").read_text()
-    printed = page[page.index("### A leader is killed, message by message") :].split("```")[1]
+    printed = page[page.index("### Message trace of a leader failure") :].split("```")[1]
     now = "python -m tests.sim.leader_kill"
     assert printed.strip("\n").splitlines() == trace(), f"the page is not what {now} prints"

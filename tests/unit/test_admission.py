@@ -85,7 +85,7 @@ def busy(case: Case) -> None:
 
 # For each row, in the page's order: words of its first cell, and what makes a request meet it.
 ROWS: list[tuple[str, list[Condition]]] = [
-    ("a topic of the nodes' own", [says(topic="__offsets"), says(topic="__more")]),
+    ("an internal topic", [says(topic="__offsets"), says(topic="__more")]),
     (
         "a number out of its range",
         [
