@@ -363,9 +363,10 @@ class TransactionAbortedError(TransactionError):
 
 
 class TransactionCommittedError(TransactionError):
-    """The transaction was committed before: nothing is undone."""
+    """The transaction was committed before: nothing is undone, and its records are readable."""
 
     reason = "TRANSACTION_COMMITTED"
+    outcome: Outcome = "unknown"  # not "not_stored"; there is no word for stored
 
 
 class TransactionEndedError(TransactionError):

@@ -236,7 +236,7 @@ func (e *Error) Timeout() bool {
 // fail makes an error. Kinds below ErrDelivery are not_stored until something else is said.
 func fail(k *Kind, format string, args ...any) *Error {
 	e := &Error{Kind: k, Message: fmt.Sprintf(format, args...)}
-	if k == ErrCommitTimeout {
+	if k == ErrCommitTimeout || k == ErrTransactionCommitted { // the latter is stored
 		e.Outcome = Unknown
 	} else if k.is(ErrDelivery) {
 		e.Outcome = NotStored

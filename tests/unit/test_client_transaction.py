@@ -83,6 +83,7 @@ def test_what_an_error_says_of_the_outcome() -> None:
     two.answered(COMMIT, UNKNOWN)
     error = two.error()
     assert isinstance(error, errors.UnknownTransactionError) and error.outcome == "unknown"
+    assert errors.TransactionCommittedError("it was").outcome == "unknown", "it is stored"
 
 
 def test_the_first_failure_is_why_and_a_fatal_one_comes_as_itself() -> None:

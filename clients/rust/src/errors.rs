@@ -230,7 +230,8 @@ impl Error {
     /// Kinds below `Delivery` are not stored until something else is said.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let outcome = match kind {
-            ErrorKind::CommitTimeout => Outcome::Unknown,
+            // What was committed is stored.
+            ErrorKind::CommitTimeout | ErrorKind::TransactionCommitted => Outcome::Unknown,
             _ => Outcome::NotStored,
         };
         Self {
