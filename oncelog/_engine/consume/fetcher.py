@@ -222,10 +222,6 @@ class Fetcher:
             for wanted in partitions:
                 self._routes.failed(wanted.tp, address)
             return
-        except errors.OncelogError as error:
-            for wanted in partitions:
-                self.buffer.fail(wanted.tp, wanted.generation, error)
-            return
         for wanted, records in zip(partitions, answers, strict=True):
             added = self.buffer.add(wanted, records)
             if added is Added.ERROR:
