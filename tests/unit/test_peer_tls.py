@@ -24,7 +24,8 @@ from cluster.errors import ConfigError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.peer_tls import Peer, PeerTls
-from cluster.transport import handshakes, stream
+from cluster.transport import listener as listener_module
+from cluster.transport import stream
 from cluster.transport.connection import MAX_JOINED_BYTES, RECORD_BYTES, joined
 from cluster.transport.frames import encode_frame, encode_hello
 from cluster.transport.hellos import Acceptance, Identity
@@ -419,7 +420,7 @@ async def test_a_key_that_does_not_fit_is_not_taken_over(
 async def test_handshakes_that_are_not_finished_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "MAX_HANDSHAKES", 8)
+    monkeypatch.setattr(listener_module, "MAX_HANDSHAKES", 8)
     async with world(tmp_path) as node:
         silent = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(100)]
         link = node.link()
