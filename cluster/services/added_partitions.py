@@ -1,4 +1,4 @@
-"""A partition is added to a transaction: before it stages, the coordinator hears of it.
+"""Registration of a transaction's partitions with its coordinator, before it stages there.
 
 Appender, GroupService --register--> metadata (one command for each transaction and partition)
 """
@@ -29,7 +29,7 @@ _VERDICTS = {
 
 
 class AddedPartitions:
-    """Of one node's services."""
+    """Registers partitions for one node's services."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -37,10 +37,10 @@ class AddedPartitions:
     async def register(
         self, group: int, transaction_id: int, producer_id: int, epoch: int
     ) -> Verdict | None:
-        """Why the producer's transaction may not stage anything in the group; None: it may."""
+        """Register the group; returns why the transaction may not stage there, else None."""
         row = self._node.metadata.coordinator.get(transaction_id)
         if row is not None and row.takes(group, Holder(producer_id, epoch)):
-            return None  # it is registered, and stays it
+            return None  # already registered, and stays so
         register = tpb.RegisterTransaction(
             transaction_id=transaction_id, producer_id=producer_id, epoch=epoch, groups=(group,)
         )

@@ -1,11 +1,11 @@
-"""What a batch meets before its partition, in the order that docs/protocol.md prints.
+"""Checks of a batch before its partition, in the order that docs/protocol.md prints.
 
     Appender.append --> refusal --> None: Partition.append goes on with the rest of the table
                             '-----> the first row of "Order of checks" that applies
 
-Pure. First comes what the batch alone shows: every node says the same of it. Then who
-answers for the partition. What a topic's settings and the metadata forbid is said last, and
-by the leader only: another node's copy of them may be old, and the answer is final.
+Pure. First come the checks that need the batch alone: every node gives the same answer. Then
+comes the partition's leader. The limits of topic and metadata come last, and the leader alone
+checks them: another node's copy may be old, and the answer is final.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from oncelog.wire.batch import MAGIC, MAX_PAYLOAD_BYTES, PREAMBLE
 
 CODEC_NONE, CODEC_ZSTD, CODEC_LZ4 = 0, 1, 2
 
-# The least that a payload holds: its preamble and one more offset than records, and for
-# each record an offset (i32) and a timestamp (i64).
+# Smallest payload: a preamble, one more offset (i32) than records, and for each record an
+# offset (i32) and a timestamp (i64).
 _LEAST_BYTES = PREAMBLE.size + 4
 _RECORD_BYTES = 12
 MAX_RECORDS = (MAX_PAYLOAD_BYTES - _LEAST_BYTES) // _RECORD_BYTES
-_HEAD = struct.Struct("<4s4xI")  # of the preamble: what it is, the record count
+_HEAD = struct.Struct("<4s4xI")  # of the preamble: its magic, the record count
 
 UNKNOWN_TOPIC = "unknown topic or partition"
 
@@ -40,10 +40,10 @@ def refusal(
     leads: bool,
     max_batch_bytes: int,
 ) -> Verdict | None:
-    """Why a batch does not come before its partition; None if it does, or if only its
-    lease is left to be proven (`begins_chain`).
+    """Return the reason to refuse a batch before its partition sees it.
 
-    known: there is such a partition, as far as this node knows. leads: this node leads it.
+    None: it passes, or only its lease is left to prove (`begins_chain`).
+    known: this node knows the partition. leads: this node leads it.
     """
     topic = header.topic
     if is_internal(topic):
@@ -63,15 +63,15 @@ def refusal(
 
 
 def begins_chain(meta: BatchMeta) -> bool:
-    """Whether a batch can make its producer id and epoch known to a partition.
+    """Return whether a batch can make its producer id and epoch known to a partition.
 
-    Any other needs an epoch that the partition knows, so one that was proven to it.
+    Any other batch needs an epoch that the partition knows and that was proven to it.
     """
     return meta.prev == -1 and meta.producer_id != 0
 
 
 def unissued(producer_id: int) -> Verdict:
-    """UNKNOWN_PRODUCER for an id that was asked about and never handed out."""
+    """Return UNKNOWN_PRODUCER for an id that was asked about and never handed out."""
     text = f"producer_id: {producer_id} was never issued by this cluster"
     return Verdict(Kind.UNKNOWN_PRODUCER, message=text)
 
@@ -81,7 +81,7 @@ def _invalid(message: str) -> Verdict:
 
 
 def _fault(header: BatchHeader, meta: BatchMeta, payload: bytes) -> str | None:
-    """What is wrong with a batch whose numbers are in their ranges."""
+    """Return the fault of a batch whose numbers are in their ranges."""
     codec = header.codec
     if codec not in (CODEC_NONE, CODEC_ZSTD, CODEC_LZ4):
         return f"codec: {codec} is unknown"
@@ -98,7 +98,7 @@ def _fault(header: BatchHeader, meta: BatchMeta, payload: bytes) -> str | None:
 
 
 def _payload_fault(count: int, payload: bytes) -> str | None:
-    """Offsets are given by `record_count`: so it must be the payload's own, and have room."""
+    """Check `record_count`, which offsets depend on: it must match the payload, and have room."""
     size = len(payload)
     if size < PREAMBLE.size:
         return f"payload: {size} bytes, but the preamble alone has {PREAMBLE.size}"

@@ -1,7 +1,7 @@
-"""BalanceCluster, and how far partitions are that move: in bytes, and why one waits.
+"""BalanceCluster, and the progress of moving partitions: bytes copied, and why a move waits.
 
 START, CANCEL --ChangeBalance--> metadata --> node/balancing.py
-DESCRIBE, PLAN <-- this node's copy of the metadata, what each node's replicas hold
+DESCRIBE, PLAN <-- this node's copy of the metadata, the sizes of each node's replicas
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Held = Mapping[int, Mapping[int, int]]  # node -> group -> bytes
 
 
 async def answer(node: NodeContext, action: int) -> pb.BalanceClusterResponse:
-    """Raises Rejected, and what a proposal raises."""
+    """Answer the request. Raises Rejected, and the errors of a proposal."""
     node.metadata.features.require(REPLICA_CHANGES)
     if action == pb.BALANCE_ACTION_PLAN:
         return await _planned(node)
@@ -49,7 +49,7 @@ async def answer(node: NodeContext, action: int) -> pb.BalanceClusterResponse:
 
 
 async def copied(node: NodeContext) -> dict[int, tuple[int, int]]:
-    """Node -> what it will hold of the partitions that come to it, and what it holds by now."""
+    """Map each node to (total bytes, bytes so far) of the partitions that move to it."""
     held = await node.sizes.ask()
     found: dict[int, tuple[int, int]] = {}
     async for _, record in in_slices(node_changes.partitions(node)):
@@ -69,7 +69,7 @@ async def _planned(node: NodeContext) -> pb.BalanceClusterResponse:
         names[record.group_id] = name
         records.append(record)
     nodes = [one for one in node.metadata.membership.holders() if node.alive(one)]
-    # It may take a second where there are very many partitions.
+    # It may take a second with very many partitions.
     moves = await asyncio.to_thread(plan, records, nodes, sizes, MAX_SHOWN)
     shown = []
     for record, target in moves:
@@ -106,7 +106,7 @@ def _response(node: NodeContext, moves: Sequence[pb.PartitionMove]) -> pb.Balanc
 
 
 async def _take_back(node: NodeContext) -> None:
-    """Moves of the balance that are not done. What is done by then, stays."""
+    """Cancel the balance's unfinished moves; finished moves stay."""
     for _ in range(ATTEMPTS):  # a step may be reported meanwhile
         begun = [record for _, record in node_changes.partitions(node) if record.before_balance]
         for first in range(0, len(begun), MAX_PROPOSED):
@@ -128,7 +128,7 @@ async def _take_one_back(node: NodeContext, record: PartitionState) -> None:
 
 
 def _progress(held: Held, record: PartitionState, come: Sequence[int]) -> tuple[int, int]:
-    """What these nodes will hold of the partition, and hold by now."""
+    """Return (total bytes, bytes so far) of the partition at the nodes it moves to."""
     group = record.group_id
     whole = max((sizes.get(group, 0) for sizes in held.values()), default=0)
     there = sum(min(whole, held.get(one, {}).get(group, 0)) for one in come)
@@ -151,6 +151,6 @@ def _move(
 
 
 def largest(held: Held) -> dict[int, int]:
-    """Group -> bytes of the fullest replica."""
+    """Map each group to the bytes of its fullest replica."""
     groups = {group for sizes in held.values() for group in sizes}
     return {group: max(sizes.get(group, 0) for sizes in held.values()) for group in groups}

@@ -1,8 +1,8 @@
 """ClusterService: nodes, topics, placement. Any node answers.
 
-Reads come from this node's copy of the metadata. Changes are proposed to the
-metadata group and answered once they are applied here, so a client that goes on
-talking to the same node sees what it did.
+Reads come from this node's copy of the metadata. Changes are proposed to the metadata
+group and answered once this node has applied them, so a client of the same node reads its
+own changes.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     # --- requests ------------------------------------------------------------------
 
     def _create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
-        """The command for a request that looks right. Raises Rejected, NotReadyError."""
+        """Return the command for a valid request. Raises Rejected, NotReadyError."""
         config = self.node.config
         check_topic_name(request.name)
         if self.node.metadata.topic(request.name) is not None:
@@ -275,7 +275,10 @@ class ClusterService(rpc.ClusterServiceServicer):
     async def _wait_for_leaders(
         self, topic: TopicState, first: int, done: str, timeout: float
     ) -> None:
-        """Of its partitions from `first` on. Raises RequestTimeoutError; `done`: what that says."""
+        """Wait for the leaders of the partitions from `first` on.
+
+        Raises RequestTimeoutError. done: the part of its message that says what was done.
+        """
         groups = [partition.group_id for partition in topic.partitions[first:]]
         if not await self.node.wait_for_leaders(groups, timeout):
             without = [
@@ -302,7 +305,7 @@ class ClusterService(rpc.ClusterServiceServicer):
         return topic
 
     def _nodes(self) -> list[pb.NodeInfo]:
-        """All nodes: those that have joined, and those that are configured but have not."""
+        """List all nodes: members, and configured nodes that have not joined yet."""
         addresses = dict.fromkeys(all_nodes(self.node), "") | dict(self.node.metadata.nodes)
         return [self._node_info(*known) for known in sorted(addresses.items())]
 
@@ -363,7 +366,7 @@ class ClusterService(rpc.ClusterServiceServicer):
         )
 
     def _leader_of(self, group_id: int) -> tuple[int, int]:
-        """(node id, term); 0: nobody is known to lead, or the one that did is unreachable."""
+        """Return (node id, term). The id is 0 if no leader is known, or it is unreachable."""
         leader, term = self.node.leader_of(group_id)
         return leader if leader and self.node.alive(leader) else 0, term
 
@@ -385,7 +388,7 @@ class ClusterService(rpc.ClusterServiceServicer):
 
 
 def _check_cap(config: pb.TopicConfig, cap: int) -> None:
-    """Raise Rejected if the cluster takes no batches as large as the topic's."""
+    """Raises Rejected if the topic's largest batch exceeds the cluster's limit."""
     if config.max_batch_bytes > cap:
         text = f"{config.max_batch_bytes} must be at most the cluster's limit, {cap}"
         raise invalid("max_batch_bytes", text, f"..{cap}")

@@ -1,7 +1,7 @@
-"""What all services need of the node they run in. `cluster/node/service_context.py` provides it.
+"""The services' view of their node; `cluster/node/service_context.py` provides it.
 
-A protocol and no class: the services are tested with a real `MetadataState`
-behind a small context, and the node is free to change how it does these things.
+A protocol instead of a class: tests run the services with a real `MetadataState`
+behind a small context, and the node may change its implementation.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 
 class Upgrades(Protocol):
-    """What the nodes run, as the answering node knows it."""
+    """The releases that nodes run, as far as the answering node knows."""
 
     def plan(self) -> Plan: ...
     def release_of(self, node_id: int) -> Release | None: ...
 
 
 class Sizes(Protocol):
-    """How much each replica holds."""
+    """The size of each replica."""
 
     @property
     def lags(self) -> Mapping[tuple[int, int], int]:
-        """(group, node) -> committed entries that its replica lacks, if many; as asked last."""
+        """(group, node) -> committed entries that its replica lacks, if many; of the last `ask`."""
 
     async def ask(self) -> Mapping[int, Mapping[int, int]]:
         """Node -> group -> bytes, of the nodes that answer."""
@@ -53,7 +53,7 @@ class NodeContext(Protocol):
     @property
     def sizes(self) -> Sizes: ...
 
-    memory: Budget  # in bytes, for what clients have under way
+    memory: Budget  # in bytes, for clients' requests and answers in progress
     batches_under_way: Budget
     turns: Turns
 
@@ -69,36 +69,34 @@ class NodeContext(Protocol):
 
     @property
     def controller_id(self) -> int:
-        """The node that leads the metadata group; 0 if none is known."""
+        """Return the node that leads the metadata group; 0 if none is known."""
 
     def alive(self, node_id: int) -> bool:
-        """Whether this node hears the other; of itself, always."""
+        """Return whether this node hears the other; always True for itself."""
 
     def clock_disagrees(self, node_id: int) -> bool:
-        """Whether the node's wall clock is known to differ from a majority's."""
+        """Return whether the node's wall clock is known to differ from a majority's."""
 
     async def exclude_lost(self, lost: int) -> str:
-        """Of two nodes that hold the metadata the other one is lost: this one decides alone.
+        """Remove the lost one of two metadata voters, so that this node decides alone.
 
-        Returns why it cannot; nothing: it does.
+        Returns the reason if that is impossible, else nothing.
         """
 
     async def listen_to_peers(self) -> None:
-        """A node that was alone takes its peers' streams from now on. Raises ConfigError,
-        ListenError.
-        """
+        """Accept peers' streams on a node that was alone. Raises ConfigError, ListenError."""
 
     def waiting(self, group_id: int) -> str:
-        """Why the group's leader does not change its replicas now; or nothing.
+        """Return why the group's leader does not change its replicas now; or nothing.
 
-        Of other nodes, as `sizes` asked them last.
+        For groups led elsewhere it is the answer to the last `sizes.ask`.
         """
 
     def insecure(self, node_id: int) -> bool:
-        """Whether the node is known to listen without TLS beyond its machine."""
+        """Return whether the node is known to listen without TLS beyond its machine."""
 
     def partition(self, group_id: int) -> Partition | None:
-        """This node's replica, if it has one."""
+        """Return this node's replica, if it has one."""
 
     async def transfer_leadership(self, group_id: int, target: int) -> int:
         """Hand a group that this node leads to `target` (0: the most caught-up replica).
@@ -107,7 +105,7 @@ class NodeContext(Protocol):
         """
 
     async def next_producer_id(self) -> int:
-        """A fresh producer id (`ProducerIdBlocks`). Raises as `propose_metadata` does."""
+        """Return a fresh producer id (`ProducerIdBlocks`). Raises as `propose_metadata` does."""
 
     async def wait_for_leaders(self, group_ids: list[int], timeout: float) -> bool:
-        """Wait until each group has a leader; whether that happened in time."""
+        """Wait until each group has a leader; returns whether that happened in time."""

@@ -1,9 +1,9 @@
-"""How a commit is decided: the partitions are asked first, then one command is the decision.
+"""Decision to commit: partitions confirm first, then one metadata command decides.
 
     TransactionService, SinkService --decide--> Decisions --confirm--> leaders of the partitions
                                                   '--CommitTransaction--> metadata
 
-Whoever answers the client, and however often, the outcome is the coordinator's.
+The coordinator's outcome holds, whichever node answers the client, and however often.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cluster.v1 import transactions_pb2 as tpb
 
 
 class Coordination(Protocol):
-    """What these services need of the node's `Transactions`."""
+    """The services' view of the node's `Transactions`."""
 
     async def confirm(
         self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
@@ -52,14 +52,14 @@ class Coordination(Protocol):
 
 
 class Decided(NamedTuple):
-    """row: it is to be committed. following: the one that the commit has begun."""
+    """row: the transaction to commit. following: the transaction that the commit has begun."""
 
     row: Transaction
     following: tpb.TransactionRecord | None
 
 
 class Decisions:
-    """Of one node's services."""
+    """Decides commits for one node's services."""
 
     def __init__(self, node: NodeContext, coordination: Coordination) -> None:
         self.node, self._coordination = node, coordination
@@ -72,9 +72,9 @@ class Decisions:
         *,
         sink: str = "",
     ) -> Decided:
-        """The transaction, once it is decided to commit. Raises what it is refused with.
+        """Return the transaction once its commit is decided. Raises the refusal.
 
-        sink: whose transaction it must be; empty: that of a producer.
+        sink: the sink that must own it; empty: a producer must.
         """
         number, coordinator = commit.transaction_id, self.node.metadata.coordinator
         while True:
@@ -107,10 +107,10 @@ class Decisions:
     async def _confirm(
         self, row: Transaction, asked: Sequence[Expected], groups: list[int]
     ) -> Sequence[Expected] | None:
-        """What the partitions say; None: this node was behind, look again.
+        """Return the partitions' confirmations; None: this node was behind, so look again.
 
-        A no is true if the transaction is still open afterwards, with these partitions:
-        its runs go when it ends.
+        A refusal counts only if the transaction is still open with the same partitions
+        afterwards: its runs disappear when it ends.
         """
         live = [group for group in groups if not row.parts[group].gone]
         if len(live) < len(groups):
@@ -125,7 +125,7 @@ class Decisions:
             return None
 
     async def catch_up(self) -> None:
-        """Returns when this node has applied what was committed before the call."""
+        """Return when this node has applied all that was committed before the call."""
         await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
 
     async def propose(

@@ -1,7 +1,7 @@
-"""Messages that cannot be decoded are the caller's fault: INVALID_REQUEST, and no traceback.
+"""Undecodable messages: answered INVALID_REQUEST, without a traceback.
 
-gRPC answers UNKNOWN where a deserializer raises, and logs it as a fault of the node. So a
-deserializer here returns the fault, and the call is ended with it.
+gRPC answers UNKNOWN if a deserializer raises, and logs a fault of the node. So a
+deserializer here returns the fault, and the call ends with it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 
 
 class Undecodable:
-    """Stands where a message would be."""
+    """Placeholder for an undecodable message."""
 
     def __init__(self, error: DecodeError) -> None:
         self.error = InvalidRequestError(f"message: {error}", field="message")
 
 
 def decoded(message: MessageT) -> MessageT:
-    """`message`, as it is. Raises InvalidRequestError if it could not be decoded."""
+    """Return `message` unchanged. Raises InvalidRequestError if it could not be decoded."""
     if isinstance(message, Undecodable):
         raise message.error
     return message
@@ -39,7 +39,7 @@ def decoded(message: MessageT) -> MessageT:
 class Decoding(grpc.aio.ServerInterceptor):
     """Ends calls whose request cannot be decoded.
 
-    Who takes a stream of requests asks `decoded` for each: that is our own services only.
+    Only our own services take a stream of requests: they call `decoded` for each.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Faults of the node and rejections -> the public error tree -> gRPC statuses.
+"""Translation of the node's faults and rejections into public errors and gRPC statuses.
 
 A servicer method decorated with `public_errors` may raise an error of
 `oncelog.errors`, a `ClusterError` or a `Rejected`; each leaves as a gRPC status
-with `google.rpc.ErrorInfo`, as `oncelog.wire.status` writes it. Anything else is
-a fault of ours: logged with its traceback, answered INTERNAL.
+with `google.rpc.ErrorInfo`, as `oncelog.wire.status` writes it. Any other error is
+a bug: logged with its traceback, answered INTERNAL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class HasNode(Protocol):
-    """A servicer: it can say which node it serves."""
+    """A servicer that knows the node it serves."""
 
     @property
     def node(self) -> NodeContext: ...
@@ -55,7 +55,7 @@ def public_errors(
             return await method(self, request, context)
         except (errors.OncelogError, faults.ClusterError, Rejected) as error:
             public = to_public(error, self.node.metadata.nodes)
-        except Exception:  # the last stop before gRPC, which would log nothing
+        except Exception:  # the last stop before gRPC, which logs nothing
             logger.exception("%s failed", method.__name__)
             public = errors.InternalError(f"{method.__name__} failed; the node's log says why")
         return await abort(context, public)
@@ -68,14 +68,14 @@ async def write(
 ) -> None:
     """Send one message of a stream. Ends the call if the client has gone.
 
-    account: of the call; it may be ended while the client leaves the message unread.
+    account: the call's; it may be ended while the client leaves the message unread.
     """
     account.blocked_since = asyncio.get_running_loop().time()
     try:
         await context.write(message)
         account.blocked_since = None
     except grpc.aio.InternalError as error:
-        # gRPC cancels the call next; what it raises here it would log as a fault of ours.
+        # gRPC cancels the call next; any other error here it would log as our bug.
         raise asyncio.CancelledError("the client has gone") from error
 
 
@@ -91,7 +91,7 @@ async def abort(
 def to_public(
     error: errors.OncelogError | faults.ClusterError | Rejected, nodes: Mapping[int, str]
 ) -> errors.OncelogError:
-    """The public form of any error that a service raises on purpose.
+    """Return the public form of any error that a service raises on purpose.
 
     `nodes` maps node ids to the addresses that clients use.
     """
@@ -115,7 +115,7 @@ def to_public(
 
 
 def rejection(reason: str, message: str, **details: str | int) -> errors.OncelogError:
-    """The public form of a rejected command."""
+    """Return the public form of a rejected command."""
     kind = BY_REASON.get(reason, errors.InternalError)
     if reason == INVALID_REQUEST:
         details["field"] = message.partition(": ")[0]
@@ -124,7 +124,7 @@ def rejection(reason: str, message: str, **details: str | int) -> errors.Oncelog
 
 
 def accepted(result: MetadataResult, **details: str | int) -> MetadataResult:
-    """`result`, unless the command was rejected. Raises the public error."""
+    """Return `result` unless the command was rejected. Raises the public error."""
     if result.error:
         raise rejection(result.error, result.message, **details)
     return result

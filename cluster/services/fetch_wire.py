@@ -1,10 +1,10 @@
-"""The answer to a fetch as bytes: each payload is copied once, into the answer.
+"""Encoder of a fetch's answer: copies each payload once, into the answer.
 
     PartitionRecords, [(StoredBatch without payload, payload)] --> bytes of a FetchResponse
 
 protobuf would copy a payload into a bytes object, into the message and into its
-serialization. The wire format needs no more than a tag and a length before each part
-(protobuf.dev, "Encoding"), and what is small is still written by protobuf.
+serialization. The wire format needs only a tag and a length before each part
+(protobuf.dev, "Encoding"). protobuf still writes the small parts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PAYLOAD = _tag(batch_pb2.StoredBatch, "payload")
 
 @dataclass(slots=True)
 class Section:
-    """What is said of one partition. `records` has no batches; they stand beside it.
+    """One partition's part of an answer. `records` has no batches; they stand beside it.
 
     `size`: bytes of the batches, as they are stored.
     """
@@ -43,7 +43,7 @@ class Section:
         self.size += size
 
     def next_offset(self, offset: int) -> int:
-        """Where to read on after these batches; `offset` if there are none."""
+        """Return where to read on after these batches; `offset` if there are none."""
         if not self.batches:
             return offset
         last = self.batches[-1][0]
@@ -62,5 +62,5 @@ class Section:
 
 
 def encode(sections: list[Section]) -> bytes:
-    """A serialized FetchResponse."""
+    """Return a serialized FetchResponse."""
     return b"".join(part for section in sections for part in section.parts())

@@ -1,10 +1,10 @@
-"""The groups with members whose partition of `__offsets` this node leads: streams to coordinators.
+"""Groups with members in the partitions of `__offsets` led here: connects streams to coordinators.
 
     GroupService --requests of a member--> GroupMembers --> RunningGroup --> GroupCoordinator
     entries <--proposals-- RunningGroup --pushes--> Connection --> the member's stream
 
-A RunningGroup lives in one term of the partition's leader and ends with it: its streams
-break with NOT_LEADER, and the members go on with the next leader within their sessions.
+A RunningGroup lives for one term of its partition's leader. Its streams then break with
+NOT_LEADER, and the members continue with the next leader within their sessions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Message = Assignment | Fenced | InstanceHeld
 
 
 class Connection:
-    """One connection of a member: what it is to be sent next.
+    """A member's connection, with the messages to send next.
 
     Only the newest assignment counts, so there is never more than one message of each kind.
     """
@@ -65,7 +65,7 @@ class Connection:
         self._news.set()
 
     async def next(self) -> Message:
-        """The newest message that was not taken yet. Raises ClusterError."""
+        """Return the newest message not taken yet. Raises ClusterError."""
         while self._pending is None and self._error is None:
             self._news.clear()
             await self._news.wait()
@@ -111,22 +111,22 @@ class RunningGroup:
         return self._table.ownership(self.name)
 
     def topic_name(self, topic_id: int) -> str:
-        """Empty: the topic is gone."""
+        """Return the name; empty if the topic is gone."""
         return self._topic_names.get(topic_id, "")
 
     def connection(self, member: str, number: int) -> Connection | None:
-        """The member's connection of this number, if it is the newest."""
+        """Return the member's connection of this number, if it is the newest."""
         known = self._members.get(member)
         return known.connection if known and known.connection.number == number else None
 
     def host(self, member: str) -> str:
-        """Empty: it has not come back to this leader yet."""
+        """Return the member's host; empty until it has come back to this leader."""
         return self._members[member].host if member in self._members else ""
 
     # -- events -------------------------------------------------------------------------
 
     def hello(self, hello: Hello, subscription: Subscription, host: str) -> Connection:
-        """A member begins a connection; an older one of the same member ends."""
+        """Begin a member's connection; its older one ends."""
         before = self._members.get(hello.member)
         if before is not None and before.connection.number > hello.connection:
             raise NotLeaderError("the member has a newer connection", 0)
@@ -140,7 +140,7 @@ class RunningGroup:
         return connection
 
     def metadata_changed(self) -> None:
-        """Topics came, went or grew."""
+        """Look again after topics came, went or grew."""
         self.coordinator.topics_changed(self._topics())
         for member, known in self._members.items():
             topics = known.subscription.topic_ids(self._topic_names)
@@ -148,7 +148,7 @@ class RunningGroup:
         self.advance()
 
     def advance(self) -> None:
-        """Does what follows from all that was said; plans the next look."""
+        """Apply the consequences of all input so far, and plan the next look."""
         if self.closed:
             return
         ready = self.coordinator.advance(self._loop.time())
@@ -166,7 +166,7 @@ class RunningGroup:
             self._on_idle(self.name)
 
     def close(self, error: ClusterError) -> None:
-        """The term is over."""
+        """End the group with its term."""
         self.closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -184,11 +184,11 @@ class RunningGroup:
     def _propose(self, proposal: Proposal) -> None:
         refused = self._replica.propose(pack_command(self._command(proposal)), self._done)
         if refused is not None:
-            # Not for good: the clock, a full disk, or the term is about to end.
+            # The refusal passes: the clock, a full disk, or a term that is about to end.
             self._loop.call_later(RETRY, self._ended)
 
     def _done(self, outcome: Outcome) -> None:
-        """In a round of the driver; what follows from it comes after that."""
+        """Called in a round of the driver; consequences follow after it."""
         self._loop.call_soon(self._ended)
 
     def _ended(self) -> None:
@@ -225,7 +225,7 @@ class RunningGroup:
         return internal.OffsetsCommand(remove_member=remove)
 
     def _topics(self) -> dict[int, int]:
-        """Topic id -> partitions, of all that clients may read."""
+        """Map topic ids to partition counts, of all topics that clients may read."""
         topics = [topic for topic in self._metadata.topics() if not is_internal(topic.name)]
         self._topic_names = {topic.topic_id: topic.name for topic in topics}
         return {topic.topic_id: len(topic.partitions) for topic in topics}
@@ -244,23 +244,23 @@ class _Term:
         return running
 
     def _forget(self, group: str) -> None:
-        """It has no members any more."""
+        """Drop a group without members."""
         self.groups.pop(group).close(NotLeaderError("the group has no members", 0))
 
 
 class GroupMembers:
-    """All running groups of one node. The node says when roles and topics have changed."""
+    """All running groups of one node. The node reports changes of roles and topics."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._terms: dict[int, _Term] = {}  # by the partition's index
 
     def running(self, replica: Partition, group: str) -> RunningGroup | None:
-        """The group, if it has members; of a partition that this node leads."""
+        """Return the group if it has members, of a partition that this node leads."""
         return self._term(replica).groups.get(group)
 
     def begun(self, replica: Partition, group: str, settings: GroupSettings) -> RunningGroup:
-        """The group; the first member's settings count."""
+        """Return the group, created with the first member's settings."""
         term = self._term(replica)
         if group in term.groups:
             return term.groups[group]
@@ -275,13 +275,13 @@ class GroupMembers:
                 group.metadata_changed()
 
     def led(self) -> list[tuple[Partition, dict[str, RunningGroup]]]:
-        """The partitions of `__offsets` that this node leads, with their groups; any thread."""
+        """Return the partitions of `__offsets` led here, with their groups; any thread may call."""
         return [(term.replica, dict(term.groups)) for term in list(self._terms.values())]
 
     def role_changed(self) -> None:
-        """Some partition has another leader: ends what this node leads no more, begins the rest.
+        """Follow changed leaders: end the groups no longer led here, begin the others.
 
-        Members that the log names are waited for from now on, whether they come back or not.
+        The leader waits for the members in the log from now on, whether they return or not.
         """
         topic = self._node.metadata.topic(OFFSETS_TOPIC)
         for index in range(0 if topic is None else len(topic.partitions)):
@@ -293,7 +293,7 @@ class GroupMembers:
                 self._term(replica)
 
     def close(self) -> None:
-        """The node stops."""
+        """End all groups because the node stops."""
         for index in list(self._terms):
             self._end(index, NotLeaderError("the node stops", 0))
 

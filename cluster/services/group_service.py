@@ -248,13 +248,13 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     # -- where a group lies ---------------------------------------------------------------
 
     async def _replica_of(self, group: str) -> Partition:
-        """This node's replica of the group's partition, if it leads. Raises ClusterError."""
+        """Return this node's replica of the group's partition, if it leads. Raises ClusterError."""
         topic = await self._offsets_topic()
         number = partition_of(group, len(topic.partitions))
         return leading(self.node, OFFSETS_TOPIC, number)
 
     async def _offsets_topic(self) -> TopicState:
-        """The topic, created if there is none. Any number of nodes may do so at once."""
+        """Return the topic, created if missing. Several nodes may create it at once."""
         node = self.node
         topic = node.metadata.topic(OFFSETS_TOPIC)
         if topic is not None:
@@ -276,7 +276,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         return topic
 
     async def _read(self, group: str) -> tuple[Partition, OffsetsTable]:
-        """The group's partition, as up to date as any answer that was given before."""
+        """Return the group's partition, at least as new as every answer given before."""
         async with self._deadline(0):
             replica = await self._replica_of(group)
             await confirm(replica)
@@ -285,7 +285,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         return replica, table
 
     async def _apply(self, replica: Partition, command: internal.OffsetsCommand) -> object:
-        """What apply returned. Raises ClusterError."""
+        """Propose the command and return the result of apply. Raises ClusterError."""
         command.stamp_ms = self._now_ms()
         future: asyncio.Future[Outcome]
         future, done = one_answer()
@@ -298,14 +298,14 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         return _Deadline(timeout_s(timeout_ms, self.node))
 
     def _topic_id(self, commit: pb.OffsetCommit) -> int:
-        """0: there is no such partition."""
+        """Return the topic's id; 0 if there is no such partition."""
         topic = self.node.metadata.topic(commit.topic)
         if topic is None or is_internal(topic.name) or commit.partition >= len(topic.partitions):
             return 0
         return topic.topic_id
 
     def _valid(self, key: Key, state: OffsetState | None) -> OffsetState | None:
-        """None if it is of a topic that was deleted."""
+        """Return the state; None if its topic was deleted."""
         topic = self.node.metadata.topic(key[0])
         if state is None or topic is None:
             return None
@@ -313,7 +313,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         return state if state.topic_id >= topic.topic_id else None
 
     def _all_valid(self, group: GroupState | None) -> dict[Key, OffsetState]:
-        """By topic and partition."""
+        """Return the valid offsets by topic and partition."""
         found = {} if group is None else dict(group.items())
         return {key: state for key, state in found.items() if self._valid(key, state)}
 

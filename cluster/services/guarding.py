@@ -1,12 +1,11 @@
-"""Each call on its way to its service: who makes it, whether it may, and the note of it.
+"""Guard of every call before its service: identifies the caller, checks permissions, audits.
 
     gRPC --> Guarding --Identities--> Caller --NEEDS, Permissions--> the service, or a status
                  '--> Audit           '--Limited--> Quotas
 
-One place for all services, so that none can leave it out: what is not in the table of needs is
-refused. A stream is looked at message by message, so that a right that was taken away, or a
-token that is over, ends it: then it may be opened anew, with a token that is not. A node that
-knows nobody has none of this.
+One guard for all services, so that none can leave it out: a method missing from the table of
+needs is refused. A stream is checked message by message, so a revoked right or an expired token
+ends it; the client may open it again with a valid token. A node without identities has no guard.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _NOTED = frozenset({"create", "alter", "delete", "fence", "abort"})
 
 
 class Guarding(grpc.aio.ServerInterceptor):
-    """identities, quotas: None where callers are not known; permissions: where all may do all."""
+    """identities, quotas: None without caller identities. permissions: None if all may do all."""
 
     def __init__(
         self,
@@ -79,10 +78,11 @@ class Guarding(grpc.aio.ServerInterceptor):
     # -- one call -----------------------------------------------------------------------
 
     async def caller(self, method: str, context: Any) -> Caller:
-        """Ends the call with UNAUTHENTICATED if nobody is known."""
+        """Return the caller. Ends the call with UNAUTHENTICATED if there is none."""
         if self._identities is None:
             return _ANYBODY
-        # Of two headers the last counts for some and the first for others: together neither is.
+        # Servers differ on whether the first or the last of two headers counts: joined, neither
+        # does.
         authorization = ",".join(
             str(value)
             for key, value in context.invocation_metadata() or ()
@@ -100,11 +100,11 @@ class Guarding(grpc.aio.ServerInterceptor):
             await abort(context, UnauthenticatedError(str(error)))
 
     def refusal(self, method: str, caller: Caller, request: Any) -> OncelogError | None:
-        """Why the caller may not do what this message asks for."""
+        """Return why the caller may not do what this message asks for."""
         return self._refusal(method, caller, self._needs(method, request))
 
     def _needs(self, method: str, request: Any) -> Sequence[Need]:
-        """What a message asks for, worked out once, and where somebody looks at it."""
+        """Return the needs of a message, computed once, and only if something checks them."""
         needs = NEEDS.get(method)
         if needs is None or (self._permissions is None and self._audit is None):
             return ()
@@ -127,7 +127,7 @@ class Guarding(grpc.aio.ServerInterceptor):
         )  # fmt: skip
 
     def _stops(self, method: str, caller: Caller, needs: Sequence[Need]) -> OncelogError | None:
-        """Why a stream that was let in goes no further."""
+        """Return why an admitted stream must end now."""
         if self._is_over(caller):
             return NotReadyError(f"{_OVER}: open the stream anew, with a new one")
         return self._refusal(method, caller, needs)
@@ -144,9 +144,9 @@ class Guarding(grpc.aio.ServerInterceptor):
     async def _let_in(
         self, method: str, caller: Caller, request: Any, context: Any
     ) -> Sequence[Need]:
-        """What the call needs. Ends it if the caller may not do this.
+        """Return the call's needs. Ends the call if the caller lacks one of them.
 
-        What cannot be decoded asks for nothing.
+        An undecodable message needs nothing.
         """
         if isinstance(request, Undecodable):
             return ()
@@ -197,7 +197,7 @@ class Guarding(grpc.aio.ServerInterceptor):
                 await abort(context, throttled(error))
             finally:
                 if any(need.operation in _NOTED for need in needs):
-                    # An error has been told by now: gRPC has its code.
+                    # The error is already sent: gRPC has its code.
                     code = context.code()
                     result = "ok" if not code else str(getattr(code, "name", code))
                     self._note(method, caller.principal, context, needs, result)
@@ -257,7 +257,7 @@ class Guarding(grpc.aio.ServerInterceptor):
 
         @functools.wraps(call)
         async def foreign(requests: AsyncIterator[Any], context: Any) -> Any:
-            """Of gRPC's own services, which yield: their messages name nothing of ours."""
+            """Guard gRPC's own services, which yield: their messages name nothing of ours."""
             caller = await self.caller(method, context)
             await self._let_in(method, caller, None, context)
             async for answer in call(requests, context):
@@ -268,9 +268,9 @@ class Guarding(grpc.aio.ServerInterceptor):
     async def _allowed(
         self, method: str, caller: Caller, requests: AsyncIterator[Any], context: Any
     ) -> AsyncIterator[Any]:
-        """The messages, until one asks for what is not allowed: raises that.
+        """Yield messages until one asks for something forbidden, and raise its error.
 
-        One that names nothing goes on with what the one before it asked for.
+        A message that names nothing continues with the needs of the message before it.
         """
         asked: Sequence[Need] = ()
         first = True
@@ -287,15 +287,17 @@ class Guarding(grpc.aio.ServerInterceptor):
 
 
 def _enter(caller: Caller, usage: Usage | None) -> Usage | None:
-    """Whose call the current task answers from now on."""
+    """Set the caller that the current task answers from now on."""
     PRINCIPAL.set(caller.principal)
     USAGE.set(usage)
     return usage
 
 
 class _Watched:
-    """A call's context that checks before each message is written, and writes no faster than
-    its principal may read. usage: None where there are no quotas."""
+    """A call's context that checks before each written message, at its principal's read rate.
+
+    usage: None without quotas.
+    """
 
     def __init__(
         self, context: Any, check: Callable[[], None], limited: Limited, usage: Usage | None

@@ -1,4 +1,4 @@
-"""A member's calls to its group: JoinGroup, a stream, and GroupHeartbeat, the same without one.
+"""Member's calls to its group: JoinGroup, a stream, and GroupHeartbeat, the same without one.
 
 JoinGroup  --hello--> RunningGroup.hello --> Connection --assignments--> stream
            --owned, ping, leave--> GroupCoordinator --> advance
@@ -38,7 +38,7 @@ ANSWER_TIMEOUT = 5.0  # seconds that a hello without a stream waits for its assi
 
 
 class Joining:
-    """The calls of one node. replica_of: where a group lies, if this node leads it."""
+    """The calls of one node. replica_of: returns the group's partition, if this node leads it."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Joining:
         self._node, self._members, self._replica_of = node, members, replica_of
 
     async def stream(self, requests: AsyncIterator[pb.JoinGroupRequest], context: Any) -> None:
-        """Serves a connection until it ends. Raises ClusterError, InvalidRequestError."""
+        """Serve a connection until it ends. Raises ClusterError, InvalidRequestError."""
         account = self._node.memory.of_call(context.peer())
         account.receiving = True
         first = await anext(aiter(requests), None)
         account.receiving = False
         if first is None or not decoded(first).HasField("hello"):
             raise invalid("message", "a stream begins with a hello")
-        # What the member wants to read is kept as long as its stream.
+        # The member's subscription is kept as long as its stream.
         account.take(COPIES * first.ByteSize())
         if self._node.memory.full and account.held > SMALL_BYTES:
             raise ThrottledError("this node's memory for clients (client_memory_bytes) is used")
@@ -83,7 +83,7 @@ class Joining:
             news.cancel()
 
     async def heartbeat(self, request: pb.GroupHeartbeatRequest, peer: str) -> pb.JoinGroupResponse:
-        """One request of a member without a stream, and the newest message for it."""
+        """Handle one request of a member without a stream; returns the newest message for it."""
         hello = request.request.hello
         if request.request.HasField("hello"):
             if (hello.group, hello.member_id, hello.connection) != (
@@ -135,7 +135,7 @@ class Joining:
         requests: AsyncIterator[pb.JoinGroupRequest],
         account: Account,
     ) -> None:
-        """Raises InvalidRequestError for what has no place on a stream that has begun."""
+        """Read the stream. Raises InvalidRequestError for a message that a begun stream bars."""
         account.receiving = True
         async for request in requests:
             account.receiving = False
@@ -168,7 +168,7 @@ class Joining:
         running.advance()
 
     def _partitions(self, given: Any) -> frozenset[TopicPartition]:
-        """Those of topics that exist; of others nothing can be owned."""
+        """Return the partitions of existing topics; no member can own any other."""
         found: set[TopicPartition] = set()
         for one in given:
             topic = self._node.metadata.topic(one.topic)
@@ -178,7 +178,7 @@ class Joining:
 
 
 def check_name(field: str, name: str) -> None:
-    """A group's, member's or instance's name. Raises InvalidRequestError."""
+    """Check the name of a group, member or instance. Raises InvalidRequestError."""
     if not 1 <= len(name) <= MAX_ID_CHARS:
         limit = f"1..{MAX_ID_CHARS}"
         raise invalid(field, f"has {len(name)} characters, must have {limit}", limit)
@@ -240,7 +240,7 @@ def _response(running: RunningGroup, connection: int, message: Message) -> pb.Jo
 def owned_partitions(
     running: RunningGroup, partitions: dict[TopicPartition, int]
 ) -> list[pb.OwnedPartition]:
-    """By topic id and partition; without those of topics that are gone."""
+    """Return partitions by topic id and number, without those of deleted topics."""
     return [
         pb.OwnedPartition(topic=topic, partition=part.partition, ownership=number)
         for part, number in sorted(partitions.items())
@@ -259,7 +259,7 @@ def named(
 
 
 def described(running: RunningGroup) -> dict[str, Any]:
-    """What DescribeGroup says of a group with members: by the log, and by who came back."""
+    """Describe a group with members, from the log and from the members that came back."""
     facts, views = running.facts(), {one.member: one for one in running.coordinator.members()}
     instances = {one.member: name for name, one in facts.instances.items()}
     members = [

@@ -1,11 +1,11 @@
-"""What a lease token is worth at this node: of batches that begin a chain, of OpenProducer.
+"""Checks of lease tokens, for batches that begin a chain and for OpenProducer.
 
     Appender, ProducerService --check--> metadata.lease_tokens.proves
     Resolver ----------------is_issued-'--> the metadata leader, where this node is behind
 
-A token that proves nothing costs one HMAC and is answered at once. Only an id that is
-proven, but newer than this node's metadata, is waited for: a leader must know whether a
-name holds it. However many wait, one empty metadata command is under way.
+An invalid token costs one HMAC and is answered at once. Only a proven id newer than this
+node's metadata is waited for: a leader must know whether a name holds it. All waiters share
+one empty metadata command.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ CATCH_UP = 1.0  # seconds that a proven id is waited for
 
 
 class Leases:
-    """Of one node's services."""
+    """Checks leases for one node's services."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._round: asyncio.Task[None] | None = None
-        self._behind_until = 0.0  # the loop's time; nobody waits again before
+        self._behind_until = 0.0  # the loop's time; no new wait before
 
     def proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
-        """Whether the token proves the lease, and this node's metadata knows the id."""
+        """Return whether the token proves the lease, and this node's metadata knows the id."""
         metadata = self._node.metadata
         return metadata.is_issued(producer_id) and proves(
             metadata.lease_secret, token, producer_id, epoch, PRINCIPAL.get()
         )
 
     def owned(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
-        """Why the caller may not go on as this producer; None if the lease is its own.
+        """Return why the caller may not continue as this producer; None if it owns the lease.
 
-        Of batches that begin no chain. Where nobody is known, whoever knows the epoch may.
+        For batches that begin no chain. Without identities, knowing the epoch is enough.
         """
         principal = PRINCIPAL.get()
         if not principal or proves(
@@ -50,7 +50,7 @@ class Leases:
         return unproven(token, producer_id, epoch)
 
     async def check(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
-        """Why this id and epoch may not begin here; None if they may."""
+        """Return why this id and epoch may not begin here; None if they may."""
         if self.proven(token, producer_id, epoch):
             return None
         secret, principal = self._node.metadata.lease_secret, PRINCIPAL.get()
@@ -65,14 +65,14 @@ class Leases:
         return unproven(token, producer_id, epoch)
 
     async def is_issued(self, producer_id: int) -> bool:
-        """Whether the id was ever handed out, as the metadata leader says. Raises ClusterError."""
+        """Return whether the metadata leader ever issued the id. Raises ClusterError."""
         metadata = self._node.metadata
         if not metadata.is_issued(producer_id):
             await self._catch_up()
         return metadata.is_issued(producer_id)
 
     async def _caught_up(self) -> bool:
-        """Waits for it, but not again for a while if it was in vain: a stream waits, too."""
+        """Wait to catch up, but not again for a while after a failure: a stream waits, too."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._behind_until:
             return False
@@ -85,26 +85,26 @@ class Leases:
         return True
 
     async def _catch_up(self) -> None:
-        """Returns when this node has applied what was committed before the call."""
+        """Return when this node has applied all that was committed before the call."""
         before = self._round
         if before is not None and not before.done():
             # It may have been proposed before the id was issued.
             await asyncio.wait([before])
         if self._round is before:
             self._round = asyncio.create_task(self._ask())
-            # All who wait may have given up; its error is then nobody's.
+            # All waiters may have given up; no one is left to take the error.
             self._round.add_done_callback(lambda task: task.cancelled() or task.exception())
         assert self._round is not None
         await asyncio.shield(self._round)
 
     async def _ask(self) -> None:
-        """An empty command is refused by all replicas, but only after what came before it."""
+        """Propose an empty command: all replicas refuse it, but only after all earlier commands."""
         timeout = self._node.config.request_timeout_ms / 1000
         await self._node.propose_metadata(MetadataCommand(), timeout)
 
 
 def unproven(token: bytes, producer_id: int, epoch: int) -> Verdict:
-    """UNKNOWN_PRODUCER for an id and epoch without proof that they were leased."""
+    """Return UNKNOWN_PRODUCER for an id and epoch without proof of a lease."""
     fault = "does not prove" if token else "missing; only it proves"
     text = f"lease_token: {fault} that producer_id {producer_id} was leased with epoch {epoch}"
     return Verdict(Kind.UNKNOWN_PRODUCER, message=text)

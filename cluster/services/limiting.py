@@ -1,11 +1,11 @@
-"""What a call counts for in its principal's quotas, and how long it waits for them.
+"""Quota accounting of calls: counts each call for its principal, and delays it.
 
     Guarding ------------------Limited----> Usage (security/quotas.py)
     Appender, ProducerService --new_producer, staging-'
 
-A unary call waits MAX_DELAY at most; what would wait longer is THROTTLED, and the answer says
-how long. A stream is not read on, or not written on, until its principal's rates are kept
-again, which gRPC's flow control carries to the client.
+A unary call waits at most MAX_DELAY; a longer wait is THROTTLED, and the answer says how long.
+A stream is neither read nor written until its principal is within its rates again; gRPC's flow
+control carries that to the client.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from oncelog.errors import ThrottledError
 
 MAX_DELAY = 1.0  # seconds that a unary call waits
 LOOK_AGAIN = 1.0  # seconds until a stream that waits looks whether its quota was changed
-# By what one that begins again, as its answer was lost, is known. A sink has one at a time.
+# A repeated begin, after a lost answer, has the same key. A sink has one batch at a time.
 _BEGINS: Mapping[str, Callable[[Any], Hashable]] = {
     "/oncelog.v1.TransactionService/BeginTransaction": lambda one: (one.producer_id, one.nonce),
     "/oncelog.v1.SinkService/BeginBatch": lambda request: request.sink,
 }
-# Who waited with these would lose what they keep alive; they count, and do not wait.
+# A delay would end the session or transaction that these keep alive: they only count.
 _UNDELAYED = frozenset(
     {
         "/oncelog.v1.GroupService/JoinGroup",
@@ -44,7 +44,7 @@ _UNDELAYED = frozenset(
         "/oncelog.v1.TransactionService/KeepTransactionsAlive",
     }
 )
-# What has nothing to do with the other direction does not wait for it.
+# A call does not wait for the rate of the direction that it does not use.
 _RATES = {
     "/oncelog.v1.LogService/Produce": (REQUESTS, IN_BYTES),
     "/oncelog.v1.LogService/ProduceStream": (REQUESTS, IN_BYTES),
@@ -65,7 +65,7 @@ class Limited:
         self._leases = NEW_PRODUCERS in self._rates
 
     async def answer(self, usage: Usage, request: Any, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer to one request. Raises ExceededError."""
+        """Answer one request. Raises ExceededError."""
         if usage.limits():
             await self._admit(usage, request)
         if self._begins is not None and not isinstance(request, Undecodable):
@@ -83,8 +83,10 @@ class Limited:
     async def _committed(
         self, usage: Usage, request: Any, call: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """The next transaction takes the place of the one that ends, if that is within the quota;
-        else the caller begins it, and is told."""
+        """Commit; the next transaction replaces the ending one, if the quota allows it.
+
+        Otherwise the caller begins the next transaction itself, and gets the refusal.
+        """
         number = request.transaction_id
         if request.HasField("begin_next") and not usage.may_begin_after(number):
             request.ClearField("begin_next")
@@ -95,7 +97,7 @@ class Limited:
         return answer
 
     async def _admit(self, usage: Usage, request: Any) -> None:
-        """Counted when it comes: so only as many wait as the rate lets through in MAX_DELAY."""
+        """Count the request on arrival: so only as many wait as the rate admits in MAX_DELAY."""
         seconds, name = usage.wait(self._rates)
         if seconds > MAX_DELAY:
             raise usage.exceeded(name, f"used up for {seconds:.1f} s", seconds)
@@ -107,7 +109,7 @@ class Limited:
             await asyncio.sleep(seconds)
 
     def received(self, usage: Usage, request: Any) -> None:
-        """Counts a request, or a message of a stream of them."""
+        """Count a request, or a message of a stream of them."""
         limits = usage.limits()
         if limits:
             usage.take(REQUESTS, 1)
@@ -115,7 +117,7 @@ class Limited:
                 usage.take(IN_BYTES, size_of(request))
 
     async def pause(self, usage: Usage) -> None:
-        """Until the rates are kept again. The quota may be changed meanwhile."""
+        """Wait until the principal is within its rates. The quota may change meanwhile."""
         while True:
             seconds, name = usage.wait(self._rates)
             if not seconds:
@@ -125,7 +127,7 @@ class Limited:
             await asyncio.sleep(seconds)
 
     async def messages(self, usage: Usage, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """The messages of a stream, each once it may be read."""
+        """Yield a stream's messages, each once it may be read."""
         await self.pause(usage)
         async for request in requests:
             self.received(usage, request)
@@ -142,7 +144,7 @@ def throttled(error: ExceededError) -> ThrottledError:
 
 
 def new_producer(replica: Partition, producer_id: int) -> Verdict | None:
-    """Why the caller may not make one more producer id known to a partition."""
+    """Return why the caller may not make one more producer id known to a partition."""
     usage = USAGE.get()
     if usage is None:
         return None
@@ -157,7 +159,7 @@ def new_producer(replica: Partition, producer_id: int) -> Verdict | None:
 
 
 def staging(usage: Usage | None) -> Verdict | None:
-    """Why the caller may not stage one more batch."""
+    """Return why the caller may not stage one more batch."""
     if usage is None:
         return None
     try:

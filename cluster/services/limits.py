@@ -1,4 +1,4 @@
-"""What one request may hold, for DescribeCluster: the numbers that the services go by."""
+"""Limits of one request, for DescribeCluster: the numbers that the services enforce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for news of partitions: what long polls and late predecessors have in common."""
+"""Wait for news of partitions, shared by long polls and batches that wait for a predecessor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.partition.replica import Partition
 class Listening:
     """Counts the news of some partitions while it is entered; several tasks may wait.
 
-    Whoever waits reads `count` before it looks, so that no news is lost in between.
+    A waiter reads `count` before it looks, so that it misses no news in between.
     """
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
@@ -20,7 +20,7 @@ class Listening:
         self.count = 0
 
     def add(self, partition: Partition) -> None:
-        """Listens to one more, while entered."""
+        """Listen to one more partition, while entered."""
         self._partitions.add(partition)
         partition.listeners.add(self._on_news)
 
@@ -38,7 +38,7 @@ class Listening:
         self._event.set()
 
     async def wait(self, seen: int, deadline: float) -> bool:
-        """Whether there was news beyond the count `seen` before the deadline (loop time)."""
+        """Return whether news beyond the count `seen` came before the deadline (loop time)."""
         try:
             async with asyncio.timeout_at(deadline):
                 while self.count == seen:

@@ -29,7 +29,7 @@ MAX_WAIT_MS = 60_000
 
 
 def add_log_service(service: LogService, server: grpc.aio.Server) -> None:
-    """Registers the service, with the answers to fetches handed over as bytes."""
+    """Register the service; answers to fetches are handed over as bytes."""
     rpc.add_LogServiceServicer_to_server(service, server)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Fetch": grpc.unary_unary_rpc_method_handler(
@@ -78,14 +78,14 @@ class LogService(rpc.LogServiceServicer):
 
     @public_errors
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> bytes:
-        """The answer is a serialized FetchResponse."""
+        """Return a serialized FetchResponse."""
         count_in_range("partitions", len(request.partitions), 1, MAX_PARTITIONS)
         in_range("max_wait_ms", request.max_wait_ms, 0, MAX_WAIT_MS)
         return await self._reader.fetch(request)
 
     @public_errors
     async def Subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
-        """Each message is a serialized FetchResponse. One is read while one is sent."""
+        """Send serialized FetchResponses. One is read while another is sent."""
         count_in_range("partitions", len(request.partitions), 1, MAX_PARTITIONS)
         wanted = [pb.PartitionFetch() for _ in request.partitions]
         for mine, theirs in zip(wanted, request.partitions, strict=True):

@@ -1,10 +1,10 @@
-"""What each call counts for in the node's memory, from its first byte to its last answer.
+"""Memory accounting of each call, from its first byte to its last answer.
 
     gRPC --call--> Metering --> Decoding --> a service's method
                       '-- THROTTLED where the node has no memory for one more
 
-A unary call's request is counted when it has come, and its answer until the client has
-taken it. Streams count their messages themselves.
+A unary call's request counts once received, its answer until the client has taken it.
+Streams count their messages themselves.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cluster.services.errors import abort
 from oncelog.errors import ThrottledError
 
 CALL_BYTES = 32 * 1024  # of memory that a call takes beside its messages
-SMALL_BYTES = 2 * CALL_BYTES  # a call that holds so little is answered once it has come
-# What came and was decoded; what is sent is held here and by gRPC.
+SMALL_BYTES = 2 * CALL_BYTES  # a smaller call is answered once received
+# A request is held raw and decoded, an answer here and by gRPC.
 COPIES = 2
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 
@@ -42,7 +42,7 @@ class Metering(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         memory = self._memory
-        # Whether the node lives is answered always.
+        # Health checks are always answered.
         ours = handler_call_details.method.startswith("/oncelog.")
         if ours and memory.used + CALL_BYTES > memory.limit:
             return _REFUSING
@@ -88,7 +88,7 @@ def _refusal() -> ThrottledError:
 
 
 async def _refuse(requests: object, context: Any) -> None:
-    """Before a byte of the request is taken."""
+    """Refuse before a byte of the request is taken."""
     await abort(context, _refusal())
 
 

@@ -1,9 +1,9 @@
-"""What each RPC needs: the one table. `tests/test_house.py` fails on an RPC that is not in it.
+"""Table of the rights that each RPC needs. `tests/test_house.py` fails on a missing RPC.
 
     Guarding --NEEDS[method](request)--> needs --> Permissions.missing
 
-The names that are checked are those in the request's body. An RPC that lists all of a kind
-either needs the kind as a whole, or has what the caller may not describe taken out (`ALLOWED`).
+The names to check are those in the request's body. An RPC that lists all of a kind either needs
+the whole kind, or its answer is filtered to what the caller may describe (`ALLOWED`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog.v1.cluster_pb2 import BALANCE_ACTION_DESCRIBE, BALANCE_ACTION_PLAN
 Needs = Callable[[Any], Iterable[Need]]
 MayDescribe = Callable[[Need], bool]
 OURS = "/oncelog.v1."
-# Answers that say nothing of the cluster: for whoever may connect, known or not.
+# These answers reveal nothing of the cluster: anyone who can connect may have them.
 OPEN = frozenset(
     {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List"}
 )
@@ -32,7 +32,7 @@ def _topic(operation: str, field: str) -> Needs:
 
 
 def _topics(operation: str, field: str) -> Needs:
-    """Of a field whose elements have a topic each; none is looked at twice."""
+    """Return the needs of a field whose elements name a topic each; each topic counts once."""
 
     def needs(request: Any) -> Iterable[Need]:
         topics = dict.fromkeys(one.topic for one in getattr(request, field))
@@ -58,14 +58,14 @@ def _commit(request: Any) -> Iterable[Need]:
 
 
 def _fetch_offsets(request: Any) -> Iterable[Need]:
-    """Who does not only look may end transactions of the group."""
+    """Return more than a read's needs: a reader that goes on may end the group's transactions."""
     operation = "describe" if request.ignore_transactions else "read"
     yield Need(operation, "group", request.group)
     yield from _topics("describe", "partitions")(request)
 
 
 def _join(request: Any) -> Iterable[Need]:
-    """Of each message of a member. A pattern of names may fit any topic."""
+    """Return the needs of each message of a member. A pattern of names may fit any topic."""
     hello = request.hello
     if hello.group:
         yield Need("read", "group", hello.group)
@@ -109,7 +109,7 @@ def _balance(request: Any) -> Iterable[Need]:
 
 
 def _by_number(request: Any) -> Iterable[Need]:
-    """A transaction's number does not say whose it is: transaction_rights.py looks that up."""
+    """Return nothing: a number does not reveal its owner. transaction_rights.py looks that up."""
     return ()
 
 
@@ -150,7 +150,7 @@ NEEDS: Mapping[str, Needs] = {
         *_topics("write", "partitions")(request.begin_next),
         *(Need("read", "group", staged.group) for staged in request.offsets),
     ),
-    # Without a producer it is an operator's.
+    # Only an operator aborts without naming a producer.
     "/oncelog.v1.TransactionService/AbortTransaction": lambda request: (
         _by_number(request) if request.producer_id else _cluster("alter")(request)
     ),
@@ -193,7 +193,7 @@ def _describable_topics(answer: Any, may: MayDescribe) -> None:
         answer.topics.extend(kept)
 
 
-# What is taken out of an answer that lists what the request did not name.
+# Filters of answers that list things the request did not name.
 ALLOWED: Mapping[str, Callable[[Any, MayDescribe], None]] = {
     "/oncelog.v1.ClusterService/DescribeTopics": _describable_topics,
 }

@@ -1,7 +1,7 @@
-"""ChangeNode and ListNodes: what becomes of nodes, and how far it is.
+"""ChangeNode and ListNodes: changes of nodes, and their progress.
 
 ChangeNode --check on a copy--> effects --ChangeNode--> metadata --> leaders, step by step
-ListNodes <-- this node's copy of the metadata, its links, what it leads
+ListNodes <-- this node's copy of the metadata, its links, the groups it leads
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ METADATA = "the metadata"
 
 
 async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.ChangeNode:
-    """What is to be proposed. Raises Rejected."""
+    """Return the command to propose. Raises Rejected."""
     number, action = request.node_id, request.action
     if action not in pb.NodeAction.values() or action == pb.NODE_ACTION_UNSPECIFIED:
         raise invalid("action", f"{action} is not supported")
     change = meta.ChangeNode(node_id=number, action=meta.NodeAction.Name(action))
     if action == pb.NODE_ACTION_ADD:
-        # By their settings nodes know only those that the cluster began with: later, the metadata.
+        # The settings name only the nodes that the cluster began with; later the metadata decides.
         if number in node.config.nodes and not node.metadata.membership.own.replicas:
             raise invalid("node_id", f"{number} is a node of the cluster")
         try:
@@ -48,7 +48,7 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
         change.directory_id = max(0, node.metadata.directory_of(number))
         change.accept_loss = request.accept_loss
         if decides_alone(node, number):
-            effects(node, change)  # refused where the metadata would refuse it
+            effects(node, change)  # refuses what the metadata would refuse
             await _exclude_lost(node, request, change.directory_id)
     return change
 
@@ -59,14 +59,14 @@ def _is_registered(node: NodeContext, number: int) -> bool:
 
 
 async def _register(node: NodeContext, number: int) -> None:
-    """A node that the cluster begins with, and that never came, is known from now on."""
+    """Register a founding node that never came."""
     record = meta.RegisterNode(node_id=number, address=node.config.nodes[number])
     command = meta.MetadataCommand(register_node=record)
     accepted(await node.propose_metadata(command, timeout_s(0, node)))
 
 
 def decides_alone(node: NodeContext, lost: int) -> bool:
-    """Whether two nodes hold the metadata, one is lost, and nobody else could say so."""
+    """Return whether this node alone can decide that the other of two metadata voters is lost."""
     own, controller = node.metadata.membership.own, node.controller_id
     if controller and node.alive(controller):
         return False
@@ -74,7 +74,10 @@ def decides_alone(node: NodeContext, lost: int) -> bool:
 
 
 async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest, directory: int) -> None:
-    """Raises Rejected unless that is accepted, and where the other one may have decided more."""
+    """Exclude the lost voter.
+
+    Raises Rejected unless the request accepts the loss, and if the lost node may have decided more.
+    """
     number = request.node_id
     if not request.accept_loss or request.directory_id != directory:
         given = f", not {request.directory_id:016x}" if request.directory_id else ""
@@ -103,7 +106,7 @@ def _two_clusters(node: NodeContext, lost: int) -> str:
 
 
 def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
-    """What the change would do, for people. Raises Rejected if it would be refused."""
+    """List the change's effects, for people. Raises Rejected if it would be refused."""
     tables = node.metadata.tables.trial()
     if change.node_id in node.config.nodes and not _is_registered(node, change.node_id):
         tables.nodes[change.node_id] = node.config.nodes[change.node_id]  # it never came
@@ -153,7 +156,7 @@ def _replacing(node: NodeContext, change: meta.ChangeNode, held: int) -> list[st
 
 
 async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[pb.NodeStatus]:
-    """copied: node -> bytes that it will hold of what comes to it, and holds by now."""
+    """List the nodes' statuses. copied: node -> (total bytes, bytes so far) that move to it."""
     view, state = node.metadata.membership, node.metadata
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
@@ -195,9 +198,9 @@ async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> 
 
 
 def coming_of(record: PartitionState) -> set[int]:
-    """Nodes whose replica may not count yet: before it is reported that all are voters.
+    """Return the nodes whose replica may not count yet, until all are reported as voters.
 
-    One that came earlier is among them as long as another one comes, so that progress only grows.
+    A node that came earlier stays included while another comes, so that progress only grows.
     """
     if not record.target:
         return set()
@@ -206,7 +209,7 @@ def coming_of(record: PartitionState) -> set[int]:
 
 
 class _Waits:
-    """Why what is to be done with nodes is not done yet, at most MAX_NAMED reasons for each."""
+    """Reasons why changes of nodes wait, at most MAX_NAMED for each node."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -216,7 +219,7 @@ class _Waits:
             self._behind.setdefault(group, []).append((number, lag))
 
     def look(self, name: str, record: PartitionState) -> None:
-        """Notes what this partition waits for."""
+        """Note the reasons why this partition waits."""
         moved = {held for held, _ in record.to_remove}
         if record.target:
             moved |= {*record.replicas} ^ {*record.target}
@@ -238,7 +241,7 @@ class _Waits:
 
 
 def _own_waits(node: NodeContext, number: int) -> list[str]:
-    """What the node itself, or its replica of the metadata, waits for."""
+    """Return the reasons of the node itself, and of its metadata replica."""
     view = node.metadata.membership
     if number in view.expected:
         if number in view.own.replicas:
@@ -273,7 +276,7 @@ def why(node: NodeContext, name: str, record: PartitionState, number: int) -> st
 
 
 async def damaged(node: NodeContext) -> list[str]:
-    """A line for each replica that has stopped for damage, at most MAX_NAMED."""
+    """Return a line for each replica that has stopped for damage, at most MAX_NAMED."""
     found = [
         f"{name}: the replica on node {one.node} is damaged: {outlook(record, one)}"
         async for name, record in in_slices(partitions(node))

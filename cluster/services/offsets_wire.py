@@ -1,4 +1,4 @@
-"""Committed offsets between the calls of GroupService and what is in the log.
+"""Translation of committed offsets between GroupService's messages and the log's records.
 
 OffsetCommit --offset_record--> entry      CommitResult --commit_result--> OffsetCommitResult
 OffsetState --committed_offset--> CommittedOffset

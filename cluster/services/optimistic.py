@@ -1,4 +1,4 @@
-"""Optimistic concurrency: a target names the version of its partition that it was planned by.
+"""Optimistic concurrency: a target names the partition's version that its plan was based on.
 
 ReassignPartition, ResizeTopic --> plan, by this node's copy --> propose --> metadata
                                     ^------ a step was reported meanwhile -----'
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 async def optimistically(plan_and_propose: Callable[[], Awaitable[T]]) -> T:
-    """What the call returns that reads versions and proposes by them. Raises what it raises.
+    """Return the result of a call that reads versions and proposes by them. Raises its errors.
 
-    Its client knows nothing of versions, and a partition that moves gets a new one by each step.
+    Clients do not know versions, and each step of a move gives the partition a new one.
     """
     for _ in range(ATTEMPTS - 1):
         try:

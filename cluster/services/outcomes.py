@@ -1,4 +1,4 @@
-"""Waiting for what a partition hands to a callback: the services' side of proposals."""
+"""Futures for a partition's callbacks: the services' side of proposals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def one_answer() -> tuple[asyncio.Future[T], Callable[[T], None]]:
-    """A future, and the callback that sets it. Who waits may have given up before."""
+    """Return a future, and the callback that sets it. Its waiter may have given up before."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def done(answer: T) -> None:
@@ -27,7 +27,7 @@ def one_answer() -> tuple[asyncio.Future[T], Callable[[T], None]]:
 
 
 async def called_back(ask: Callable[[Callable[[T], None]], object]) -> T:
-    """What the callback that `ask` is given is called with."""
+    """Return the value passed to the callback that `ask` receives."""
     future: asyncio.Future[T]
     future, done = one_answer()
     ask(done)
@@ -35,14 +35,14 @@ async def called_back(ask: Callable[[Callable[[T], None]], object]) -> T:
 
 
 def applied(outcome: Outcome) -> Applied:
-    """The outcome of a proposal that was applied. Raises NotLeaderError for the other kind."""
+    """Return the outcome of an applied proposal. Raises NotLeaderError for a lost one."""
     if isinstance(outcome, Abandoned):
         raise NotLeaderError(outcome.reason, outcome.leader_id)
     return outcome
 
 
 def unable(answer: Answer) -> Exception:
-    """Why a partition did not propose, as the error to raise."""
+    """Return the error for a partition that did not propose."""
     verdict = answer.verdict
     match verdict.kind:
         case Kind.NOT_LEADER:
@@ -53,5 +53,5 @@ def unable(answer: Answer) -> Exception:
 
 
 async def confirm(replica: Partition) -> None:
-    """Returns when this node is sure to lead now. Raises NotLeaderError."""
+    """Return when this node is sure to lead now. Raises NotLeaderError."""
     applied(await called_back(replica.confirm))

@@ -1,4 +1,4 @@
-"""Where the partitions of a topic go now: the nodes that there are, and those that answer.
+"""Placement of new partitions: the cluster's nodes, and those that answer.
 
 CreateTopic, ResizeTopic, the topic of consumer groups --place_replicas--> placements
 """
@@ -14,7 +14,7 @@ DEFAULT_REPLICAS = 3
 
 
 def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:
-    """Where so many new partitions go now. Raises Rejected, NotReadyError."""
+    """Place so many new partitions. Raises Rejected, NotReadyError."""
     check_partition_count(partitions)
     everybody, known = all_nodes(node), node.metadata.membership.holders()
     check_nodes(replicas, everybody)
@@ -34,13 +34,13 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
 
 
 def default_replicas(node: NodeContext) -> int:
-    """Of a topic that names no number: what is set, as far as there are nodes."""
+    """Return the default replica count: the setting, at most one replica per node."""
     given = "default_replicas" in node.config.given
     wanted = node.config.default_replicas if given else DEFAULT_REPLICAS
     return min(wanted, len(all_nodes(node)))
 
 
 def all_nodes(node: NodeContext) -> set[int]:
-    """Those that the cluster begins with and has, also if they have not come yet."""
+    """Return the nodes that the cluster began with and has now, including absent ones."""
     view, known = node.metadata.membership, set(node.metadata.nodes)
     return known | {*(view.own.replicas or node.config.nodes)}

@@ -1,4 +1,4 @@
-"""ProducerService: producer ids and names, and what partitions remember of producers."""
+"""ProducerService: producer ids and names, and the partitions' state of producers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     """Answers for one node.
 
     `now_ms` is the wall clock, milliseconds since the Unix epoch; `new_nonce` gives
-    random 64-bit numbers, which nobody can guess.
+    random 64-bit numbers that no one can guess.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         expire_ms = since_ms + self.node.metadata.lease_lifetime_ms
         lifetime_ms = expire_ms - self._now_ms()
         if lifetime_ms <= 0:
-            # Only a clock that jumped, or a commit that took that long, does this.
+            # Only a clock that jumped, or an equally slow commit, causes this.
             raise NotReadyError(f"producer id {producer_id} expired before it was handed out")
         self.node.metrics.leases += 1
         return pb.LeaseProducerResponse(
@@ -154,7 +154,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     # --- leases --------------------------------------------------------------------
 
     async def _lease_secret(self) -> bytes:
-        """The key of lease tokens; made with the cluster's first lease."""
+        """Return the key of lease tokens; made with the cluster's first lease."""
         if not self.node.metadata.lease_secret:
             words = [self._new_nonce() for _ in range(SECRET_BYTES // 8)]
             secret = b"".join(word.to_bytes(8, "little") for word in words)
@@ -166,7 +166,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         return self.node.metadata.lease_secret
 
     async def _lease_fresh(self) -> tuple[int, int, int]:
-        """(producer id, epoch, since when it is leased) of an id that no name holds."""
+        """Lease an unnamed id; returns (producer id, epoch, start of the lease)."""
         producer_id = await self.node.next_producer_id()
         since_ms = self.node.metadata.issued_ms(producer_id)
         if since_ms is None:
@@ -212,7 +212,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def _open(
         self, partition: batch_pb2.TopicPartition, producer_id: int, epoch: int
     ) -> pb.OpenedPartition:
-        """One partition's line; the client asks each leader for its own."""
+        """Return one partition's line; the client asks each leader for its own."""
         opened = _line(partition)
         located = locate(self.node, partition.topic, partition.partition)
         if located is None or is_internal(partition.topic):

@@ -1,14 +1,14 @@
-"""Produce: batches on their way into partitions, and their answers on the way back.
+"""Produce: takes batches into partitions, and returns their answers.
 
     LogService.Produce ------> Appender.all_of --.
     LogService.ProduceStream -> ProduceStream ---+--> Appender.append --> admission.refusal
                                                                     '--> Partition.append
 
-One `ProduceStream` is one reader task (batches into partitions, in order) and one writer
-(results as they come, as many as are there in one message). What waits for its answer, or
-for the client to read it, is bounded for each stream and for the node (`budget`): a stream
-beyond its share is not read on, which gRPC's flow control carries to the client. Requests
-are worked off in slices, clients in turn (`turns`).
+One `ProduceStream` has one reader task (batches into partitions, in order) and one writer
+(results as they come, all available ones in one message). Batches that wait for an answer, and
+answers that wait for the client, are bounded for each stream and for the node (`budget`): a
+stream beyond its share is not read on, and gRPC's flow control carries that to the client.
+Requests are processed in slices, clients in turn (`turns`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from oncelog.v1 import log_pb2 as pb
 MAX_BATCHES = 20_000  # in one request
 MAX_RESULTS = 1000  # in one message of a stream
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # a stream's batches whose answer was not taken
-BATCH_BYTES = 4096  # of memory that a batch takes beside its payload while it is under way
+BATCH_BYTES = 4096  # of memory that a batch in progress takes beside its payload
 RESULT_BYTES = 1024  # of memory that an answer takes until the client takes it
 PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
-MARKER_WAIT = 1.0  # seconds that a batch waits for the end of its producer's transaction before
-SWEEP = 1.0  # seconds between looks for batches whose time is over
+MARKER_WAIT = 1.0  # seconds that a batch waits for its producer's last transaction to end
+SWEEP = 1.0  # seconds between looks for batches past their deadline
 
 _STORED = (Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
-# What senders know under another number.
+# Senders know it under another number.
 _PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
 _NOT_IN_TIME = Verdict(Kind.TIMEOUT, message="not committed in time")
 _NO_MEMORY = Answer(
@@ -72,10 +72,10 @@ def meta_of(header: bpb.BatchHeader) -> BatchMeta:
 
 
 class UnderWay:
-    """The batches of one call that wait for their answer.
+    """Batches of one call that wait for their answer.
 
-    They are counted until it comes, and be it after the call's end: what was proposed stays
-    in memory until then.
+    They count until it comes, even after the call's end: a proposed batch stays in
+    memory until then.
     """
 
     def __init__(self, node: NodeContext) -> None:
@@ -94,7 +94,7 @@ class UnderWay:
             self.close()
 
     def close(self) -> None:
-        """No batch is added any more."""
+        """Take no more batches."""
         self._ended = True
         if not self.batches.held:
             self._node.memory.close(self)
@@ -117,14 +117,14 @@ class Appender:
         answer_to: AnswerTo,
         heads: RefusedHeads | None = None,
     ) -> None:
-        """Hands a batch to its partition, or says why not. `answer_to` is called once.
+        """Hand a batch to its partition, or refuse it. `answer_to` is called once.
 
-        payload: the batch's. heads: those of its stream. Waits only where a proven
-        producer id is newer than this node's metadata.
+        heads: of the batch's stream. Waits only if a proven producer id is newer than this
+        node's metadata.
         """
         node, header = self.node, batch.header
         meta, topic, number = meta_of(header), header.topic, header.partition
-        # As it is now: by the time of the answer the head may have come again.
+        # Read now: the head may have come again by the time of the answer.
         reason = heads.reason(topic, number, meta) if heads else None
         if node.memory.full:
             refused = _NO_MEMORY
@@ -170,7 +170,7 @@ class Appender:
             replica.append(request, answer_to)
 
     async def _stage(self, replica: Partition, request: AppendRequest, answer_to: AnswerTo) -> None:
-        """A batch of a transaction: the coordinator hears of its partition before the first."""
+        """Stage a transaction's batch; the first one registers its partition first."""
         await self._marked(replica, request)
         unregistered: list[Answer] = []
         usage = USAGE.get()
@@ -206,9 +206,9 @@ class Appender:
             answer_to(Answer(verdict))
 
     async def _marked(self, replica: Partition, request: AppendRequest) -> None:
-        """Returns when the producer's transaction before is over here, if it is decided.
+        """Return when the producer's last transaction is over here, if it is decided.
 
-        Its marker is on its way: the batch would be refused, and come again later.
+        Its marker is on the way: without the wait the batch would be refused and sent again.
         """
         pid, number = request.meta.producer_id, request.transaction_id
         if not self._awaits_marker(replica, pid, number):
@@ -235,8 +235,7 @@ class Appender:
         heads: RefusedHeads | None,
         reason: Answer | None,
     ) -> AnswerTo:
-        """`answer_to`, with the metrics shown how long an append took, and its stream's
-        heads what was refused."""
+        """Wrap `answer_to`: measure the append, and note a refusal in the stream's heads."""
         started = time.monotonic()
 
         def answer(answer: Answer) -> None:
@@ -268,7 +267,7 @@ class Appender:
         return result
 
     def commit_timeout(self, request: pb.ProduceRequest) -> float:
-        """Seconds that the request's batches may wait for their commit.
+        """Return the seconds that the request's batches may wait for their commit.
 
         Raises InvalidRequestError for a request that is beyond the limits.
         """
@@ -280,7 +279,7 @@ class Appender:
     # -- Produce ------------------------------------------------------------------------
 
     async def all_of(self, request: pb.ProduceRequest, client: str = "") -> list[pb.BatchResult]:
-        """The results of all batches of a unary request, in their order."""
+        """Return the results of all batches of a unary request, in their order."""
         deadline = asyncio.get_running_loop().time() + self.commit_timeout(request)
         node, tasks = self.node, list[asyncio.Task[Answer]]()
         client = PRINCIPAL.get() or client  # however many connections a principal has
@@ -307,13 +306,13 @@ class Appender:
     async def _one(
         self, batch: bpb.Batch, deadline: float, listening: Listening, under_way: UnderWay
     ) -> Answer:
-        """Unary calls overtake each other, so a gap is given a while to close."""
+        """Append one batch. Unary calls overtake each other, so a gap gets a while to close."""
         loop = asyncio.get_running_loop()
         gap_until = min(deadline, loop.time() + PREDECESSOR_WAIT)
         payload = batch.payload
         prev = meta_of(batch.header).prev
         while True:
-            # Before it asks: the predecessor may come while the refusal is confirmed.
+            # Read before asking: the predecessor may come while the refusal is confirmed.
             seen = listening.count
             future: asyncio.Future[Answer]
             future, done = one_answer()
@@ -339,9 +338,9 @@ class Appender:
 
 
 class ProduceStream:
-    """The batches of one stream that wait for their answer, and the answers to send.
+    """One stream's batches that wait for their answer, and the answers to send.
 
-    client: whose stream it is.
+    client: the stream's.
     """
 
     def __init__(self, appender: Appender, client: str = "") -> None:
@@ -364,7 +363,7 @@ class ProduceStream:
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def read(self, requests: AsyncIterator[pb.ProduceRequest]) -> None:
-        """Appends all that comes. Raises InvalidRequestError; what came before is answered."""
+        """Append all that comes. Raises InvalidRequestError; earlier batches are answered."""
         memory, under_way = self._memory, self._under_way
         try:
             memory.receiving = True
@@ -390,7 +389,7 @@ class ProduceStream:
             self._news.set()
 
     async def _append(self, batch: bpb.Batch, timeout: float) -> int:
-        """Returns the payload's size."""
+        """Append a batch; returns its payload's size."""
         while self._waiting_bytes > MAX_WAITING_BYTES:
             self._room.clear()
             await self._room.wait()
@@ -414,7 +413,7 @@ class ProduceStream:
     def _answer(self, position: int, answer: Answer) -> None:
         waiting = self._waiting.pop(position, None)
         if waiting is None or self._closed:
-            return  # its time was over
+            return  # past its deadline
         batch_id, size, _ = waiting
         self._waiting_bytes -= size
         self._memory.take(RESULT_BYTES)
@@ -423,7 +422,7 @@ class ProduceStream:
         self._room.set()
 
     async def next_results(self) -> list[tuple[int, Answer]]:
-        """What is known now, 1 to MAX_RESULTS; empty at the stream's end."""
+        """Return the available results, 1 to MAX_RESULTS; empty at the stream's end."""
         while not self._results:
             if self._ended and not self._waiting:
                 return []
@@ -433,20 +432,20 @@ class ProduceStream:
         return results
 
     def taken(self, results: int) -> None:
-        """The client takes answers: so many of those that `next_results` gave have left."""
+        """Release answers of `next_results` that have left for the client."""
         self._waiting_bytes -= results * BATCH_BYTES
         self._memory.release(results * RESULT_BYTES)
         self._room.set()
 
     def close(self) -> None:
-        """Nobody waits for answers any more."""
+        """Drop the waiting answers."""
         self._closed = True
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._under_way.close()
 
     def _sweep(self) -> None:
-        """Answers TIMEOUT for batches whose time is over; they may commit later."""
+        """Answer TIMEOUT for batches past their deadline; they may commit later."""
         now = self._loop.time()
         for position, (_, _, deadline) in list(self._waiting.items()):
             if deadline <= now:

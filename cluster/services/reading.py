@@ -1,10 +1,10 @@
-"""What readers get: batches of the replicas here, or why there are none.
+"""Reader of this node's replicas: batches for an answer, or the reason for none.
 
     LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.reading, offset_at
 
-An answer holds a bounded number of batches and bytes, and is put together in slices
-(`turns`): between two of them a replica may stop or be deleted, so each looks anew. What is
-not in memory is read by threads of their own: a disk may take its time, the event loop not.
+An answer holds a bounded number of batches and bytes, and is built in slices (`turns`). A
+replica may stop or be deleted between two slices, so each looks again. Threads of their own
+read from disk, which may be slow, so that the event loop does not wait.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from storage.errors import StorageError
 MAX_BATCHES = 1000  # in one answer
 HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
 MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
-ANSWERS_IN_SPARE = 16  # an answer takes at most such a part of the memory that is left
+ANSWERS_IN_SPARE = 16  # an answer takes at most this fraction of the spare memory
 _RECHECK = 60.0  # seconds until a subscription looks again without news
 _REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
 _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
@@ -44,7 +44,7 @@ _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
 
 @dataclass(slots=True)
 class Collected:
-    """What one look at the partitions gave. size: bytes. failed: one has an error."""
+    """Result of one look at the partitions. size: bytes. failed: one has an error."""
 
     budget: int  # bytes
     sections: list[Section] = field(default_factory=list)
@@ -61,12 +61,12 @@ class Reader:
         self._node = node
 
     def replicas(self, fetches: Iterable[pb.PartitionFetch]) -> list[Partition]:
-        """Those of the named partitions that are here."""
+        """Return the named partitions that this node has."""
         found = [locate(self._node, fetch.topic, fetch.partition) for fetch in fetches]
         return [one.replica for one in found if one is not None and one.replica is not None]
 
     async def fetch(self, request: pb.FetchRequest) -> bytes:
-        """A serialized FetchResponse: see fetch_wire.py."""
+        """Return a serialized FetchResponse: see fetch_wire.py."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
         account, asked = self._node.memory.of_call(), self._budget(request.max_bytes)
@@ -80,7 +80,7 @@ class Reader:
                 less = found.budget < asked and found.size > 0
                 if found.failed or enough or less or loop.time() >= deadline:
                     return encode(found.sections)
-                del found  # while nobody asks for it, nobody holds it
+                del found  # do not hold the batches while nothing reads them
                 await listening.wait(seen, deadline)
 
     async def next_message(
@@ -90,11 +90,11 @@ class Reader:
         listening: Listening,
         account: Account,
     ) -> tuple[bytes, bool]:
-        """A subscription's next message, and whether it is the last: it holds an error.
+        """Return a subscription's next message, and whether it is the last: it holds an error.
 
         The account holds it HELD_TWICE. Moves `wanted` on. Partitions that filled this message
-        come last in the next one (as in KIP-74): else the first of them, while it is behind,
-        would keep all others waiting.
+        come last in the next one (as in KIP-74): otherwise the first of them, while it is behind,
+        would starve all others.
         """
         asked = self._budget(request.max_bytes)
         while True:
@@ -120,9 +120,9 @@ class Reader:
     async def _affordable(
         self, fetches: Sequence[pb.PartitionFetch], asked: int, any_replica: bool, account: Account
     ) -> Collected:
-        """Batches of `asked` bytes, or of less where this node has not enough memory.
+        """Collect batches of `asked` bytes, or fewer if this node is short of memory.
 
-        Raises ThrottledError where it has none for them.
+        Raises ThrottledError if it has no memory for them.
         """
         memory = self._node.memory
         await account.room()
@@ -141,9 +141,9 @@ class Reader:
     async def collect(
         self, fetches: Sequence[pb.PartitionFetch], budget: int, any_replica: bool
     ) -> Collected:
-        """Batches from each partition, `budget` bytes together, at least one if there is one.
+        """Collect batches from each partition, `budget` bytes in all, at least one if any exists.
 
-        Each gets its share of MAX_BATCHES first; what others leave goes to those with more.
+        Each partition gets its share of MAX_BATCHES first; the rest goes to those with more.
         """
         found = Collected(budget)
         share = MAX_BATCHES // max(1, len(fetches))
@@ -172,9 +172,9 @@ class Reader:
         found: Collected,
         most: int,
     ) -> bool:
-        """Fills the section to `most` batches; whether there are more, and room for them.
+        """Fill the section to `most` batches; returns whether there are more, and room for them.
 
-        What stops a read that has begun is left for the next one to find.
+        A read that fails midway leaves the error for the next read.
         """
         while True:
             limit = min(most - len(section.batches), MAX_BATCHES - found.batches, SLICE_BATCHES)
@@ -186,7 +186,7 @@ class Reader:
                 partition = self._readable(fetch.topic, fetch.partition, any_replica)
                 if not section.batches:
                     section.records.log_start_offset = partition.log_start_offset
-                # With each slice: what was appended since the first may be part of this one.
+                # Set with each slice: later appends may be part of this one.
                 section.records.high_watermark = partition.high_watermark
                 if room <= 0 or limit <= 0:
                     return room > 0
@@ -215,7 +215,7 @@ class Reader:
     async def _slice(
         self, partition: Partition, reading: Read, any_replica: bool
     ) -> list[ReadBatch] | None:
-        """None: retention was faster, look again. Raises one of _REFUSALS."""
+        """Read a slice; None if retention was faster, so look again. Raises one of _REFUSALS."""
         try:
             return await without_waiting(reading)
         except (StorageError, OffsetOutOfRangeError) as error:
@@ -226,7 +226,7 @@ class Reader:
             raise self._damage(partition, error, any_replica) from error
 
     def _readable(self, topic: str, index: int, any_replica: bool) -> Partition:
-        """The replica that may answer. Raises one of _REFUSALS."""
+        """Return the replica that may answer. Raises one of _REFUSALS."""
         if not any_replica:
             return leading(self._node, topic, index)
         replica = replica_here(self._node, topic, index)
@@ -239,7 +239,7 @@ class Reader:
     def _damage(
         self, replica: Partition, error: StorageError, any_replica: bool
     ) -> OncelogError | NotLeaderError | NotReadyError:
-        """Why storage refused a read: often another leads now, who can read it."""
+        """Return the error for a failed read: often another node leads now and can read it."""
         if any_replica:
             replica.unreadable(error)
             return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
@@ -249,7 +249,7 @@ class Reader:
             return moved
 
     def _explain(self, error: Exception, into: _Into) -> None:
-        """Writes a refusal into the answer for one partition."""
+        """Write a refusal into the answer for one partition."""
         into.message = str(error)
         match error:
             case UnknownTopicOrPartitionError():
@@ -268,7 +268,7 @@ class Reader:
     # -- offsets ------------------------------------------------------------------------
 
     async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
-        """A search by time may read a row for each batch: others go on in between."""
+        """Answer offset queries, yielding between them: a search may read a row per batch."""
         response = pb.ListOffsetsResponse()
         turn = Turn()
         for query in request.queries:
@@ -300,7 +300,7 @@ class Reader:
 
 
 def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:
-    """All of it but the payload."""
+    """Return the batch's fields without the payload."""
     entry = unpack_batch(batch.data)
     return bpb.StoredBatch(
         header=bpb.BatchHeader(

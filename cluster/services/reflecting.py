@@ -1,4 +1,4 @@
-"""gRPC's reflection: what a node offers, told to tools that have no .proto files.
+"""gRPC reflection: describes the node's services to tools without .proto files.
 
     node's server <-- both versions of ServerReflection -- this file
                       names of all services                <-- needs: each RPC has its line there
@@ -19,7 +19,7 @@ V1 = "grpc.reflection.v1.ServerReflection"
 
 
 def add_reflection(offered: grpc.aio.Server) -> None:
-    """Of all services that have a line in `needs`."""
+    """Add reflection of all services that have a line in `needs`."""
     names = {method.split("/")[1] for method in (*NEEDS, *OPEN)}
     servicer = aio.ReflectionServicer(sorted(names))
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, offered)

@@ -1,12 +1,12 @@
-"""What one ProduceStream was refused for a while, and what a client had sent behind it.
+"""Refused heads of one ProduceStream, and the batches that the client sent behind them.
 
     Appender.append --answered--> RefusedHeads --reason--> the answers to what builds on it
 
-A client pipelines. If the head of what it sends is refused because this node is not ready,
-and the node is by the time it comes to the rest, the rest lies behind a gap: OUT_OF_ORDER,
-or UNKNOWN_PRODUCER, which tells a sound producer to stop. So what builds on a refused head
-and would fail for the gap is answered with the head's reason, until something is sent again.
-What can be appended is: then the head was stored by another way.
+A client pipelines. A node that is not ready refuses the first batch and may be ready for the
+next ones. These lie behind a gap: OUT_OF_ORDER, or UNKNOWN_PRODUCER, which tells a sound
+producer to stop. So a batch that builds on a refused head and fails for the gap gets the head's
+reason, until something is sent again. A batch that fits is appended: the head was then stored
+by another way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GAP = (Kind.OUT_OF_ORDER, Kind.UNKNOWN_PRODUCER)
 
 @dataclass(slots=True)
 class _Head:
-    """The first batch that was refused, and the last sequence that was sent since."""
+    """The first refused batch, and the last sequence sent since."""
 
     first: int
     last: int
@@ -40,7 +40,7 @@ class _Head:
 
 
 class RefusedHeads:
-    """Of one stream: (topic, partition, producer id, epoch) -> its refused head."""
+    """Map of one stream: (topic, partition, producer id, epoch) -> its refused head."""
 
     def __init__(self) -> None:
         self._heads: dict[tuple[str, int, int, int], _Head] = {}
@@ -49,7 +49,7 @@ class RefusedHeads:
         return bool(self._heads)
 
     def reason(self, topic: str, partition: int, meta: BatchMeta) -> Answer | None:
-        """What to answer to a batch that comes now, should there be a gap before it."""
+        """Return the answer for a batch that comes now, should there be a gap before it."""
         key = (topic, partition, meta.producer_id, meta.epoch)
         head = self._heads.get(key)
         if head is None:
@@ -63,7 +63,7 @@ class RefusedHeads:
     def answered(
         self, topic: str, partition: int, meta: BatchMeta, answer: Answer, reason: Answer | None
     ) -> Answer:
-        """The answer to give to a batch that was not stored; `reason` as it was when it came."""
+        """Return the answer to a batch that was not stored; `reason` as it was when it came."""
         kind = answer.verdict.kind
         if kind in _GAP:
             return reason or answer

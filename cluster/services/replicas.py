@@ -1,10 +1,10 @@
-"""Which replica answers for a partition: the one place where "not the leader" is found out.
+"""Lookup of the replica that answers for a partition: the one check of "not the leader".
 
     leading, replica_here --> Partition, or raises UnknownTopicOrPartitionError, NotLeaderError,
                              NotReadyError
 
-Services raise; `errors.to_public` and those who write an error into a field of their answer
-translate. Produce alone does not raise: its answers are verdicts.
+Services raise; `errors.to_public`, or the writer of an error field, translates. Produce alone
+does not raise: its answers are verdicts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.errors import StorageError
 
 
 class Located(NamedTuple):
-    """What this node knows of a partition."""
+    """This node's knowledge of a partition."""
 
     replica: Partition | None  # its own
     leader_id: int  # 0: none is known
@@ -27,7 +27,7 @@ class Located(NamedTuple):
 
 
 def locate(node: NodeContext, topic: str, index: int) -> Located | None:
-    """None if there is no such partition, as far as this node knows."""
+    """Return None if this node knows no such partition."""
     group_id = node.metadata.group_of(topic, index)
     if group_id is None:
         return None
@@ -35,14 +35,14 @@ def locate(node: NodeContext, topic: str, index: int) -> Located | None:
     replica = node.partition(group_id)
     if replica is None or replica.closed:
         return Located(None, leader_id, False)
-    # Both must say so: a replica may not have heard yet that another node leads.
+    # Both must agree: a replica may not have heard yet that another node leads.
     leads = leader_id == node.config.node_id and replica.group.is_leader
     # As Located(replica, leader_id, leads), at a third of its price.
     return tuple.__new__(Located, (replica, leader_id, leads))
 
 
 def leading(node: NodeContext, topic: str, index: int) -> Partition:
-    """This node's replica of a partition that it leads."""
+    """Return this node's replica of a partition that it leads."""
     located = _located(node, topic, index)
     replica = located.replica
     if replica is None or not located.leads:
@@ -54,7 +54,7 @@ def leading(node: NodeContext, topic: str, index: int) -> Partition:
 
 
 def replica_here(node: NodeContext, topic: str, index: int) -> Partition:
-    """This node's replica, whoever leads."""
+    """Return this node's replica, leader or not."""
     located = _located(node, topic, index)
     if located.replica is None:
         raise not_leader(node, topic, index, located.leader_id)
@@ -62,14 +62,14 @@ def replica_here(node: NodeContext, topic: str, index: int) -> Partition:
 
 
 def unreadable(node: NodeContext, replica: Partition, error: StorageError) -> CorruptLogError:
-    """The error for a read that storage refused. Raises NotLeaderError if another must lead."""
+    """Return a refused read's error. Raises NotLeaderError if another node must lead."""
     replica.unreadable(error)
     leading(node, replica.topic, replica.index)
     return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
 
 
 def has_stopped(replica: Partition) -> bool:
-    """Deleted, or it failed: nothing more is applied here."""
+    """Return whether it was deleted, or failed: it applies nothing more."""
     return replica.closed or replica.group.failed is not None
 
 
@@ -83,6 +83,6 @@ def _located(node: NodeContext, topic: str, index: int) -> Located:
 
 
 def not_leader(node: NodeContext, topic: str, index: int, leader_id: int) -> NotLeaderError:
-    """The one form in which services say it; `leader_id` 0: none is known."""
+    """Return the services' only form of this error; `leader_id` 0: none is known."""
     text = f"node {node.config.node_id} does not lead {topic}-{index}"
     return NotLeaderError(text, leader_id)

@@ -1,4 +1,4 @@
-"""What several services check of a request. Refusals name the field and its limit."""
+"""Checks that several services share. A refusal names the field and its limit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_TIMEOUT_MS = 600_000
 
 
 def invalid(field: str, text: str, limit: str = "") -> InvalidRequestError:
-    """The refusal of a request because of one of its fields."""
+    """Return the refusal of a request because of one of its fields."""
     return InvalidRequestError(f"{field}: {text}", field=field, limit=limit)
 
 
 def in_range(field: str, value: int, low: int, high: int) -> int:
-    """`value`, which is from `low` to `high`. Raises InvalidRequestError."""
+    """Return `value` if it is from `low` to `high`. Raises InvalidRequestError."""
     if not low <= value <= high:
         limit = f"{low}..{high}"
         raise invalid(field, f"{value} must be {limit}", limit)
@@ -31,13 +31,13 @@ def count_in_range(field: str, count: int, low: int, high: int) -> None:
 
 
 def timeout_s(timeout_ms: int, node: NodeContext) -> float:
-    """How long a call may wait, in seconds; 0 stands for the node's default."""
+    """Return how long a call may wait, in seconds; 0 stands for the node's default."""
     in_range("timeout_ms", timeout_ms, 0, MAX_TIMEOUT_MS)
     return (timeout_ms or node.config.request_timeout_ms) / 1000
 
 
 def page_size(limit: int, default: int, most: int) -> int:
-    """How many rows an answer may have; 0 stands for `default`."""
+    """Return how many rows an answer may have; 0 stands for `default`."""
     return in_range("limit", limit, 0, most) or default
 
 

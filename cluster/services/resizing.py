@@ -3,8 +3,8 @@
     partitions --placed as a new topic's--> AddPartitions --> metadata, which opens the groups
     replicas --plan--> SetTopicReplicas --> targets --> leaders, step by step (ReassignPartition)
 
-What is planned here is checked again where it is applied: a topic that has another number of
-partitions by then, or replicas that have changed meanwhile, are refused.
+The plan is checked again when it is applied: if the number of partitions or the replicas have
+changed meanwhile, it is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_SHOWN = 1000  # moves in one answer
 async def resize(
     node: NodeContext, topic: TopicState, request: pb.ResizeTopicRequest
 ) -> list[pb.PartitionMove]:
-    """What comes, or moves. Raises Rejected, and what a proposal raises."""
+    """Return the new or moved replicas. Raises Rejected, and the errors of a proposal."""
     node.metadata.features.require(REPLICA_CHANGES)
     if bool(request.partitions) == bool(request.replicas):
         raise invalid("partitions", "this or replicas must be set, and not both")

@@ -1,4 +1,4 @@
-"""What became of a batch whose acknowledgement was lost: ResolveSequence, old duplicates.
+"""Outcome of a batch whose acknowledgement was lost: ResolveSequence, old duplicates.
 
 LogService, Appender --> Resolver --> last-seen map, after a confirmation
                                   --> partition.lookup, for what the map no longer holds
@@ -38,7 +38,7 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 
 MAX_DUPLICATE_BATCHES = 20_000  # read back for the offset of one old duplicate
-MAX_LOOKUPS = 256  # old duplicates whose offset is being looked up
+MAX_LOOKUPS = 256  # old duplicates with an offset lookup in progress
 
 
 class Resolver:
@@ -53,7 +53,7 @@ class Resolver:
     # -- ResolveSequence ----------------------------------------------------------------
 
     async def answer(self, request: pb.ResolveSequenceRequest) -> pb.ResolveSequenceResponse:
-        """Raises OncelogError, ClusterError."""
+        """Answer the request. Raises OncelogError, ClusterError."""
         in_range("producer_id", request.producer_id, 1, MAX_INT64)
         in_range("epoch", request.epoch, 0, MAX_INT32)
         in_range("sequence", request.sequence, 0, MAX_INT64)
@@ -79,7 +79,7 @@ class Resolver:
     async def _resolve(
         self, partition: Partition, producer_id: int, epoch: int, sequence: int
     ) -> Resolved:
-        # Behind the confirmation lies all that this term had in flight before it.
+        # The confirmation comes after everything this term had in flight before it.
         await confirm(partition)
         names, last_seen = partition.policy.names, partition.last_seen
         if partition.machine.runs.may_publish(producer_id, epoch, sequence):
@@ -108,7 +108,7 @@ class Resolver:
     # -- old duplicates -----------------------------------------------------------------
 
     def with_offset(self, partition: Partition, meta: BatchMeta, answer_to: AnswerTo) -> AnswerTo:
-        """`answer_to` that first has the offset of an old duplicate looked up."""
+        """Wrap `answer_to` to look up the offset of an old duplicate first."""
 
         def answer(given: Answer) -> None:
             old = given.verdict.kind is Kind.DUPLICATE and given.verdict.base_offset < 0
@@ -133,7 +133,7 @@ class Resolver:
 
 
 async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> None:
-    """Makes it certain here that a producer which the metadata has ended writes no more.
+    """Ensure here that a producer ended in the metadata writes no more.
 
     Its batch could otherwise still be taken by a leader that has not heard of it.
     """
@@ -147,7 +147,7 @@ async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> No
 
 
 async def _located(partition: Partition, meta: BatchMeta, given: Answer) -> Answer:
-    """The answer to a batch that is older than the map's window, by what the log holds."""
+    """Return the log's answer to a batch that is older than the map's window."""
     below = search_from(partition, meta.producer_id)
     try:
         place = await find_batch(

@@ -1,8 +1,8 @@
-"""What the groups that this node keeps look like at one moment, for the metrics page.
+"""Snapshot of this node's groups for the metrics page.
 
     GroupMembers (members, rebalances), OffsetsTable (offsets) --> GroupSample
 
-A lag is told where this node has a replica of each partition that the group has committed:
+A lag is shown only if this node has a replica of each partition that the group committed:
 nodes do not ask each other for a page.
 """
 
@@ -20,7 +20,7 @@ MAX_OFFSETS = 5000  # of one group whose lag is counted: a page is asked for oft
 
 
 def group_samples(node: NodeContext, members: GroupMembers, now_ms: int) -> Iterator[GroupSample]:
-    """By name in each partition of `__offsets`, at most MAX_SHOWN there; any thread."""
+    """Yield samples by name in each partition of `__offsets`, at most MAX_SHOWN; any thread."""
     for replica, running in members.led():
         table = replica.group_offsets
         assert table is not None
@@ -48,7 +48,7 @@ def _sample(
 
 
 def _lag(node: NodeContext, offsets: GroupState) -> dict[str, int]:
-    """Topic -> records that are not committed as read; without topics that are not all here."""
+    """Map topics to records not committed as read; without topics that are not all here."""
     found: dict[str, int] = {}
     if len(offsets) > MAX_OFFSETS:
         return found

@@ -1,4 +1,4 @@
-"""SecurityService: the rules of permissions, what they say, and quotas.
+"""SecurityService: the rules of permissions, their evaluation, and quotas.
 
 Any node answers. Both are metadata: a change is answered once it is applied here; other
 nodes follow a moment later.
@@ -24,7 +24,7 @@ from oncelog.v1 import security_pb2_grpc as rpc
 
 
 class SecurityService(rpc.SecurityServiceServicer):
-    """Answers for one node. permissions: None where the node does not enforce any."""
+    """Answers for one node. permissions: None if the node enforces none."""
 
     def __init__(self, node: NodeContext, permissions: Permissions | None) -> None:
         self.node = node

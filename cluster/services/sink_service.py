@@ -1,10 +1,10 @@
-"""SinkService: tickets, batches of many tasks, and what is known of each sink.
+"""SinkService: tickets, batches of many tasks, and descriptions of sinks.
 
     task --BeginBatch--> one transaction for all --Produce--> staged under producers of their own
     driver --EndBatch(winners)--> decided, published, readable --> answered
 
-A batch's answer comes when its records can be read, also if it was committed before: who goes
-on earlier would have the next batch overtake it.
+A batch is answered once its records are readable, even if it was committed before. An earlier
+answer would let the next batch overtake it.
 """
 
 from __future__ import annotations
@@ -177,14 +177,14 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
 
 
 def described(coordinator: Coordinator, after: str) -> Iterator[pb.SinkDescription]:
-    """By name, from the one behind `after` on; not those that have no name of their own."""
+    """Yield sinks by name, starting behind `after`; without those that lack their own name."""
     for key, sink in coordinator.sinks:
         if key > after and not sink.nameless:
             yield description(coordinator, key, sink)
 
 
 def description(coordinator: Coordinator, key: str, sink: Sink) -> pb.SinkDescription:
-    """What is known of a sink."""
+    """Describe a sink."""
     opened, before = coordinator.open_in(key), sink.before
     return pb.SinkDescription(
         sink=key,

@@ -1,7 +1,7 @@
-"""Walks over all partitions that leave the loop to others in between.
+"""Walks over all partitions that yield to other tasks in between.
 
-A cluster may have 20,000 partitions; a walk that looks at each for some microseconds would hold
-up everything else on the node for as long.
+A cluster may have 20,000 partitions: at some microseconds each, a walk would hold up
+everything else on the node for as long.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SLICE = 500  # of partitions, a few milliseconds
 
 
 async def in_slices(items: Iterable[T], size: int = SLICE) -> AsyncIterator[T]:
-    """The items as they are; after each `size` of them others run."""
+    """Yield the items unchanged; others run after each `size` of them."""
     for number, item in enumerate(items, start=1):
         yield item
         if number % size == 0:

@@ -1,11 +1,11 @@
-"""Offsets of a group that belong to a transaction: staging them, and reading past them.
+"""Offsets of a group that belong to a transaction: stages them, and resolves them for readers.
 
-    StageOffsets --register--> metadata, then entry --> OffsetsTable --> what became of it
+    StageOffsets --register--> metadata, then entry --> OffsetsTable --> the outcome
     FetchOffsets --> open transactions aborted, decided ones awaited --> OffsetsTable
 
-Who reads on from a group's offsets must not find them before a commit that was decided, and
-nobody waits for a transaction whose owner may be gone: it is aborted. Whichever is first in
-the metadata's log, that or the commit, is the outcome.
+A reader that continues from a group's offsets must see every decided commit. It must not wait
+for a transaction whose owner may be gone, so that transaction is aborted. The first of abort
+and commit in the metadata's log is the outcome.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from oncelog.v1 import group_pb2 as pb
 
 
 class OffsetStaging:
-    """Of one node's GroupService."""
+    """Stages offsets for one node's GroupService."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node, self._added = node, AddedPartitions(node)
 
     def check(self, request: pb.StageOffsetsRequest) -> None:
-        """What the request shows beside its offsets. Raises OncelogError, FeatureOffError."""
+        """Check the request apart from its offsets. Raises OncelogError, FeatureOffError."""
         self._node.metadata.features.require(TRANSACTIONS)
         if request.member_id:
             self._node.metadata.features.require(GROUPS)
@@ -57,7 +57,7 @@ class OffsetStaging:
         topic_ids: Collection[int],
         stamp_ms: int,
     ) -> pb.StageOffsetsResponse:
-        """topic_ids: of each offset, 0: there is no such partition. Raises ClusterError."""
+        """Stage the offsets. topic_ids: of each, 0: no such partition. Raises ClusterError."""
         if not all(topic_ids):
             return pb.StageOffsetsResponse(
                 error=UNKNOWN_TOPIC_OR_PARTITION, message="there is no such partition"
@@ -101,9 +101,9 @@ class OffsetStaging:
     async def end_staged(
         self, replica: Partition, group: str, keys: Collection[Key], check: Callable[[], None]
     ) -> None:
-        """Returns when no transaction has staged one of these offsets (none: of the group).
+        """Return when no transaction has staged one of these offsets (none: of the group).
 
-        This node led after that. check: raises if whoever asks has no say in it; looked at
+        This node led after that. check: raises if the caller is not allowed to ask; called
         before each step, as that may change. Raises ClusterError.
         """
         while True:
@@ -123,7 +123,7 @@ class OffsetStaging:
                 replica.listeners.discard(changed.set)
 
     async def _abort(self, transaction_id: int) -> None:
-        """Unless it is decided. Raises ClusterError."""
+        """Abort the transaction unless it is decided. Raises ClusterError."""
         row = self._node.metadata.coordinator.get(transaction_id)
         if row is not None and row.state is not State.OPEN:
             return

@@ -1,7 +1,7 @@
-"""What a member of a group wants to read: names of topics, and patterns of names.
+"""Subscription of a group's member: names of topics, and patterns of names.
 
 Patterns are RE2's, because they come from clients and run on the node's event loop: RE2
-takes time in proportion to the name, whatever the pattern is.
+takes time in proportion to the name, whichever pattern it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Subscription:
         self._patterns = [_compiled(one) for one in wanted if one.startswith(PATTERN)]
 
     def topic_ids(self, names: Mapping[int, str]) -> frozenset[int]:
-        """The ids of the topics that are meant, of those in `names` (topic id -> name)."""
+        """Return the ids of the matching topics in `names` (topic id -> name)."""
         return frozenset(topic_id for topic_id, name in names.items() if self._takes(name))
 
     def _takes(self, name: str) -> bool:

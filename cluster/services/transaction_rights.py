@@ -1,4 +1,4 @@
-"""What a call about a transaction needs: a right on its own producer's, or sink's, name.
+"""Permission check of calls about a transaction, on the name of its producer or sink.
 
     TransactionService, GroupService --check(number)--> coordinator's row --> Permissions
 
@@ -16,13 +16,13 @@ from oncelog.errors import NotAuthorizedError
 
 
 class TransactionRights:
-    """permissions: None where all may do all."""
+    """permissions: None if all is allowed."""
 
     def __init__(self, node: NodeContext, permissions: Permissions | None) -> None:
         self._node, self._permissions = node, permissions
 
     async def check(self, operation: str, transaction_id: int) -> None:
-        """Raises NotAuthorizedError, ClusterError. What nobody remembers is free to ask about."""
+        """Raises NotAuthorizedError, ClusterError. Anyone may ask about a forgotten transaction."""
         if self._permissions is None:
             return
         coordinator = self._node.metadata.coordinator
@@ -37,7 +37,7 @@ class TransactionRights:
         need = Need(operation, kind, ALL if row is None else row.owner)
         principal = PRINCIPAL.get()
         if self._permissions.missing(principal, (need,)) is not None:
-            # Whose it is, is not for who may not see it.
+            # The error hides the owner from a caller that may not see it.
             text = f"{principal} lacks: {operation} on the name of transaction {transaction_id}"
             raise NotAuthorizedError(
                 text, principal=principal, operation=operation, kind="producer", name=ALL

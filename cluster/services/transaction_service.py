@@ -3,8 +3,8 @@
     client --> TransactionService --TransactionCommand--> metadata
                       '--confirm--> Transactions --> leaders of the partitions
 
-A commit is asked of the partitions first, then decided by one command: whoever answers the
-client, and however often, the outcome is the coordinator's.
+The partitions confirm a commit first, then one command decides it. The coordinator's outcome
+holds, whichever node answers the client, and however often.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
     def _begin(
         self, asked: pb.BeginTransactionRequest | pb.NextTransaction, prefix: str
     ) -> tpb.BeginTransaction:
-        """prefix: of the names of its fields. Raises InvalidRequestError."""
+        """Return the command. prefix: of its fields' names. Raises InvalidRequestError."""
         count_in_range(f"{prefix}partitions", len(asked.partitions), 0, MAX_PARTITIONS)
         if not asked.nonce:
             raise invalid(f"{prefix}nonce", "must be given, from 1", "1..")
@@ -141,7 +141,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         return answer
 
     def _groups(self, partitions: Iterable[TopicPartition]) -> Iterator[int]:
-        """Of those that exist; a batch to another one says that it does not."""
+        """Yield the groups of existing partitions; a batch to any other gets its own error."""
         for one in partitions:
             group = self.node.metadata.group_of(one.topic, one.partition)
             if group is not None:

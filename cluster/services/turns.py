@@ -1,9 +1,9 @@
-"""Work in slices: whoever handles many batches lets the others run in between.
+"""Slices of work: a task that handles many batches lets other tasks run in between.
 
 One event loop serves all calls and the heartbeats of all groups. So no request may hold it
 for longer than a slice takes, a few milliseconds.
 
-    Turn   of one call: between its slices whatever else is ready runs once
+    Turn   of one call: everything else that is ready runs once between its slices
     Turns  of all that append: a slice for all together, and clients that want more take turns
 """
 
@@ -14,11 +14,11 @@ from collections import deque
 
 SLICE_BATCHES = 128
 SLICE_BYTES = 2 * 1024 * 1024
-_BATCH_COST = SLICE_BYTES // SLICE_BATCHES  # in bytes: what a batch costs beside its own
+_BATCH_COST = SLICE_BYTES // SLICE_BATCHES  # in bytes: a batch's cost beside its own
 
 
 class Turn:
-    """What one call has done since others last ran.
+    """Work of one call since other tasks last ran.
 
     if turn.spend(len(payload)):
         await asyncio.sleep(0)
@@ -30,7 +30,7 @@ class Turn:
         self._spent = 0
 
     def spend(self, size: int, batches: int = 1) -> bool:
-        """Counts work on batches of `size` bytes; whether it is time to let others run."""
+        """Count work on batches of `size` bytes; returns whether to let others run."""
         self._spent += size + batches * _BATCH_COST
         if self._spent < SLICE_BYTES:
             return False
@@ -39,14 +39,14 @@ class Turn:
 
 
 class Turns:
-    """What all calls that append have done since one of them last let others run.
+    """Work of all appending calls since one of them last let others run.
 
     await turns.take(client)
     if turns.spend(len(payload)):
         await turns.take(client)
 
-    Until a slice was done, nobody waits. Then clients come one after the other, a slice each,
-    however many calls each of them has: a flood delays the flooder.
+    No call waits until a slice is used up. Then clients take turns, one slice each, regardless
+    of how many calls each has: a flood delays the flooder.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Turns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the first is next
 
     def spend(self, size: int) -> bool:
-        """Counts work on a batch of `size` bytes; whether to take a turn before the next."""
+        """Count work on a batch of `size` bytes; returns whether to take a turn before the next."""
         self._spent += size + _BATCH_COST
         return self._spent >= SLICE_BYTES
 
@@ -64,7 +64,7 @@ class Turns:
         return self._spent >= SLICE_BYTES or bool(self._waiting)
 
     async def take(self, client: str) -> None:
-        """Returns when the client may go on."""
+        """Return when the client may go on."""
         if not self.must_wait:
             return
         future = asyncio.get_running_loop().create_future()
