@@ -1,9 +1,9 @@
-"""What one replica has committed, run through its state machine, in log order.
+"""Committed entries of one replica: runs them through its state machine in log order.
 
     committed and durable --memory, else ReadAhead--> StateMachine.apply --> index by index
                                                             '--due, or to be compared--> a save
 
-Nothing is applied while a save is under way, or an entry is being read from the disk; other
+The replica applies nothing while a save is in progress or an entry is read from the disk. Other
 replicas go on.
 """
 
@@ -21,7 +21,9 @@ MAX_APPLY_PER_ADVANCE = 256
 
 
 class Applying:
-    """Lives as long as `raft`. configure(index): puts the configuration there into force."""
+    """The applying of one replica; lives as long as `raft`.
+
+    configure(index): puts the configuration of that entry into force."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Applying:
         return raft.checkpoints.is_saving or not self._ahead.is_reading
 
     def step(self, commit_index: int) -> Iterator[tuple[int, bytes, object]]:
-        """Index, entry and what came of it, of a part of what is committed."""
+        """Applies a part of the committed entries; yields index, entry and result."""
         journal, checkpoints, check = self._raft.journal, self._raft.checkpoints, self._raft.check
         if checkpoints.is_saving:
             checkpoints.save_on()
@@ -52,7 +54,7 @@ class Applying:
             index = journal.applied_index + 1
             found = journal.in_memory(index) or self._ahead.entry(index, stop)
             if found is None:
-                break  # it is being read
+                break  # its read is in progress
             data, result = found[0], None
             if data[0] == CONFIGURATION:
                 result = self._configure(index)

@@ -1,12 +1,12 @@
-"""What replicas read from the disk while the node's loop goes on: by threads, a few at a time.
+"""Background disk reads of the replicas: a few threads read while the node's loop goes on.
 
     ReadAhead, snapshots --ask--> BackgroundReads --start--> a thread: read()
                                         '<--on the loop: done(outcome)--'   then `touch`
 
 The simulator starts reads at times of its own.
 
-What was read waits in memory until its replica is moved on, which may be after a long fsync.
-So what ended since the last round counts as one that runs.
+A read result waits in memory until its replica is advanced, possibly after a long fsync. A read
+that ended since the last round therefore counts as still running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.errors import StorageError
 AT_A_TIME = 4
 
 Done = Callable[[Any], None]
-# Calls `read` anywhere, then `done` with what it returned, on the loop.
+# Calls `read` anywhere, then calls `done` with its result on the loop.
 Start = Callable[[Callable[[], object], Done], None]
 
 
@@ -35,7 +35,7 @@ class _Asked:
 
 
 class BackgroundReads:
-    """Of all replicas of one node. The driver owns it.
+    """Background reads of all replicas of one node. The driver owns it.
 
     touch(group): the replica has something to do.
     """
@@ -52,15 +52,15 @@ class BackgroundReads:
         done: Done,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Calls `read` in its turn, then `done` with what it gave: or the StorageError it raised.
+        """Queues `read`; then calls `done` with its result or the StorageError it raised.
 
-        is_wanted: asked when it is its turn; False: nothing is called.
+        is_wanted: checked when the read's turn comes; if False, nothing is called.
         """
         self._asked.append(_Asked(group, read, done, is_wanted))
         self._begin_some()
 
     def next_round(self) -> None:
-        """What ended is about to be used."""
+        """Starts a round, in which the results of finished reads are used."""
         if self._ended:
             self._ended = 0
             self._begin_some()

@@ -1,18 +1,17 @@
-"""A replica's checkpoints, and how far they let its log's head go.
+"""Checkpoints of a replica; they limit how far the log's head may be dropped.
 
-A checkpoint is the state machine's state at an applied index. A restart begins
-at the newest; the log's head is dropped only up to one, so that a follower
-that is behind the log's start can be given exactly the state there, and goes
-on with the entries that are still kept.
+A checkpoint is the state machine's state at an applied index. A restart begins at the newest one.
+The log's head is dropped only up to a checkpoint: a follower behind the log's start gets that
+state, and then the entries that are still kept.
 
     save() --a slice--> is_saving? --save_on(), a slice each--> saved
 
-A large state takes long to write down, so that is done in slices, between which the node
-does other things. The replica applies nothing meanwhile: it is the state at one index.
+Writing a large state takes long, so it is done in slices, and the node does other work between
+them. The replica applies nothing meanwhile, so that the state stays at one index.
 
-The log's head is dropped only up to a checkpoint that loads: a thread reads it back and loads it
-beside the living state. One that does not load goes, and the older one stays with the log
-behind it (docs/adr/0092).
+The log's head is dropped only up to a checkpoint that loads. A thread reads the checkpoint back and
+loads it beside the live state. A checkpoint that does not load is deleted; the older one stays,
+with the log that follows it (docs/adr/0092).
 
     compact() --a thread: load--> sound: the head goes up to it
                               '-> not:   an error in the log, the checkpoint goes
@@ -35,16 +34,16 @@ from storage.kv import WriteBatch
 log = logging.getLogger(__name__)
 
 MAX_CHECKPOINTS = 16
-# Of one slice. Pieces may be small, and dear to make.
+# Bytes in one slice. Pieces may be small and expensive to make.
 SLICE_BYTES = 2 * 1024 * 1024
 SLICE_PIECES = 16
 SLICE_SECONDS = 0.005
-UNTRIMMED = 1  # the base of a log that has dropped nothing: the state there is the empty one
+UNTRIMMED = 1  # base of a log that has dropped nothing: the state there is empty
 
 
 @dataclass(frozen=True, slots=True)
 class _Save:
-    """One that is under way: the state at `index`, as far as `pieces` did not give it yet."""
+    """A save in progress: the state at `index`, and the `pieces` still to come."""
 
     index: int
     pieces: Iterator[bytes]
@@ -52,14 +51,14 @@ class _Save:
 
 
 class Checkpoints:
-    """The checkpoints of one replica.
+    """Checkpoints of one replica.
 
-    every_bytes, every_entries: how much log a restart replays at most, about. budget: the
-    same for all replicas of the node, who may be asked to save before that.
-    applied_bytes: of all entries that were applied since the replica was opened.
-    is_saving: a save is under way; nothing may be applied before `save_on` has ended it.
-    saved: index and checksum of the state that was saved last by this object.
-    check: raises unless a state loads; for any thread.
+    every_bytes, every_entries: how much log a restart replays at most, about.
+    budget: shared by all replicas of the node; it may ask for an earlier save.
+    applied_bytes: of all entries applied since the replica was opened.
+    is_saving: a save is in progress; nothing may be applied until `save_on` has ended it.
+    saved: index and checksum of the state that this object saved last.
+    check: raises unless a state loads; any thread may call it.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Checkpoints:
     ) -> None:
         self._store, self._journal, self._batch, self._pieces = store, journal, batch, pieces
         self._check, self._reads = check, reads
-        self._sound: set[int] = set()  # indexes of those that are known to load
+        self._sound: set[int] = set()  # indexes of checkpoints that are known to load
         self._checking = 0
         self._every_bytes, self._every_entries = every_bytes, every_entries
         self.indexes = [info.index for info in store.list()]
@@ -93,13 +92,13 @@ class Checkpoints:
         budget.join(self)
 
     def restore(self, restore: Callable[[bytes | None, int], None]) -> int:
-        """Begins at the newest one that loads; returns its index. Raises CorruptionError.
+        """Restores the newest checkpoint that loads; returns its index. Raises CorruptionError.
 
-        A state that is not what was written is an error, too: the disk is damaged.
+        A state that differs from the written one is an error, too: the disk is damaged.
         """
         base = self._journal.base_index
         if base > UNTRIMMED and (not self.indexes or self.indexes[-1] < base):
-            # To begin without it would be to forget all that the dropped entries did.
+            # Starting without it would lose the effects of the dropped entries.
             text = "no checkpoint covers the entries that the log has dropped"
             raise CorruptionError(text, index=base)
         failure: CorruptionError | None = None
@@ -110,7 +109,7 @@ class Checkpoints:
             state = self._store.load(index)
             try:
                 restore(state, index)
-            except CorruptionError as error:  # an older one gives the same, with the log behind it
+            except CorruptionError as error:  # an older one, with its log, gives the same
                 self._unsound(index, error)
                 failure = failure or error
                 continue
@@ -133,7 +132,7 @@ class Checkpoints:
         self._budget.applied(self, size)
 
     def save(self) -> None:
-        """Begins to save the state at the applied index, unless it is there, or under way."""
+        """Begins to save the state at the applied index, unless it is saved or being saved."""
         if self.is_saving:
             return
         index = self._journal.applied_index
@@ -148,7 +147,7 @@ class Checkpoints:
         self.save_on()
 
     def save_on(self) -> None:
-        """A slice of what is under way. Nothing of it is left if that fails."""
+        """Saves one slice of the save in progress. A failed save leaves nothing behind."""
         save, self._under_way, self.is_saving = self._under_way, None, False
         assert save is not None and save.index == self._journal.applied_index
         try:
@@ -158,11 +157,11 @@ class Checkpoints:
             else:
                 self._under_way, self.is_saving = save, True
         except StorageFullError as error:
-            # A large state is written at once. Without it a restart replays more; no harm done.
+            # A large state is written at once. Without this checkpoint a restart only replays more.
             log.warning("no checkpoint index=%d: %s", save.index, error)
 
     def save_rest(self) -> None:
-        """All that is left of what is under way."""
+        """Saves the rest of the save in progress."""
         while self.is_saving:
             self.save_on()
 
@@ -174,7 +173,7 @@ class Checkpoints:
             self._store.drop(self._batch(), self._thin())
 
     def _thin(self) -> int:
-        """Gives up the checkpoint whose neighbours are closest; never the first or last."""
+        """Deletes the checkpoint with the closest neighbours; never the first or last."""
         inner = range(1, len(self.indexes) - 1)
         at = min(inner, key=lambda i: self.indexes[i + 1] - self.indexes[i - 1])
         return self.indexes.pop(at)
@@ -182,7 +181,8 @@ class Checkpoints:
     def compact(self, limit: int) -> None:
         """Drops the log's head up to the newest checkpoint at or below `limit` that loads.
 
-        Whether that one loads is asked first, if it is not known: then the head goes later.
+        If it is not known whether that checkpoint loads, a thread checks it first and the head is
+        dropped later.
         """
         fit = [index for index in self.indexes if self._journal.base_index < index <= limit]
         if fit and fit[-1] not in self._sound and not self._checking:
@@ -198,7 +198,7 @@ class Checkpoints:
             self.indexes = [index for index in self.indexes if index >= sound[-1]]
 
     def _load(self, index: int) -> Exception | None:
-        """For any thread: why the checkpoint does not load; None: it does."""
+        """Returns why the checkpoint does not load, or None if it loads; any thread may call it."""
         try:
             self._check(self.state_at(index))
         except Exception as error:  # noqa: BLE001 - of whatever kind: a start would meet it
@@ -218,7 +218,7 @@ class Checkpoints:
             self._unsound(index, error)
             self.indexes.remove(index)
             self._store.drop(self._batch(), index)
-        # Else it could not be read: the next compaction asks again.
+        # If it could not be read, the next compaction checks it again.
 
     def _unsound(self, index: int, error: Exception) -> None:
         text = "checkpoint does not load, the older one and the log stay group=%d index=%d: %s"
@@ -229,11 +229,12 @@ class Checkpoints:
         return self._budget.has(self)
 
     def drop_from(self, index: int) -> None:
-        """Drops those that a wrong state may be in, as far as the log has what follows."""
+        """Drops checkpoints that may hold a wrong state, as far as the log has the entries after
+        them."""
         batch = self._batch()
         while self.indexes and self.indexes[-1] >= max(index, self._journal.base_index + 1):
             self._store.drop(batch, self.indexes.pop())
-            self._journal.dirty = True  # nothing else of a stopped replica makes a sync
+            self._journal.dirty = True  # a stopped replica causes no other sync
 
     def state_at(self, index: int) -> bytes:
         """A saved state; for any thread. Raises storage.StorageError."""
@@ -244,14 +245,14 @@ class Checkpoints:
             raise StorageError(f"checkpoint {index} is not written yet") from error
 
     def replace(self, index: int, term: int, state: bytes) -> None:
-        """An installed snapshot takes the place of all that was saved."""
+        """Replaces all saved checkpoints by an installed snapshot."""
         batch = self._batch()
         self._store.put(batch, index, term, state)
         self._store.drop_below(batch, index)
 
 
 def _slice(save: _Save, clock: Callable[[], float]) -> bool:
-    """Takes some pieces; whether those were the last."""
+    """Takes some pieces; returns whether they were the last."""
     stop, stop_at = save.writer.size + SLICE_BYTES, clock() + SLICE_SECONDS
     for _ in range(SLICE_PIECES):
         piece = next(save.pieces, None)

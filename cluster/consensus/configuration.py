@@ -1,14 +1,14 @@
-"""Who is in a group: the replicas that count, and those that only follow.
+"""Members of a group: voters, which count, and learners, which only follow.
 
     change asked for --changed--> Configuration --pack--> entry in the group's own log
     entry applied --unpack--> Members --> guard, election, core, replicator, state check
 
-One change is one replica: a learner is added, a learner becomes a voter, a replica goes.
-Majorities before and after such a change have a replica in common, so no joint
+One change affects one replica: a learner is added, a learner becomes a voter, or a replica is
+removed. Majorities before and after such a change have a replica in common, so no joint
 configurations are needed (Ongaro's thesis, section 4.1).
 
-A node that leaves and comes back is another replica: its instance is the version that
-added it. What is said to or by an older instance is not taken for the newer one's.
+A node that leaves and comes back is another replica: its instance is the version that added it.
+Messages to or from an older instance are not taken for the newer instance's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from storage.errors import CorruptionError
 
-CONFIGURATION = 0x08  # the first byte of such an entry
+CONFIGURATION = 0x08  # the first byte of a configuration entry
 MAX_VOTERS = 9
 MAX_LEARNERS = 9
 _VERSION = 1
@@ -79,7 +79,7 @@ class Change:
 
 
 class ChangeRefusedError(Exception):
-    """The change was not made; `configuration` is the one in force."""
+    """The change was refused; `configuration` is the one in force."""
 
     def __init__(self, text: str, configuration: Configuration) -> None:
         super().__init__(f"{text} ({configuration})")
@@ -87,7 +87,7 @@ class ChangeRefusedError(Exception):
 
 
 def changed(now: Configuration, change: Change) -> Configuration:
-    """The configuration after one step. Raises ChangeRefusedError."""
+    """Returns the configuration after one step. Raises ChangeRefusedError."""
 
     def refused(text: str) -> ChangeRefusedError:
         return ChangeRefusedError(f"{change.step.value} of node {change.node}: {text}", now)
@@ -126,7 +126,7 @@ def pack_configuration(configuration: Configuration) -> bytes:
 
 
 def unpack_configuration(data: bytes) -> Configuration:
-    """Raises CorruptionError."""
+    """Unpacks a configuration. Raises CorruptionError."""
     try:
         kind, layout, voters, learners, version = _HEAD.unpack_from(data)
     except struct.error as error:
@@ -144,7 +144,7 @@ def unpack_configuration(data: bytes) -> Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A configuration and the entry that it is in; index 0: the group began with it."""
+    """A configuration and its entry's place; index 0: the group began with it."""
 
     index: int
     term: int
@@ -152,12 +152,12 @@ class Placed:
 
 
 def pack_placed(placed: Placed) -> bytes:
-    """As it is stored, and sent with a snapshot."""
+    """Packs it for the store and for a snapshot."""
     return _PLACE.pack(placed.index, placed.term) + pack_configuration(placed.configuration)
 
 
 def unpack_placed(data: bytes) -> Placed:
-    """Raises CorruptionError."""
+    """Unpacks it. Raises CorruptionError."""
     if len(data) < _PLACE.size:
         raise CorruptionError(f"configuration of {len(data)} bytes")
     index, term = _PLACE.unpack_from(data)
@@ -165,9 +165,9 @@ def unpack_placed(data: bytes) -> Placed:
 
 
 class Members:
-    """The configuration in force at one replica: the one source of who counts.
+    """The configuration in force at one replica: the only source for voters and learners.
 
-    peers: the nodes of all other replicas. voters, learners: of them.
+    peers: the nodes of all other replicas. voters, learners: of these.
     instance: this replica's own.
     """
 
@@ -181,7 +181,7 @@ class Members:
         self.take(placed)
 
     def take(self, placed: Placed) -> None:
-        """`placed` is in force from now on."""
+        """Puts `placed` into force."""
         self.placed, now = placed, placed.configuration
         self.configuration, self.version = now, now.version
         self._instances = {one.node: one.instance for one in now.voters + now.learners}
@@ -191,15 +191,16 @@ class Members:
         self.majority = len(now.voters) // 2 + 1
         held = self._instances.get(self.node) == self.instance
         self.is_voter = held and any(one.node == self.node for one in now.voters)
-        # Nothing but a later change says so: a learner also sees configurations before its own.
+        # Only a later change proves removal: a learner also sees configurations before its own.
         self.is_removed = not held and now.version > self.instance
-        # No instance but those that a group begins with: nothing to say in messages.
+        # If all instances are 0, messages need not name them.
         self.has_instances = bool(self.instance or any(self._instances.values()))
 
     def exclude_other(self) -> None:
-        """The other one of two voters is gone for good: until another change this one decides."""
+        """Excludes a permanently lost voter of two: this replica decides alone until another
+        change."""
         assert self.is_voter and len(self.voters) == 1
-        del self._instances[self.voters[0]]  # what it still says is a stranger's
+        del self._instances[self.voters[0]]  # its messages are ignored from now on
         self.voters, self.peers, self.majority = (), self.learners, 1
 
     @property
@@ -209,7 +210,7 @@ class Members:
 
     @property
     def is_alone(self) -> bool:
-        """The only voter: what is on its disk is committed."""
+        """Whether it is the only voter: everything on its disk is committed."""
         return self.is_voter and not self.voters
 
     def instance_of(self, node: int) -> int:

@@ -1,24 +1,23 @@
-"""The one loop that touches Raft, for all groups of a node.
+"""Driver of Raft for all groups of a node: the only loop that touches them.
 
     inbound messages, timeouts, proposals
         -> advance the groups that have work
         -> one write for all of them            begin(), once for each slice of the work
-        -> send what needs no promise
+        -> send messages that promise nothing
         -> one fsync for all of them            sync()
         -> send acks and votes held until then  finish()
 
-Persist before send is visible here and nowhere else. The three phases are
-plain calls, so that the simulator runs them at times of its own choosing; the
-node runs `sync` in a thread, because RocksDB's flush frees the GIL. While it runs
-the node may send heartbeats, which promise nothing, and do nothing else here.
+Only this module enforces "persist before send". The three phases are plain calls, so that the
+simulator runs them at times of its own choosing. The node runs `sync` in a thread, because
+RocksDB's flush frees the GIL. Meanwhile the node may send heartbeats, which promise nothing; it
+does nothing else here.
 
-However much has come, a `begin` does a bounded part of it (`is_cut` says that there is
-more), so that between two of them the node does what else it has to, and one fsync is
-for all of them.
+A `begin` does a bounded part of the waiting work (`is_cut` says that there is more). Between two of
+them the node does its other work; one fsync covers all of them.
 
-If the disk is full, the batch is kept and nothing is sent until it could be
-written: peers see silence and elect another leader, readers go on. If an fsync
-fails, the node must end: what the kernel dropped cannot be known.
+If the disk is full, the driver keeps the batch and sends nothing until it is written: peers see
+silence and elect another leader, and readers go on. If an fsync fails, the node must end: nobody
+can tell which data the kernel dropped.
 """
 
 from __future__ import annotations
@@ -56,16 +55,16 @@ log = logging.getLogger(__name__)
 Send = Callable[[int, list[Message]], None]
 
 SLICE_OPERATIONS = 512  # of the write batch: entries, rows. A slice ends soon after.
-MAX_SLICES = 8  # before one fsync: who was first does not wait for it for ever
+MAX_SLICES = 8  # before one fsync, so that the first slice's callers do not wait forever
 
 
 class Driver:
-    """Owns the groups of one node and the write batch that they share.
+    """Owner of the groups of one node and of their shared write batch.
 
-    send:    hands messages for one peer to the network; never blocks.
-    wake:    tells the runner that there is work.
+    send: hands messages for one peer to the network; never blocks.
+    wake: tells the runner that there is work.
     learners: how fast they are filled; None: without a limit.
-    replay:  what a start may apply again, of all groups together.
+    replay: limits how much a start may apply again, over all groups.
     start_read: runs a read of the disk elsewhere; see `background_reads`.
     """
 
@@ -87,19 +86,19 @@ class Driver:
         self.batch: WriteBatch = kv.batch()
         self._inbound: list[tuple[int, Message]] = []
         self._with_work: set[int] = set()
-        self._next_group = 0  # with which the next slice begins
+        self._next_group = 0  # the next slice begins with it
         self.is_cut = self._is_saving = False
         self._syncing: dict[int, Group] = {}
         self._in_sync = False
         self._held: dict[int, list[Message]] = {}
         self._due: list[tuple[float, int]] = []
         self._heartbeats = Heartbeats(clock, self.groups, self.touch)
-        self._replies: list[tuple[int, Message]] = []  # that no group sends
-        # What is left of replicas that were removed; they answer for them.
+        self._replies: list[tuple[int, Message]] = []  # sent by the driver, not by a group
+        # Tombstones of removed replicas, which answer in their place.
         self.tombstones: dict[int, Tombstone] = {}
         self.storage_full = False
 
-    # -- what the node calls ------------------------------------------------------
+    # -- calls by the node --------------------------------------------------------
 
     def add(self, group: Group) -> None:
         gid = group.config.group
@@ -115,18 +114,18 @@ class Driver:
         return group
 
     def on_stopped(self, gid: int) -> None:
-        """A replica has failed: this node leads it no more, and says so by silence."""
+        """Hands over the leadership of a failed replica, by silence."""
         self._heartbeats.unquiesce(gid)
         self.replay.leave(gid)
 
     def touch(self, gid: int) -> None:
-        """Group `gid` has a proposal or something else to do."""
+        """Marks group `gid` as having a proposal or other work."""
         self._with_work.add(gid)
         self._wake()
 
     def receive(self, sender: int, messages: Iterable[Message]) -> None:
         if self.storage_full:
-            return  # nothing can be promised; Raft sends again what matters
+            return  # no promise is possible; Raft sends important messages again
         self._inbound += [(sender, message) for message in messages]
         self._wake()
 
@@ -148,7 +147,7 @@ class Driver:
         return min(due, self._heartbeats.due)
 
     def next_due(self) -> float:
-        """When `begin` must be called at the latest; now if there is work already."""
+        """Returns the latest time for the next `begin`; now if there is work already."""
         return self._clock() if self._inbound or self._with_work else self.timeout_due
 
     # -- the three phases -----------------------------------------------------------
@@ -156,7 +155,7 @@ class Driver:
     def begin(self) -> bool:
         """Advances groups and writes; returns whether `sync` and `finish` must follow.
 
-        While `is_cut`, more of the work may be done by another `begin` before that.
+        While `is_cut`, another `begin` may do more of the work before the sync.
         """
         assert not self._in_sync
         self.is_cut = self._is_saving = False
@@ -164,7 +163,7 @@ class Driver:
         if self.storage_full and not self._write():
             return bool(self._syncing)
         touched = self._advance()
-        # A large state that is saved is worked off by many slices, not by many fsyncs.
+        # A large state is saved in many slices without an fsync for each.
         is_cut = self._is_full() or self._is_saving
         self.is_cut = is_cut and bool(self._inbound or self._with_work)
         if self.replay.total > self.replay.limit:
@@ -173,7 +172,7 @@ class Driver:
                 if self.groups[gid].has_work:
                     self._with_work.add(gid)
         if not self._write():
-            # Nothing of these groups may be seen until it is written.
+            # No effect of these groups may be visible until it is written.
             self._with_work |= {group.config.group for group in touched}
             self.is_cut = False
             return bool(self._syncing)
@@ -194,7 +193,7 @@ class Driver:
         return bool(self._syncing)
 
     def _is_safe(self, group: Group) -> bool:
-        """Whether all that it wrote is durable; what an earlier slice wrote waits as well."""
+        """Whether all its writes are durable, including writes of earlier slices."""
         journal = group.journal
         if journal.dirty or group.config.group in self._syncing:
             return False
@@ -206,7 +205,7 @@ class Driver:
         self._kv.sync()
 
     def finish(self) -> None:
-        """Releases what waited for the sync."""
+        """Sends the messages and answers that waited for the sync."""
         self._in_sync = False
         for gid, group in self._syncing.items():
             group.journal.end_sync()
@@ -217,7 +216,8 @@ class Driver:
             self._send(peer, [message for message in messages if self._stands(message)])
 
     def _stands(self, message: Message) -> bool:
-        """Not if it acknowledges entries of an older term: they may have been replaced since."""
+        """Whether the message still holds: acknowledged entries of an older term may be
+        replaced."""
         if not isinstance(message, AppendReply):
             return True
         group = self.groups.get(message.group)
@@ -226,7 +226,7 @@ class Driver:
     # -- while a sync is under way ------------------------------------------------------
 
     def send_heartbeats(self) -> None:
-        """Says that the leaders here live. Sends only: nothing is received, decided or written."""
+        """Sends heartbeats of the leaders here. Nothing is received, decided or written."""
         out: dict[int, list[Message]] = defaultdict(list)
         for peer, heartbeat in self._heartbeats.again():
             out[peer].append(heartbeat)
@@ -237,22 +237,22 @@ class Driver:
             self._send(peer, messages)
 
     def give_leadership_away(self) -> None:
-        """Asks a follower of each group that is led here to stand for election, once."""
+        """Asks one follower of each group led here to stand for election."""
         for group in self.groups.values():
             for successor, ask in group.give_leadership_away():
                 self._send(successor, [ask])
 
     def install(self, sender: int, snapshot: Snapshot) -> bool:
-        """Puts a leader's snapshot in the place of a group's log, between two rounds; durable.
+        """Replaces a group's log by a leader's snapshot, between two rounds; durable.
 
-        Returns whether the leader may go on from there. Raises SnapshotError, and nothing is
-        changed, if it is not sound; StorageError: end the node.
+        Returns whether the leader may go on from there. Raises SnapshotError if the snapshot is not
+        sound; nothing is changed then. Raises StorageError: end the node.
         """
         assert not self._syncing and not self._held and not self._in_sync
         assert not self.storage_full, "what waits to be written comes first"
         group = self.groups[snapshot.group]
         base = group.journal.base_index
-        # It may be quiescent as a leader that does not know yet that it is none.
+        # A quiescent group may still take itself for the leader.
         self._heartbeats.unquiesce(snapshot.group)
         self.touch(snapshot.group)
         taken = group.install(sender, snapshot)
@@ -266,13 +266,13 @@ class Driver:
     # -- parts ------------------------------------------------------------------------
 
     def _advance(self) -> list[Group]:
-        """Moves on groups that have messages, work or a timeout; returns them."""
+        """Advances groups that have messages, work or a timeout; returns them."""
         touched = self._deliver()
         with_work, self._with_work = self._with_work - touched.keys(), set()
         due = self._take_due()
         for gid, group in touched.items():
             self._advance_one(gid, group)
-        # In turns: the groups that a slice does not reach are first in the next.
+        # Groups that this slice does not reach come first in the next.
         waiting = sorted(with_work, key=lambda gid: (gid < self._next_group, gid))
         for number, gid in enumerate(waiting):
             if self._is_full():
@@ -304,7 +304,7 @@ class Driver:
         self._schedule(group, group.next_due())
 
     def _deliver(self) -> dict[int, Group]:
-        """Gives what came in to its groups; returns those that got something."""
+        """Delivers received messages to their groups; returns these groups."""
         touched: dict[int, Group] = {}
         inbound, self._inbound = self._inbound, []
         for number, (sender, message) in enumerate(inbound):
@@ -332,7 +332,7 @@ class Driver:
                 if group.is_repeated(sender, message):
                     self._heartbeats.on_repeated(sender)
                     return
-                self._heartbeats.unquiesce(gid)  # what comes may depose it
+                self._heartbeats.unquiesce(gid)  # the message may depose its leader
             group.receive(sender, message)
             touched[gid] = group
 
@@ -342,7 +342,7 @@ class Driver:
             self._replies.append((sender, answer))
 
     def _take_due(self) -> dict[int, Group]:
-        """The groups whose timeout has come."""
+        """Takes the groups with an expired timeout."""
         found: dict[int, Group] = {}
         now = self._clock()
         while self._due and self._due[0][0] <= now:
@@ -378,7 +378,7 @@ class Driver:
             self._kv.write(self.batch)
         except StorageFullError as error:
             if not error.recoverable_in_place:
-                raise  # what was written before may be gone too: the node must begin anew
+                raise  # earlier writes may be lost too: restart the node
             if not self.storage_full:
                 log.error("storage full, writes wait: %s", error)
             self.storage_full = True

@@ -1,4 +1,4 @@
-"""When a replica may campaign: Raft's pre-vote, around the core.
+"""Pre-vote around Raft's core: decides whether a replica may campaign now.
 
     deadline passed --> ask "would you vote for me?" --> majority --> the core's election
 
@@ -7,9 +7,9 @@ off comes back with a high term and deposes a good leader. Here its deadline
 only starts a poll that changes nothing (Raft thesis, section 9.6); a replica
 that has a live leader refuses. A transfer of leadership skips the poll.
 
-Where it is known that nobody leads (the link to the leader broke, the group is
-new), a replica is eager for one election timeout: it campaigns soon, and again soon.
-When a leader dies all its followers know it at once, so votes are often split.
+A replica is eager for one election timeout if it is known that nobody leads: the link to the leader
+broke, or the group is new. It then campaigns soon, and again soon. All followers of a dead leader
+know it at once, so votes are often split.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ class Election:
         self._asked_term = 0
 
     def on_coalesced_heartbeat(self, now: float) -> None:
-        """The same through a coalesced heartbeat, which does not pass through the core."""
+        """Notes the leader's coalesced heartbeat, which does not pass through the core."""
         self.on_leader_contact(now)
         if self._core.election_deadline < now + self._timeout:
             self._core.election_deadline = now + self._wait(now)
 
     def leader_lost(self, now: float) -> None:
-        """The link to the leader broke: do not wait for the whole timeout."""
+        """Shortens the wait: the link to the leader broke."""
         self.leader_contact_at = NEVER
         self._eager_until = now + self._timeout
         soon = now + self._rng.uniform(*LEADER_LOST_WAIT)
         self._core.election_deadline = min(self._core.election_deadline, soon)
 
     def configuration_changed(self) -> None:
-        """Who was asked is not who counts now: what they answer is not counted."""
+        """Ends the poll: replies of the old members do not count in the new configuration."""
         self._asked_term = 0
 
     def campaign(self, now: float) -> None:
-        """At once, and soon again: the others may not be open yet."""
+        """Campaigns at once, and soon again: the other replicas may not be open yet."""
         self._eager_until = now + self._timeout
         self._core.election_deadline = now
 
     def begin(self, now: float) -> None:
-        """The core's election: it campaigns as soon as it sees its deadline passed."""
+        """Begins the core's election: the core campaigns once it sees its deadline passed."""
         core = self._core
         if core.is_leader:
             return
@@ -98,7 +98,7 @@ class Election:
         return self._timeout * (1 + self._rng.random())
 
     def postpone(self, now: float) -> None:
-        """The deadline passed, but this node may not lead now."""
+        """Moves the deadline: it passed, but this node may not lead now."""
         self._core.election_deadline = now + self._wait(now)
 
     def on_deadline(self, now: float) -> list[PreVote]:
@@ -120,12 +120,12 @@ class Election:
         ]
 
     def on_pre_vote(self, now: float, sender: int, message: PreVote) -> PreVoteReply:
-        """Answers whoever asks: it may be in a configuration that is not known here yet."""
+        """Answers every replica: it may be in a configuration that is not known here yet."""
         core, journal = self._core, self._journal
         take_proof(core, journal, message.commit, message.commit_term)
         proof = commit_proof(core, journal)
         if not self._members.is_member(sender, message.from_instance):
-            # If it was removed, it may hold the entry and not know that it is committed.
+            # A removed replica may hold that entry without knowing that it is committed.
             placed = self._members.placed
             proof = placed.index, placed.term
         ours = (journal.last_term, journal.last_index)

@@ -1,4 +1,4 @@
-"""What a group is made of: its settings, what its node lends it, and what it replicates."""
+"""Parts of a group: its settings, its node's services and its state machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from storage.kv import WriteBatch
 
 
 class StateMachine(Protocol):
-    """What a group replicates. All methods are deterministic over the log.
+    """The replicated state of a group. All methods are deterministic over the log.
 
-    pieces: the whole state; nothing is applied before the last was taken, and none takes long.
-    check(state): loads a state beside the present one, which stays; raises what `restore` would.
+    pieces: the whole state. Nothing is applied before the last piece is taken; none takes long.
+    check(state): loads a state beside the present one, which stays; raises as `restore` would.
     """
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object: ...
@@ -47,26 +47,26 @@ class GroupConfig:
     checkpoint_bytes: int = 64 * 1024 * 1024
     checkpoint_entries: int = 65_536
     name: str = ""
-    # A commit is sent to followers at once, not with the next entry or heartbeat: for
-    # a group whose followers' state is waited for, such as the metadata's.
+    # Followers learn of a commit at once, not with the next entry or heartbeat: for groups with
+    # callers that wait for a follower's state, such as the metadata's.
     notify_commits: bool = False
 
     @property
     def founding(self) -> Placed:
-        """The configuration that the group began with."""
+        """Returns the configuration that the group began with."""
         nodes = self.peers if self.instance else (self.node_id, *self.peers)
         return Placed(0, 0, Configuration(0, tuple(map(Member, nodes))))
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a group takes from its node. The simulator passes its own.
+    """Services that a group takes from its node. The simulator passes its own.
 
-    leader_changed: called when the group knows of another leader or term than before.
+    leader_changed: called when the group learns of another leader or term.
     stopped(group): called once if the replica fails.
-    may_lead:       whether the node may stand for election; one with a wrong clock may not.
-    takes_part:     whether the replica may say anything: its node's start is known to the cluster.
-    may_change:     whether all nodes know the entries by which members are changed.
+    may_lead: whether the node may stand for election; not with a wrong clock.
+    takes_part: whether the replica may send: its node's start is known to the cluster.
+    may_change: whether all nodes support the entries that change members.
     """
 
     clock: Clock

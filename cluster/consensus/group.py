@@ -1,4 +1,4 @@
-"""One Raft group's replica: what the rest of the node sees of consensus.
+"""Replica of one Raft group: the interface of consensus to the rest of the node.
 
                          propose / confirm / transfer
                                      |
@@ -6,10 +6,10 @@
                                 |            |
                           out: messages      +--> StateMachine.apply, in log order
 
-`advance` is the one place where a replica moves on. Its order is the argument
-for safety: first the core learns what peers said, then what is committed *and*
-durable here is applied, then new entries are appended, then they are sent.
-Messages that promise something durable stay in `out` until the driver's sync.
+`advance` is the only place where a replica moves on. Its order is the argument for safety: first
+the core learns from the peers' messages, then entries that are committed *and* durable here are
+applied, then new entries are appended, then they are sent. Messages that promise something durable
+stay in `out` until the driver's sync.
 
 A broken invariant or damaged storage stops this replica (`failed` says why);
 the node and its other groups go on.
@@ -78,7 +78,7 @@ class Group:
         self._seen_term = self.core.term
         self._known_leader: tuple[object, int] = (None, 0)  # and its term
 
-    # -- what others ask ----------------------------------------------------------
+    # -- queries ------------------------------------------------------------------
 
     # Read in each round: a property over an attrgetter takes no call in Python.
     members: Members = _alias("_raft.members")
@@ -95,7 +95,7 @@ class Group:
 
     @property
     def is_ready(self) -> bool:
-        """Leads, and has applied an entry of its own term: knows all that is committed."""
+        """Whether it leads and has applied an entry of its own term: it knows all commits."""
         return self._leading is not None and self._leading.ready
 
     @property
@@ -104,49 +104,49 @@ class Group:
 
     @property
     def commit_index(self) -> int:
-        """Committed, as far as it is also durable here."""
+        """Returns the commit index, as far as it is also durable here."""
         raft = self._raft
         return min(raft.core.commit_index, raft.journal.durable_index)
 
     @property
     def progress(self) -> Mapping[int, Progress]:
-        """How far each follower is, as this leader knows it; empty if not leading."""
+        """Returns each follower's progress, as this leader knows it; empty if not leading."""
         return {} if self._leading is None else self._leading.replicator.peers
 
     @property
     def is_transferring(self) -> bool:
-        """Leads, and is about to hand that over."""
+        """Whether it leads and is about to hand the leadership over."""
         return self._leading is not None and self._leading.is_transferring
 
     def follower_lag(self) -> dict[int, int]:
-        """Entries that each follower has not acknowledged; empty if not leading."""
+        """Returns how many entries each follower has not acknowledged; empty if not leading."""
         return {} if self._leading is None else self._leading.follower_lag()
 
     def best_successor(self, wrong: Collection[int] = ()) -> int:
-        """The reachable follower with the most of the log, none of those `wrong`; 0: none."""
+        """Returns the reachable follower with the longest log, except `wrong`; 0: none."""
         return 0 if self._leading is None else self._leading.best_successor(self._up - set(wrong))
 
     def bare_heartbeats(self) -> list[tuple[int, GroupMessage]]:
-        """That this leader lives, and no more; of a quiescent group its node says that."""
+        """Returns heartbeats without entries; for a quiescent group its node sends them."""
         if self._leading is None or self.is_quiescent:
             return []
         return self._leading.bare_heartbeats(self._up)
 
     def give_leadership_away(self) -> list[tuple[int, GroupMessage]]:
-        """What asks a follower to stand for election, if this replica leads."""
+        """Returns a request to a follower to stand for election, if this replica leads."""
         return [] if self._leading is None else self._leading.ask_successor(self._up)
 
     def is_responsive(self, peer: int) -> bool:
-        """Leads, and the peer can be reached and replied within an election timeout."""
+        """Whether it leads, and the peer is linked and replied within an election timeout."""
         return self._leading is not None and self._leading.is_responsive(peer)
 
     @property
     def is_stopped(self) -> bool:
-        """Takes part no more: it failed, or was removed."""
+        """Whether it takes no part any more: it failed, or was removed."""
         return self.failed is not None or self.removed is not None
 
     def next_due(self) -> float:
-        """When `tick` must be called at the latest, by this node's clock."""
+        """Returns the latest time for the next `tick`, by this node's clock."""
         if self.is_stopped or self.is_quiescent:
             return float("inf")
         core, leading = self._raft.core, self._leading
@@ -167,7 +167,7 @@ class Group:
             or (alone and core.commit_index < journal.durable_index)
         )
 
-    # -- what others want -----------------------------------------------------------
+    # -- requests -------------------------------------------------------------------
 
     def propose(self, data: bytes, done: Done) -> None:
         """Appends an entry in the next advance. `done` is called once, always."""
@@ -204,9 +204,9 @@ class Group:
         self._leading.change(change, done)
 
     def exclude_lost(self, gone: Collection[tuple[int, int]]) -> str:
-        """Of two voters the other one is among `gone`, (node, instance): goes on without it.
+        """Goes on without the other of two voters, if `gone` has its (node, instance).
 
-        Returns why it waits with that; nothing: it goes on alone, or need not (survivor.py).
+        Returns why it waits; an empty reason: it goes on alone, or need not (survivor.py).
         """
         if self.is_stopped or self.is_quiescent or not is_survivor(self.members, gone):
             return ""
@@ -220,7 +220,7 @@ class Group:
         return waits_for
 
     def checkpoint_early(self) -> None:
-        """The node has too much to apply again at a start: saves before it is due."""
+        """Saves before it is due: the node would replay too much at a start."""
         try:
             self.checkpoints.save()
         except Exception as error:  # noqa: BLE001 - any fault stops this replica only
@@ -230,7 +230,7 @@ class Group:
 
     @property
     def can_quiesce(self) -> bool:
-        """Leads, has nothing to say, and everybody reachable has answered to that."""
+        """Whether it leads, has nothing to say, and every reachable peer answered since."""
         can = self._leading is not None and self._leading.can_quiesce
         return can and not self.checkpoints.is_saving
 
@@ -239,31 +239,31 @@ class Group:
         return self._leading is not None and self._leading.quiescence.begun
 
     def quiesce(self) -> dict[int, float]:
-        """Returns the followers that a coalesced heartbeat now goes to; when each last replied."""
+        """Begins quiescence; returns the followers of its rows, each with its last reply."""
         assert self._leading is not None
         return self._leading.quiescence.begin(self._leading.replicator.reachable())
 
     def unquiesce(self, replied_at: Mapping[int, float]) -> None:
-        """Goes on by itself, unless it failed meanwhile. See `quiesce`."""
+        """Ends quiescence, unless it failed meanwhile. See `quiesce`."""
         assert self.is_quiescent or self.failed is not None, "deposed before it was unquiesced"
         if self._leading is not None:
             self._leading.quiescence.end(replied_at)
 
     def is_repeated(self, sender: int, message: GroupMessage) -> bool:
-        """Whether a follower only repeats what it acknowledged in this term."""
+        """Whether a follower only repeats its acknowledgement of this term."""
         return self._leading is not None and self._leading.is_repeated(sender, message)
 
     def on_coalesced_heartbeat(self, now: float, sender: int, term: int, commit: int) -> bool:
-        """Its row in a node's message. False: the sender must speak to this group itself."""
+        """Takes its row of a node's message. False: the sender must speak to this group itself."""
         if self.is_stopped or not self.core.follows(sender, term, commit):
             return False
         self._raft.election.on_coalesced_heartbeat(now)
         return True
 
-    # -- what the driver calls --------------------------------------------------------
+    # -- calls by the driver ----------------------------------------------------------
 
     def set_link(self, peer: int, up: bool) -> None:
-        """The stream to and from a peer came up or broke."""
+        """Notes that the stream to and from a peer came up or broke."""
         if up:
             self._up.add(peer)
         else:
@@ -297,7 +297,7 @@ class Group:
             self.fail(error)
 
     def close(self, reason: str) -> None:
-        """Answers everybody who waits. The group is not used afterwards."""
+        """Answers all waiting callers. The group is not used afterwards."""
         self._end_leading(reason)
 
     # -- parts ------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class Group:
         if self.removed is not None:
             answer: GroupMessage | None = self.removed.answer(message)
         elif message.to_instance != self.config.instance:
-            return  # for one that was here before, or that comes after this one
+            return  # the message is for an older or a later replica
         else:
             answer = self._receiver.receive(sender, message, self._leading)
         self._outbox.answer(self._raft, sender, message, answer)
@@ -334,7 +334,7 @@ class Group:
         return self.members.is_voter and self._raft.is_configured and may_lead
 
     def _note_role(self) -> None:
-        """Collects what the core sent and notices that it began or ceased to lead."""
+        """Collects the core's messages and notices that it began or ceased to lead."""
         core = self._raft.core
         if core.sent:
             self._outbox.take_sent(self._raft)
@@ -362,7 +362,7 @@ class Group:
         return self.config.name or f"group-{self.config.group}"
 
     def _end_leading(self, reason: str) -> None:
-        """Drops all that lives one term, and answers everybody who waits."""
+        """Drops the state of the leader's term and answers all waiting callers."""
         ended, self._leading = self._leading, None
         self.snapshots_due.clear()
         if ended is not None:
@@ -374,7 +374,7 @@ class Group:
         return Abandoned(0 if leader == self.config.node_id else leader, reason)
 
     def _apply(self) -> None:
-        """Runs what is committed and durable through the state machine, and answers."""
+        """Applies entries that are committed and durable, and answers their callers."""
         commit_index = self.commit_index
         if not self._applying.has_work(commit_index):
             return
@@ -390,13 +390,13 @@ class Group:
             self._send([(peer, said) for peer in self.members.peers])
 
     def _note_ready(self, leading: LeaderTerm, index: int) -> None:
-        """A no-op was applied: of its own term, or of one before."""
+        """Notes an applied no-op: of its own term, or of an earlier one."""
         if self.journal.term_at(index) == leading.term:
             leading.ready = True
             self.machine.on_role(leader=True, ready=True, term=leading.term)
 
     def _apply_configuration(self, index: int) -> Configuration:
-        """From here on others count. In place: log, term, votes and links stay (ADR 0029)."""
+        """Puts a new configuration into force; log, term, votes and links stay (ADR 0029)."""
         raft = self._raft
         placed, members = raft.journal.configuration_at(index), raft.members
         assert placed.index == index
@@ -415,14 +415,14 @@ class Group:
         return members.configuration
 
     def _retire(self) -> None:
-        """This replica was removed: from now on it answers what its tombstone says."""
+        """Retires this removed replica: its tombstone answers from now on."""
         members, core = self.members, self._raft.core
         self.removed = tombstone_of(members, core.term)
         core.follow()
         self._env.leader_changed()
         log.info("removed partition=%s index=%d", self.name, members.placed.index)
         notice = self.removed.removed(self.config.group)
-        self._send([(peer, notice) for peer in members.voters])  # who waits need not ask
+        self._send([(peer, notice) for peer in members.voters])  # waiting peers need not ask
 
     def _lead(self) -> None:
         if self._leading is not None and self._leading.has_left:
@@ -434,7 +434,7 @@ class Group:
             self.snapshots_due += self._leading.replicator.needs_snapshot()
 
     def fail(self, error: BaseException) -> None:
-        """Stops this replica for good, at any time; the others elect a leader among themselves."""
+        """Stops this replica for good, at any time; the other replicas elect a leader."""
         if self.failed is not None:
             return
         text = "replica stopped partition=%s term=%d index=%d: %s"
@@ -442,7 +442,7 @@ class Group:
         self.failed = error
         if isinstance(error, StateDivergedError):
             self._raft.checkpoints.drop_from(error.index)
-        # The others judge by what this replica said of its state, too.
+        # The other replicas also need this replica's checksum for their verdict.
         self._outbox.messages = [one for one in self.out if isinstance(one[1], StateChecksum)]
         self._end_leading("this replica has stopped")
         self._env.stopped(self.config.group)
@@ -461,8 +461,8 @@ class Group:
     def install(self, sender: int, snapshot: Snapshot) -> bool:
         """Replaces log and state by a leader's snapshot; the driver syncs. False: it is stale.
 
-        A log that holds its last entry keeps all it has: it may have acknowledged more.
-        Raises SnapshotError, and nothing is changed, if it is not sound.
+        A log that holds its last entry stays: it may have acknowledged more. Raises SnapshotError
+        if the snapshot is not sound; nothing is changed then.
         """
         if self.is_stopped or snapshot.term < self.core.term:
             return False
@@ -478,9 +478,9 @@ class Group:
         return True
 
     def reopen(self) -> None:
-        """Begins anew from the store, after an installed snapshot was written.
+        """Reopens from the store, after an installed snapshot was written.
 
-        What cannot be read back stops this replica only.
+        An unreadable store stops this replica only.
         """
         self._end_leading("restarted from a snapshot")
         self.out.clear()

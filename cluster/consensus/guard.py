@@ -1,10 +1,9 @@
-"""What a message may do to the core: the rules of Raft that pysyncobj leaves out.
+"""Guard of the core: enforces the rules of Raft that pysyncobj leaves out.
 
     network --Message--> Guard.append / append_reply / vote / vote_reply --> core
 
-The guard is pure over (core, journal): it looks at a message, hands the core
-only what is safe, and returns what to answer. Weaknesses of the core that it
-closes:
+The guard is pure over (core, journal). It checks a message, hands only its safe part to the core,
+and returns the answer. It closes these weaknesses of the core:
 
     acks and votes without a term     -> both are stamped; another term is dropped
     votes without a voter             -> one vote for each known voter and term
@@ -15,8 +14,8 @@ closes:
     stale messages get no answer      -> they get our term, so a deposed leader
                                          learns that it is one
 
-Whoever is linked may send appends and ask for a vote: it may be in a configuration that
-this replica has not heard of. Only what is counted is counted of voters alone.
+Every linked peer may send appends and ask for a vote, since it may be in a configuration that this
+replica has not heard of. Only voters' acknowledgements and votes are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from cluster.consensus.port import LEADER, Core
 
 
 class InvariantBroken(AssertionError):
-    """A replica has seen what Raft rules out. It stops; nothing is retried."""
+    """A replica has seen a state that Raft rules out. It stops; nothing is retried."""
 
 
 class Guard:
@@ -145,7 +144,7 @@ class Guard:
     # -- outbound ---------------------------------------------------------------
 
     def outbound(self, message: dict[str, Any]) -> Vote | VoteReply:
-        """Translates what the core sends."""
+        """Translates the core's outgoing messages."""
         kind = message["type"]
         if kind == "request_vote":
             last, last_term = message["last_log_index"], message["last_log_term"]
@@ -157,7 +156,7 @@ class Guard:
     # -- parts --------------------------------------------------------------------
 
     def _mismatch(self, message: Append) -> int:
-        """0 if our log matches at prev_index, else the index to try next."""
+        """Returns 0 if our log matches at prev_index, else the next index to try."""
         journal, prev = self._journal, message.prev_index
         if prev > journal.last_index:
             return journal.last_index + 1
@@ -171,14 +170,14 @@ class Guard:
         return journal.first_index_of_term_at(prev)
 
     def _matching_prefix(self, message: Append) -> int:
-        """How many of the message's entries we already hold."""
+        """Returns how many of the message's entries we already hold."""
         journal = self._journal
         index = message.prev_index
         for position, term in enumerate(message.terms):
             index += 1
             if index > journal.last_index:
                 return position
-            # Below the base everything is committed, so it is the same.
+            # Everything below the base is committed, so it is the same.
             if index > journal.base_index and journal.term_at(index) != term:
                 return position
         return len(message.terms)

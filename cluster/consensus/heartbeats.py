@@ -9,12 +9,11 @@ replies. A quiescent group is not ticked: it is a row (group, term, commit index
 the one message that goes to each peer, and for a follower that agrees with its row
 that is its leader's heartbeat. (CockroachDB calls these coalesced heartbeats.)
 
-A row promises nothing and teaches nothing but that the leader lives. A follower of
-another term or leader, or one that does not know the commit index, names the group
-in its reply; the group is unquiesced and speaks for itself. So is every group of a
-peer that has been silent for too long: the core then counts who still replies, and
-steps down if those are too few. No group is quiescent towards a silent peer, so
-failover takes what it takes without quiescence.
+A row promises nothing and says only that the leader lives. A follower of another term or leader, or
+one that does not know the commit index, names the group in its reply; the group is unquiesced and
+sends its own messages. Every group of a peer that has been silent for too long is unquiesced as
+well: the core then counts the replying peers, and steps down if there are too few. No group is
+quiescent towards a silent peer, so failover takes as long as without quiescence.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ SILENCE = 0.5  # of the election timeout: a peer that did not reply for so long
 
 
 class Heartbeats:
-    """The quiescent groups of one node, and when their followers' nodes last replied.
+    """Quiescent groups of one node, and their followers' last replies.
 
-    due:    when `send` must be called at the latest.
+    due: the latest time for the next `send`.
     groups: all groups of the node.
-    touch:  tells the driver that a group has work.
+    touch: tells the driver that a group has work.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Heartbeats:
     # -- leader -------------------------------------------------------------------------
 
     def quiesce(self, group: Group) -> None:
-        """From now on the group's heartbeats are rows of this node's messages."""
+        """Makes the group's heartbeats rows of this node's messages."""
         gid, now = group.config.group, self._clock()
         assert gid not in self.quiescent
         assert group.can_quiesce
@@ -62,7 +61,7 @@ class Heartbeats:
             self._prepared.pop(peer, None)
 
     def unquiesce(self, gid: int) -> None:
-        """The group goes on by itself, and knows when its followers last replied."""
+        """Removes the group's rows, and tells it when its followers last replied."""
         group = self.quiescent.pop(gid, None)
         if group is None:
             return
@@ -74,7 +73,7 @@ class Heartbeats:
         group.unquiesce(replied_at)
 
     def send(self) -> list[tuple[int, Heartbeat]]:
-        """What is due now; unquiesces the groups of peers that do not reply."""
+        """Returns the messages due now; unquiesces the groups of peers that do not reply."""
         now = self._clock()
         if now < self.due:
             return []
@@ -96,7 +95,7 @@ class Heartbeats:
         return out
 
     def again(self) -> list[tuple[int, Heartbeat]]:
-        """What `send` gave last, or would, while replies cannot be looked at."""
+        """Returns the last messages of `send`, or new ones, while replies cannot be read."""
         out = []
         for peer, followed in self._followed.items():
             if followed:
@@ -106,7 +105,7 @@ class Heartbeats:
         return out
 
     def on_repeated(self, sender: int) -> None:
-        """A follower's answer to a group's own heartbeat came after the group went quiescent."""
+        """Notes a follower's late answer to a group's own heartbeat, sent before quiescence."""
         self._replied_at[sender] = self._clock()
 
     def on_reply(self, sender: int, reply: HeartbeatReply) -> None:

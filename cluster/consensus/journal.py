@@ -1,4 +1,4 @@
-"""One replica's log: what the core and the replicator see of the disk.
+"""Log of one replica: the disk as the core and the replicator see it.
 
     core/guard --add, truncate, term--> Journal --> the node's open write batch
     replicator <------entries---------- Journal <-- memory tail, else the store
@@ -17,11 +17,11 @@ An entry's checksum is made here by the leader that appends it. It goes with the
 into the messages to followers and into the store of each replica, and is compared
 wherever the entry is received or read.
 
-The commit index is volatile, as in the Raft paper: after a restart it begins
-at the checkpoint that the state was restored from, and the leader's word moves
-it on. It is written where a restart must know it. With a configuration, into the batch
-that has the entry: a replica with configuration n + 1 in its log must know after a restart,
-too, that n is in force (docs/adr/0038). With what a node has done because of the metadata.
+The commit index is volatile, as in the Raft paper: after a restart it begins at the checkpoint that
+the state was restored from, and the leader moves it on. It is written where a restart must know it.
+The first case is a configuration: the index goes into the batch that has the entry. A replica with
+configuration n + 1 in its log must know after a restart, too, that n is in force (docs/adr/0038).
+The second case is an action of the node that follows from the metadata.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Journal:
     # -- terms --------------------------------------------------------------
 
     def term_at(self, index: int) -> int:
-        """Term of an entry between base and last."""
+        """Returns the term of an entry between base and last."""
         assert self.base_index <= index <= self.last_index, (index, self.last_index)
         if index == self.base_index:
             return self.base_term
@@ -103,7 +103,7 @@ class Journal:
         return self._terms[-1]
 
     def first_index_of_term_at(self, index: int) -> int:
-        """Where the run of entries with the same term as `index` begins, above the base."""
+        """Returns the first index, above the base, of the run of entries with `index`'s term."""
         if index == self.base_index:
             return index
         return max(self._starts[bisect_right(self._starts, index) - 1], self.base_index + 1)
@@ -111,25 +111,25 @@ class Journal:
     # -- configurations -------------------------------------------------------
 
     def configuration_at(self, index: int) -> Placed:
-        """The one that is in force once the entry at `index` is applied."""
+        """Returns the configuration in force once the entry at `index` is applied."""
         assert index >= self.base_index
         return next(one for one in reversed(self.configurations) if one.index <= index)
 
     def save_commit(self, index: int) -> None:
-        """`index` is committed; known after a restart if the open batch is durable by then."""
+        """Saves `index` as committed; a restart knows it if the open batch is durable by then."""
         self._committed = max(self._committed, min(index, self.last_index))
         self._store.put_commit(self._batch(), self._committed)
         self.dirty = True
 
     def _forget_configurations(self) -> None:
-        """Of those up to the base the newest is kept, and the one before it (survivor.py)."""
+        """Drops configurations up to the base, except the newest two (survivor.py)."""
         while len(self.configurations) > 2 and self.configurations[2].index <= self.base_index:
             del self.configurations[0]
 
     # -- writing --------------------------------------------------------------
 
     def append(self, data: bytes, index: int, term: int, checksum: int | None = None) -> None:
-        """checksum: the one that came with the entry; none yet for a leader's own."""
+        """Appends an entry. checksum: the one that came with it; none yet for a leader's own."""
         assert index == self.last_index + 1, (index, self.last_index)
         assert term >= self.last_term, "terms never fall along a log"
         batch = self._batch()
@@ -196,7 +196,7 @@ class Journal:
             self._store.drop_configurations(self._batch(), 0, self.configurations[0].index)
 
     def reset(self, index: int, term: int, placed: Placed) -> None:
-        """Begins anew above an installed snapshot, with the configuration in force there."""
+        """Restarts the log above an installed snapshot, with the configuration in force there."""
         self._store.reset(self._batch(), index, term)
         if placed.index or self.configurations[-1].index:
             self._store.drop_configurations(self._batch(), 0, self.last_index + 1)
@@ -215,7 +215,7 @@ class Journal:
     # -- durability -----------------------------------------------------------
 
     def begin_sync(self) -> None:
-        """The batch with everything so far is on its way to stable storage."""
+        """Notes that the open batch is on its way to stable storage."""
         self._pending_index, self._pending_term = self.last_index, self.term
         self.dirty = False
 
@@ -224,7 +224,7 @@ class Journal:
         self._shrink()
 
     def _shrink(self) -> None:
-        """Lets go of the oldest entries in memory beyond the allowance."""
+        """Drops the oldest entries in memory beyond the allowance."""
         allowance = self._tail_bytes()
         keep_from = min(self.applied_index, self.durable_index)
         first = self.first_in_memory
@@ -233,7 +233,7 @@ class Journal:
             first += 1
 
     def _forget(self, index: int) -> None:
-        """The entry is in memory no more."""
+        """Drops the entry from memory."""
         self._tail_size -= len(self._tail.pop(index)[0])
 
     # -- reading --------------------------------------------------------------
@@ -243,9 +243,9 @@ class Journal:
         return self.last_index - len(self._tail) + 1
 
     def entry(self, index: int, is_intact: Callable[[bytes], bool] | None = None) -> bytes:
-        """Raises storage.CorruptionError if the disk's copy is damaged.
+        """Returns an entry. Raises storage.CorruptionError if the disk's copy is damaged.
 
-        is_intact: compares a checksum that the caller has; saves the store's own.
+        is_intact: compares a checksum that the caller has, in place of the store's own check.
         """
         assert self.base_index < index <= self.last_index, (index, self.base_index)
         found = self._tail.get(index)
@@ -265,7 +265,7 @@ class Journal:
         return self._store.read_checked_by(index, is_intact, cached_only=cached_only)
 
     def in_memory(self, index: int) -> tuple[bytes, int] | None:
-        """An entry and its checksum; None: it is on the disk only."""
+        """Returns an entry and its checksum; None: it is on the disk only."""
         return self._tail.get(index)
 
     def stored(self, index: int) -> bytes:
@@ -287,7 +287,7 @@ class Journal:
             return (self._terms[at],) * (last - first + 1)
         return tuple(self.term_at(index) for index in range(first, last + 1))
 
-    # -- what the core calls ----------------------------------------------------
+    # -- calls by the core ------------------------------------------------------
 
     def add(self, command: bytes, idx: int, term: int, checksum: int | None = None) -> None:
         self.append(command, idx, term, checksum)

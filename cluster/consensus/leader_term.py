@@ -1,8 +1,8 @@
-"""What a replica has only while it leads: made when it wins a term, dropped when that ends.
+"""Leader's term of a replica: state made when it wins the term, dropped when that ends.
 
     propose, confirm, transfer --> LeaderTerm --advance--> journal, messages to followers
 
-Nothing in here outlives the term, so nothing of an earlier one can be counted in a later.
+Nothing in here outlives the term, so nothing of an earlier term can be counted in a later one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cluster.consensus.raft import Raft
 from cluster.consensus.replication import Replicator
 
 TRANSFER_TIMEOUT = 2.0  # seconds that proposals wait for a transfer
-WITHIN_ENTRIES = 1000  # so much may a replica lack that a change makes, or leaves, a voter
+WITHIN_ENTRIES = 1000  # a replica that a change makes, or leaves, a voter may lack so many
 
 
 class LeaderTerm:
@@ -62,23 +62,23 @@ class LeaderTerm:
         self.transfer_target, self._transfer_until = 0, float("inf")
         self.is_leaving = False
 
-    # -- what the group asks ----------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------
 
     @property
     def next_due(self) -> float:
-        """When the next heartbeat is due, or a transfer is given up."""
+        """Returns when the next heartbeat is due or a transfer is given up."""
         return min(self._core.heartbeat_due, self._transfer_until)
 
     @property
     def can_quiesce(self) -> bool:
         if not self.quiescence.is_quiet or self._members.learners or self.is_leaving:
             return False
-        # A link may have broken since the heartbeat that said nothing: who is left must be enough.
+        # A link may have broken since the quiet heartbeat: the linked peers must be enough.
         may_begin = self.quiescence.may_begin(self.replicator.reachable())
         return self.ready and may_begin and self.replicator.level()
 
     def is_repeated(self, peer: int, message: GroupMessage) -> bool:
-        """Whether the message says nothing but what the follower acknowledged in this term."""
+        """Whether the message only repeats the follower's acknowledgement of this term."""
         known = self.replicator.peers.get(peer)
         return (
             known is not None
@@ -91,20 +91,20 @@ class LeaderTerm:
         )
 
     def follower_lag(self) -> dict[int, int]:
-        """Entries that each follower has not acknowledged."""
+        """Returns how many entries each follower has not acknowledged."""
         last = self._journal.last_index
         return {peer: last - progress.match for peer, progress in self.replicator.peers.items()}
 
     def best_successor(self, up: Collection[int]) -> int:
-        """The voter with the longest matching log among those reachable; 0 if none."""
+        """Returns the voter with the longest matching log among those reachable; 0 if none."""
         peers = self.replicator.peers
         fit = [peer for peer in sorted(up) if self._knows_configuration(peer)]
         return max(fit, key=lambda peer: peers[peer].match, default=0)
 
     def _knows_configuration(self, peer: int) -> bool:
-        """Whether it is a voter, and the configuration in force here is in force there.
+        """Whether it is a voter and has this leader's configuration in force.
 
-        Another would have to wait for that before it may stand.
+        Otherwise it would have to wait for that before it may stand.
         """
         if peer not in self._members.voters:
             return False
@@ -115,8 +115,8 @@ class LeaderTerm:
     def change(self, change: Change, done: Done) -> None:
         """Proposes the configuration after one step. Raises ChangeRefusedError.
 
-        One at a time, by a leader that knows all that is committed: two changes that are
-        under way together may have majorities without a common replica.
+        Only a leader that knows all commits proposes a change, one at a time. Two changes in
+        progress may have majorities without a common replica.
         """
         now, journal = self._members.configuration, self._journal
         if not self.ready:
@@ -132,7 +132,7 @@ class LeaderTerm:
         self._change_queued = True
 
     def _check_learner(self, node: int) -> None:
-        """It must be near the end of the log, and hold an entry of this term on its disk."""
+        """Checks that it is near the log's end and holds an entry of this term on its disk."""
         progress, now = self.replicator.peers.get(node), self._members.configuration
         assert progress is not None, "a learner has progress"
         if progress.unreadable:
@@ -149,10 +149,10 @@ class LeaderTerm:
             raise ChangeRefusedError(f"node {node} is {behind} entries behind", now)
 
     def _check_left(self, after: Configuration) -> None:
-        """A majority of the voters left must answer and hold what is committed.
+        """Checks that a majority of the remaining voters answers and holds all committed entries.
 
-        With less nothing commits from then on, not even the change that would mend it: of
-        {1, 2, 3} with 2 dead, {1, 2} waits for 2 for ever (etcd's strict reconfiguration check).
+        Otherwise nothing commits from then on, not even the change that would repair it: of {1, 2,
+        3} with 2 dead, {1, 2} waits for 2 forever (etcd's strict reconfiguration check).
         """
         unfit = [one.node for one in after.voters if not self._is_fit(one.node)]
         if 2 * len(unfit) >= len(after.voters):
@@ -166,19 +166,19 @@ class LeaderTerm:
         return self.is_responsive(node) and behind <= WITHIN_ENTRIES
 
     def configuration_changed(self) -> None:
-        """Another one is in force: its replicas are sent to, its voters may lead next."""
+        """Takes the new configuration: sends to its replicas; its voters may lead next."""
         self.replicator.configuration_changed()
         if self.transfer_target and self.transfer_target not in self._members.voters:
             self._end_transfer()
 
     def leave(self) -> None:
-        """This replica was removed: it leads until another can, and takes nothing new."""
+        """Leads on after its removal, until a successor can; takes nothing new."""
         self._end_transfer()
         self.is_leaving, self._transfer_until = True, self._clock() + TRANSFER_TIMEOUT
 
     @property
     def has_left(self) -> bool:
-        """Nobody took over in time: this replica may not lead for longer."""
+        """Whether nobody took over in time, so that this removed replica must stop leading."""
         return self.is_leaving and self._clock() >= self._transfer_until
 
     def _end_transfer(self) -> int:
@@ -187,7 +187,7 @@ class LeaderTerm:
 
     @property
     def is_transferring(self) -> bool:
-        """While leadership is handed over proposals wait."""
+        """Whether leadership is being handed over; proposals wait meanwhile."""
         return self.is_leaving or self.transfer_target != 0
 
     def bare_heartbeats(self, up: Collection[int]) -> list[tuple[int, GroupMessage]]:
@@ -202,7 +202,7 @@ class LeaderTerm:
         return addressed(message, self._members.instance, self._members.instance_of(peer))
 
     def is_responsive(self, peer: int) -> bool:
-        """Can be reached, and replied within an election timeout, as all of a quiescent group."""
+        """Whether it is linked and replied within an election timeout; true if quiescent."""
         if peer not in self.replicator.reachable():
             return False
         is_voter, at = peer in self._members.voters, self.replicator.peers[peer].replied_at
@@ -218,7 +218,7 @@ class LeaderTerm:
     # -- one step ---------------------------------------------------------------------
 
     def advance(self) -> list[tuple[int, GroupMessage]]:
-        """Appends what was proposed, and returns what is to be sent now."""
+        """Appends the waiting proposals and returns the messages to send now."""
         out: list[tuple[int, GroupMessage]] = []
         target = self.transfer_target
         if self.is_leaving:
@@ -244,14 +244,14 @@ class LeaderTerm:
         return out
 
     def _plan_check(self) -> list[tuple[int, GroupMessage]]:
-        """All will compare their states at the entry that is appended next."""
+        """Plans a comparison of all replicas' states at the entry that is appended next."""
         index = self._journal.last_index + 1
         self._check.plan(index)
         message = CheckpointAt(self._config.group, self.term, index)
         return [(peer, message) for peer in self.replicator.reachable()]
 
     def _may_take_over(self, target: int) -> bool:
-        """It has all entries, and has applied the configuration: it may stand at once."""
+        """Whether it has all entries and has applied the configuration: it may stand at once."""
         up_to_date = self._core.match_index(target) == self._journal.last_index
         return up_to_date and self._knows_configuration(target)
 

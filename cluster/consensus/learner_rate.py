@@ -1,9 +1,9 @@
-"""How fast this node's leaders fill learners, all of them together: a limit in bytes a second.
+"""Rate limit of this node's leaders for filling learners, in bytes a second over all groups.
 
     Replicator, SnapshotSender --sent--> LearnerRate --is_open--> Replicator
 
-Nothing that counts waits for a learner, so that a limit costs nothing but time. Voters have none:
-one that is behind may be needed for the next majority.
+No commit waits for a learner, so a limit costs only time. Voters have no limit: one that is behind
+may be needed for the next majority.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from cluster.consensus.port import Clock
 
-BURST = 0.25  # seconds: what was not used of the limit is kept for so long
+BURST = 0.25  # seconds for which an unused part of the limit is kept
 
 
 class LearnerRate:
@@ -23,11 +23,11 @@ class LearnerRate:
         self._left, self._at = 0.0, clock()
 
     def is_open(self) -> bool:
-        """Whether more may be sent. What was sent beyond the limit is waited for."""
+        """Whether more may be sent. Bytes sent beyond the limit delay the next send."""
         limit, now = self._limit(), self._clock()
         earned, self._at = (now - self._at) * limit, now
         if limit == 0:
-            self._left = 0.0  # what was sent without a limit is not owed under the next one
+            self._left = 0.0  # bytes sent without a limit are not owed under the next one
             return True
         self._left = min(limit * BURST, self._left + earned)
         return self._left > 0

@@ -1,14 +1,13 @@
-"""What replicas of one group say to each other.
+"""Messages between the replicas of one group.
 
-These are the only values that cross the boundary between a group and the
-network: the guard reads and writes them, `cluster.transport.frames` turns them into
-bytes and back, the simulator passes them as they are. A message is
-immutable; `term` is always the sender's term when it was made.
+Only these values cross the boundary between a group and the network. The guard reads and writes
+them, `cluster.transport.frames` turns them into bytes and back, and the simulator passes them as
+they are. A message is immutable; `term` is always the sender's term when it was made.
 
 Entries travel as parallel tuples (terms, data, checksums) that start at `prev_index + 1`.
 
-Most say which replica of the sender's node speaks to which of the receiver's, by their
-instances (`configuration.py`): 0 for those that a group began with.
+Most messages name the sending and the receiving replica by their instances (`configuration.py`): 0
+for those that a group began with.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ import crc32c
 
 
 class Append(NamedTuple):
-    """Leader to follower. Without entries it is a heartbeat.
+    """Entries from leader to follower; a heartbeat if there are none.
 
-    `prev_index` 0 verifies nothing: it only says that the leader lives. checksums: CRC-32C
-    of each entry, made once, by the leader that appended it.
+    `prev_index` 0 verifies nothing: it only says that the leader lives. checksums: CRC-32C of each
+    entry, made once, by the leader that appended it.
     """
 
     group: int
@@ -44,7 +43,7 @@ class Append(NamedTuple):
 
 
 class AppendReply(NamedTuple):
-    """Follower to leader.
+    """Answer of a follower to an Append.
 
     success: everything below `next_index` equals the leader's log of this term
     and is on this follower's stable storage. Otherwise `next_index` is where
@@ -125,7 +124,7 @@ class TimeoutNow:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """From a replica that was removed, to whoever speaks to it or may wait for it.
+    """Notice of a removed replica to any peer that contacts it or may wait for it.
 
     index, index_term: the entry that removed it, so proven to be committed. version: of the
     configuration in it.
@@ -146,7 +145,7 @@ class SnapshotError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAt:
-    """Leader to followers: save your state when you have applied `index`, and say its checksum."""
+    """Request to followers: save your state at `index` once applied, and send its checksum."""
 
     group: int
     term: int
@@ -157,7 +156,7 @@ class CheckpointAt:
 
 @dataclass(frozen=True, slots=True)
 class StateChecksum:
-    """Replica to all others: CRC-32C of its state at `index`."""
+    """Checksum (CRC-32C) of a replica's state at `index`, to all other replicas."""
 
     group: int
     term: int
@@ -185,7 +184,7 @@ class Snapshot:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is what the leader made: this state, of this group, at this index."""
+        """Whether it is as the leader made it: this state, of this group, at this index."""
         return self.checksum == checksum_of(
             self.group, self.index, self.index_term, self.state, self.configuration
         )
@@ -197,7 +196,7 @@ _PLACE = struct.Struct("<QQQ")
 def checksum_of(
     group: int, index: int, index_term: int, state: bytes, configuration: bytes = b""
 ) -> int:
-    """Of a snapshot: of whose state it is, too."""
+    """Returns a snapshot's checksum, which also covers its group and index."""
     head = _PLACE.pack(group, index, index_term) + configuration
     return crc32c.crc32c(state, crc32c.crc32c(head))
 
@@ -213,7 +212,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Coalesced: leader of many quiescent groups to a follower of all, as parallel tuples."""
+    """Coalesced heartbeat of many quiescent groups' leader to one follower, as parallel tuples."""
 
     groups: tuple[int, ...]
     terms: tuple[int, ...]
@@ -222,24 +221,24 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """To a Heartbeat: it arrived, but these groups here see it otherwise."""
+    """Answer to a Heartbeat: it arrived, but these groups disagree with their rows."""
 
     disagree: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClockProbe:
-    """Node to node: what is your wall clock? `sent_us`: the sender's steady clock."""
+    """Request for another node's wall clock. `sent_us`: the sender's steady clock."""
 
     sent_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReply:
-    """To a ClockProbe, with its `sent_us`.
+    """Answer to a ClockProbe, with its `sent_us`.
 
-    disagrees: the replying node's clock is outside of what a majority agrees on.
-    sick:      its disk or its event loop does not keep up.
+    disagrees: the replying node's clock is outside of the majority's range.
+    sick: its disk or its event loop does not keep up.
     """
 
     sent_us: int
@@ -258,7 +257,7 @@ NODE_MESSAGES = frozenset((Leadership, ClockProbe, ClockReply))
 
 
 def addressed(message: GroupMessage, from_instance: int, to_instance: int) -> GroupMessage:
-    """The message with who speaks to whom."""
+    """Returns the message with the instances of its sender and receiver."""
     if not from_instance and not to_instance:
         return message
     if isinstance(message, Append | AppendReply):
@@ -266,6 +265,6 @@ def addressed(message: GroupMessage, from_instance: int, to_instance: int) -> Gr
     return replace(message, from_instance=from_instance, to_instance=to_instance)
 
 
-# These promise something about the sender's stable storage, so they wait for
-# its fsync. The others only speak of what the receiver must check itself.
+# These promise something about the sender's stable storage, so they wait for its fsync. The
+# receiver itself checks the content of all other messages.
 DURABLE: tuple[type, ...] = (AppendReply, Vote, VoteReply)

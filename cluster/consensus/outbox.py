@@ -1,4 +1,4 @@
-"""What one replica has to say, until the driver takes it.
+"""Outgoing messages of one replica, until the driver takes them.
 
 guard, election, leader's term, core --> Outbox --(peer, message)--> Driver
 """
@@ -18,7 +18,7 @@ class Outbox:
         self.messages: list[tuple[int, Message]] = []
 
     def send(self, raft: Raft, messages: Iterable[tuple[int, GroupMessage]]) -> None:
-        """To members, whose instances the configuration knows."""
+        """Queues messages to members; the configuration knows their instances."""
         members = raft.members
         if not members.has_instances:
             self.messages += messages
@@ -30,7 +30,7 @@ class Outbox:
     def answer(
         self, raft: Raft, peer: int, question: GroupMessage, answer: GroupMessage | None
     ) -> None:
-        """To who asked, whether it is a member or not; also what the core answers to it."""
+        """Queues answers to the asking replica, member or not; also the core's answers to it."""
         own, theirs = raft.members.instance, question.from_instance
         if answer is not None:
             self.messages.append((peer, addressed(answer, own, theirs)))
@@ -39,6 +39,6 @@ class Outbox:
             self.messages.append((peer, addressed(raft.guard.outbound(raw), own, theirs)))
 
     def take_sent(self, raft: Raft) -> None:
-        """What the core wants to say by itself."""
+        """Takes the messages that the core sends by itself."""
         sent = raft.core.take_sent()
         self.send(raft, [(peer, raft.guard.outbound(raw)) for peer, raw in sent])

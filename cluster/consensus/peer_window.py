@@ -1,4 +1,4 @@
-"""What is on its way to one peer and not acknowledged, of all groups together.
+"""Bytes in flight to one peer, unacknowledged, over all groups together.
 
     Replicator of each group --sent, freed--> PeerWindow of a peer --> may more be sent?
 
@@ -13,13 +13,13 @@ from collections import defaultdict
 from cluster.consensus.learner_rate import LearnerRate, unlimited
 
 MAX_PEER_BYTES = 64 * 1024 * 1024
-# Beyond the limit a group may still have one message on its way, so that many entries of one
-# do not keep all others waiting. That, too, has its end.
+# Above the limit a group may still have one message in flight, so that one group's many entries do
+# not keep all others waiting. This allowance has a limit as well.
 MAX_PEER_BYTES_IN_ALL = 2 * MAX_PEER_BYTES
 
 
 class PeerWindow:
-    """Of one peer."""
+    """Window of one peer."""
 
     __slots__ = ("bytes",)
 
@@ -27,12 +27,12 @@ class PeerWindow:
         self.bytes = 0
 
     def is_open(self, *, waits_for_some: bool) -> bool:
-        """Whether a group may send; waits_for_some: it has sent what is not acknowledged."""
+        """Whether a group may send; waits_for_some: it has unacknowledged messages."""
         return self.bytes < (MAX_PEER_BYTES if waits_for_some else MAX_PEER_BYTES_IN_ALL)
 
     @property
     def free(self) -> int:
-        """Bytes up to the limit that groups share."""
+        """Returns the bytes left up to the shared limit."""
         return MAX_PEER_BYTES - self.bytes
 
 

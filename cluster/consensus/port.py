@@ -1,14 +1,14 @@
-"""The only file that touches pysyncobj's private names.
+"""Port to pysyncobj: the only file that touches its private names.
 
-pysyncobj keeps what it is good at: terms, votes, elections, the follower's log
-and the commit index. Everything with a side effect is cut off here:
+pysyncobj does terms, votes, elections, the follower's log and the commit index. Everything with a
+side effect is cut off here:
 
     network  its Transport is replaced by `_Outbox`, which hands over dicts
     disk     its journal is ours, handed through the configuration
     time     `monotonicTime` reads the clock of the core that is being entered
     chance   `random` likewise
     apply    committed entries are not run by it, so nothing is unpickled
-    sending  who needs which entries is decided by `replication.py`
+    sending  `replication.py` decides which entries go to each follower
 
 docs/adr/0001 says why sending and applying moved out of the core. The version
 is pinned in pyproject.toml; tests/unit/test_port.py asserts that each borrowed
@@ -54,10 +54,10 @@ Clock = Callable[[], float]
 
 
 class CoreJournal(Protocol):
-    """What the core asks of its log. Positions are relative to the first entry.
+    """Log interface that the core expects. Positions are relative to the first entry.
 
-    Entries are (command, index, term), those that it is given (command, index, term,
-    checksum). The core reads index and term only: command may be empty.
+    Entries are (command, index, term); new ones come as (command, index, term, checksum). The core
+    reads index and term only: command may be empty.
     """
 
     @property
@@ -103,14 +103,14 @@ _syncobj.PIPE_NOTIFIER_ENABLED = False
 
 
 class _Outbox(Transport):  # type: ignore[misc]
-    """Collects what the core sends, as (receiver id, dict)."""
+    """Collector of the core's messages, as (receiver id, dict)."""
 
     def __init__(self) -> None:
         super().__init__(None, None, [])
         self.sent: list[tuple[int, dict[str, Any]]] = []
 
     def send(self, node: Node, message: dict[str, Any]) -> bool:
-        """Acknowledgements of appends are made by the guard, after the sync."""
+        """Drops acknowledgements of appends: the guard makes them, after the sync."""
         if message["type"] != "next_node_idx":
             self.sent.append((node.id, message))
         return True
@@ -120,7 +120,7 @@ class _Outbox(Transport):  # type: ignore[misc]
 
 
 def _alias(name: str) -> Any:
-    """A name of ours for an attribute of the core."""
+    """Gives an attribute of the core a name of ours."""
     return property(attrgetter(name), lambda core, value: setattr(core, name, value))
 
 
@@ -148,10 +148,10 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         heartbeat: float,
     ) -> None:
         self._clock, self._rng, self._journal = clock, rng, journal
-        # A majority holds all up to here, if this leader's entries count that are not synced yet.
+        # A majority holds all up to here, if this leader's unsynced entries count.
         self._counted_index = 0
         self._outbox = _Outbox()
-        # Of all that were ever heard of: who is not a voter may be followed and voted for, too.
+        # Every peer ever heard of: a non-voter may be followed and voted for, too.
         self._nodes: dict[int, Node] = {}
         self._self_id = self_id
         voters = [self._node(peer) for peer in peer_ids]
@@ -194,10 +194,10 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         self._commit_durable(known)
 
     def _commit_durable(self, known: int) -> None:
-        """pysyncobj counts this leader's own entries before they are synced: not so here.
+        """Commits durable entries only; pysyncobj counts the leader's entries before the sync.
 
-        An entry of its own term that it may lose in a crash also proves nothing of those of
-        earlier terms before it (Raft, 5.4.2).
+        An entry of its own term that it may lose in a crash proves nothing about earlier entries of
+        older terms (Raft, 5.4.2).
         """
         self._counted_index = self.commit_index
         if self.is_leader and self._counted_index > self._journal.durable_index:
@@ -207,7 +207,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
 
     @property
     def commits_more(self) -> bool:
-        """Leads, and the next tick will commit what a sync has made durable since the last."""
+        """Whether it leads and the next tick will commit entries of the last sync."""
         index = min(self._counted_index, self._journal.durable_index)
         if index <= self.commit_index or not self.is_leader:
             return False
@@ -218,7 +218,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         self._SyncObj__onMessageReceived(self._node(sender), message)
 
     def set_voters(self, peer_ids: Iterable[int]) -> None:
-        """The other replicas that count from now on, in place (docs/adr/0029).
+        """Replaces the other voters, in place (docs/adr/0029).
 
         A candidate follows again: its votes were counted in another set.
         """
@@ -239,7 +239,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
             self.follow()
 
     def follow(self) -> None:
-        """Leads or stands no more, in the same term, and knows of no leader."""
+        """Becomes a follower in the same term, without a known leader."""
         self.state = FOLLOWER
         if self.leader_id == self._self_id:
             self.leader = None
@@ -259,7 +259,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         assert self.term == term and not self.is_leader
 
     def acknowledge(self, sender: int, next_index: int, success: bool) -> None:
-        """A follower's durable log equals ours below `next_index` (if success)."""
+        """Notes that a follower's durable log equals ours below `next_index` (if success)."""
         reply = {"type": "next_node_idx", "next_node_idx": next_index}
         self.deliver(sender, {**reply, "success": success, "reset": False})
 
@@ -283,11 +283,11 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
 
     @property
     def leader_id(self) -> int:
-        """Node id of the leader of this term, 0 if none is known."""
+        """Returns the node id of this term's leader, 0 if none is known."""
         return 0 if self.leader is None else int(self.leader.id)
 
     def follows(self, leader: int, term: int, commit: int) -> bool:
-        """Whether it follows this leader in this term and knows of this commit index."""
+        """Whether it follows this leader in this term and knows this commit index."""
         return (
             self._SyncObj__raftLeader is self._node(leader)
             and self._SyncObj__raftCurrentTerm == term
@@ -298,15 +298,15 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         return int(self._SyncObj__raftMatchIndex.get(self._node(peer), 0))
 
     def last_reply_at(self, peer: int) -> float:
-        """When the voter last answered this leader."""
+        """Returns the time of the voter's last answer to this leader."""
         return float(self._SyncObj__lastResponseTime[self._node(peer)])
 
     def note_reply(self, peer: int, at: float) -> None:
-        """The peer answered by another way than a message to this group."""
+        """Notes an answer of the peer that came by another way than a message to this group."""
         times, node = self._SyncObj__lastResponseTime, self._node(peer)
         times[node] = max(times[node], at)
 
-    # -- what the core may no longer do by itself -------------------------
+    # -- overridden actions of the core -----------------------------------
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
         period = self.conf.appendEntriesPeriod
@@ -317,7 +317,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         return False
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
-        """Snapshots are ours: every snapshot path of the core is unsafe."""
+        """Does nothing: snapshots are ours, as every snapshot path of the core is unsafe."""
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """Proposals are appended by `group.py`."""
+        """Does nothing: `group.py` appends the proposals."""

@@ -1,9 +1,9 @@
-"""What a leader was asked to append, and who waits for it.
+"""Proposals of a leader, and the callers that wait for them.
 
     propose, confirm --> Proposals --entries--> journal
     applied, leadership lost -----> Proposals --Outcome--> callers
 
-Every caller is answered exactly once, whatever happens to the leadership.
+Every caller is answered exactly once, even if the leadership ends.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from cluster.consensus.port import NO_OP
 
-# Of one group's proposals, in one slice of a round; more is for the next.
+# Bytes of one group's proposals in one slice of a round; more goes to the next.
 MAX_SLICE_BYTES = 2 * 1024 * 1024
 MAX_SLICE_ENTRIES = 256
 
 
 @dataclass(slots=True)
 class Applied:
-    """The proposal is committed and applied here; `result` is what apply returned."""
+    """The proposal is committed and applied here; `result` is apply's result."""
 
     index: int
     result: object
@@ -56,7 +56,7 @@ class Proposals:
         self.queued = True
 
     def take(self) -> list[tuple[bytes, Done]]:
-        """What goes in this slice, in order; one no-op for all who want a confirmation."""
+        """Takes this slice's entries, in order; one no-op serves all waiting confirmations."""
         if self._confirming:
             waiting, self._confirming = self._confirming, []
 

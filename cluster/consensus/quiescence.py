@@ -1,12 +1,12 @@
-"""When one leader's group may be quiescent, that is leave its heartbeats to its node's.
+"""Quiescence of one leader's group: decides if its node may send its heartbeats.
 
     heartbeat with nothing to say, twice --> everybody reachable answered --> may_begin
     heartbeats.py: begin, end
 
-A follower answers a heartbeat later than the next one is due if its loop is busy, so an answer
-counts from the first heartbeat with nothing to say: if only answers to the newest counted, groups
-that keep their loops busy would do so for ever. Late answers that repeat what is known do not end
-the quiescence (`Group.is_repeated`), and a follower that does not know the commit index says so.
+A follower with a busy loop may answer a heartbeat after the next one is due. So an answer counts
+from the first heartbeat with nothing to say: if only answers to the newest counted, groups would
+keep their loops busy forever. Late answers that repeat known facts do not end the quiescence
+(`Group.is_repeated`), and a follower that does not know the commit index says so.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Quiescence:
         return all(self._core.last_reply_at(peer) >= since for peer in reachable)
 
     def begin(self, reachable: Iterable[int]) -> dict[int, float]:
-        """No more ticks and heartbeats; returns when each follower last replied."""
+        """Ends ticks and heartbeats; returns the time of each follower's last reply."""
         assert not self.begun
         self.begun = True
         return {peer: self._core.last_reply_at(peer) for peer in reachable}
 
     def end(self, replied_at: Mapping[int, float]) -> None:
-        """The group goes on by itself, with a heartbeat first. replied_at: see `begin`."""
+        """Resumes ticks, with a heartbeat first. replied_at: see `begin`."""
         self.begun = self.is_quiet = False
         self._quiet_heartbeats = 0
         self._core.heartbeat_due = self._clock()

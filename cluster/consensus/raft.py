@@ -1,4 +1,4 @@
-"""A replica's Raft parts, built in one go from what is stored.
+"""Raft parts of a replica, built together from the stored log and checkpoints.
 
     log and checkpoints on disk --open_raft--> Raft --> Group
 
@@ -35,12 +35,12 @@ class Raft:
     check: StateCheck
 
     def configure(self, placed: Placed) -> None:
-        """From now on others count: in place, so that log, term and leader stay (ADR 0029)."""
+        """Replaces the members in place: log, term and leader stay (ADR 0029)."""
         self.members.take(placed)
         self._voters_changed()
 
     def exclude_other(self) -> None:
-        """From now on the other one of two voters does not count."""
+        """Excludes the other of two voters from the count."""
         self.members.exclude_other()
         self._voters_changed()
 
@@ -52,9 +52,9 @@ class Raft:
     def leads(self) -> bool:
         """Whether it may act as the leader: its own vote is durable.
 
-        With several voters it is, as they were asked after that sync. A lone voter's core has won
-        before: what it said in a term that a crash takes back would be another leader's
-        (docs/adr/0085).
+        With several voters it is durable, as they were asked after that sync. A lone voter's core
+        wins before its sync. If a crash takes that term back, another leader could use the same
+        term (docs/adr/0085).
         """
         return self.core.state == LEADER and self.journal.durable_term == self.core.term
 

@@ -1,10 +1,10 @@
-"""Entries that a replica needs and has in memory no more, for one who takes them in order.
+"""Read-ahead of log entries that have left memory, for one consumer that takes them in order.
 
-    apply, a follower that is behind --entry(index)--> Journal's memory, else what was read
+    apply, a follower that is behind --entry(index)--> Journal's memory, else entries read
                                            '--not there--> BackgroundReads --> there
 
-Whoever gets None goes on when the replica is touched. What was read is kept until the end of
-the step in which it is offered, so that what nobody takes holds no memory.
+The consumer goes on when the replica is touched, if it got None. Entries are kept until the end of
+the step that offers them; entries not taken then are dropped, to free their memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Entry = tuple[bytes, int]  # with its checksum
 
 
 class ReadAhead:
-    """For one consumer. Its entries are committed, or of the leader that it works for."""
+    """Entries for one consumer: committed, or of the leader that it works for."""
 
     def __init__(self, group: int, journal: Journal, reads: BackgroundReads) -> None:
         self._group, self._journal, self._reads = group, journal, reads
@@ -33,9 +33,9 @@ class ReadAhead:
         self.is_reading = self._is_closed = False
 
     def entry(self, index: int, last: int, max_bytes: int = READ_BYTES) -> Entry | None:
-        """None: it is being read, and what follows up to `last` or about so many bytes.
+        """Returns an entry, or None while it and those after it are read.
 
-        Raises storage.StorageError if it cannot be read.
+        The read goes up to `last` or about `max_bytes`. Raises storage.StorageError if it fails.
         """
         found = self._journal.in_memory(index) or self._found.get(index)
         if found is not None:
@@ -48,16 +48,16 @@ class ReadAhead:
             read = partial(_read, self._journal, index, last, min(max_bytes, READ_BYTES))
             done = partial(self._done, index)
             self._reads.ask(self._group, read, done, lambda: not self._is_closed)
-        return self._found.get(index)  # there, if reads end at once
+        return self._found.get(index)  # available now if the read ended at once
 
     def step_ends(self) -> None:
-        """What was offered in it and not taken is dropped."""
+        """Drops entries that the step offered and the consumer did not take."""
         if self._found:
             self._found = {}
         self._error = None
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Ends the waiting."""
         self._is_closed = True
         self._found = {}
 
@@ -72,7 +72,7 @@ class ReadAhead:
 
 
 def _read(journal: Journal, first: int, last: int, max_bytes: int) -> list[Entry]:
-    """Entries from `first` on, for any thread. Raises storage.StorageError if it gets none."""
+    """Reads entries from `first` on, in any thread. Raises storage.StorageError if it gets none."""
     out: list[Entry] = []
     size = 0
     for index in range(first, min(last, first + READ_ENTRIES - 1) + 1):

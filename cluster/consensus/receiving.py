@@ -1,4 +1,4 @@
-"""What one message from a peer does to a replica, and what is answered.
+"""Receiving side of a replica: applies one message of a peer and answers it.
 
 Group.receive --message--> receive --> guard, election, replicator, state check --> answers
 """
@@ -35,7 +35,8 @@ class Receiver:
     def receive(
         self, sender: int, message: GroupMessage, leading: LeaderTerm | None
     ) -> GroupMessage | None:
-        """leading: this replica's term as leader, if it leads. Returns the answer."""
+        """Takes a message; returns the answer. leading: this replica's term as leader, if
+        it leads."""
         raft, core = self._raft, self._raft.core
         match message:
             case Append():

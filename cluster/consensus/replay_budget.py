@@ -1,12 +1,12 @@
-"""How much log all replicas of a node would apply again at a start, and who saves next.
+"""Replay budget of a node: limits the log its replicas apply again at a start.
 
     entry applied -> Checkpoints.applied -> total over the limit?
     Driver.begin  -> overdue() -> these replicas save their state, into the same write
 
-Each replica saves by itself after `checkpoint_bytes` of its own. That bounds the start of
-a node with a few busy partitions, but hundreds of them, each below its own limit, add up
-to more than a disk reads in a reasonable time. So the node has a limit too, and whoever
-has most to apply again saves first (RocksDB: max_total_wal_size).
+Each replica saves by itself after `checkpoint_bytes` of its own. That bounds the start of a node
+with a few busy partitions, but hundreds of them, each below its own limit, add up to more than a
+disk reads in a reasonable time. So the node has a limit too: the replica with most to apply again
+saves first (RocksDB: max_total_wal_size).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 import heapq
 from typing import Protocol
 
-ENTRY_BYTES = 16 * 1024  # what applying an entry costs beside its bytes, as bytes to read
-# A state is saved early only if that spares a start several times what it writes.
+ENTRY_BYTES = 16 * 1024  # cost of applying an entry beside its bytes, in bytes read
+# Save early only if that spares a start several times the bytes written.
 WORTH = 4
 MAX_SAVES = 8  # in one round of the node's loop, which all groups wait for
 
@@ -29,7 +29,7 @@ class Member(Protocol):
 
 
 class ReplayBudget:
-    """The replicas of one node and what each would apply again. The driver owns it."""
+    """Replicas of one node and the log each would apply again. The driver owns it."""
 
     def __init__(self, limit: int) -> None:
         """limit: bytes, where an entry counts as its own and ENTRY_BYTES."""
@@ -39,7 +39,7 @@ class ReplayBudget:
         self._members: dict[int, Member] = {}
 
     def join(self, member: Member) -> None:
-        """Takes the place of the group's former member, if there was one."""
+        """Adds a member, in place of the group's former one."""
         self.leave(member.group)
         self._members[member.group] = member
         self.total += member.replay_cost
@@ -50,22 +50,22 @@ class ReplayBudget:
             self.saved(member)
 
     def has(self, member: Member) -> bool:
-        """Whether it is the group's member, and nobody has taken its place."""
+        """Whether it is still the group's member."""
         return self._members.get(member.group) is member
 
     def applied(self, member: Member, size: int) -> None:
-        """An entry of `size` bytes was applied."""
+        """Counts an applied entry of `size` bytes."""
         member.replay_cost += size + ENTRY_BYTES
         self.total += size + ENTRY_BYTES
 
     def saved(self, member: Member) -> None:
-        """A start has nothing of it to apply again."""
+        """Resets its count: a start has nothing of it to apply again."""
         self.total -= member.replay_cost
         member.replay_cost = 0
         assert self.total >= 0
 
     def overdue(self) -> list[int]:
-        """The groups that should save now, those with most to apply again first."""
+        """Returns the groups that should save now, those with most to apply again first."""
         too_much = self.total - self.limit
         if too_much <= 0:
             self._look_above = self.limit
@@ -83,6 +83,6 @@ class ReplayBudget:
             if too_much > 0:
                 groups.append(member.group)
                 too_much -= member.replay_cost
-        # If nobody can help, somebody may when there is some more.
+        # No member can help now, but one may after some more entries.
         self._look_above = self.limit if groups else self.total + self.limit // 16
         return groups

@@ -1,4 +1,4 @@
-"""What a leader sends to each follower: a pure part, one `Progress` a peer.
+"""Sender of a leader's entries to each follower: a pure part, one `Progress` a peer.
 
     propose, ack, nack, link up/down, heartbeat due --> Replicator --> Append
                                                               \\----> "needs a snapshot"
@@ -46,7 +46,7 @@ class State(Enum):
 
 @dataclass(slots=True)
 class Progress:
-    """How far one follower is, as this leader knows it."""
+    """Progress of one follower, as this leader knows it."""
 
     next: int
     window: PeerWindow  # shared with other groups
@@ -59,7 +59,7 @@ class Progress:
     # (last index, bytes) of messages that are not acknowledged, oldest first.
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
     inflight_bytes: int = 0
-    # Why its next entry cannot be read here, if this leader stays although it cannot.
+    # Why its next entry cannot be read here, if this leader stays nevertheless.
     unreadable: str = ""
 
     def free_up_to(self, index: int) -> None:
@@ -107,12 +107,12 @@ class Progress:
 
 
 class Replicator:
-    """One leader's view of its followers. Made anew with each term that it leads.
+    """One leader's view of its followers, made for each term that it leads.
 
-    up: peers that can be reached; nothing is made for the others.
+    up: peers that can be reached; no messages are made for other peers.
     windows: of all peers; see PeerWindow.
-    reads: how entries come that are in memory no more.
-    commit_index: what followers may take as committed; brought up to date before each step.
+    reads: loads entries that have left memory.
+    commit_index: followers may take it as committed; brought up to date before each step.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Replicator:
         return Progress(next=start, window=self._windows[peer])
 
     def configuration_changed(self) -> None:
-        """Whoever is new begins at the end of our log, like all at the begin of a term."""
+        """Takes new members; their progress begins at the end of our log, as in a new term."""
         before, start = self.peers, self._journal.last_index
         self.peers = {
             peer: before[peer] if peer in before else self._progress(peer, start)
@@ -149,7 +149,7 @@ class Replicator:
             before[peer].close()
 
     def close(self) -> None:
-        """The term as a leader is over: what is on its way is nobody's any more."""
+        """Ends the term as a leader: nothing counts as in flight any more."""
         for progress in self.peers.values():
             progress.close()
 
@@ -173,13 +173,13 @@ class Replicator:
 
     @staticmethod
     def _is_fresh(progress: Progress, reply: AppendReply) -> bool:
-        """One gap makes a refusal of each message behind it; one of them counts."""
+        """Whether the refusal is new: one gap causes a refusal of each message behind it."""
         if progress.state is State.REPLICATE:
             return reply.rejected > progress.match
         return progress.state is State.PROBE and reply.rejected == progress.next - 1
 
     def set_link(self, peer: int, up: bool) -> None:
-        """A lost link may have lost what was in flight: ask where the follower is."""
+        """Notes a link's state; a lost link may have lost messages, so probe again."""
         if up:
             self._up.add(peer)
         else:
@@ -194,7 +194,7 @@ class Replicator:
             progress.probe_from(max(index if installed else progress.next, progress.match) + 1)
 
     def needs_snapshot(self) -> list[int]:
-        """Peers whose next entry is gone; each is named once and then waits."""
+        """Returns peers with a dropped next entry; each is named once and then waits."""
         behind = []
         for peer in self.reachable():
             progress = self.peers[peer]
@@ -205,10 +205,10 @@ class Replicator:
         return behind
 
     def heartbeats(self) -> list[tuple[int, Append]]:
-        """One message to every follower, with entries where that is due anyway.
+        """Makes one message for every follower, with entries that are due anyway.
 
-        Where entries are on their way, they may be so for long: one message more, that
-        refers to none, overtakes them and says that the leader lives.
+        Entries in flight may be so for long. So one more message, which refers to no entry,
+        overtakes them and says that the leader lives.
         """
         out = []
         for peer in self.reachable():
@@ -221,14 +221,14 @@ class Replicator:
         return out
 
     def pending(self) -> list[tuple[int, Append]]:
-        """All that may be sent now."""
+        """Makes all messages that may be sent now."""
         out = []
         for peer in self.reachable():
             out += self._send(peer, self.peers[peer])
         return out
 
     def commit_notices(self) -> list[tuple[int, Append]]:
-        """Empty messages for followers that do not have the newest commit index."""
+        """Makes empty messages for followers without the newest commit index."""
         if self.commit_index <= self._notified_commit:
             return []
         self._notified_commit = self.commit_index
@@ -276,11 +276,11 @@ class Replicator:
         return out
 
     def _readable(self, progress: Progress, last: int) -> Append | None:
-        """As `_append`; None: what comes next cannot be read, and nobody else can lead.
+        """Appends as `_append`; None: the next entry is unreadable and nobody else can lead.
 
-        What a lone voter cannot read for a learner it cannot read for anybody: the learner is not
-        filled, and the partition goes on with what is sound. Raises StorageError where there is
-        another voter: that one shall lead.
+        A lone voter that cannot read an entry for a learner cannot read it for anybody: the learner
+        is not filled, and the partition goes on with its sound part. Raises StorageError if there
+        is another voter, which shall lead then.
         """
         if progress.unreadable:
             return None
@@ -295,7 +295,7 @@ class Replicator:
             return None
 
     def _append(self, progress: Progress, last: int, *, may_read: bool) -> Append:
-        """Entries from progress.next on, as far as they are at hand; may_read: others are read."""
+        """Makes entries from progress.next on, as far as loaded; may_read: others are read."""
         first, journal = progress.next, self._journal
         prev = first - 1
         data: list[bytes] = []

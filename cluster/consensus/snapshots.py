@@ -1,4 +1,4 @@
-"""A leader's snapshot: made, checked by who gets it, put in the place of all that it has.
+"""Snapshots of a leader: made there, checked by the receiver, installed in place of its state.
 
 base_reading --> a thread --> check_snapshot --> replace_by: journal and checkpoints
                          '--SnapshotError--> the sender; nothing has changed
@@ -17,9 +17,9 @@ from storage.keys import MAX_NUMBER
 
 
 def base_reading(group: int, raft: Raft, peer: int) -> Callable[[], Snapshot]:
-    """Makes the snapshot at the log's base as it is now: by any thread, as it reads the state.
+    """Makes the snapshot at the log's base as it is now. Any thread may run it.
 
-    That raises storage.CorruptionError, or StorageError while the state is not written yet.
+    It raises storage.CorruptionError, or StorageError while the state is not written yet.
     """
     journal, checkpoints = raft.journal, raft.checkpoints
     index, index_term = journal.base_index, journal.base_term
@@ -36,9 +36,9 @@ def base_reading(group: int, raft: Raft, peer: int) -> Callable[[], Snapshot]:
 
 
 def replace_by(raft: Raft, snapshot: Snapshot, founding: Placed) -> None:
-    """Log and checkpoints go; founding: what is in force if the snapshot names nothing."""
+    """Replaces log and checkpoints; founding: in force if the snapshot has no configuration."""
     placed = unpack_placed(snapshot.configuration) if snapshot.configuration else founding
-    # What is in force here was committed, so the leader's state comes after it.
+    # The configuration in force was committed, so the leader's state comes after it.
     assert placed.configuration.version >= raft.members.version
     raft.checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
     raft.journal.reset(snapshot.index, snapshot.index_term, placed)
@@ -47,7 +47,7 @@ def replace_by(raft: Raft, snapshot: Snapshot, founding: Placed) -> None:
 def check_snapshot(
     config: GroupConfig, machine: StateMachine, raft: Raft, snapshot: Snapshot
 ) -> bool:
-    """Whether its last entry is held already. Raises SnapshotError unless it is sound."""
+    """Returns whether its last entry is held already. Raises SnapshotError unless it is sound."""
     journal = raft.journal
     held = snapshot.index <= journal.applied_index or (
         snapshot.index <= journal.last_index
@@ -71,6 +71,6 @@ def check_snapshot(
     try:
         machine.check(snapshot.state)
     except Exception as error:
-        # Of whatever kind: the state that is here has not been touched.
+        # Any kind of error: the state here has not been touched.
         raise SnapshotError(f"snapshot of {name} cannot be loaded: {error}") from error
     return False

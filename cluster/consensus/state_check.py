@@ -1,12 +1,12 @@
-"""Do all replicas have the same state? Compared at indexes that the leader names ahead.
+"""Comparison of all replicas' states, at indexes that the leader names ahead.
 
     leader, before it appends --CheckpointAt(index)--> followers
     each, when it has applied that entry: a checkpoint --StateChecksum--> all others
     note() --> nothing, or StateDivergedError: this replica stops
 
-Replicas save checkpoints at indexes of their own, which cannot be compared. So the leader
-names the index of an entry that nobody has yet, and all save there instead of a little
-later. What gets lost is not sent again: the next comparison will do.
+Replicas save checkpoints at indexes of their own, which cannot be compared. So the leader names the
+index of an entry that nobody has yet, and all save there instead of a little later. Lost messages
+are not sent again: the next comparison replaces them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StateDivergedError(Exception):
 
 
 class StateCheck:
-    """One replica's part. at: the index where it saves and says its checksum next; 0: none."""
+    """One replica's part. at: its next index to save and report; 0: none."""
 
     def __init__(
         self, config: GroupConfig, journal: Journal, checkpoints: Checkpoints, members: Members
@@ -58,12 +58,12 @@ class StateCheck:
         )
 
     def plan(self, index: int) -> None:
-        """All compare their state at `index`; too late if that is applied here already."""
+        """Plans the comparison at `index`; too late if that is applied here already."""
         if index > self._journal.applied_index:
             self.at = index
             self._since = (index, self._checkpoints.applied_bytes)
 
-    # -- what -------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------
 
     def save(self) -> None:
         """Begins to save the state at the applied index, which is `at`."""
@@ -71,7 +71,7 @@ class StateCheck:
         self._checkpoints.save()
 
     def report(self, term: int) -> StateChecksum | None:
-        """Counts the state that was to be saved: what to say to the others once it is."""
+        """Counts the saved state; returns the report to send once it is written."""
         if not self._unreported or self._checkpoints.is_saving:
             return None
         wanted, self._unreported = self._unreported, 0
@@ -82,7 +82,7 @@ class StateCheck:
         return StateChecksum(self._config.group, term, index, checksum)
 
     def note(self, node: int, index: int, checksum: int) -> None:
-        """`node` has this state. Raises StateDivergedError if this replica is wrong, or may be."""
+        """Notes `node`'s state. Raises StateDivergedError if this replica is wrong, or may be."""
         reports = self._reports.setdefault(index, {})
         reports[node] = checksum
         while len(self._reports) > KEPT:

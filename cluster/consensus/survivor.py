@@ -1,18 +1,18 @@
-"""When one of two voters goes on without the other, whose replica is gone for good. Pure.
+"""Survivor of two voters: goes on alone if the other replica is gone for good. Pure.
 
     metadata: (node, instance) is lost or damaged --> Group.exclude_lost --> a majority of one
     it leads --> the one that is gone is removed by an entry of the log, as in any change
 
-Each majority of two voters has both in it. So the one that is left holds all that was ever
-acknowledged, and nothing was decided without it. That is not so if both are gone, and each
-would decide alone; nor if others are a majority
+Each majority of two voters has both in it. So the voter that is left holds everything ever
+acknowledged, and nothing was decided without it. This does not hold if both are gone, since each
+would decide alone. It also does not hold if other replicas are a majority
 
     by a configuration in its log, and it does not know whether that is in force
     by the one before, which may be in force yet where its end was not heard of
 
-The second lasts until the next configuration. So two voters that have come from others are
-confirmed by one with the same members: who has that in its log knows that the first is
-committed, and who has it not is elected by neither of the two (docs/adr/0084).
+The second case lasts until the next configuration. So two voters that come after other members are
+confirmed by a configuration with the same members. A replica with that entry in its log knows that
+the first is committed. A replica without it is elected by neither of the two (docs/adr/0084).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cluster.consensus.configuration import Configuration, Member, Members, Plac
 
 
 def other_of_two(members: Members) -> Member | None:
-    """The other one, if there are two voters, and this replica is one of them."""
+    """Returns the other of exactly two voters, if this replica is one of them."""
     voters = members.configuration.voters
     if not members.is_voter or len(voters) != 2:
         return None
@@ -31,7 +31,7 @@ def other_of_two(members: Members) -> Member | None:
 
 
 def is_survivor(members: Members, gone: Collection[tuple[int, int]]) -> bool:
-    """Whether the other one of two voters is gone, this one is not, and does not decide alone yet.
+    """Whether the other of two voters is gone, this one is not, and does not decide alone yet.
 
     gone: (node, instance).
     """
@@ -45,7 +45,7 @@ def is_survivor(members: Members, gone: Collection[tuple[int, int]]) -> bool:
 
 
 def who_else_decides(members: Members, configurations: Iterable[Placed]) -> str:
-    """By what others may decide without this replica; empty: nothing.
+    """Returns how others may decide without this replica; empty: they cannot.
 
     configurations: those of its log, and the one before that in force.
     """
@@ -64,7 +64,7 @@ def who_else_decides(members: Members, configurations: Iterable[Placed]) -> str:
 
 
 def is_unconfirmed(members: Members, configurations: Iterable[Placed]) -> bool:
-    """Whether there are two voters, and it is not known to be in force that they are the ones."""
+    """Whether there are two voters, and their configuration is not known to be in force."""
     now = members.configuration
     if len(now.voters) != 2 or not now.version:
         return False

@@ -1,10 +1,11 @@
-"""What is left of a replica that was removed from its group, and how it answers.
+"""Tombstone of a replica that was removed from its group: answers in its place.
 
     configuration without it applied --> Tombstone --> the replica's directory, its answers
     polls, votes, appends of the others --> Removed: that entry is committed
 
-Silence would not do. The others may hold the entry and not know that it is committed, and
-need a majority of the set that this replica was in. So it proves it to each that asks.
+Silence would leave the other replicas waiting. They may hold the entry without knowing that it is
+committed, and need a majority of the set that this replica was in. So the tombstone proves it to
+each replica that asks.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Tombstone:
         return Removed(group, self.term, *place, self.version, self.instance, to_instance)
 
     def answer(self, message: GroupMessage) -> Removed | None:
-        """Never a vote. None: nobody waits for an answer to that, or it is for a newer replica."""
+        """Answers a message, never with a vote.
+
+        None: nobody waits for an answer to it, or it is for a newer replica."""
         if message.to_instance > self.instance or not isinstance(message, _ASKS):
             return None
         return self.removed(message.group, message.from_instance)
@@ -53,7 +56,7 @@ class Tombstone:
 
 
 def tombstone_of(members: Members, term: int) -> Tombstone:
-    """Of a replica in this term, that the configuration in force has removed."""
+    """Makes the tombstone of a replica in this term that the configuration in force removed."""
     assert members.is_removed
     placed = members.placed
     return Tombstone(members.instance, members.version, placed.index, placed.term, term)
