@@ -4,8 +4,8 @@
 
 Needs grpcio, protobuf and crc32c. Extras: `cli`, `zstd`, `lz4`, `arrow`.
 
-The three clients are imported when they are first asked for (PEP 562): a node, which needs
-only the stubs, the errors and the wire, runs without what is behind them.
+The three clients are imported on first use (PEP 562): a node needs only the stubs, the errors and
+the wire, and runs without their dependencies.
 """
 
 import importlib

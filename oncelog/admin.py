@@ -1,7 +1,7 @@
-"""Topics, the cluster, producers, groups: everything that is neither writing nor reading.
+"""Admin client: topics, the cluster, producers, groups; everything but writing and reading.
 
-Place in the flow: each method waits for one coroutine of `_engine/admin`, which runs on
-the engine's thread. `oncelog.aio.Admin` awaits the same ones.
+Place in the flow: each method waits for one coroutine of `_engine/admin`, which runs on the
+engine's thread. `oncelog.aio.Admin` awaits the same coroutines.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 class Admin:
-    """Manages topics and looks at the cluster, its producers and groups.
+    """Manages topics, and shows the cluster, its producers and groups.
 
-    Every method raises subclasses of OncelogError, after retries the last one's.
+    Every method raises subclasses of OncelogError; after retries, the last error.
     """
 
-    _closed = True  # until it is made
+    _closed = True  # until `__init__` is done
 
     def __init__(
         self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]
@@ -68,13 +68,13 @@ class Admin:
         return self._run(self._core.create_topic(name, partitions, replicas, config, timeout_ms))
 
     def delete_topic(self, name: str) -> None:
-        """Raises UnknownTopicOrPartitionError."""
+        """Delete a topic. Raises UnknownTopicOrPartitionError."""
         self._run(self._core.delete_topic(name))
 
     def alter_topic(self, name: str, config: types.TopicConfig) -> types.TopicInfo:
         """Change the settings that are not None; return the topic as it is now.
 
-        Leaders hear of the change a moment later.
+        Leaders learn of the change a moment later.
         """
         return self._run(self._core.alter_topic(name, config))
 
@@ -89,15 +89,15 @@ class Admin:
     ) -> Resized:
         """Give a topic more partitions, or its partitions another number of replicas.
 
-        With more partitions a key's records go to another one from then on, and what is stored
-        stays where it is. Return when each new one has a leader. Replicas come and go while
-        the topic is written: return when that is decided, `describe_topic` shows when it is done
-        (no `target`). Raises InvalidRequestError, NotSupportedError, RequestTimeoutError.
+        With more partitions, later records of a key may go to another partition; stored records
+        stay. Returns when each new partition has a leader. Replicas change while the topic is
+        written: the call returns when the change is decided, and `describe_topic` shows when it is
+        done (no `target`). Raises InvalidRequestError, NotSupportedError, RequestTimeoutError.
         """
         return self._run(self._core.resize_topic(name, partitions, replicas, dry_run, timeout_ms))
 
     def describe_topic(self, name: str) -> types.TopicInfo:
-        """Raises UnknownTopicOrPartitionError."""
+        """Return a topic. Raises UnknownTopicOrPartitionError."""
         return self._run(self._core.describe_topics([name]))[0]
 
     def describe_topics(self, names: Iterable[str] = ()) -> list[types.TopicInfo]:
@@ -113,7 +113,7 @@ class Admin:
         return self._run(self._core.describe_cluster())
 
     def list_nodes(self) -> list[types.NodeStatus]:
-        """Return all nodes, and how far what is to be done with them is."""
+        """Return all nodes, and the progress of their pending changes."""
         return self._run(self._core.list_nodes())
 
     def change_node(
@@ -125,11 +125,12 @@ class Admin:
         accept_loss: bool = False,
         directory_id: int = 0,
     ) -> tuple[str, ...]:
-        """Decide what becomes of a node: "add", "replace", "remove", "keep", "drain", "undrain".
+        """Change a node's membership or duty: "add", "replace", "remove", "keep", "drain",
+        "undrain".
 
-        Return what that does, for people, when it is decided; `list_nodes` shows how far it is.
-        directory_id: of the lost data directory, where the other one of two nodes decides alone.
-        Raises InvalidRequestError, NotSupportedError.
+        Returns a text about the effect once it is decided; `list_nodes` shows the progress.
+        directory_id: id of the lost data directory, if one of two nodes is lost and the other
+        decides alone. Raises InvalidRequestError, NotSupportedError.
         """
         change = self._core.change_node(node_id, action, dry_run, accept_loss, directory_id)
         return self._run(change)
@@ -137,31 +138,31 @@ class Admin:
     def balance(self, action: str = "describe") -> Balance:
         """Spread replicas and leaderships over the nodes, by count and then by bytes.
 
-        "start", "cancel" (what is under way is taken back), "plan" (what start would do), or
-        "describe": return at once how far all partitions are that move. Raises NotSupportedError.
+        "start", "cancel" (undoes moves in progress), "plan" (the moves that start would make), or
+        "describe". Returns at once with the progress of all moves. Raises NotSupportedError.
         """
         return self._run(self._core.balance(action))
 
     def finalize_upgrade(self) -> types.UpgradeInfo:
-        """Turn on what the newest release has; no node can go back to an older one afterwards.
+        """Enable the newest release's features; no node can go back to an older one afterwards.
 
-        Return what is on now. Raises NotSupportedError, which names the nodes in the way.
+        Returns the enabled version. Raises NotSupportedError, which names the nodes in the way.
         """
         return self._run(self._core.finalize_upgrade())
 
     def reassign_partition(
         self, topic: str, partition: int, replicas: Iterable[int]
     ) -> types.TopicInfo:
-        """Have a partition moved to these nodes, the preferred leader first.
+        """Move a partition to these nodes, the preferred leader first.
 
-        Return when that is decided; `describe_topic` shows when it is done (no `target`). With
-        the nodes that hold it now: what is under way is taken back. Raises
-        InvalidRequestError, NotSupportedError.
+        Returns when the move is decided; `describe_topic` shows when it is done (no `target`).
+        Naming the present nodes undoes a move in progress. Raises InvalidRequestError,
+        NotSupportedError.
         """
         return self._run(self._core.reassign_partition(topic, partition, replicas))
 
     def set_cluster_setting(self, name: str, value: int) -> dict[str, int]:
-        """Set what all nodes go by; return all such settings. Raises InvalidRequestError."""
+        """Change a setting of all nodes; return all such settings. Raises InvalidRequestError."""
         return self._run(self._core.set_cluster_setting(name, value))
 
     def alter_permissions(
@@ -169,7 +170,7 @@ class Admin:
         add: Iterable[types.PermissionRule] = (),
         remove: Iterable[types.PermissionRule] = (),
     ) -> tuple[int, int]:
-        """Remove rules, add others, all or none; return how many were new, and were there.
+        """Remove rules and add others, all or none; return how many were added and removed.
 
         Nodes follow a moment later. Raises NotAuthorizedError, InvalidRequestError.
         """
@@ -182,13 +183,13 @@ class Admin:
     def check_permission(
         self, operation: str, kind: str, name: str = "", principal: str = ""
     ) -> bool:
-        """Tell whether a principal (default: this client's) may do something."""
+        """Tell whether a principal (default: this client's) may do the operation."""
         return self._run(self._core.check_permission(operation, kind, name, principal))
 
     def alter_quotas(
         self, quotas: Iterable[types.Quota] = (), remove: Iterable[tuple[str, str]] = ()
     ) -> None:
-        """Remove quotas by principal and name ("": all of the principal's), set others.
+        """Remove quotas by principal and name ("": all of the principal's), and set others.
 
         All or none; nodes follow a moment later. Raises NotAuthorizedError, InvalidRequestError.
         """
@@ -211,11 +212,11 @@ class Admin:
     def describe_producers(
         self, topic: str, partition: int, producer_id: int = 0, limit: int = 1000
     ) -> list[types.ProducerState]:
-        """Return what a partition remembers of its producers, or of one of them."""
+        """Return a partition's memory of its producers, or of one of them."""
         return self._run(self._core.describe_producers(topic, partition, producer_id, limit))
 
     def list_producer_names(self) -> list[types.ProducerName]:
-        """Return all names, as the node that answers knows them."""
+        """Return all names, as the answering node knows them."""
         return self._run(self._core.list_producer_names())
 
     def fence_producer(self, producer_name: str) -> tuple[int, int]:
@@ -225,7 +226,7 @@ class Admin:
     def resolve_sequence(
         self, topic: str, partition: int, producer_id: int, epoch: int, sequence: int
     ) -> types.ResolvedSequence:
-        """Tell what became of a record whose acknowledgement was lost."""
+        """Resolve the outcome of a record after its acknowledgement was lost."""
         tp = TopicPartition(topic, partition)
         return self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))
 
@@ -242,11 +243,11 @@ class Admin:
     def commit_offsets(
         self, group: str, offsets: Mapping[tuple[str, int], int | types.OffsetCommit]
     ) -> None:
-        """Have a group go on at these offsets. Raises as `Consumer.commit` does."""
+        """Set a group's committed offsets. Raises as `Consumer.commit` does."""
         self._run(self._core.groups.commit(group, as_commits(offsets)))
 
     def delete_group(self, group: str) -> bool:
-        """Forget a group and its offsets; tell whether there was one."""
+        """Delete a group and its offsets; tell whether there was one."""
         return self._run(self._core.groups.delete(group))
 
     # --- transactions ----------------------------------------------------------------
@@ -258,25 +259,25 @@ class Admin:
         return self._run(self._core.list_transactions(producer_name, older_than_ms, limit))
 
     def describe_transaction(self, transaction_id: int) -> types.TransactionInfo:
-        """Raises UnknownTransactionError for one that nobody remembers."""
+        """Return a transaction. Raises UnknownTransactionError if none is remembered."""
         return self._run(self._core.describe_transaction(transaction_id))
 
     def abort_transaction(self, transaction_id: int) -> None:
-        """Abort somebody's transaction. Raises TransactionCommittedError if it is decided."""
+        """Abort any producer's transaction. Raises TransactionCommittedError if it is decided."""
         self._run(self._core.abort_transaction(transaction_id))
 
     # --- sinks -----------------------------------------------------------------------
 
     def list_sinks(self) -> list[types.SinkInfo]:
-        """Outputs of queries and jobs, by name, and what each has committed."""
+        """Return the outputs of queries and jobs, by name, with their committed batches."""
         return self._run(self._core.sinks.list())
 
     def describe_sink(self, sink: str) -> types.SinkInfo:
-        """Raises UnknownTransactionError if there is none."""
+        """Return a sink. Raises UnknownTransactionError if there is none."""
         return self._run(self._core.sinks.describe(sink))
 
     def reset_sink(self, sink: str) -> None:
-        """Take whatever comes next, of any query; runs of before write nothing more."""
+        """Let any query write the next batch; runs started before can write nothing more."""
         self._run(self._core.sinks.reset(sink))
 
     # --- life ------------------------------------------------------------------------

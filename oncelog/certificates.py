@@ -1,8 +1,8 @@
-"""Makes the certificates that a small installation needs: two authorities, nodes, clients.
+"""Certificates of a small installation: two authorities, nodes, clients.
 
-Place in the flow: `oncelog certs` is a thin layer over this. One authority signs what nodes
-show to clients and clients to nodes, the other what nodes show to each other, so that no
-client's certificate is ever of any use at the port of nodes.
+Place in the flow: `oncelog certs` is a thin layer over this. One authority signs the certificates
+between nodes and clients, the other those between nodes. So no client's certificate is valid at the
+nodes' peer port.
 
     DIRECTORY/ca.crt, ca.key             clients, and nodes as clients see them
     DIRECTORY/peer-ca.crt, peer-ca.key   nodes among themselves
@@ -44,7 +44,7 @@ _URI = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~:/-]{1,200}")
 
 
 def make_authorities(directory: Path, days: int) -> list[Path]:
-    """Both, in a directory that has none; the files. Raises ConfigError."""
+    """Create both authorities in a directory without any; return the files. Raises ConfigError."""
     _require()
     for name in (CLIENT_CA, PEER_CA):
         for path in (directory / f"{name}.crt", directory / f"{name}.key"):
@@ -68,7 +68,7 @@ def make_authorities(directory: Path, days: int) -> list[Path]:
 def make_node(
     directory: Path, node_id: int, cluster_id: str, hosts: Sequence[str], days: int
 ) -> list[Path]:
-    """What a node's settings tls_* and peer_* name, in DIRECTORY/node-ID. Raises ConfigError.
+    """Create a node's tls_* and peer_* files, in DIRECTORY/node-ID. Raises ConfigError.
 
     hosts: names and addresses at which clients reach it.
     """
@@ -84,7 +84,7 @@ def make_node(
 
 
 def make_client(directory: Path, name: str, days: int) -> tuple[str, list[Path]]:
-    """The principal, and the files in DIRECTORY/client-NAME. Raises ConfigError.
+    """Create DIRECTORY/client-NAME; return the principal and the files. Raises ConfigError.
 
     name: a URI such as spiffe://example.org/billing, or a name such as billing.
     """
@@ -101,7 +101,7 @@ def make_client(directory: Path, name: str, days: int) -> tuple[str, list[Path]]
 
 
 class _Authority:
-    """One of the two, as it lies in its directory. Raises ConfigError if it does not."""
+    """One authority, read from its directory. Raises ConfigError if it is missing."""
 
     def __init__(self, directory: Path, name: str) -> None:
         try:
@@ -190,7 +190,7 @@ def _write(
 
 
 def _replace(path: Path, data: bytes, mode: int) -> Path:
-    """A node that reads meanwhile finds the old file or the new one, whole."""
+    """Replace a file atomically: a node that reads meanwhile finds the old file or the new one."""
     other = path.with_name(f".{path.name}.new")
     other.unlink(missing_ok=True)
     with os.fdopen(os.open(other, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

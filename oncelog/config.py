@@ -1,9 +1,9 @@
 """Settings of producers, consumers and admin clients: defaults, checks, Kafka's names.
 
-Place in the flow: each client class builds one of these from its keyword arguments (or
-from a mapping with dotted Kafka names, `from_config`) and hands it to the engine. A
-setting is either taken as given or refused here; none is ever silently repaired. An
-error names every setting that takes part in a contradiction.
+Place in the flow: each client class builds one of these from its keyword arguments (or from a
+mapping with dotted Kafka names, `from_config`) and hands it to the engine. A setting is accepted as
+given or rejected; none is silently repaired. An error names every setting that takes part in a
+contradiction.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Partitioner = Callable[[str, bytes | None, int], int]
 CompressionType = Literal["none", "zstd", "lz4"]
 OffsetReset = Literal["earliest", "latest", "none"]
 Assignor = Literal["uniform", "range"]
-# What a member of a group is told; of oncelog.aio they may be coroutine functions.
+# Receives the partitions that a member gains or loses; a coroutine function in oncelog.aio.
 OnPartitions = Callable[[list[TopicPartition]], Any]
 OnRevoked = Callable[[list[TopicPartition], float], Any]
 
 MAX_NAME_CHARS = 249
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
-# Taken from ONCELOG_CLIENT_* where none of them is given.
+# Read from ONCELOG_CLIENT_* if the caller gives none of them.
 SECURITY_SETTINGS = (
     "tls", "tls_ca_file", "tls_cert_file", "tls_key_file", "token_file", "token",
 )  # fmt: skip
@@ -58,20 +58,20 @@ def _choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {value!r}", name)
 
 
-# A name or an address; the nodes' gRPC looks up the rest.
+# A name or an address; gRPC resolves it.
 _HOST = re.compile(r"\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[^\s:/?#%\[\]]+")
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
 def parse_bootstrap(servers: object) -> tuple[str, ...]:
-    """`"a:1,b:2"` or a sequence of such -> the addresses."""
+    """Parse `"a:1,b:2"`, or a sequence of such strings, into addresses."""
     name = "bootstrap_servers"
     if isinstance(servers, str):
         servers = [servers]
     if not isinstance(servers, list | tuple):
         raise ConfigError(f"{name} must be 'host:port,...' or a list, got {servers!r}", name)
     joined = ",".join(map(str, servers))
-    if "@" in joined:  # and not printed: a password would be
+    if "@" in joined:  # not printed: it may hold a password
         text = f"{name}: an address has no user and no password; pass a token by token_file"
         raise ConfigError(text, name)
     parts = joined.split(",")
@@ -152,16 +152,16 @@ class ConsumerSettings(ClientSettings, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What all clients share. Times in milliseconds."""
+    """Settings of all clients. Times in milliseconds."""
 
     bootstrap_servers: tuple[str, ...]
     client_id: str = "oncelog-python"
-    # How long one request may take before it is given up and tried again elsewhere.
+    # Limit of one attempt; after it the request is tried again at another node.
     request_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
-    # Speak TLS; implied by the files. Without a CA the system's are trusted.
+    # Use TLS; implied by the files. Without a CA file the system's CAs are trusted.
     tls: bool = False
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
@@ -172,7 +172,7 @@ class ClientConfig:
 
     @property
     def secured(self) -> bool:
-        """Whether nodes are spoken to over TLS."""
+        """True if the client uses TLS."""
         return self.tls or self.tls_ca_file is not None or self.tls_cert_file is not None
 
     def __post_init__(self) -> None:
@@ -191,7 +191,7 @@ class ClientConfig:
             )
 
     def _check_security(self) -> None:
-        """Where no setting of security is given, the environment's are taken, all of them."""
+        """Take the security settings of the environment if the caller gives none."""
         if not any(getattr(self, name) for name in SECURITY_SETTINGS):
             for name in SECURITY_SETTINGS:
                 value: object = os.environ.get(ENV_PREFIX + name.upper()) or None
@@ -233,25 +233,25 @@ class ClientConfig:
 class ProducerConfig(ClientConfig):
     """Settings of a Producer. Times in milliseconds, sizes in bytes."""
 
-    # A stable name: a restart with the same name fences the instance before it.
+    # Stable name: a restart with the same name fences the instance before it.
     producer_name: str | None = None
     enable_idempotence: bool = True
     acks: str | int = "all"
-    # How often one batch is sent again before delivery_timeout_ms is over.
+    # Attempts to send a batch again before delivery_timeout_ms is over.
     retries: int = MAX_INT32
     linger_ms: int = 5
-    # A batch is closed when its payload, before compression, reaches this size or the
-    # topic's max_batch_bytes; before that, when it has lingered and may be sent at once.
+    # A batch is closed when its payload, before compression, reaches this size or the topic's
+    # max_batch_bytes. It is closed earlier when its linger time is over and it may be sent at once.
     batch_size: int = 1024 * 1024
-    # What may wait in this process, sent and not yet acknowledged included.
+    # Limit of records in this process, both unsent and unacknowledged.
     buffer_memory: int = 64 * 1024 * 1024
     # How long send() may wait for room in the buffer or for a topic's metadata.
     max_block_ms: int = 60_000
     compression_type: CompressionType = "none"
     compression_level: int | None = None
     delivery_timeout_ms: int = 120_000
-    # Batches of one partition on the way at the same time. Up to 5 the cluster knows the
-    # offset of a repeated batch without looking it up.
+    # Batches of one partition in flight. Up to 5 the cluster knows the offset of a repeated batch
+    # without looking it up.
     max_in_flight: int = 5
     partitioner: Partitioner | None = None
     initial: ProducerIdentity | None = None
@@ -351,31 +351,30 @@ class ConsumerConfig(ClientConfig):
     """Settings of a Consumer. Times in milliseconds, sizes in bytes."""
 
     group_id: str | None = None
-    # "assigned": the nodes share topics out among the group's members. "manual": the group
-    # only keeps offsets, and each consumer reads what it is told to.
+    # "assigned": the nodes share topics out among the group's members. "manual": the group only
+    # keeps offsets, and each consumer reads its assigned partitions.
     membership: str = "assigned"
-    # A name that outlives the process: one that comes back within a session goes on as it was.
+    # Name that outlives the process: a restart within the session continues the membership.
     group_instance_id: str | None = None
-    # The group's first member decides on these four. After session_timeout_ms without a word
-    # a member is none any more; it has revoke_timeout_ms to give a partition back, and
-    # processing_timeout_ms to come back for more records.
+    # The group's first member sets these four. A member expires after session_timeout_ms without a
+    # heartbeat, has revoke_timeout_ms to give a partition back, and processing_timeout_ms to come
+    # back for more records.
     assignor: Assignor = "uniform"
     session_timeout_ms: int = 10_000
     revoke_timeout_ms: int = 60_000
     processing_timeout_ms: int = 300_000
-    # Commit what was given out before the last call for records, now and then and before
-    # partitions are given back.
+    # Commit records of earlier calls: periodically, and before partitions are given back.
     enable_auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000
-    # Called by reading calls and `close`, on their thread. on_revoked also gets the time
-    # (time.monotonic) until which it may take; after on_lost nothing can be committed.
+    # Called by reading calls and `close`, on their thread. on_revoked also gets its deadline
+    # (time.monotonic); after on_lost nothing can be committed.
     on_assigned: OnPartitions | None = None
     on_revoked: OnRevoked | None = None
     on_lost: OnPartitions | None = None
-    # Where to start, or go on when the position is gone: "none" raises instead.
+    # Start without a position, or after it is out of range: "none" raises instead.
     auto_offset_reset: OffsetReset = "latest"
-    # Moot, for programs that set it: staged records of a transaction have no offset yet, so
-    # nobody can read them, and nobody waits for their end.
+    # Has no effect, kept for programs that set it: staged records of a transaction have no offset
+    # yet, so they are unreadable and hold up no reader.
     isolation_level: str = "read_committed"
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500

@@ -1,8 +1,8 @@
-"""The consumer: records in offset order per partition, each once per consumer.
+"""Consumer: records in offset order per partition, each once per consumer.
 
-Place in the flow: `_engine/consume/fetcher` polls the leaders in the background and fills a
-buffer; iteration, `getmany` and `batches` take from it, on the user's thread. Decoding is
-done here, so the engine's thread stays free.
+Place in the flow: `_engine/consume/fetcher` polls the leaders in the background and fills a buffer;
+iteration, `getmany` and `batches` take from it, on the user's thread. Decoding runs here, so the
+engine's thread stays free.
 """
 
 from __future__ import annotations
@@ -31,28 +31,27 @@ from oncelog.wire.stored import StoredBatch
 log = logging.getLogger("oncelog.consumer")
 
 T = TypeVar("T")
-PATTERN = "^"  # of a topic's name, where one begins with it
+PATTERN = "^"  # at the start of a topic's name
 
 
 class Consumer:
-    """Reads topics, or assigned partitions, from where `auto_offset_reset` says.
+    """Reads topics, or assigned partitions, from the start that `auto_offset_reset` sets.
 
-    `settings`: see `ConsumerConfig`. Survives leader changes and restarts unseen. One
-    thread reads at a time: another one gets an InvalidRequestError meanwhile.
+    `settings`: see `ConsumerConfig`. The consumer survives leader changes and restarts. Only one
+    thread reads at a time: a second one gets an InvalidRequestError.
 
-    With a `group_id` reading starts where the group committed last, if it did. The topics
-    (or patterns of topics, "^..."), named here or by `subscribe`, are shared out among the
-    group's consumers; partitions come and go while you read, by the calls that give out
-    records: on_assigned, on_revoked, on_lost. With membership="manual", or `assign` instead
-    of topics, the group only keeps offsets. Commits are made by `commit` only, unless
-    enable_auto_commit is set.
+    With a `group_id`, reading starts at the group's committed offset, if there is one. The topics
+    (or patterns of topics, "^..."), given here or to `subscribe`, are shared out among the group's
+    consumers. Partitions are assigned and revoked while you read, within the calls that return
+    records: on_assigned, on_revoked, on_lost. With membership="manual", or `assign` instead of
+    topics, the group only keeps offsets. Only `commit` commits, unless enable_auto_commit is set.
 
     Raises, from reading calls: OffsetOutOfRangeError, UnknownTopicOrPartitionError,
-    CorruptLogError; reading can go on after them, for instance after a seek. Whatever ends a
-    membership for good, as FencedMemberError, is raised by each.
+    CorruptLogError; reading can go on after them, for instance after a seek. An error that ends the
+    membership for good, such as FencedMemberError, is raised by each call.
     """
 
-    _closed = True  # until it is made
+    _closed = True  # until `__init__` is done
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class Consumer:
     # --- what to read ----------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, and nothing else; in a group, our share."""
+        """Read all partitions of these topics only; in a group, this member's share."""
         self._check_open()
         names = self._names(topics)
         self._ask(self._learn(name for name in names if not name.startswith(PATTERN)))
@@ -113,7 +112,7 @@ class Consumer:
         return self.config.group_id is not None and self.config.membership == "assigned"
 
     async def _join(self, names: Sequence[str], ask: Ask, tell: Tell) -> None:
-        """The group has answered when this returns; on the engine's loop."""
+        """Join the group and wait for its answer; on the engine's loop."""
         if self._member is not None:
             await self._member.subscribe(names)
             return
@@ -124,7 +123,7 @@ class Consumer:
         except BaseException:
             await member.leave()
             raise
-        # Here and not where it is asked for: a caller that has gone must not leave it to nobody.
+        # Here, not in the caller: a cancelled caller must not leave the wake-up undone.
         wake = self._fetcher.wake
         self._rebalance = Rebalance(self.config, self._buffer, member, wake, ask, tell)
         self._member = member
@@ -135,9 +134,9 @@ class Consumer:
         )
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these partitions; those already assigned keep their position.
+        """Read exactly these partitions; partitions already assigned keep their position.
 
-        Raises InvalidRequestError for a member of a group, to which the nodes assign.
+        Raises InvalidRequestError for a group member: the nodes assign its partitions.
         """
         self._check_open()
         self._check_manual()
@@ -197,9 +196,9 @@ class Consumer:
     def getmany(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """Return what is there, at most `max_records` (default `max_poll_records`).
+        """Return the available records, at most `max_records` (default `max_poll_records`).
 
-        Waits up to `timeout_ms` for the first record; an empty dict if none came.
+        Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
         limit = self._limit(max_records)
         with self._one.reading():
@@ -214,7 +213,7 @@ class Consumer:
         return limit
 
     def _take(self, chunk: Chunk | None, limit: int) -> dict[TopicPartition, list[Record]]:
-        """Records of this chunk and of those that are there behind it, up to an error."""
+        """Take records of this chunk and of those ready behind it, up to an error."""
         result: dict[TopicPartition, list[Record]] = {}
         try:
             while chunk is not None:
@@ -228,8 +227,8 @@ class Consumer:
                 chunk = self._buffer.peek(0.0, errors_wait=True) if limit > 0 else None
         except errors.CorruptLogError:
             if not result:
-                raise  # else for the next call: what is before it must not be lost
-        except BaseException:  # of a signal handler: nobody gets these
+                raise  # else the next call raises it: the records before it must not be lost
+        except BaseException:  # of a signal handler: these records are not returned
             for one in [lost[0] for lost in result.values() if lost]:
                 self._buffer.seek(TopicPartition(one.topic, one.partition), one.offset)
             raise
@@ -260,8 +259,8 @@ class Consumer:
     def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
         """Return the next batch as it is stored, for `Producer.send_stored_batch`.
 
-        Waits up to `timeout_ms` for it; None if none came. Its checksum was compared, nothing
-        was decoded. If the position is within it, its `skip` says how far.
+        Waits up to `timeout_ms`; returns None if none came. Its checksum was compared, nothing was
+        decoded. If the position is within it, its `skip` is the number of records before it.
         """
         with self._one.reading():
             return self._stored(self._next_chunk(timeout_ms / 1000))
@@ -319,7 +318,7 @@ class Consumer:
         self._ask(self._fetcher.seek_all(tps, where))
 
     def position(self, partition: tuple[str, int]) -> int:
-        """Return the offset of the next record that will be given out."""
+        """Return the offset of the next record to be returned."""
         tp = self._assigned(partition)
         position = self._buffer.wait_position(tp, self._request_s)
         if position is None:
@@ -327,7 +326,7 @@ class Consumer:
         return position
 
     def lag(self, partition: tuple[str, int]) -> int:
-        """Return how many records can be read from the position to the high watermark."""
+        """Return the number of readable records between the position and the high watermark."""
         tp = self._assigned(partition)
         return self._ask(self._lag(tp, self.position(tp)))
 
@@ -339,13 +338,13 @@ class Consumer:
         return self._list({as_partition(p): "earliest" for p in partitions})
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return each partition's high watermark: the offset that comes next."""
+        """Return each partition's high watermark: the next offset to be written."""
         return self._list({as_partition(p): "latest" for p in partitions})
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
-        """Return where to start to see everything from these times on; -1: nothing there.
+        """Return the start offsets that cover everything from these times on; -1: no record.
 
         It is the first offset of the first batch with a record at or after the time.
         """
@@ -362,7 +361,7 @@ class Consumer:
         return await self._fetcher.positions.list_offsets(dict(queries))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Give out nothing of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`."""
         for partition in partitions:
             self._buffer.pause(self._assigned(partition), True)
 
@@ -380,13 +379,14 @@ class Consumer:
     # --- the group -------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None = None) -> None:
-        """Store where the group goes on; without offsets, the positions of all partitions.
+        """Commit the group's next offsets; by default, the positions of all partitions.
 
-        Returns when it is stored on a majority. Raises FencedError, OutOfOrderError or
-        SequenceConflictError for an OffsetCommit with a producer id, UnknownTopicOr-
-        PartitionError, InvalidRequestError without a `group_id`; in a group with members
-        FencedMemberError for what is another's by now, GroupHasMembersError if this is none;
-        NotReadyError while an open transaction has staged one of these offsets.
+        Returns when they are stored on a majority. Raises FencedError, OutOfOrderError or
+        SequenceConflictError for an OffsetCommit with a producer id, UnknownTopicOrPartitionError,
+        and InvalidRequestError without a `group_id`. In a group with members it raises
+        FencedMemberError if another member owns the partition now, and GroupHasMembersError if this
+        consumer is no member. It raises NotReadyError while an open transaction has staged one of
+        these offsets.
         """
         commits = self._commits(offsets)
         if commits:
@@ -409,7 +409,7 @@ class Consumer:
         return {tp: OffsetCommit(at) for tp, at in positions.items() if at is not None}
 
     def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
-        """Return what the group has committed for a partition; None: nothing."""
+        """Return the group's committed offset in a partition; None: none."""
         group, tp = self._group(), as_partition(partition)
         return self._ask(self._fetcher.positions.groups.committed_now(group, tp))
 
@@ -420,7 +420,7 @@ class Consumer:
         return self.config.group_id
 
     def metrics(self) -> dict[str, int | float]:
-        """How far reading is, by the last answers, and how the group is doing."""
+        """Return reading progress, by the last answers, and the state of the group."""
         lags, rebalance, member = self._buffer.lags(), self._rebalance, self._member
         return {
             "partitions": len(self.assignment()),
@@ -438,7 +438,7 @@ class Consumer:
             raise errors.ClientClosedError(self._why_closed)
 
     def close(self) -> None:
-        """A member has finished with what it was given: on_revoked is called, and it leaves."""
+        """Close the consumer; a group member finishes its records (on_revoked) and leaves."""
         self._close(failed=False)
 
     def _close(self, failed: bool) -> None:
@@ -447,17 +447,17 @@ class Consumer:
                 if self._rebalance is not None:
                     at_once(self._rebalance.leave(failed))
             finally:
-                self._closing = False  # a close that is cut short here can be called again
+                self._closing = False  # an interrupted close can be called again
                 runtime.run(self._shut(), whole=True)
 
     def _begin_to_close(self) -> bool:
-        """False: it has been begun. While it leaves its group it can commit still."""
+        """Return False if close has begun before. A member that leaves can still commit."""
         begun, self._closing = self._closed or self._closing, True
         return not begun
 
     async def _shut(self) -> None:
         if self._closed:
-            return  # a close that was cut short goes on
+            return  # an interrupted close goes on
         self._closed = True
         self._buffer.close()
         await end_reading(self._fetcher, self._member, self._cluster)

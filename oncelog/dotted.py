@@ -12,7 +12,7 @@ from typing import Any
 from oncelog.config import ClientConfig
 from oncelog.errors import ConfigError
 
-# Kafka's names that are not ours with dots for underscores.
+# Kafka's names that differ from ours by more than dots for underscores.
 _ALIASES = {
     "max.in.flight.requests.per.connection": "max_in_flight",
     "transactional.id": "producer_name",
@@ -30,8 +30,8 @@ def settings_from_dotted(
 ) -> tuple[object, dict[str, Any]]:
     """Return (bootstrap_servers, settings) of a mapping such as {"linger.ms": "5"}.
 
-    Values may be strings, as they come from a file. Raises ConfigError for a key that is
-    no setting, a value that does not parse, and two keys for the same setting.
+    Values may be strings, as in a file. Raises ConfigError for an unknown key, a value that does
+    not parse, and two keys for the same setting.
     """
     fields = {field.name: str(field.type) for field in dataclasses.fields(config)}
     settings: dict[str, Any] = {}

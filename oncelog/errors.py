@@ -1,56 +1,55 @@
-"""Every error that this package raises on purpose.
+"""Exceptions of Oncelog: every error that this package raises on purpose.
 
-Place in the flow: raised by the client, and used by the nodes as well: `wire/status.py`
-carries these classes over gRPC in both directions, `_engine/` makes them from the
-verdicts of a produce response.
+Place in the flow: client and nodes raise them. `wire/status.py` carries these classes over
+gRPC in both directions; `_engine/` makes them from the verdicts of a produce response.
 
     OncelogError                      reason, retriable, details
     ├── RetriableError                the same call may succeed later
-    │   ├── NotLeaderError            leader_id, leader_address: where to go instead
-    │   ├── NotReadyError             a new leader that has not caught up yet
+    │   ├── NotLeaderError            leader_id, leader_address: the present leader, if known
+    │   ├── NotReadyError             the new leader has not caught up yet
     │   ├── BrokerUnavailableError    no connection, or no quorum
     │   ├── ThrottledError            retry_after_ms
     │   ├── StorageFullError
-    │   ├── RequestTimeoutError       the outcome of the call is not known (a TimeoutError)
+    │   ├── RequestTimeoutError       the outcome is unknown (a TimeoutError)
     │   ├── BufferFullError           buffer_memory stayed full for max_block_ms
     │   └── UnknownTopicOrPartitionError
     ├── FatalError                    the same call fails again
-    │   ├── InvalidRequestError       field, limit: what was wrong with an argument
+    │   ├── InvalidRequestError       field, limit: the wrong argument
     │   ├── TopicAlreadyExistsError
     │   ├── ProducerNameNotFoundError
-    │   ├── UnauthenticatedError      the node does not know who calls
-    │   ├── NotAuthorizedError        principal, operation, kind, name: the grant that is missing
-    │   ├── NotSupportedError         this server, or this client, cannot do it
+    │   ├── UnauthenticatedError      the caller is not authenticated
+    │   ├── NotAuthorizedError        principal, operation, kind, name: the missing grant
+    │   ├── NotSupportedError         not supported by this server or client
     │   ├── InternalError             a bug or a broken invariant on the other side
     │   ├── OffsetOutOfRangeError     no record there; log_start_offset, high_watermark
     │   ├── CorruptLogError           stored data is damaged
-    │   ├── FencedMemberError         the partition is another member's, or the member none any more
-    │   ├── GroupHasMembersError      a commit by hand: the group's members commit
+    │   ├── FencedMemberError         another member owns the partition, or the membership ended
+    │   ├── GroupHasMembersError      a commit by hand in a group with members
     │   ├── DeliveryError             a record that is not known to be stored; outcome
     │   │   ├── InvalidBatchError
     │   │   ├── BatchTooLargeError
-    │   │   ├── OffsetMismatchError   next_offset: what the expected offset had to be
+    │   │   ├── OffsetMismatchError   next_offset: the offset that comes next
     │   │   ├── DeliveryTimeoutError  delivery_timeout_ms is over (a TimeoutError)
     │   │   ├── UndeliveredRecordsError   flush or close: count and first cause
-    │   │   ├── TransactionError      what was asked for did not come about
-    │   │   │   ├── TransactionAbortedError    nothing of it is readable; the message says why
-    │   │   │   ├── TransactionCommittedError  an abort that came too late
-    │   │   │   ├── CommitTimeoutError         not known yet: commit again (a TimeoutError)
+    │   │   ├── TransactionError      the transaction did not end as requested
+    │   │   │   ├── TransactionAbortedError    none of it is readable; the message says why
+    │   │   │   ├── TransactionCommittedError  the abort came too late
+    │   │   │   ├── CommitTimeoutError         not known yet: repeat the commit (a TimeoutError)
     │   │   │   ├── CommitIncompleteError, CommitDiffersError
     │   │   │   ├── TransactionOpenError       of the same producer name
     │   │   │   └── TransactionEndedError, UnknownTransactionError
     │   │   └── ProducerFatalError    the producer cannot go on; make a new one
     │   │       ├── FencedError       current_epoch: a successor has taken over
     │   │       ├── SequenceConflictError
-    │   │       ├── OutOfOrderError   last_sequence: the last one that is stored
+    │   │       ├── OutOfOrderError   last_sequence: the last stored sequence
     │   │       ├── UnknownProducerError
     │   │       └── ProducerExpiredError
     │   └── ClientClosedError         used after close()
     └── ConfigError                   settings: the names at fault (a ValueError)
         └── MissingExtraError         a package is missing (also an ImportError)
 
-An `outcome` is `never_sent` (no node has seen the record), `not_stored` (a node refused
-it) or `unknown` (it was sent and may be stored now or a little later).
+An `outcome` is `never_sent` (no node has seen the record), `not_stored` (a node rejected
+it) or `unknown` (it was sent and may be stored now or later).
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ Outcome = Literal["never_sent", "not_stored", "unknown"]
 
 
 class OncelogError(Exception):
-    """Base of all. `reason` is the UPPER_SNAKE word that travels over the network."""
+    """Base class of all errors. `reason` is the UPPER_SNAKE word that travels over the network."""
 
     reason = "UNKNOWN"
     retriable = False
@@ -109,7 +108,7 @@ class NotLeaderError(RetriableError):
 
 
 class NotReadyError(RetriableError):
-    """A new leader that has not caught up, or no leader at all, yet."""
+    """The leader has not caught up yet, or there is no leader yet."""
 
     reason = "NOT_READY"
 
@@ -121,15 +120,15 @@ class BrokerUnavailableError(RetriableError):
 
 
 class ThrottledError(RetriableError):
-    """The node has too much to do, or a limit of it, or a quota of this client, is reached."""
+    """The node is overloaded, or a limit of the node or a quota of this client is reached."""
 
     reason = "THROTTLED"
     detail_types = (("retry_after_ms", int),)
-    retry_after_ms: int = 0  # 0: not known; sooner it is of no use
+    retry_after_ms: int = 0  # 0: not known; an earlier retry fails again
 
 
 class StorageFullError(RetriableError):
-    """The node's disk is full; it takes writes again when there is room."""
+    """The node's disk is full; it accepts writes again when there is room."""
 
     reason = "STORAGE_FULL"
 
@@ -147,7 +146,7 @@ class BufferFullError(RetriableError, TimeoutError):
 
 
 class UnknownTopicOrPartitionError(RetriableError):
-    """No such topic or partition, as far as the node knows."""
+    """The node knows no such topic or partition."""
 
     reason = "UNKNOWN_TOPIC_OR_PARTITION"
     detail_types = (("topic", str), ("partition", int))
@@ -159,7 +158,7 @@ class UnknownTopicOrPartitionError(RetriableError):
 
 
 class InvalidRequestError(FatalError):
-    """An argument is wrong; `field` names it, `limit` (may be empty) says what is allowed."""
+    """An argument is wrong; `field` names it, `limit` (may be empty) is the allowed value."""
 
     reason = "INVALID_REQUEST"
     detail_types = (("field", str), ("limit", str))
@@ -176,7 +175,7 @@ class TopicAlreadyExistsError(FatalError):
 
 
 class ProducerNameNotFoundError(FatalError):
-    """No producer holds, or held, this name."""
+    """The producer name does not exist and never did."""
 
     reason = "PRODUCER_NAME_NOT_FOUND"
     detail_types = (("producer_name", str),)
@@ -184,13 +183,13 @@ class ProducerNameNotFoundError(FatalError):
 
 
 class UnauthenticatedError(FatalError):
-    """The node does not know who calls: no certificate or token, or one that is of no use."""
+    """The caller is not authenticated: its certificate or token is missing or invalid."""
 
     reason = "UNAUTHENTICATED"
 
 
 class NotAuthorizedError(FatalError):
-    """The caller may not do this; the details are what it lacks, whether or not that exists."""
+    """The caller lacks a grant, which the details name, even for a missing resource."""
 
     reason = "NOT_AUTHORIZED"
     detail_types = (("principal", str), ("operation", str), ("kind", str), ("name", str))
@@ -201,19 +200,19 @@ class NotAuthorizedError(FatalError):
 
 
 class NotSupportedError(FatalError):
-    """The server, or this client, cannot do it."""
+    """The server, or this client, does not support the call."""
 
     reason = "NOT_SUPPORTED"
 
 
 class InternalError(FatalError):
-    """A bug or a broken invariant at the node; its log says more."""
+    """A bug or a broken invariant at the node; see its log."""
 
     reason = "INTERNAL"
 
 
 class OffsetOutOfRangeError(FatalError):
-    """There is no record at this offset; the details say where the log begins and ends."""
+    """There is no record at this offset; the details give the start and the end of the log."""
 
     reason = "OFFSET_OUT_OF_RANGE"
     detail_types = (
@@ -231,7 +230,7 @@ class OffsetOutOfRangeError(FatalError):
 
 
 class CorruptLogError(FatalError):
-    """What is stored, or was fetched, is damaged; the details say where."""
+    """Stored or fetched data is damaged; the details say where."""
 
     reason = "CORRUPT_LOG"
     detail_types = (("topic", str), ("partition", int), ("offset", int))
@@ -241,7 +240,7 @@ class CorruptLogError(FatalError):
 
 
 class FencedMemberError(FatalError):
-    """The group has given the partition to another member, or goes on without this one.
+    """The group has given the partition to another member, or has removed this member.
 
     A commit that was tried more than once may have been stored before that.
     """
@@ -250,7 +249,7 @@ class FencedMemberError(FatalError):
 
 
 class GroupHasMembersError(FatalError):
-    """The group's members share its partitions: only they commit, or read on from its offsets."""
+    """The group has members that share its partitions: only members commit and read its offsets."""
 
     reason = "GROUP_HAS_MEMBERS"
 
@@ -262,7 +261,7 @@ class ClientClosedError(FatalError):
 
 
 class DeliveryError(FatalError):
-    """A record, or a batch of them, that is not known to be stored."""
+    """A record, or a batch of records, that is not known to be stored."""
 
     reason = "DELIVERY_FAILED"
     outcome: Outcome = "not_stored"
@@ -275,13 +274,13 @@ class InvalidBatchError(DeliveryError):
 
 
 class BatchTooLargeError(DeliveryError):
-    """The batch or record is over the topic's `max_batch_bytes`, or the buffer."""
+    """The batch or record exceeds the topic's `max_batch_bytes`, or the buffer."""
 
     reason = "BATCH_TOO_LARGE"
 
 
 class OffsetMismatchError(DeliveryError):
-    """`expected_offset` is not the offset that comes next, which is `next_offset`."""
+    """`expected_offset` is not the next offset, which is `next_offset`."""
 
     reason = "OFFSET_MISMATCH"
     detail_types = (("next_offset", int),)
@@ -296,7 +295,7 @@ class DeliveryTimeoutError(DeliveryError, TimeoutError):
 
 
 class UndeliveredRecordsError(DeliveryError):
-    """Raised by flush and close: `count` records failed and nobody looked at it.
+    """Raised by flush and close: `count` records failed and the application saw no error yet.
 
     The first failure is the `__cause__`.
     """
@@ -308,7 +307,7 @@ class UndeliveredRecordsError(DeliveryError):
 
 
 class ProducerFatalError(DeliveryError):
-    """The producer cannot go on: all of its pending records have failed."""
+    """The producer cannot go on: all its pending records have failed."""
 
     reason = "PRODUCER_FAILED"
 
@@ -322,13 +321,13 @@ class FencedError(ProducerFatalError):
 
 
 class SequenceConflictError(ProducerFatalError):
-    """The same sequences are stored with another content."""
+    """The same sequences are stored with different content."""
 
     reason = "SEQUENCE_CONFLICT"
 
 
 class OutOfOrderError(ProducerFatalError):
-    """The batch does not follow `last_sequence`, the last one that is stored."""
+    """The batch does not follow `last_sequence`, the last stored sequence."""
 
     reason = "OUT_OF_ORDER"
     detail_types = (("last_sequence", int),)
@@ -342,7 +341,7 @@ class UnknownProducerError(ProducerFatalError):
 
 
 class ProducerExpiredError(ProducerFatalError):
-    """The lease of the producer id is over."""
+    """The lease of the producer id has expired."""
 
     reason = "PRODUCER_EXPIRED"
 
@@ -351,26 +350,26 @@ class ProducerExpiredError(ProducerFatalError):
 
 
 class TransactionError(DeliveryError):
-    """A transaction did not become, or is not, what was asked for."""
+    """A transaction did not end as requested."""
 
     reason = "TRANSACTION_FAILED"
 
 
 class TransactionAbortedError(TransactionError):
-    """The transaction was aborted, the message says why: nothing of it is readable."""
+    """The transaction was aborted: none of it is readable. The message says why."""
 
     reason = "TRANSACTION_ABORTED"
 
 
 class TransactionCommittedError(TransactionError):
-    """The transaction was committed before: nothing is undone, and its records are readable."""
+    """The transaction was committed before: it stays so, and its records are readable."""
 
     reason = "TRANSACTION_COMMITTED"
-    outcome: Outcome = "unknown"  # not "not_stored"; there is no word for stored
+    outcome: Outcome = "unknown"  # no word for stored; not "not_stored"
 
 
 class TransactionEndedError(TransactionError):
-    """The transaction has ended; repeat its commit to learn how."""
+    """The transaction has ended; repeat its commit to learn the outcome."""
 
     reason = "TRANSACTION_ENDED"
 
@@ -382,7 +381,7 @@ class TransactionOpenError(TransactionError):
 
 
 class UnknownTransactionError(TransactionError):
-    """The transaction was never begun, or ended so long ago that nobody knows how."""
+    """The transaction never began, or ended so long ago that its outcome is forgotten."""
 
     reason = "UNKNOWN_TRANSACTION"
 
@@ -400,9 +399,9 @@ class CommitDiffersError(TransactionError):
 
 
 class CommitTimeoutError(TransactionError, TimeoutError):
-    """No answer to the commit in time: whether it is committed is not known yet.
+    """No answer to the commit in time: the outcome is not known yet.
 
-    Repeat the commit, or the abort: the same transaction answers how it ended.
+    Repeat the commit, or the abort, to learn the outcome of the same transaction.
     """
 
     reason = "COMMIT_TIMEOUT"
@@ -410,37 +409,37 @@ class CommitTimeoutError(TransactionError, TimeoutError):
 
 
 class SinkError(TransactionError):
-    """A sink does not take a batch as what comes next; the message has what to do."""
+    """The sink rejects the batch because another one is due; the message says how to go on."""
 
     reason = "SINK_REFUSED"
 
 
 class OtherQueryError(SinkError):
-    """The sink belongs to another query: a checkpoint was lost, or two queries share it."""
+    """The sink belongs to another query: a checkpoint was lost, or two queries share the sink."""
 
     reason = "OTHER_QUERY"
 
 
 class OtherSinkError(SinkError):
-    """The query writes into another sink."""
+    """The query writes to another sink."""
 
     reason = "OTHER_SINK"
 
 
 class BatchBehindError(SinkError):
-    """A later batch is committed: the checkpoint is an older one."""
+    """A later batch is committed: the checkpoint is outdated."""
 
     reason = "BATCH_BEHIND"
 
 
 class BatchGapError(SinkError):
-    """Batches between the last committed one and this one are missing."""
+    """Batches between the last committed batch and this one are missing."""
 
     reason = "BATCH_GAP"
 
 
 class BatchChangedError(SinkError):
-    """The batch is committed, with other rows."""
+    """The batch is committed with other rows."""
 
     reason = "BATCH_CHANGED"
 
@@ -462,7 +461,7 @@ class ConfigError(OncelogError, ValueError):
 
 
 class MissingExtraError(ConfigError, ImportError):
-    """A feature needs a package that is not installed; `extra` names what to install."""
+    """A feature needs a package that is not installed; `extra` names the extra to install."""
 
     reason = "MISSING_EXTRA"
 

@@ -1,16 +1,16 @@
-"""Copies a topic into another one, in the same cluster or across, each record once.
+"""Mirror of a topic: copies it into another one, in the same cluster or across, each record once.
 
-Place in the flow: a consumer of the source and one named producer for each source
-partition; `oncelog mirror` is a thin layer over it.
+Place in the flow: a consumer of the source and one named producer for each source partition;
+`oncelog mirror` is a thin layer over it.
 
-No progress is kept outside of the target: a record's sequence is its source offset, so the
-target's last-seen map knows how far the copy has come (`Producer.position`), and
-`prev_sequence` proves that nothing is missing in between. A batch is sent on as it is
-stored (KIP-712) unless it is small, or compressed otherwise than the copy is to be.
+No progress is kept outside of the target. A record's sequence is its source offset, so the target's
+last-seen map knows the copy's position (`Producer.position`), and `prev_sequence` proves that
+nothing is missing in between. A batch is forwarded as it is stored (KIP-712) unless it is small or
+the copy uses another compression.
 
-The producer's name belongs to the source partition and the target: of several copies that
-run at once, the one that began last fences the others, which stop with FencedError;
-wherever one is killed, the next goes on behind the last record that is stored.
+The producer's name belongs to the source partition and the target. If several copies run at once,
+the one that began last fences the others, which stop with FencedError. If a copy is killed, the
+next one continues behind the last stored record.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from oncelog.types import BatchMetadata, Record, TopicPartition
 from oncelog.wire.compression import CODECS
 from oncelog.wire.stored import StoredBatch
 
-# Payload bytes of a batch that the copy makes of records, by a rough count; far below any
-# topic's limit.
+# Payload bytes of a batch that the copy builds from records, roughly counted; far below any topic's
+# limit.
 _BATCH_BYTES = 256 * 1024
 _RECORD_BYTES = 64
-# What the producer of one partition may hold.
+# Memory limit of one partition's producer.
 _BUFFER_BYTES = 16 * 1024 * 1024
 _POLL_MS = 200
-_LOOK_S = 60.0  # between looks whether the source has got more partitions
+_LOOK_S = 60.0  # between checks for new partitions of the source
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far one partition's copy has come."""
+    """Progress of one partition's copy."""
 
     partition: int
-    resumed_at: int  # source offset of the first record that this run looks at
+    resumed_at: int  # source offset of the first record of this run
     copied: int = 0  # records acknowledged in this run
-    position: int = -1  # source offset of the last one that is stored
+    position: int = -1  # source offset of the last stored record
 
 
 class Mirror:
     """One run of a copy. `run` may be called once.
 
-    `name`: the beginning of the producers' names, default made of the source cluster's id
-    and both topics; two copies of one topic into the same target need different ones if
-    both are to go on. `partitions`: copy only these. The target topic is made if it does
-    not exist. `starting_offsets`: where to begin in the source's partitions that this copy
-    has stored nothing of, by default at the beginning; a target that has records already
-    needs it. Raises InvalidRequestError if it is missing, or the partition counts differ.
+    `name`: prefix of the producers' names, by default made of the source cluster's id and both
+    topics. Two copies of one topic into the same target need different names to run side by side.
+    `partitions`: copy only these. The target topic is created if it does not exist.
+    `starting_offsets`: where to begin in source partitions of which this copy has stored nothing,
+    by default at the beginning; a target that already has records requires it. Raises
+    InvalidRequestError if it is missing, or the partition counts differ.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Mirror:
         self.progress: dict[int, Progress] = {}
         self._target = target_bootstrap
         self._compression: CompressionType = compression_type
-        self._largest = 0  # payload bytes of what is sent as it is stored
+        self._largest = 0  # payload bytes of a batch that is forwarded as stored
         self._skip_deleted = skip_deleted
         self._starting = dict(starting_offsets or {})
         self._producers: dict[int, Producer] = {}
@@ -94,7 +94,7 @@ class Mirror:
         # Records of small batches that wait for more, with their rough size.
         self._small: dict[int, tuple[list[Record], int]] = {}
         cluster_id, count = self._inspect(source_bootstrap)
-        # Where it copies the whole topic: how many partitions that had.
+        # For a copy of the whole topic: its partition count.
         self._source, self._whole = source_bootstrap, count if partitions is None else None
         self._look_at = time.monotonic() + _LOOK_S
         chosen = sorted(set(range(count) if partitions is None else partitions))
@@ -143,7 +143,7 @@ class Mirror:
         return cluster_id, count
 
     def _open(self, partitions: list[int]) -> None:
-        """Fence earlier copies, find out how far they came, and go there in the source."""
+        """Fence earlier copies, read their progress, and seek there in the source."""
         for number in partitions:
             producer = self._producers[number] = Producer(
                 self._target,
@@ -163,7 +163,7 @@ class Mirror:
             one = self.progress[tp.partition]
             if one.position < 0:
                 one.resumed_at = self._first_start(tp.partition, filled[tp.partition])
-            # Records that were deleted before the first run are nobody's loss.
+            # Records deleted before the first run are not lost by the copy.
             if one.resumed_at < starts[tp]:
                 if one.position >= 0 and not self._skip_deleted:
                     raise OffsetOutOfRangeError(
@@ -178,14 +178,14 @@ class Mirror:
             self._consumer.seek(tp, one.resumed_at)
 
     def _filled(self, partitions: list[int]) -> dict[int, int]:
-        """How many records the target's partitions have had so far."""
+        """Count the records that the target's partitions have had so far."""
         places = [TopicPartition(self.target_topic, number) for number in partitions]
         with Consumer(bootstrap_servers=self._target) as consumer:
             ends = consumer.end_offsets(places)
         return {tp.partition: end for tp, end in ends.items()}
 
     def _first_start(self, partition: int, filled: int) -> int:
-        """Where to begin if the target knows nothing of this copy."""
+        """Return the start of a partition that the target does not know from this copy."""
         if filled and partition not in self._starting:
             raise InvalidRequestError(
                 f"{self.target_topic}-{partition} has {filled} records, and none of them is known "
@@ -201,11 +201,11 @@ class Mirror:
     def run(
         self, *, exit_at_end: bool = False, stop: threading.Event | None = None
     ) -> dict[int, Progress]:
-        """Copy until `stop` is set, or, with `exit_at_end`, what is there now.
+        """Copy until `stop` is set or, with `exit_at_end`, up to the present end.
 
-        Returns each partition's progress. Raises FencedError when a later copy has taken
-        over, InvalidRequestError when the source has got more partitions, and whatever else
-        keeps a record from being copied.
+        Returns each partition's progress. Raises FencedError when a later copy has taken over,
+        InvalidRequestError when the source has got more partitions, and any other error that keeps
+        a record from being copied.
         """
         left = self._left() if exit_at_end else None
         while (stop is None or not stop.is_set()) and left != {}:
@@ -226,7 +226,7 @@ class Mirror:
         return self.progress
 
     def _check_source(self) -> None:
-        """What comes in new partitions would not be copied: that is not to go unseen."""
+        """Reject new source partitions: their records would be missing unnoticed."""
         if self._whole is None or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
@@ -240,7 +240,7 @@ class Mirror:
             )
 
     def _left(self) -> dict[int, int]:
-        """The ends of the partitions that are not copied yet."""
+        """Return the ends of the partitions that are not fully copied."""
         ends = self._consumer.end_offsets(self._consumer.assignment())
         return {tp.partition: end for tp, end in ends.items() if self._consumer.position(tp) < end}
 
@@ -306,18 +306,18 @@ class Mirror:
 
 
 def default_name(source_cluster_id: str, source_topic: str, target_topic: str) -> str:
-    """Return what the names of a copy's producers begin with; `oncelog.spark` uses the same."""
+    """Return the prefix of the names of a copy's producers; `oncelog.spark` uses the same."""
     return f"mirror/{source_cluster_id}/{source_topic}/{target_topic}"
 
 
 def _size(record: Record) -> int:
-    """Of its payload, roughly, and not below it."""
+    """Estimate the payload size, never too low."""
     own = _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")
     return own + sum(len(name) + len(value or b"") + 16 for name, value in record.headers)
 
 
 def _portions(records: list[Record]) -> Iterator[list[Record]]:
-    """Cut into lists of a batch's size; a record that is larger goes alone."""
+    """Split into lists of a batch's size; a larger record goes alone."""
     some: list[Record] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""Partitions on their way to other nodes, as `Admin.balance` and `resize_topic` tell of them."""
+"""Partition moves, as returned by `Admin.balance` and `resize_topic`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ class PartitionMove:
     partition: int
     replicas: tuple[int, ...]
     target: tuple[int, ...]
-    bytes: int  # that the replicas which come hold when they are whole
-    copied: int  # and hold by now
-    waits_for: str = ""  # what is done, or why it is not
+    bytes: int  # size of the new replicas when complete
+    copied: int  # bytes of them copied so far
+    waits_for: str = ""  # the current step, or why it has to wait
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How far partitions are that move, whoever has decided that; of a plan: what would move."""
+    """Progress of all partition moves, whoever started them; of a plan: the moves it would make."""
 
-    balancing: bool  # more may begin
+    balancing: bool  # further moves may begin
     moves: tuple[PartitionMove, ...]  # the first of `count`
     count: int
-    bytes: int  # of all of them
+    bytes: int  # of all moves
     copied: int
-    waits_for: tuple[str, ...] = ()  # what is left out, and why
+    waits_for: tuple[str, ...] = ()  # moves left out, and why
 
     @property
     def settled(self) -> bool:
-        """Nothing is under way."""
+        """True if no move is in progress."""
         return not self.balancing and not self.count
 
 
@@ -41,7 +41,7 @@ class Balance:
 class Resized:
     """A topic that gets more partitions, or another number of replicas."""
 
-    topic: TopicInfo  # afterwards
-    # What comes, or moves: the first of `count`. A partition that comes had no replicas.
+    topic: TopicInfo  # after the change
+    # Partitions that are added or move: the first of `count`. An added one had no replicas.
     moves: tuple[PartitionMove, ...]
     count: int

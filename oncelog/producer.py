@@ -1,8 +1,8 @@
-"""The producer: `send` on any thread, one engine thread behind it.
+"""Producer: `send` on any thread, one engine thread behind it.
 
-Place in the flow: user -> here (partition, back-pressure) -> `_engine/produce`, accumulator
-and sender -> nodes. `send` does no IO and, once a topic is known, does not wait, unless
-`buffer_memory` is full.
+Place in the flow: user -> here (partition, back-pressure) -> `_engine/produce`, accumulator and
+sender -> nodes. `send` does no IO. Once a topic is known it does not wait, unless `buffer_memory`
+is full.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ Resolvable = Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | B
 
 
 class Producer:
-    """Sends records; each is stored once, in order per partition, whatever fails between.
+    """Sends records; each is stored once, in order per partition, whichever failures occur.
 
-    `bootstrap_servers`: "host:port,..." or a list. `settings`: see `ProducerConfig`.
-    Raises ConfigError for settings that are unknown, out of range or contradict each
-    other. Thread-safe. As a context manager it flushes at the end and raises
-    UndeliveredRecordsError if records failed that nobody has looked at. A producer that is open
-    when the program ends is flushed for 5 s at most, and says in the log what was not delivered.
+    `bootstrap_servers`: "host:port,..." or a list. `settings`: see `ProducerConfig`. Raises
+    ConfigError for settings that are unknown, out of range or contradict each other. Thread-safe.
+    As a context manager it flushes at the end. It raises UndeliveredRecordsError if records failed
+    and the application has seen no error. A producer that is open when the program ends is flushed
+    for 5 s at most; undelivered records are logged.
     """
 
-    _closed = True  # until it is made
+    _closed = True  # until `__init__` is done
 
     def __init__(
         self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ProducerSettings]
@@ -118,22 +118,21 @@ class Producer:
     ) -> Future[RecordMetadata]:
         """Send one record; returns at once with a future of its RecordMetadata.
 
-        Without a partition the key decides (Kafka's murmur2), without a key records stick
-        to one partition until its batch is full or it got 16 KiB. `sequence`: the application's own
-        number, rising per partition; it makes the record recognisable across restarts,
-        if it is sent again with the same bytes, so with the same `timestamp_ms` too.
-        `expected_offset`: store the record only if it gets exactly this offset.
-        Without `timestamp_ms` a record has the time of the call, to the millisecond.
-        `on_delivery(metadata, error)` is called on the client's own thread: be brief.
+        Without a partition the key decides (Kafka's murmur2). Without a key, records stick to one
+        partition until its batch is full or it got 16 KiB. `sequence`: the application's own
+        number, rising per partition. It makes the record recognisable across restarts if you send
+        it again with the same bytes, including `timestamp_ms`. `expected_offset`: store the record
+        only if it gets exactly this offset. Without `timestamp_ms` a record has the time of the
+        call, to the millisecond. `on_delivery(metadata, error)` is called on the client's own
+        thread: be brief.
 
         Raises, before anything is queued: UnknownTopicOrPartitionError, BatchTooLargeError,
         InvalidRequestError, BufferFullError (the buffer stayed full for `max_block_ms`),
-        ClientClosedError, or the ProducerFatalError that stopped the producer. The future
-        raises DeliveryError and its subclasses.
+        ClientClosedError, or the ProducerFatalError that stopped the producer. The future raises
+        DeliveryError and its subclasses.
         """
-        # The common case, bytes without a key and room in the open batch, costs as little as
-        # it can: no further Python call, one round of the lock, no clock or object made
-        # while it is held. `Accumulator.append` does the same for all cases.
+        # Fast path for bytes without a key and with room in the open batch: no further Python call,
+        # no clock, no object made under the lock. `Accumulator.append` does the same for all cases.
         if (
             key is None
             and partition is None
@@ -160,7 +159,7 @@ class Producer:
                         self._release()
                         return future
             except KeyError:
-                pass  # no batch is open that keyless records go to
+                pass  # no batch is open for keyless records
             except BaseException:  # of a signal handler
                 take_back(self._accumulator, self._sticky.get(topic), future)
                 raise
@@ -205,7 +204,7 @@ class Producer:
             -1 if expected_offset is None else _expected(expected_offset),
             on_delivery,
             self._max_batch(view),
-            # A record with demands of its own does not set the place for others.
+            # A record with a sequence or expected offset does not move the sticky partition.
             others if sequence is None and expected_offset is None else (),
         )
 
@@ -255,10 +254,10 @@ class Producer:
         base_sequence: int | None = None,
         expected_offset: int | None = None,
     ) -> Future[BatchMetadata]:
-        """Send a batch on as it is stored elsewhere; returns a future of its BatchMetadata.
+        """Forward a batch as it is stored elsewhere; returns a future of its BatchMetadata.
 
-        Its codec is kept, whatever `compression_type` says. `base_sequence`: the sequence of
-        its first record; each further one has the next. Raises as `send` does, and
+        The batch keeps its codec, regardless of `compression_type`. `base_sequence`: the sequence
+        of its first record; each further one has the next. Raises as `send` does, and
         InvalidRequestError for a batch with records to be skipped.
         """
         if batch.skip:
@@ -299,7 +298,7 @@ class Producer:
         return sequence
 
     def _max_batch(self, view: TopicView) -> int:
-        # What is compressed is judged by the node: only the size as sent counts there.
+        # The node checks the size of a compressed batch as sent, not that of its records.
         if self.config.compression_type == "none":
             return view.max_batch_bytes
         return MAX_PAYLOAD_BYTES
@@ -331,7 +330,7 @@ class Producer:
     # --- transactions ----------------------------------------------------------------
 
     def transaction(self, *, idle_timeout_ms: int = 0, total_timeout_ms: int = 0) -> Transaction:
-        """A transaction, to be begun by `with` or `begin`; see `Transaction`.
+        """Return a transaction, begun by `with` or `begin`; see `Transaction`.
 
         It is aborted after `idle_timeout_ms` (60 s) without a sign of this process, and after
         `total_timeout_ms` (15 min). Needs a `producer_name`.
@@ -341,11 +340,11 @@ class Producer:
     # --- waiting, asking -------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what lingers and wait, at most `timeout` seconds, until all is settled.
+        """Send lingering records and wait, at most `timeout` seconds, until all are settled.
 
-        All callbacks have returned by then. Raises RequestTimeoutError if it is not settled,
-        and UndeliveredRecordsError for failures since the last flush that nobody has looked at.
-        A call of the future's `result` or `exception` looks at it, and so does `on_delivery`.
+        All callbacks have returned by then. Raises RequestTimeoutError if some are not settled, and
+        UndeliveredRecordsError for failures since the last flush that the application has not seen.
+        It has seen a failure through the future's `result` or `exception`, or `on_delivery`.
         """
         self._check_open()
         self._flush(timeout)
@@ -358,10 +357,10 @@ class Producer:
         leaving.raise_undelivered(self._sender)
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then free everything; what is not settled in `timeout` seconds fails.
+        """Flush, then free everything; records not settled in `timeout` seconds fail.
 
-        A transaction that is open is aborted. Raises UndeliveredRecordsError as `flush` does.
-        A second close does nothing.
+        An open transaction is aborted. Raises UndeliveredRecordsError as `flush` does. A second
+        close does nothing.
         """
         if self._closed or not runtime.can_close():
             return
@@ -369,7 +368,7 @@ class Producer:
             runtime.run(self._transactions.close(timeout))
             self._flush(timeout)
         except errors.RequestTimeoutError:
-            pass  # what is left fails below, and is reported with its outcome
+            pass  # the rest fails below, and is reported with its outcome
         finally:
             runtime.run(self._shut(), whole=True)
         self._raise_undelivered()
@@ -405,11 +404,11 @@ class Producer:
         self,
         record: Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | BatchMetadata,
     ) -> ResolvedSequence:
-        """Ask what became of a record (or a batch, by its last record) after a timeout.
+        """Resolve the outcome of a record (or a batch, by its last record) after a timeout.
 
-        Takes the future that `send` returned, failed or not, or what it gave. NOT_YET: it
-        may still come. Raises InvalidRequestError where there is nothing to ask for: a
-        record without idempotence, or one that was never sent.
+        Takes the future that `send` returned, failed or not, or its metadata. NOT_YET: the record
+        may still be stored. Raises InvalidRequestError for a record that cannot be resolved: one
+        without idempotence, or one that was never sent.
         """
         self._check_open()
         return runtime.run(self._resolve(*self._identity_of(record)))
@@ -437,7 +436,7 @@ class Producer:
 
     @property
     def producer_id(self) -> int | None:
-        """The producer id in use; None before the first record is on its way."""
+        """The producer id in use; None before the first record is in flight."""
         identity = self._sender.identities.current
         return identity.producer_id if identity else None
 
@@ -447,7 +446,7 @@ class Producer:
         return identity.epoch if identity else None
 
     def metrics(self) -> dict[str, int | float]:
-        """Counters since the start; `max_ack_latency_ms` counts from the first attempt."""
+        """Return counters since the start; `max_ack_latency_ms` counts from the first attempt."""
         used = {"buffer_used_bytes": self._accumulator.used}
         return {**self._sender.stats.as_dict(), **used, **self._cluster.metrics()}
 
@@ -465,12 +464,12 @@ class Producer:
         except errors.UndeliveredRecordsError as undelivered:
             if error is None:
                 raise
-            # The body's own error is the one to see; this one goes with it.
+            # The body's own error is raised; this one is added as a note.
             error.add_note(str(undelivered))
 
 
 def _expected(offset: int | None) -> int:
-    """As batches say it: -1 for none."""
+    """Encode an expected offset as batches carry it: -1 for none."""
     if offset is None:
         return -1
     return as_int("expected_offset", offset, 0, 2**63 - 1)

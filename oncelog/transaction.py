@@ -1,7 +1,7 @@
 """A transaction: records in several partitions that become readable together, or never.
 
-Place in the flow: `Producer.transaction` makes it; records go through the producer as always,
-begin and end through `_engine/produce/transactions`.
+Place in the flow: `Producer.transaction` makes it. Its records go through the producer like all
+others, begin and end through `_engine/produce/transactions`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Transaction:
         with producer.transaction() as txn:
             txn.send("accounts", b"-10", partition=0)
             txn.send("accounts", b"+10", partition=1)
-            txn.commit_offsets(consumer)  # where there is input: how far it was read
+            txn.commit_offsets(consumer)  # if it reads input: the offsets read so far
 
-    While it is open, all that its producer sends belongs to it. The future of a record is done
-    when the record is staged: on disks of a majority, and not readable. Its offset is -1 until
-    the commit. One transaction of a producer is open at a time.
+    While it is open, all records of its producer belong to it. The future of a record is done when
+    the record is staged: on disks of a majority, and not readable. Its offset is -1 until the
+    commit. A producer has at most one open transaction.
     """
 
     def __init__(self, producer: Producer, idle_timeout_ms: int, total_timeout_ms: int) -> None:
@@ -57,10 +57,10 @@ class Transaction:
     # --- begin -------------------------------------------------------------------------
 
     def begin(self) -> Self:
-        """Begin it, when all that was sent before is settled.
+        """Begin the transaction when all records sent before are settled.
 
-        Raises FencedError if another producer has taken over the name, TransactionOpenError
-        if the one before has not been ended, and RetriableErrors when nobody answers.
+        Raises FencedError if another producer has taken over the name, TransactionOpenError if the
+        previous transaction has not ended, and RetriableErrors if no node answers.
         """
         self._check_new()
         try:
@@ -79,7 +79,7 @@ class Transaction:
         self._producer._check_open()
 
     async def _begin(self) -> None:
-        """On the engine's loop. Nothing is sent before the caller has it, and claims it."""
+        """Begin on the engine's loop. Nothing is sent before the caller claims the transaction."""
         self._beginning = asyncio.current_task()
         self._begun = await self._producer._transactions.begin(*self._times)
 
@@ -87,7 +87,7 @@ class Transaction:
         self._producer._accumulator.resume(self._known())
 
     async def _give_back(self) -> None:
-        """On the engine's loop: whoever waited for `begin` has gone, and cancelled it."""
+        """Return an unclaimed transaction after its caller was cancelled; on the engine's loop."""
         if self._beginning is not None:
             await asyncio.wait({self._beginning})
         begun, self._begun = self._begun, None
@@ -96,7 +96,7 @@ class Transaction:
 
     @property
     def transaction_id(self) -> int:
-        """Its number, which is never used again; 0 before it is begun."""
+        """Transaction number, which is never reused; 0 before it is begun."""
         return self._begun.transaction_id if self._begun is not None else 0
 
     @property
@@ -124,7 +124,7 @@ class Transaction:
         on_delivery: OnDelivery | None = None,
     ) -> Future[RecordMetadata]:
         """As `Producer.send`. Raises TransactionAbortedError once it cannot be committed."""
-        # As `check_open` and `Producer.send`, with as few calls for a record as can be.
+        # Inlined `check_open` and `Producer.send`: as few calls for each record as possible.
         begun, producer = self._begun, self._producer
         if begun is None or begun.failure is not None or begun.state is not State.OPEN:
             self.check_open()
@@ -156,11 +156,11 @@ class Transaction:
         )
 
     def commit_offsets(self, group: Consumer | str, positions: Positions | None = None) -> None:
-        """Store how far a group has read, together with all of this, or not at all.
+        """Commit a group's offsets together with this transaction, or not at all.
 
-        `group`: its name, or a consumer of it. `positions`: the next offset of each partition;
-        left out: the consumer's own positions. Raises FencedMemberError if a partition is
-        another member's by now; the transaction is then only to be aborted.
+        `group`: its name, or a consumer of it. `positions`: the next offset of each partition, by
+        default the consumer's own positions. Raises FencedMemberError if another member owns a
+        partition now; the transaction can then only be aborted.
         """
         self.check_open()
         consumer = None if isinstance(group, str) else group
@@ -171,27 +171,27 @@ class Transaction:
             runtime.run(staging, whole=True)
 
     def check_open(self) -> None:
-        """Raises what a further record would be refused with."""
+        """Raises the error that a further record would be rejected with."""
         self._known().check_open()
 
     # --- ending ------------------------------------------------------------------------
 
     def commit(self) -> CommittedTransaction:
-        """Make all of it readable; returns when it is, with the places.
+        """Make the transaction readable; return the places of its records when that is done.
 
-        Raises, with nothing of it readable: TransactionAbortedError (a record failed, it was
-        idle or open for too long, an operator aborted it; FencedError and others that end the
-        producer come as themselves). CommitTimeoutError: not known yet, call it again. Again
-        after a success, it answers the same.
+        Raises, with none of it readable: TransactionAbortedError (a record failed, it was idle or
+        open for too long, an operator aborted it), or FencedError and others that end the producer.
+        CommitTimeoutError: the outcome is not known yet, call it again. After a success, a repeated
+        call gives the same answer.
         """
         transactions = self._producer._transactions
         return runtime.run(transactions.commit(self._known()), whole=True)
 
     def abort(self) -> None:
-        """Drop all of it. Again, it does nothing.
+        """Abort the transaction. A repeated call does nothing.
 
-        Raises TransactionCommittedError if a commit was decided, and CommitTimeoutError if
-        nobody answers; it is aborted then when it has been idle for long enough.
+        Raises TransactionCommittedError if the commit was decided. Raises CommitTimeoutError if no
+        node answers; the transaction is then aborted after its idle timeout.
         """
         runtime.run(self._producer._transactions.abort(self._known()), whole=True)
 
@@ -214,7 +214,7 @@ class Transaction:
             runtime.run(self._leave(error), whole=True)
 
     async def _leave(self, error: BaseException | None) -> None:
-        """The end of the block, on the engine's loop."""
+        """End the block, on the engine's loop."""
         transactions, begun = self._producer._transactions, self._known()
         if error is None:
             if not begun.is_over():
@@ -229,7 +229,7 @@ class Transaction:
 def positions_of(
     consumer: Consumer | None, group: object, positions: Positions | None
 ) -> tuple[str, dict[TopicPartition, OffsetCommit]]:
-    """The group's name and what is to be committed. Raises InvalidRequestError."""
+    """Return the group's name and the offsets to commit. Raises InvalidRequestError."""
     if consumer is not None:
         return consumer._group(), consumer._commits(positions)
     check_name("group", group)
@@ -247,7 +247,7 @@ async def stage_offsets(
     commits: Mapping[TopicPartition, OffsetCommit],
     consumer: Consumer | None,
 ) -> None:
-    """On the engine's loop."""
+    """Stage a group's offsets, on the engine's loop."""
     terms = None
     if consumer is not None and consumer._member is not None and consumer._rebalance is not None:
         terms = await consumer._member.commit_terms(commits, dict(consumer._rebalance.numbers))

@@ -1,7 +1,7 @@
-"""The values that users give and get: records, metadata of stored records, cluster facts.
+"""Public values: records, metadata of stored records, facts about the cluster.
 
-Place in the flow: made by `wire/` from protobuf messages and by `_engine/` from
-acknowledgements; plain data, no behaviour that does IO.
+Place in the flow: `wire/` makes them from protobuf messages and `_engine/` from acknowledgements.
+They are plain data without IO.
 
 Units: `timestamp` is in milliseconds since the Unix epoch, as in Kafka; names that end
 in `_us` are in microseconds, which is what is stored.
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 Header = tuple[str, bytes | None]
 
-# Of a record that is given without a timestamp. No int64, so no stored record's own.
+# Timestamp of a record given without one. It exceeds int64, so no stored record has it.
 NOW_US = 2**63
 
 
@@ -31,12 +31,12 @@ class TopicPartition(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record, as read from the log or as given to `Producer.send_batch`."""
+    """One record, read from the log or given to `Producer.send_batch`."""
 
     value: bytes | None
     key: bytes | None = None
     headers: Sequence[Header] = ()
-    timestamp_us: int = NOW_US  # left out of what is sent: the time of the call
+    timestamp_us: int = NOW_US  # default: the time of the call
     topic: str = ""
     partition: int = -1
     offset: int = -1
@@ -52,13 +52,12 @@ class Record(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is stored, and as what. `offset` is -1 for a duplicate whose place
-    the cluster no longer knows."""
+    """Place of a stored record. `offset` is -1 for a duplicate whose place is forgotten."""
 
     topic: str
     partition: int
     offset: int
-    timestamp: int  # ms, the record's own
+    timestamp: int  # ms, of the record
     producer_id: int
     epoch: int
     sequence: int
@@ -70,7 +69,7 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """What `RecordMetadata` says, for a batch that was sent as one."""
+    """Place of a batch that was sent as one; see `RecordMetadata`."""
 
     topic: str
     partition: int
@@ -88,9 +87,9 @@ class BatchMetadata(NamedTuple):
 class ProducerIdentity:
     """A producer id to start with instead of a leased one.
 
-    `next_sequences` says for each partition where to go on; partitions that are not
-    named start at 0. `lease_token` is that of the id's lease; a partition that starts
-    at 0 is refused without it.
+    `next_sequences` gives the next sequence of each partition; partitions that you omit start at 0.
+    `lease_token` belongs to the lease of the id; a partition that starts at 0 rejects batches
+    without it.
     """
 
     producer_id: int
@@ -107,7 +106,7 @@ class ProducerLease:
     epoch: int
     expire_ms: int  # Unix time
     lifetime_ms: int  # from the moment of issue
-    lease_token: bytes = field(default=b"", repr=False)  # what proves the lease to a partition
+    lease_token: bytes = field(default=b"", repr=False)  # proves the lease to a partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +116,9 @@ class NodeInfo:
     node_id: int
     address: str
     alive: bool = True
-    clock_disagrees: bool = False  # with a majority's: the node does not lead
-    # What it runs: its release, the cluster versions that it takes part in, and the features
-    # that it knows. Empty, and 0, while it is not heard.
+    clock_disagrees: bool = False  # from a majority's: the node does not lead
+    # The node's release, the cluster versions it supports and the features it knows. Empty, and 0,
+    # while the node is unreachable.
     release: str = ""
     cluster_versions: tuple[int, int] = (0, 0)
     features: tuple[str, ...] = ()
@@ -128,7 +127,7 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """What becomes of a node, as the answering node knows it."""
+    """Changes of a node in progress, as the answering node knows them."""
 
     node_id: int
     address: str  # empty: it has not joined
@@ -139,15 +138,15 @@ class NodeStatus:
     drained: bool  # it leads nothing
     replicas: int
     leaderships: int
-    coming: int  # partitions, and the metadata, of which its replica may not count yet
-    going: int  # partitions of which its replica is to go
-    waits_for: tuple[str, ...] = ()  # why what is to be done with it is not done yet
-    coming_bytes: int = 0  # that it will hold of what comes to it
-    copied_bytes: int = 0  # and holds by now
+    coming: int  # partitions (and the metadata) with a replica here that may not count yet
+    going: int  # partitions with a replica here that is to be removed
+    waits_for: tuple[str, ...] = ()  # reasons why the change is not done yet
+    coming_bytes: int = 0  # bytes of the replicas that come, when complete
+    copied_bytes: int = 0  # bytes of them that are here now
 
     @property
     def settled(self) -> bool:
-        """Nothing is under way with it."""
+        """True if no change of the node is in progress."""
         busy = self.expected or self.joining or self.leaving or self.coming or self.going
         return not busy and not (self.drained and self.leaderships)
 
@@ -160,24 +159,24 @@ class PartitionInfo:
     leader_id: int  # 0: none known
     term: int
     replicas: tuple[int, ...]  # the first is preferred as leader
-    log_start_offset: int = -1  # -1: the node that answered has no replica
+    log_start_offset: int = -1  # -1: the answering node has no replica
     high_watermark: int = -1
     group_id: int = 0
-    target: tuple[int, ...] = ()  # the nodes that it is being moved to; none: it is not moved
-    added_ms: int = 0  # when the topic got it; 0: with its creation
+    target: tuple[int, ...] = ()  # nodes the partition moves to; empty: it does not move
+    added_ms: int = 0  # when the partition was added; 0: with the topic
 
 
 class ExpectedOffsets(StrEnum):
-    """What a topic does with a batch's expected offset."""
+    """A topic's rule for the expected offset of a batch."""
 
-    CHECKED = "checked"  # checked where a batch carries one
+    CHECKED = "checked"  # checked if the batch has one
     IGNORED = "ignored"
-    REQUIRED = "required"  # a batch without one is refused
+    REQUIRED = "required"  # a batch without one is rejected
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """None means: the cluster's default, or, in `alter_topic`, leave as it is."""
+    """None is the cluster's default; in `alter_topic` the setting keeps its value."""
 
     retention_ms: int | None = None  # -1: for ever
     retention_bytes: int | None = None  # -1: no limit
@@ -206,17 +205,17 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeInfo:
-    """What the cluster was upgraded to, and what it could be upgraded to."""
+    """Finalized version of the cluster, and the version it can be upgraded to."""
 
     cluster_version: int = 1
-    features: tuple[str, ...] = ()  # that are on
-    target_version: int = 1  # the same as above if nothing is pending
+    features: tuple[str, ...] = ()  # features in use
+    target_version: int = 1  # as above if nothing is pending
     target_features: tuple[str, ...] = ()
     hindered_by: tuple[str, ...] = ()
 
     @property
     def pending(self) -> bool:
-        """Whether a node runs a release with more than is finalized."""
+        """True if a node runs a release with more than is finalized."""
         now = (self.cluster_version, self.features)
         return (self.target_version, self.target_features) != now
 
@@ -235,12 +234,12 @@ class ClusterInfo:
     under_replicated_partitions: int
     max_message_bytes: int
     upgrade: UpgradeInfo = UpgradeInfo()
-    settings: Mapping[str, int] = field(default_factory=dict)  # what all nodes go by
-    damaged_replicas: tuple[str, ...] = ()  # for people: which, and what is done about it
+    settings: Mapping[str, int] = field(default_factory=dict)  # of all nodes
+    damaged_replicas: tuple[str, ...] = ()  # one text each: the replica, and its repair
 
     @property
     def healthy(self) -> bool:
-        """All nodes alive and of one time, a controller, all partitions led and replicated."""
+        """True if nodes live, clocks agree, and controller, leaders and replicas are there."""
         return (
             self.controller_id != 0
             and all(node.alive and not node.clock_disagrees for node in self.nodes)
@@ -263,7 +262,7 @@ class RecentBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition remembers of a producer: its last-seen entry."""
+    """A partition's memory of a producer: its last-seen entry."""
 
     producer_id: int
     epoch: int
@@ -274,33 +273,33 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.
+    """Grant or denial of operations to a principal, on a topic, group, producer, sink or cluster.
 
-    principal "*": whoever is known. name "*": all of the kind. operations ("*",): each.
+    principal "*": every authenticated caller. name "*": all of the kind. operations ("*",): each.
     """
 
     principal: str
     operations: tuple[str, ...]
     kind: str
-    name: str = ""  # the cluster has none
-    prefix: bool = False  # name is how names begin
-    deny: bool = False  # stands above all rules that allow
+    name: str = ""  # empty for the cluster
+    prefix: bool = False  # name is a prefix
+    deny: bool = False  # deny rules override allow rules
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """The rules, and how the node that answered goes by them."""
+    """The rules, and how the answering node applies them."""
 
     rules: tuple[PermissionRule, ...]
     enforced: bool
-    caller: str  # the principal that the node sees; empty: it knows nobody
+    caller: str  # the principal that the node sees; empty: not authenticated
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How much of something a principal may use at each node.
+    """A principal's limit at each node.
 
-    principal "*": each one that has no value of its own. value 0: no limit.
+    principal "*": every principal without a value of its own. value 0: no limit.
     """
 
     principal: str
@@ -310,7 +309,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class ProducerName:
-    """A producer name and the id and epoch it stands for."""
+    """A producer name with its id and epoch."""
 
     name: str
     producer_id: int
@@ -319,35 +318,35 @@ class ProducerName:
 
 
 class Resolution(StrEnum):
-    """What became of a sequence whose acknowledgement was lost."""
+    """Outcome of a sequence after its acknowledgement was lost."""
 
     COMMITTED = "committed"
-    NEVER = "never"  # not there and never will be
+    NEVER = "never"  # not stored, and never will be
     NOT_YET = "not_yet"
-    # It cannot come any more, but retention has deleted what would tell whether it did.
+    # It cannot be stored any more, but retention has deleted the evidence of whether it was.
     FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSequence:
-    """What `resolve_sequence` found; `offset` is the record's."""
+    """Result of `resolve_sequence`; `offset` is the record's."""
 
     resolution: Resolution
-    offset: int  # -1: not committed, or its place is no longer known
+    offset: int  # -1: not committed, or its place is forgotten
     last_sequence: int
     current_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """What a group commits for a partition: the next offset to read.
+    """A group's commit for a partition: the next offset to read.
 
-    With a `producer_id` the commit is checked as a batch of that producer is: an older
-    epoch is fenced, a lower sequence refused, the same one a duplicate.
+    With a `producer_id` the commit is checked like a batch of that producer: an older epoch is
+    fenced, a lower sequence rejected, an equal sequence is a duplicate.
     """
 
     offset: int
-    metadata: str = ""  # the group's own, at most 4096 bytes
+    metadata: str = ""  # free text of the group, at most 4096 bytes
     producer_id: int = 0
     epoch: int = 0
     sequence: int = 0
@@ -355,7 +354,7 @@ class OffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed for a partition."""
+    """A group's committed offset in a partition."""
 
     offset: int
     metadata: str
@@ -367,7 +366,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group and for how many partitions it has committed offsets."""
+    """A group and the number of partitions with an offset committed by it."""
 
     group: str
     offsets: int
@@ -383,7 +382,7 @@ class GroupMember:
     client_host: str
     owned: Mapping[TopicPartition, int]  # with the number of each ownership
     revoking: tuple[TopicPartition, ...]  # asked back
-    idle_ms: int  # since it last came back for records
+    idle_ms: int  # since it last asked for records
     connected: bool  # to this coordinator
 
 
@@ -402,7 +401,7 @@ class GroupDescription:
 
 
 class PublishedRun(NamedTuple):
-    """Where a transaction's records are in one partition: they lie together."""
+    """Place of a transaction's records in one partition: they are contiguous."""
 
     base_offset: int
     record_count: int
@@ -410,7 +409,7 @@ class PublishedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommittedTransaction:
-    """What a commit answers: where its records are. No places: it ended long ago."""
+    """Answer to a commit: the places of its records; empty if it ended long ago."""
 
     transaction_id: int
     runs: Mapping[TopicPartition, PublishedRun]
@@ -418,19 +417,19 @@ class CommittedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPart:
-    """What a transaction has in one partition."""
+    """Part of a transaction in one partition."""
 
     topic: str  # empty: it was deleted
     partition: int
     ended: bool  # the partition knows the outcome
     staged_records: int  # now; -1: the partition's leader does not answer
     staged_bytes: int
-    staged_offsets: int  # in __offsets: of groups
+    staged_offsets: int  # in __offsets, by groups
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """A transaction, and how far it is."""
+    """A transaction and its progress."""
 
     transaction_id: int
     state: str  # OPEN, COMMITTING, ABORTING, COMMITTED or ABORTED
@@ -449,18 +448,18 @@ class TransactionInfo:
 
 @dataclass(frozen=True, slots=True)
 class SinkInfo:
-    """An output of a streaming query, or of batch jobs, and what it has committed."""
+    """Output of a streaming query or of batch jobs, with its committed batches."""
 
     sink: str
     jobs: bool
-    query: str  # that it belongs to; empty: of jobs, or none yet
+    query: str  # of the query it belongs to; empty: of jobs, or none yet
     run: str  # of the newest batch
-    committed_batch: int  # the newest one; -1: none
-    record_count: int  # of that
+    committed_batch: int  # the newest; -1: none
+    record_count: int  # of the newest batch
     open_transaction_id: int  # 0: none
     open_batch: int  # -1: none
     committed: tuple[tuple[int, int], ...]  # batches of jobs: first and last of each range
-    before: tuple[str, int, int] | None  # query, batch, records when it was reset
+    before: tuple[str, int, int] | None  # query, batch, records before the last reset
 
 
 __all__ = [

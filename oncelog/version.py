@@ -1,4 +1,4 @@
-"""The release, for the client, the node and the packaging alike. Imports nothing."""
+"""Release number, for the client, the node and the packaging. Imports nothing."""
 
 from __future__ import annotations
 
