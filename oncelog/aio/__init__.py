@@ -6,7 +6,7 @@
         acknowledgement = await producer.send("topic", b"value")
         metadata = await acknowledgement
 
-Whatever waits in `oncelog` is awaited here; nothing blocks the event loop.
+Every call that waits in `oncelog` is awaited here; nothing blocks the event loop.
 """
 
 from oncelog.aio.admin import Admin

@@ -1,7 +1,7 @@
 """The admin client for asyncio: `oncelog.Admin`, awaited.
 
-Place in the flow: each method awaits one coroutine of `_engine/admin` on the engine's
-thread. `oncelog.Admin` says what the methods do and raise.
+Place in the flow: each method awaits one coroutine of `_engine/admin` on the engine's thread.
+`oncelog.Admin` documents the methods and their errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Admin:
-    """Manages topics and looks at the cluster, its producers and groups."""
+    """Manages topics, and shows the cluster, its producers and groups."""
 
     def __init__(
         self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]

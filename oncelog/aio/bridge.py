@@ -1,7 +1,7 @@
-"""From the user's event loop to the engine's thread and back.
+"""Bridge from the user's event loop to the engine's thread and back.
 
-Place in the flow: under all clients of this package. A coroutine runs on the engine's
-loop, where the channels live; the caller awaits its result on his own.
+Place in the flow: under all clients of this package. A coroutine runs on the engine's loop, with
+the channels; the caller awaits its result on the user's loop.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ async def on_engine(
     whole: bool = False,
     undo: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> T:
-    """Run a coroutine on the engine's thread. Cancelled here, it is cancelled there.
+    """Run a coroutine on the engine's thread; a cancellation here cancels it there.
 
-    It may have its effect nevertheless, and nobody has the result. So what must not be left half
-    done goes on to its end (`whole`), and what makes something takes it back: `undo` runs on the
-    engine's thread behind the cancelled coroutine, before the caller goes on.
+    A cancelled call may still have its effect, with the result lost. So a call that must not stop
+    half way runs to its end (`whole`), and a call that creates something is undone: `undo` runs on
+    the engine's thread after the cancelled coroutine, before the caller goes on.
     """
     future = asyncio.wrap_future(runtime.submit(coroutine))
     try:
@@ -36,7 +36,7 @@ async def on_engine(
         if undo is not None:
             undone = asyncio.wrap_future(runtime.submit(undo()))
             while not undone.done():
-                # It does not take long; a further cancellation wants what this one wants.
+                # The undo is short, and a second cancellation asks for the same.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.shield(undone)
         raise
@@ -55,7 +55,7 @@ class Signal:
         except RuntimeError:
             if not self._loop.is_closed():
                 raise
-            # The loop ended before the client was closed: nobody waits any more.
+            # The loop ended before the client was closed: no reader waits any more.
 
     def clear(self) -> None:
         self._event.clear()
@@ -68,10 +68,10 @@ class Signal:
         except TimeoutError:
             pass
 
-    # A delivery's watcher.
+    # Methods of a delivery's watcher.
 
     def release(self) -> None:
-        """Nothing to do while the delivery's lock is held."""
+        """Do nothing while the delivery's lock is held."""
 
     def call_back(self) -> None:
         self.set()

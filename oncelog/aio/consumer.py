@@ -1,7 +1,7 @@
 """The consumer for asyncio: `oncelog.Consumer`, awaited.
 
-Place in the flow: a sync consumer holds the buffer and decodes; where it would wait for
-records or for an answer of the cluster, the waiting is done here.
+Place in the flow: a sync consumer holds the buffer and decodes. Waits for records or for an answer
+of the cluster happen here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ T = TypeVar("T")
 
 
 class Consumer:
-    """Reads topics, or assigned partitions, from where `auto_offset_reset` says.
+    """Reads topics, or assigned partitions, from the start that `auto_offset_reset` sets.
 
-    Arguments, settings and errors are those of `oncelog.Consumer`; the topics named are
-    looked up by `async with` or `start()`. One task reads at a time: another one gets an
-    InvalidRequestError meanwhile.
+    Arguments, settings and errors are those of `oncelog.Consumer`. `async with` or `start()` looks
+    the topics up. Only one task reads at a time: a second one gets an InvalidRequestError.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Consumer:
         return self._sync.config
 
     async def start(self) -> None:
-        """Subscribe to the topics that were named at construction; a second call does nothing."""
+        """Subscribe to the topics given at construction; a second call does nothing."""
         if self._topics:
             await self.subscribe(self._topics)
             self._topics = ()
@@ -63,7 +62,7 @@ class Consumer:
     # --- what to read ----------------------------------------------------------------
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Read all partitions of these topics, and nothing else; in a group, our share."""
+        """Read all partitions of these topics only; in a group, this member's share."""
         consumer = self._sync
         consumer._check_open()
         names = consumer._names(topics)
@@ -74,7 +73,7 @@ class Consumer:
         await on_engine(consumer._join(names, on_engine, _told))
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these partitions; those already assigned keep their position."""
+        """Read exactly these partitions; partitions already assigned keep their position."""
         self._sync._check_open()
         self._sync._check_manual()
         tps = [as_partition(one) for one in partitions]
@@ -96,9 +95,9 @@ class Consumer:
     async def getmany(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Record]]:
-        """Return what is there, at most `max_records` (default `max_poll_records`).
+        """Return the available records, at most `max_records` (default `max_poll_records`).
 
-        Waits up to `timeout_ms` for the first record; an empty dict if none came.
+        Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
         limit = self._sync._limit(max_records)
         return self._sync._take(await self._next_chunk(timeout_ms), limit)
@@ -139,7 +138,7 @@ class Consumer:
                     buffer.wait_elsewhere(False)
 
     def _listen(self) -> Signal:
-        """The signal that the buffer sets, of the loop that runs now."""
+        """Return the signal that the buffer sets, on the running loop."""
         if self._signal is None:
             self._signal = Signal()
             self._sync._buffer.listener = self._signal.set
@@ -163,7 +162,7 @@ class Consumer:
         await on_engine(self._sync._fetcher.seek_all(tps, where))
 
     async def position(self, partition: tuple[str, int]) -> int:
-        """Return the offset of the next record that will be given out."""
+        """Return the offset of the next record to be returned."""
         tp = self._sync._assigned(partition)
         deadline = time.monotonic() + self.config.request_timeout_ms / 1000
         signal = self._listen()
@@ -178,7 +177,7 @@ class Consumer:
             await signal.wait(left)
 
     async def lag(self, partition: tuple[str, int]) -> int:
-        """Return how many records can be read from the position to the high watermark."""
+        """Return the number of readable records between the position and the high watermark."""
         tp = self._sync._assigned(partition)
         return await on_engine(self._sync._lag(tp, await self.position(tp)))
 
@@ -188,13 +187,13 @@ class Consumer:
         return await self._list({as_partition(p): "earliest" for p in partitions})
 
     async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return each partition's high watermark: the offset that comes next."""
+        """Return each partition's high watermark: the next offset to be written."""
         return await self._list({as_partition(p): "latest" for p in partitions})
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
-        """Return where to start to see everything from these times on; -1: nothing there."""
+        """Return the start offsets that cover everything from these times on; -1: no record."""
         return await self._list(as_times_us(timestamps_ms))
 
     async def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
@@ -202,7 +201,7 @@ class Consumer:
         return await on_engine(self._sync._list_offsets(queries))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Give out nothing of these partitions until `resume`."""
+        """Return no records of these partitions until `resume`."""
         self._sync.pause(*partitions)
 
     def resume(self, *partitions: tuple[str, int]) -> None:
@@ -213,24 +212,24 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[tuple[str, int], int | OffsetCommit] | None = None
     ) -> None:
-        """Store where the group goes on; see `oncelog.Consumer.commit`."""
+        """Commit the group's next offsets; see `oncelog.Consumer.commit`."""
         commits = self._sync._commits(offsets)
         if commits:
             await on_engine(self._sync._stored_offsets(commits))
 
     async def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
-        """Return what the group has committed for a partition; None: nothing."""
+        """Return the group's committed offset in a partition; None: none."""
         group, tp = self._sync._group(), as_partition(partition)
         return await on_engine(self._sync._fetcher.positions.groups.committed_now(group, tp))
 
     def metrics(self) -> dict[str, int | float]:
-        """How far reading is, by the last answers, and how the group is doing."""
+        """Return reading progress, by the last answers, and the state of the group."""
         return self._sync.metrics()
 
     # --- life ------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """A member has finished with what it was given: on_revoked is called, and it leaves."""
+        """Close the consumer; a group member finishes its records (on_revoked) and leaves."""
         await self._close(failed=False)
 
     async def _close(self, failed: bool) -> None:
@@ -240,7 +239,7 @@ class Consumer:
                 if consumer._rebalance is not None:
                     await consumer._rebalance.leave(failed)
             finally:
-                consumer._closing = False  # a close that is cut short here can be called again
+                consumer._closing = False  # an interrupted close can be called again
                 await on_engine(consumer._shut(), whole=True)
 
     async def __aenter__(self) -> Self:
@@ -261,8 +260,8 @@ class Consumer:
 
 
 class Feed(Generic[T]):
-    """What a loop over a consumer is given, by chunks. No generator: one of these ends for good
-    when it is cancelled, and the loop would end as if all were read."""
+    """Iterator over a consumer, by chunks. Not a generator: a cancelled generator ends for good,
+    and the loop would end as if all records were read."""
 
     __slots__ = ("_consumer", "_items", "_left", "_timeout_ms")
 
@@ -285,7 +284,7 @@ class Feed(Generic[T]):
             self._left = self._items(chunk)
 
     async def aclose(self) -> None:
-        """For `contextlib.aclosing`: there is nothing to free."""
+        """Do nothing; `contextlib.aclosing` calls it."""
 
 
 async def _told(callback: Callable[..., Any], *arguments: Any) -> None:

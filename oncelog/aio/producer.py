@@ -1,7 +1,7 @@
 """The producer for asyncio: `oncelog.Producer`, awaited.
 
-Place in the flow: a sync producer that never waits does the work; where it would have to
-wait (a topic that is not known yet, a full buffer, a flush) the waiting is done here.
+Place in the flow: a sync producer that never waits does the work. Waits (for an unknown topic, a
+full buffer, a flush) happen here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class Acknowledgement(Generic[T]):
-    """What `send` gives: awaited, it returns the metadata or raises the DeliveryError.
+    """Result of `send`: awaited, it returns the metadata or raises the DeliveryError.
 
-    It may be awaited any number of times. To cancel an await does not recall the record.
+    It may be awaited any number of times. Cancelling an await does not recall the record.
     """
 
     __slots__ = ("future",)
@@ -55,10 +55,10 @@ class _NeverWaits(sync.Producer):
 
 
 class Producer:
-    """Sends records; each is stored once, in order per partition, whatever fails between.
+    """Sends records; each is stored once, in order per partition, whichever failures occur.
 
-    Arguments, settings and errors are those of `oncelog.Producer`. As an async context
-    manager it flushes at the end and raises UndeliveredRecordsError as that one does.
+    Arguments, settings and errors are those of `oncelog.Producer`. As an async context manager it
+    flushes at the end and raises UndeliveredRecordsError as `oncelog.Producer` does.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Producer:
         expected_offset: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Acknowledgement[RecordMetadata]:
-        """Send one record; returns when it is queued, with what to await for the rest.
+        """Send one record; returns its Acknowledgement when it is queued.
 
         `on_delivery` is called on the client's own thread, not on the loop's.
         """
@@ -162,7 +162,7 @@ class Producer:
         signal = Signal()
         while True:
             signal.clear()
-            # First the signal, then the try: room that comes between the two sets it.
+            # Watch first, then try: room that appears between the two sets the signal.
             self._sync._accumulator.watch_space(signal.set)
             try:
                 return send()
@@ -182,13 +182,13 @@ class Producer:
             await on_engine(producer._learn(topic))
 
     def transaction(self, *, idle_timeout_ms: int = 0, total_timeout_ms: int = 0) -> Transaction:
-        """A transaction, to be begun by `async with` or `begin`; see `oncelog.Producer`."""
+        """Return a transaction, begun by `async with` or `begin`; see `oncelog.Producer`."""
         return Transaction(self, idle_timeout_ms, total_timeout_ms)
 
     # --- waiting, asking -------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send what lingers and wait, at most `timeout` seconds, until all is settled.
+        """Send lingering records and wait, at most `timeout` seconds, until all are settled.
 
         Raises as `oncelog.Producer.flush` does.
         """
@@ -219,7 +219,7 @@ class Producer:
             await on_engine(producer._transactions.close(timeout))
             await self._flush(timeout)
         except errors.RequestTimeoutError:
-            pass  # what is left fails below, and is reported with its outcome
+            pass  # the rest fails below, and is reported with its outcome
         finally:
             producer._closed = True
             await on_engine(producer._shut(), whole=True)
@@ -244,14 +244,14 @@ class Producer:
         | RecordMetadata
         | BatchMetadata,
     ) -> ResolvedSequence:
-        """Ask what became of a record after a timeout; see `oncelog.Producer.resolve`."""
+        """Resolve the outcome of a record after a timeout; see `oncelog.Producer.resolve`."""
         self._sync._check_open()
         what: Any = record.future if isinstance(record, Acknowledgement) else record
         return await on_engine(self._sync._resolve(*self._sync._identity_of(what)))
 
     @property
     def producer_id(self) -> int | None:
-        """The producer id in use; None before the first record is on its way."""
+        """The producer id in use; None before the first record is in flight."""
         return self._sync.producer_id
 
     @property
@@ -259,7 +259,7 @@ class Producer:
         return self._sync.epoch
 
     def metrics(self) -> dict[str, int | float]:
-        """Counters since the start, as `oncelog.Producer.metrics`."""
+        """Return counters since the start, as `oncelog.Producer.metrics` does."""
         return self._sync.metrics()
 
     async def __aenter__(self) -> Self:
@@ -276,7 +276,7 @@ class Producer:
         except errors.UndeliveredRecordsError as undelivered:
             if error is None:
                 raise
-            # The body's own error is the one to see; this one goes with it.
+            # The body's own error is raised; this one is added as a note.
             error.add_note(str(undelivered))
 
 

@@ -26,7 +26,7 @@ class Transaction:
             await txn.send("accounts", b"-10", partition=0)
             await txn.send("accounts", b"+10", partition=1)
 
-    What holds of `oncelog.Transaction` holds here.
+    It behaves like `oncelog.Transaction`.
     """
 
     def __init__(self, producer: Producer, idle_timeout_ms: int, total_timeout_ms: int) -> None:
@@ -37,7 +37,7 @@ class Transaction:
     # --- begin -------------------------------------------------------------------------
 
     async def begin(self) -> Self:
-        """Begin it; see `oncelog.Transaction.begin`."""
+        """Begin the transaction; see `oncelog.Transaction.begin`."""
         self._sync._check_new()
         await on_engine(self._sync._begin(), undo=self._sync._give_back)
         self._sync._claim()
@@ -45,7 +45,7 @@ class Transaction:
 
     @property
     def transaction_id(self) -> int:
-        """Its number, which is never used again; 0 before it is begun."""
+        """Transaction number, which is never reused; 0 before it is begun."""
         return self._sync.transaction_id
 
     @property
@@ -104,7 +104,7 @@ class Transaction:
     async def commit_offsets(
         self, group: Consumer | str, positions: Positions | None = None
     ) -> None:
-        """Store how far a group has read with all of this; see `oncelog.Transaction`."""
+        """Commit a group's offsets with the transaction; see `oncelog.Transaction`."""
         self._sync.check_open()
         consumer = None if isinstance(group, str) else group._sync
         name, commits = positions_of(consumer, group, positions)
@@ -116,11 +116,11 @@ class Transaction:
     # --- ending ------------------------------------------------------------------------
 
     async def commit(self) -> CommittedTransaction:
-        """Make all of it readable; see `oncelog.Transaction.commit`."""
+        """Make the transaction readable; see `oncelog.Transaction.commit`."""
         return await on_engine(self._transactions.commit(self._sync._known()), whole=True)
 
     async def abort(self) -> None:
-        """Drop all of it; see `oncelog.Transaction.abort`."""
+        """Abort the transaction; see `oncelog.Transaction.abort`."""
         await on_engine(self._transactions.abort(self._sync._known()), whole=True)
 
     async def __aenter__(self) -> Self:
