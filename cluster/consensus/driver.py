@@ -216,8 +216,7 @@ class Driver:
             self._send(peer, [message for message in messages if self._stands(message)])
 
     def _stands(self, message: Message) -> bool:
-        """Whether the message still holds: acknowledged entries of an older term may be
-        replaced."""
+        """Whether the message still holds; an entry of an older term may have been replaced."""
         if not isinstance(message, AppendReply):
             return True
         group = self.groups.get(message.group)

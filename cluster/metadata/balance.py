@@ -1,11 +1,11 @@
-"""Which partitions move so that the nodes hold alike. Pure.
+"""Balance of partitions over nodes: plans moves so that each node holds about as much. Pure.
 
     plan: replicas by count --> by bytes --> preferred leaders by count
 
-By count is level when no node holds two replicas more than another: the fewest replicas move
-that make it so, those that level the bytes best. By bytes a large partition changes places
-with a small one, until the fullest node has a tenth more than the emptiest or nothing helps.
-A partition never has fewer replicas, and what is level stays as it is.
+Counts are level when no node holds two replicas more than another. Level counts take as few moves
+as possible, with the replicas that level the bytes best. Then a large partition swaps with a small
+one, until the fullest node is at most a tenth above the emptiest or no swap helps. A partition
+never has fewer replicas, and level nodes stay as they are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import islice, permutations
 from cluster.metadata.placement import level_leaders
 from cluster.metadata.topics import PartitionState
 
-MAX_LOOKED_AT = 200  # partitions of one node among which one is chosen
-TOLERANCE = 10  # percent of what a node holds on average; less is not worth a copy
+MAX_LOOKED_AT = 200  # partitions of one node to choose from
+TOLERANCE = 10  # percent of the average bytes of a node; a smaller gap is not worth a copy
 MIN_SLACK = 64 * 1024 * 1024  # bytes
 
 
@@ -29,11 +29,11 @@ def plan(
     sizes: Mapping[int, int],
     limit: int,
 ) -> list[tuple[PartitionState, list[int]]]:
-    """Partitions that move, and the nodes that shall hold each, the preferred leader first.
+    """Returns the partitions to move, each with its nodes, the preferred leader first.
 
-    nodes: that give and take; what others hold stays there. sizes: bytes by group. limit: on
-    how many move; leaders are left for later if it is reached. What moves already, or was lost,
-    counts where it shall be, and is not moved anew.
+    nodes: give and take replicas; replicas on other nodes stay there. sizes: bytes by group.
+    limit: on moved partitions; leaders are left for later if it is reached. Moving and lost
+        replicas count at their target and are not moved again.
     """
     known = {record.group_id: record for record in records}
     balance = _Balance(known.values(), sorted(nodes), sizes, limit)
@@ -44,7 +44,7 @@ def plan(
 
 
 class _Balance:
-    """Where each partition shall be, and how much each node then has."""
+    """Target nodes of each partition, and the load of each node."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Balance:
             pass
 
     def level_bytes(self) -> None:
-        """Each step brings two nodes nearer to each other, so it ends."""
+        """Levels the bytes; each step brings two nodes nearer to each other, so it ends."""
         if not self._nodes:
             return
         mean = sum(self._bytes[node] for node in self._nodes) // len(self._nodes)
@@ -99,7 +99,7 @@ class _Balance:
         return len(self._moved) >= self._limit
 
     def _move_one(self) -> bool:
-        """A replica from a node with many to one with at least two fewer, if there is one."""
+        """Moves a replica from a node with many to one with at least two fewer, if there is one."""
 
         def rank(node: int) -> tuple[int, int, int]:
             return self._count[node], self._bytes[node], node
@@ -121,7 +121,7 @@ class _Balance:
         return False
 
     def _exchange(self, slack: int) -> bool:
-        """One large partition for a small one, or for none where a node has one more."""
+        """Swaps a large partition for a small one, or for none where a node has one more."""
         rising = sorted(self._nodes, key=lambda node: (self._bytes[node], node))
         for heavy, light in permutations(reversed(rising), 2):
             gap = self._bytes[heavy] - self._bytes[light]
@@ -137,7 +137,7 @@ class _Balance:
                 at = bisect_left(sized, self._size(group) - gap // 2)
                 pairs += [(group, small[near]) for near in (at - 1, at) if 0 <= near < len(small)]
             best = min(pairs, key=lambda pair: abs(2 * self._gain(pair) - gap), default=None)
-            # What is gained on one side must not be lost on the other.
+            # A gain on one side must not be lost on the other.
             if best and slack // 2 <= self._gain(best) <= gap - slack // 2:
                 self._move(best[0], heavy, light)
                 if best[1] is not None:

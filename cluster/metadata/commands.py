@@ -1,4 +1,4 @@
-"""A command of the metadata log as it was written: bytes that this release knows in full.
+"""Command of the metadata log as it was written: bytes that this release knows in full.
 
 MetadataState.apply --entry--> parsed_command --> MetadataCommand
 """
@@ -13,11 +13,11 @@ from storage.errors import CorruptionError
 
 
 class MetadataCorruptError(CorruptionError):
-    """A stored command or snapshot is not one. The replica must stop."""
+    """A stored command or snapshot is malformed. The replica must stop."""
 
 
 def parsed_command(index: int, command: bytes) -> pb.MetadataCommand:
-    """The command of the entry at `index`. Raises MetadataCorruptError."""
+    """Parses the command of the entry at `index`. Raises MetadataCorruptError."""
     try:
         parsed = pb.MetadataCommand.FromString(command)
     except DecodeError as error:

@@ -1,4 +1,4 @@
-"""What a change of the metadata means for the node: what to look at again."""
+"""Events of a metadata change: they tell the node which parts to check again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cluster.metadata.topics import TopicState
 
 @dataclass(frozen=True, slots=True)
 class LayoutChanged:
-    """Topics or nodes came, went or moved: groups may have to be opened or closed."""
+    """Topics or nodes were added, removed or moved: groups may have to be opened or closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TopicAltered:
 
 @dataclass(frozen=True, slots=True)
 class TermsChanged:
-    """Lease lifetime or name expiry are shorter than before."""
+    """Lease lifetime or name expiry is shorter than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def _nodes(tables: Tables) -> tuple[object, ...]:
 
 
 def difference(before: Tables, after: Tables) -> list[Event]:
-    """The events that lead from one state to the other, but for TermsChanged."""
+    """Returns the events that lead from one state to the other, except TermsChanged."""
     new = {topic.topic_id: topic for topic in after.topics_by_name()}
     old = {topic.topic_id: topic for topic in before.topics.values()}
     events: list[Event] = []

@@ -2,13 +2,12 @@
 
     LeaseProducer --sign--> client --first batch of a chain, OpenProducer--> proves
 
-The key is the metadata group's: random, made once, in its log and snapshots. So a token
-of any node is proof to every node, and nobody who was not given one can make one. Whether
-the lease is *over* is not the token's to say: that follows from the entries, see
-`partition/leases.py`.
+The key belongs to the metadata group: random, made once, in its log and snapshots. A token of any
+node is therefore proof to every node, and nobody without the key can make one. The token does not
+say whether the lease is *over*: that follows from the entries, see `partition/leases.py`.
 
-Where nodes know who calls, a token is its principal's: the principal is part of what is
-signed, and not of the token. Somebody else's is worth what a made-up one is.
+Where nodes authenticate callers, a token belongs to its principal: the principal is signed, but not
+in the token. Another principal's token is as invalid as a forged one.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ import hmac
 import struct
 
 SECRET_BYTES = 32
-VERSION, BOUND = 1, 2  # of the layout: anybody's, and one principal's
+VERSION, BOUND = 1, 2  # of the layout: for anybody, and for one principal
 _CLAIM = struct.Struct("<BqiQ")  # version, producer id, epoch, end of the lease (ms)
 _MAC_BYTES = 16
 TOKEN_BYTES = _CLAIM.size + _MAC_BYTES
 
 
 def sign(secret: bytes, producer_id: int, epoch: int, expire_ms: int, principal: str = "") -> bytes:
-    """The token of a lease; `principal`: empty where nobody is known."""
+    """Signs the token of a lease; `principal`: empty without authentication."""
     assert len(secret) == SECRET_BYTES, "a cluster without a secret leases nothing"
     version = BOUND if principal else VERSION
     claim = _CLAIM.pack(version, producer_id, epoch, expire_ms)
@@ -32,7 +31,7 @@ def sign(secret: bytes, producer_id: int, epoch: int, expire_ms: int, principal:
 
 
 def proves(secret: bytes, token: bytes, producer_id: int, epoch: int, principal: str = "") -> bool:
-    """Whether the token is that of this principal's lease of this id at this epoch."""
+    """Whether the token is for this principal's lease of this id at this epoch."""
     if len(token) != TOKEN_BYTES or len(secret) != SECRET_BYTES:
         return False
     claim = token[: _CLAIM.size]

@@ -1,4 +1,4 @@
-"""What the metadata group replicates, as its consensus group sees it.
+"""State machine of the metadata group, as its consensus group uses it.
 
 Group --apply, pieces, restore--> MetadataMachine --> MetadataState (topics, placement, ids, names)
 """
@@ -31,7 +31,7 @@ class MetadataMachine:
         return self.state.pieces()
 
     def dump(self) -> bytes:
-        """The whole state at once, for those who look at it."""
+        """Returns the whole state at once, for tools and tests."""
         return self.state.dump()
 
     def check(self, state: bytes) -> None:
@@ -45,7 +45,7 @@ class MetadataMachine:
             self.state.load(state, index)
 
     def discard(self, batch: WriteBatch) -> None:
-        """The metadata group has nothing but its state."""
+        """Does nothing: the metadata group has no data besides its state."""
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
         self.role_listener()

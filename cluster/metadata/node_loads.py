@@ -1,4 +1,4 @@
-"""How much each node holds, counted as partitions are placed: no call counts them all again.
+"""Load of each node, updated as partitions are placed, so that no call counts them all again.
 
 Tables.put_topic, drop_topic --> NodeLoads --a copy--> placement
 """
@@ -11,7 +11,7 @@ from itertools import permutations
 
 
 class NodeLoads:
-    """Replicas, preferred leaderships, and partitions shared by two nodes: where they shall be."""
+    """Replicas, preferred leaderships, and partitions shared by two nodes: by target."""
 
     def __init__(self) -> None:
         self.replicas: Counter[int] = Counter()
@@ -19,7 +19,7 @@ class NodeLoads:
         self.shared: Counter[tuple[int, int]] = Counter()
 
     def add(self, replicas: Sequence[int], times: int = 1) -> None:
-        """times: -1 takes them away again."""
+        """Adds a placement; times: -1 takes it away again."""
         for node in replicas[:1]:
             self.leaders[node] += times
         for node in replicas:

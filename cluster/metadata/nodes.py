@@ -1,16 +1,16 @@
-"""Which nodes the cluster has, which may join, which are to go. Pure.
+"""Nodes of the cluster: members, nodes that may join, nodes that leave. Pure.
 
     ChangeNode --expected, leaving--> leaders of groups, step by step --> their logs
     JoinNode (a new data directory) --> nodes, directories --> a learner of the metadata group
 
-A node is its data directory. One whose directory is lost is *expected*: the old one is nothing
-any more, and its replicas are lost in all groups. A new directory may join as soon as the
-metadata group itself has removed the old replica (`Tables.own`), so that no empty one can vote
-in its place. A node that is added is expected from the beginning. From its directory's
-acceptance until the metadata group has it the node is *joining*.
+A node is identified by its data directory. A node with a lost directory is *expected*: the old
+directory is void, and its replicas are lost in all groups. A new directory may join once the
+metadata group itself has removed the old replica (`Tables.own`), so that no empty replica can vote
+in its place. An added node is expected from the beginning. A node is *joining* from its directory's
+acceptance until the metadata group has it.
 
-A node that is removed is *leaving*: what it holds goes to others, then its replica of the
-metadata goes, then it is forgotten. Its directory never comes back.
+A removed node is *leaving*: its partitions go to other nodes, then its replica of the metadata is
+removed, then it is forgotten. Its directory never comes back.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, inv
 from cluster.v1 import metadata_pb2 as pb
 
 MAX_NODES = 64  # that a cluster may begin with
-MAX_GROWN = 9  # nodes to which one may grow: the metadata group takes no more voters
+MAX_GROWN = 9  # nodes to which a cluster may grow: the metadata group takes no more voters
 MAX_NODE_ID = 1_000_000
 MAX_ADDRESS_CHARS = 255
 MAX_NAMED = 20  # partitions in an error
-UNKNOWN_DIRECTORY = -1  # as no directory's id: none that exists is let in
+UNKNOWN_DIRECTORY = -1  # as a directory's id: no directory is let in
 
 
 def change(tables: Tables, command: pb.ChangeNode) -> bool:
-    """Returns whether it changed something. Raises Rejected."""
+    """Changes the nodes; returns whether it changed something. Raises Rejected."""
     node = command.node_id
     if command.action == pb.NODE_ACTION_ADD:
         return _add(tables, node)
@@ -58,7 +58,7 @@ def change(tables: Tables, command: pb.ChangeNode) -> bool:
 
 
 def join(tables: Tables, command: pb.JoinNode) -> bool:
-    """Returns whether it changed something. Raises Rejected."""
+    """Lets a directory join; returns whether it changed something. Raises Rejected."""
     node, directory = command.node_id, command.directory_id
     for name, address in (("address", command.address), ("peer_address", command.peer_address)):
         if not 1 <= len(address) <= MAX_ADDRESS_CHARS:
@@ -82,7 +82,7 @@ def join(tables: Tables, command: pb.JoinNode) -> bool:
 
 
 def not_expected(tables: Tables, node: int) -> str:
-    """What is to be done before a new directory of the node may join."""
+    """Returns the next step before a new directory of the node may join."""
     if node in tables.nodes or node in tables.own.replicas:
         return other_directory(node)
     return f"node {node} is not expected: `oncelog node add {node}` comes first"
@@ -97,7 +97,7 @@ def other_directory(node: int) -> str:
 
 
 def register(tables: Tables, command: pb.RegisterNode) -> bool:
-    """A node says where clients reach it. Returns whether that is new. Raises Rejected."""
+    """Registers a node's address for clients. Returns whether it is new. Raises Rejected."""
     node = command.node_id
     if node < 1:
         raise invalid("node_id", f"{node} must be at least 1")
@@ -120,10 +120,10 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
 
 
 def directory_of(tables: Tables, node: int, instance: int = 0) -> int:
-    """The only one that may speak for the node; 0: any, it is from the cluster's beginning.
+    """Returns the only directory that may speak for the node; 0: any, it is a founding node.
 
-    instance: that a directory says it joined as. The cluster gave it that number; if it is newer
-    than all configurations that are known here, so may be the directory: any may speak.
+    instance: the directory says that it joined with this number of the cluster. If that is newer
+    than all configurations known here, so may be the directory: any may speak.
     """
     if instance > tables.own.version:
         return 0
@@ -135,12 +135,12 @@ def directory_of(tables: Tables, node: int, instance: int = 0) -> int:
 
 
 def holders(tables: Tables) -> Collection[int]:
-    """Nodes that new replicas may be placed on."""
+    """Returns the nodes that new replicas may be placed on."""
     return [node for node in tables.nodes if node not in tables.leaving | tables.expected]
 
 
 def holds(tables: Tables, node: int) -> bool:
-    """Whether the node has a partition, or shall have one."""
+    """Whether the node has a partition, or is the target of one."""
     return any(
         node in record.replicas or node in record.target
         for topic in tables.topics.values()
@@ -149,16 +149,16 @@ def holds(tables: Tables, node: int) -> bool:
 
 
 def own_target(tables: Tables) -> tuple[int, ...]:
-    """The nodes that shall hold the metadata: all whose directory is known and that stay."""
+    """Returns the target nodes of the metadata: all with a known directory that stay."""
     gone = {node for node in tables.leaving if not holds(tables, node)}
     return tuple(sorted({*tables.own.replicas, *tables.joining} - tables.expected - gone))
 
 
 def own_reported(tables: Tables, own: PartitionState) -> bool:
-    """The metadata group's replicas are these. Returns whether that is new."""
+    """Takes the metadata group's reported replicas. Returns whether they are new."""
     if own == tables.own:
         return False
-    # Its replica was removed, and its directory cannot come back: no removal is taken back now.
+    # A removed replica's directory cannot come back, so its removal cannot be cancelled now.
     gone = {*tables.own.replicas} - {*own.replicas} - tables.expected
     tables.leaving |= gone & tables.nodes.keys()
     tables.joining -= {*own.replicas}
@@ -208,7 +208,7 @@ def _replace(tables: Tables, command: pb.ChangeNode) -> bool:
 
 
 def ended(tables: Tables, node: int) -> list[str]:
-    """The partitions that cannot go on without the node's replica, by name."""
+    """Returns the names of the partitions that cannot go on without the node's replica."""
     return [
         f"{topic.name}-{number}"
         for topic in tables.topics_by_name()
@@ -218,12 +218,12 @@ def ended(tables: Tables, node: int) -> list[str]:
 
 
 def goes_on(record: PartitionState, node: int) -> bool:
-    """Whether the partition can without the node's replica: of two the other one has all.
+    """Whether the partition can go on without the node's replica: of two, the other has all.
 
-    The group may be one step ahead of what is reported: a replica that is to go may have gone.
+    The group may be one step ahead of the report: a replica that is to go may have gone.
     """
     voters, target = {*record.replicas} - {record.learner}, {*record.target}
-    # One goes when all that shall come have a vote, or one that is dead before a learner has it.
+    # A replica goes once all targets have a vote; a dead one goes before a learner has it.
     goes = target <= voters or (record.learner and len(voters) > 2)
     leaving = [{one} for one in voters - target - {node}] if target and goes else []
     return all(
@@ -237,7 +237,7 @@ def _is_enough(left: Collection[int], voters: int) -> bool:
 
 
 def _without_directory(record: PartitionState, node: int) -> PartitionState:
-    """The node's replica is lost: it is removed, and made anew if the node shall hold one."""
+    """Marks the node's replica as lost: removed, and rebuilt if the node is still a target."""
     if node not in record.replicas:
         return record
     lost = (*record.lost, (node, record.instance_of(node)))
@@ -255,7 +255,7 @@ def _remove(tables: Tables, node: int) -> bool:
     left = [one for one in holders(tables) if one != node]
     for topic in tables.topics_by_name():
         if is_internal(topic.name):
-            continue  # it has as many as there are nodes for
+            continue  # it has as many replicas as nodes allow
         replicas = max(len(record.target or record.replicas) for record in topic.partitions)
         if replicas > len(left):
             text = f"{topic.name!r} has {replicas} replicas, and {len(left)} nodes would be left"
@@ -294,7 +294,7 @@ def _moved(nodes: set[int], node: int, *, there: bool) -> bool:
 
 
 class NodesView:
-    """What the rest of the node reads of this."""
+    """Read access to the nodes for the rest of the node."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -309,13 +309,13 @@ class NodesView:
 
     @property
     def is_changing(self) -> bool:
-        """Whether the metadata group's replicas are changed, or ever were."""
+        """Whether the metadata group's replicas are being changed, or ever were."""
         return bool(self.expected or self.leaving or self.own.replicas)
 
     @property
     def lost(self) -> Collection[tuple[int, int]]:
-        """(node, instance) of the metadata's replicas whose data directory is lost."""
-        own, begun = self.own, not self.own.replicas  # it begins with instances of 0
+        """Returns (node, instance) of the metadata's replicas with a lost data directory."""
+        own, begun = self.own, not self.own.replicas  # the group begins with instances of 0
         held = self._tables.nodes if begun else own.replicas
         lost = self._tables.expected.intersection(held)
         return [(node, 0 if begun else own.instance_of(node)) for node in lost]
@@ -325,13 +325,14 @@ class NodesView:
         return directory_of(self._tables, node) in (0, directory)
 
     def registration_of(self, node: int) -> Registration | None:
-        """The start of the node that was registered last."""
+        """Returns the node's last registered start."""
         return self._tables.registrations.get(node)
 
     def put_back(self, node: int, directory: int, claim: Claim) -> str:
-        """Why a start of the node may not take part, as far as is known here, or nothing.
+        """Returns why a start of the node may not take part, as far as is known here; empty: it
+        may.
 
-        Of a directory that is newer than what is known here, no registration is known.
+        No registration is known for a directory that is newer than the state here.
         """
         if self._tables.directories.get(node, 0) != directory:
             return ""

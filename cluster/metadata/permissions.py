@@ -1,6 +1,6 @@
-"""The rules of permissions as part of the metadata: read from the wire, altered, written. Pure.
+"""Permission rules as part of the metadata: read from the wire, altered, written. Pure.
 
-Also what changes them, and the quotas.
+It also applies the commands that change rules and quotas.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def change(tables: Tables, command: pb.MetadataCommand) -> pb.MetadataResult:
 
 
 def check_version(tables: Tables, command: pb.MetadataCommand) -> None:
-    """What was allowed by rules that have changed since is looked at again: raises Rejected.
+    """Raises Rejected if the rules have changed since the node's check, so that it checks again.
 
-    Between a node's check and the entry others may take the right away, as in etcd's authStore
-    revision.
+    Another command may revoke the permission between the check and the entry, as in etcd's
+    authStore revision.
     """
     if command.rules_version and command.rules_version != tables.rules_version:
         raise Rejected(NOT_READY, "permissions have changed meanwhile: it was not looked at")
 
 
 def altered(rules: tuple[Rule, ...], change: pb.AlterPermissions) -> tuple[Rule, ...]:
-    """The rules after the change; the same object if nothing changed. Raises Rejected."""
+    """Returns the altered rules; the same object if nothing changed. Raises Rejected."""
     removed, added = _checked(change.remove), _checked(change.add)
     after = tuple(sorted(set(rules) - set(removed) | set(added)))
     if len(after) > MAX_RULES:
@@ -62,7 +62,7 @@ def write_rule(rule: Rule) -> PermissionRule:
 
 
 def read_rules(raw: Sequence[PermissionRule]) -> tuple[Rule, ...]:
-    """Of a snapshot. Raises ValueError."""
+    """Reads the rules of a snapshot. Raises ValueError."""
     rules = tuple(map(read_rule, raw))
     for rule in rules:
         if wrong := fault(rule):

@@ -1,14 +1,14 @@
-"""Where the replicas of new partitions go, and those of a topic that gets more of them, or fewer.
+"""Placement of replicas: of new partitions, and of topics that get more or fewer replicas.
 
-Pure: the same state and live nodes, the same answer.
+Pure: the same state and live nodes give the same answer.
 
-Each partition gets the nodes that hold the fewest replicas, living ones first;
-among equals those that share the fewest partitions with the nodes already
-chosen, so that a lost node's work spreads over all others. The first replica is
-the preferred leader: the living one of the set that leads the fewest.
+Each partition gets the nodes that hold the fewest replicas, live nodes first. Among equals it gets
+the nodes that share the fewest partitions with the nodes already chosen, so that a lost node's work
+spreads over all others. The first replica is the preferred leader: the live node of the set that
+leads the fewest.
 
-A partition that gets more replicas keeps those that it has. One that gets fewer keeps its leader,
-and of the others living ones, on the nodes that hold the fewest.
+A partition that gets more replicas keeps its present ones. A partition that gets fewer keeps its
+leader, and then live replicas on the nodes that hold the fewest.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def place(
     live: Collection[int],
     held: NodeLoads,
 ) -> list[tuple[int, ...]]:
-    """Node ids for each of `partitions` partitions, the preferred leader first.
+    """Returns nodes for each of `partitions` partitions, the preferred leader first.
 
-    `nodes` are all nodes that may hold replicas, `live` those that answer now,
-    `held` what is placed already. Raises Rejected if the numbers do not fit.
+    `nodes` may hold replicas, `live` are those that answer now, `held` is the present placement.
+    Raises Rejected if the numbers do not fit.
     """
     check_partition_count(partitions)
     check_nodes(replicas, nodes)
@@ -58,10 +58,10 @@ def resized(
     leaders: Mapping[int, int],
     held: NodeLoads,
 ) -> list[tuple[PartitionState, tuple[int, ...]]]:
-    """Partitions of the topic that shall have another number of replicas, and where.
+    """Returns the partitions of the topic to give another number of replicas, and their nodes.
 
-    leaders: group -> its leader, where that is known. What is on its way to that number is not
-    asked again. Raises Rejected if the numbers do not fit.
+    leaders: group -> its leader, if known. Partitions that are already changing to that number are
+    skipped. Raises Rejected if the numbers do not fit.
     """
     check_nodes(replicas, nodes)
     load = _Load(nodes, live, held)
@@ -77,7 +77,7 @@ def resized(
 
 
 def check_nodes(replicas: int, nodes: Collection[int]) -> None:
-    """Raise Rejected unless these nodes can hold so many replicas of a partition."""
+    """Raises Rejected unless these nodes can hold so many replicas of a partition."""
     check_replica_count(replicas)
     if replicas > len(nodes):
         text = f"{replicas} must be at most the number of nodes, {len(nodes)}"
@@ -87,11 +87,11 @@ def check_nodes(replicas: int, nodes: Collection[int]) -> None:
 def level_leaders(
     placed: Sequence[tuple[int, ...]], leaders: Counter[int], live: Collection[int], limit: int
 ) -> list[tuple[int, ...]]:
-    """The partitions with other preferred leaders where one leads much more than another.
+    """Returns the partitions, with other preferred leaders if one node leads much more.
 
-    What was chosen one by one may leave a node without any, though leaderships could
-    be passed on to it from replica to replica. leaders: of all partitions; it is changed.
-    limit: on how many are changed; what needs more than that is not begun.
+    Placement one by one may leave a node without leaderships that could be passed on to it from
+    replica to replica. leaders: of all partitions; it is changed. limit: on changed partitions; a
+    chain of steps that exceeds it is not begun.
     """
     level, alive = list(placed), frozenset(live)
     while (path := _passing_on(level, leaders, alive)) and len(path) <= limit:
@@ -108,7 +108,7 @@ def level_leaders(
 def _passing_on(
     placed: Sequence[tuple[int, ...]], leaders: Mapping[int, int], live: frozenset[int]
 ) -> list[tuple[int, int]]:
-    """How a node hands a leadership on, step by step, to one that leads at least two fewer.
+    """Returns steps that pass a leadership from a node to one that leads at least two fewer.
 
     Each step is (partition, its next leader). Empty: there is no such node.
     """
@@ -131,7 +131,7 @@ def _passing_on(
 
 
 class _Load:
-    """How much each node has, and gets."""
+    """Replicas and leaderships of each node, including the newly placed ones."""
 
     def __init__(self, nodes: Collection[int], live: Collection[int], held: NodeLoads) -> None:
         self._nodes = sorted(nodes)
@@ -146,13 +146,13 @@ class _Load:
         return tuple(order)
 
     def resize(self, record: PartitionState, count: int, leader: int) -> tuple[int, ...]:
-        """The nodes that shall hold a partition; none of `record` counts at present."""
+        """Returns the target nodes of a partition; none of `record` counts at present."""
         held = [node for node in record.replicas if node in self._nodes]
         unsound = {node for node, _ in record.to_remove} | {one.node for one in record.damaged}
         lead = leader or record.replicas[0]
 
         def worth(node: int) -> tuple[bool, bool, bool, int, int, int]:
-            # While a change is under way, the oldest ones: those that came are still filled.
+            # Prefer the oldest replicas during a change: the newer ones are still filled.
             age = record.instance_of(node) if record.target else 0
             dead = node not in self._live
             return node != lead, node in unsound, dead, age, self._loads.replicas[node], node
@@ -164,7 +164,7 @@ class _Load:
         return tuple(self._filled(kept, count))
 
     def _filled(self, kept: Sequence[int], count: int) -> list[int]:
-        """These, and as many more as there shall be."""
+        """Returns these nodes and more, up to the wanted number."""
         chosen = list(kept)
         while len(chosen) < count:
             left = (node for node in self._nodes if node not in chosen)

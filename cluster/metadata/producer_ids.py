@@ -1,4 +1,4 @@
-"""Producer ids: when blocks of them were issued, as the metadata group remembers it.
+"""Producer ids: issue times of their blocks, as the metadata group remembers them.
 
 Ids rise and are never issued twice. The metadata group gives a node a block of
 ids, which the node hands out one by one (`cluster.node.producer_id_blocks`).
@@ -20,10 +20,10 @@ BLOCKS_PER_LIFETIME = 1000
 
 
 class IssuedBlocks:
-    """When blocks were issued, oldest first, as columns. Part of `MetadataState`.
+    """Issue times of blocks, oldest first, as columns. Part of `MetadataState`.
 
-    Holds at most about `BLOCKS_PER_LIFETIME` records: what is older than a lease
-    is dropped, and all ids below the first record are expired for good.
+    Holds at most about `BLOCKS_PER_LIFETIME` records: a record older than a lease is dropped, and
+    all ids below the first record are expired for good.
     """
 
     __slots__ = ("_first", "_issued", "_node")
@@ -37,7 +37,7 @@ class IssuedBlocks:
         return len(self._first)
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """(first producer id, issued ms, node id) in rising order."""
+        """Yields (first producer id, issued ms, node id) in rising order."""
         return zip(self._first, self._issued, self._node, strict=True)
 
     def add(self, first_id: int, now_ms: int, node_id: int, lifetime_ms: int) -> None:
@@ -58,17 +58,19 @@ class IssuedBlocks:
         self._node.append(node_id)
 
     def forget(self, now_ms: int, lifetime_ms: int) -> None:
-        """Drop the records whose leases are over."""
+        """Drops the records of ended leases."""
         count = bisect_right(self._issued, now_ms - lifetime_ms)
         if count:
             del self._first[:count], self._issued[:count], self._node[:count]
 
     def expired_below(self, now_ms: int, lifetime_ms: int, next_id: int) -> int:
-        """First id whose lease is not over; `next_id`, the first unissued one, if all are."""
+        """Returns the first id in a running lease; `next_id`, the first unissued one, if
+        none is."""
         position = bisect_right(self._issued, now_ms - lifetime_ms)
         return self._first[position] if position < len(self._first) else next_id
 
     def issued_ms(self, producer_id: int) -> int | None:
-        """When the lease of an issued `producer_id` began; None if it is forgotten, so over."""
+        """Returns when the lease of an issued `producer_id` began; None: it is over and
+        forgotten."""
         position = bisect_right(self._first, producer_id) - 1
         return self._issued[position] if position >= 0 else None

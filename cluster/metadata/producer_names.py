@@ -1,9 +1,9 @@
 """Producer names: name -> (producer id, epoch), as the metadata group holds them.
 
-Part of `MetadataState`; deterministic, in memory, bounded. A lease raises the
-epoch by one, which fences whoever held the name before. A name that nobody
-leased for the expiry time becomes a tombstone: it keeps its last producer id
-and epoch, but holds the id no longer, so that the id expires like any other.
+Part of `MetadataState`; deterministic, in memory, bounded. A lease raises the epoch by one, which
+fences the name's previous holder. A name without a lease for the expiry time becomes a tombstone.
+It keeps its last producer id and epoch, but no longer holds the id, which then expires like any
+other.
 
 A revived tombstone gets a new producer id. Partitions may have forgotten the old
 one by then, and a forgotten id that became valid again would let an old batch
@@ -29,7 +29,7 @@ MAX_EPOCH = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class NameState:
-    """A producer name. `last_nonce` is that of the request that last raised the epoch.
+    """Producer name. `last_nonce` belongs to the request that last raised the epoch.
 
     Epochs below `fence_epoch` were fenced on purpose: partition leaders refuse
     them without waiting until the next holder opens the partition.
@@ -44,7 +44,7 @@ class NameState:
     fence_epoch: int = 0
 
     def lapsed(self, now_ms: int, expiry_ms: int) -> bool:
-        """Whether the name holds its producer id no longer, swept or not."""
+        """Whether the name no longer holds its producer id, swept or not."""
         return self.tombstone or self.last_lease_ms + expiry_ms <= now_ms
 
 
@@ -58,7 +58,7 @@ class ProducerNames:
         self._by_id: dict[int, str] = {}
 
     def __iter__(self) -> Iterator[NameState]:
-        """Names in the order a snapshot keeps: tombstones, then the others, oldest first."""
+        """Yields names in a snapshot's order: tombstones, then the others, oldest first."""
         yield from self._tombstones.values()
         yield from self._active.values()
 
@@ -69,7 +69,7 @@ class ProducerNames:
         return self._active.get(name) or self._tombstones.get(name)
 
     def holder(self, producer_id: int) -> NameState | None:
-        """The name that holds `producer_id`; tombstones hold nothing."""
+        """Returns the name that holds `producer_id`; tombstones hold nothing."""
         name = self._by_id.get(producer_id)
         return self._active[name] if name is not None else None
 
@@ -82,7 +82,7 @@ class ProducerNames:
         fresh_id: int,
         held: tuple[int, int] | None = None,
     ) -> tuple[NameState, bool]:
-        """Lease `name`: (its new state, whether `fresh_id` was used).
+        """Leases `name`; returns (its new state, whether `fresh_id` was used).
 
         A repeat with the nonce of the last change returns that change's result.
         `held` is the (producer id, epoch) that the caller wants to replace; None
@@ -109,7 +109,7 @@ class ProducerNames:
     def fence(
         self, name: str, nonce: int, now_ms: int, expiry_ms: int, fresh_id: int
     ) -> tuple[NameState, bool]:
-        """Raise the epoch of `name` for nobody's use; its idle time goes on.
+        """Raises the epoch of `name` without a new holder; its idle time goes on.
 
         Raises Rejected (PRODUCER_NAME_NOT_FOUND) and changes nothing.
         """
@@ -164,7 +164,7 @@ class ProducerNames:
         self._by_id[state.producer_id] = state.name
 
     def _make_room(self, now_ms: int, expiry_ms: int) -> None:
-        """Give up the oldest tombstone if the table is full.
+        """Drops the oldest tombstone if the table is full.
 
         That is safe: its id is held by no name and older than any lease, so it
         stays expired. Only the name's epochs start over.
@@ -193,7 +193,7 @@ def check_producer_name(name: str) -> None:
 def _raised(
     known: NameState | None, name: str, now_ms: int, expiry_ms: int, fresh_id: int
 ) -> tuple[NameState, bool]:
-    """The next (producer id, epoch) of a name; the flag tells whether `fresh_id` is in it."""
+    """Returns the next (producer id, epoch) of a name, and whether it uses `fresh_id`."""
     if known is None or known.epoch == MAX_EPOCH:
         return NameState(name, fresh_id, 0, now_ms), True
     if known.lapsed(now_ms, expiry_ms):

@@ -1,4 +1,4 @@
-"""The quotas as part of the metadata: read from the wire, altered, written. Pure."""
+"""Quotas as part of the metadata: read from the wire, altered, written. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog.v1 import security_pb2 as spb
 
 
 def altered_quotas(quotas: tuple[Quota, ...], change: pb.AlterQuotas) -> tuple[Quota, ...]:
-    """The quotas after the change; the same object if nothing changed. Raises Rejected."""
+    """Returns the altered quotas; the same object if nothing changed. Raises Rejected."""
     left = {(one.principal, one.name): one for one in quotas}
     for key in change.remove:
         for name in (key.name,) if key.name else NAMES:
@@ -36,7 +36,7 @@ def write_quota(quota: Quota) -> spb.Quota:
 
 
 def read_quotas(raw: Sequence[spb.Quota]) -> tuple[Quota, ...]:
-    """Of a snapshot. Raises ValueError."""
+    """Reads the quotas of a snapshot. Raises ValueError."""
     quotas = tuple(map(read_quota, raw))
     for quota in quotas:
         if wrong := fault(quota):

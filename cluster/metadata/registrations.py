@@ -1,11 +1,11 @@
-"""Each start of a node is known: a data directory that was put back from a copy is noticed. Pure.
+"""Registrations of node starts: they reveal a data directory restored from a copy. Pure.
 
-    node --RegisterNode: its id, the one before--> Tables.registrations --> who refuses whose Hello
+    node --RegisterNode: its id, the one before--> Tables.registrations --> Hello refused or not
 
-A *registration* has a random id that a start of a node draws, writes to its directory as begun,
-and registers. It is taken only from a directory that knows the one registered last, or has begun
-it. So a copy from before is refused, however often it is started. Registrations are numbered, so
-that a peer whose copy of the metadata is behind takes a newer one for what it is.
+Each start of a node draws a random id, its *registration*, writes it to its directory as begun, and
+registers it. The cluster takes it only from a directory that knows, or has begun, the last
+registered one. So it refuses an older copy, however often that is started. Registrations are
+numbered, so that a peer with an outdated copy of the metadata recognizes a newer one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cluster.v1 import metadata_pb2 as pb
 
 
 class Registration(NamedTuple):
-    """Registered last for a node. incarnation: of its process, which outlives a registration."""
+    """A node's last registration. incarnation: of its process, which outlives a registration."""
 
     id: int
     number: int
@@ -25,8 +25,8 @@ class Registration(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a start of a node says of itself. begun: written, and perhaps registered. known, number:
-    the newest that was confirmed to it.
+    """Claim of a starting node. begun: written, and perhaps registered. known, number: of the
+    newest registration that was confirmed to it.
     """
 
     begun: int
@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 def registered(
     node: int, last: Registration | None, command: pb.RegisterNode
 ) -> Registration | None:
-    """What is registered afterwards. Raises Rejected."""
+    """Returns the registration after the command. Raises Rejected."""
     begun = command.registration
     if last is None:
         return Registration(begun, 1, command.incarnation) if begun else None
@@ -48,9 +48,9 @@ def registered(
 
 
 def is_put_back(last: Registration | None, claim: Claim) -> bool:
-    """Whether the claim is from a directory that does not know the one registered last.
+    """Whether the claim is from a directory that does not know the last registration.
 
-    Who asks may be behind: what it does not know of is newer than all it knows.
+    The checking node may be behind: a registration unknown to it is newer than all it knows.
     """
     if last is None or claim.number >= last.number or claim.incarnation == last.incarnation:
         return False

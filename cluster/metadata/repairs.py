@@ -1,17 +1,17 @@
-"""A replica that has stopped for damage is removed from its group, and made anew. Pure.
+"""Repair of a replica that stopped for damage: it is removed from its group and rebuilt. Pure.
 
     node of the replica --RepairReplica--> PartitionState.damaged --> the partition's leader:
     it is removed --> ReportReplicas --> added, as another instance, filled, made a voter
 
-It never comes back as the voter that it was: that one had voted and acknowledged, and an
-empty log has forgotten it. So its group removes it first, by a majority that has all that was
-acknowledged; what is added then is a learner. A group without that majority changes nothing.
+It never comes back as the same voter: that one had voted and acknowledged, and an empty log has
+forgotten it. So its group removes it first, by a majority that has every acknowledged entry; then
+the new replica is added as a learner. A group without that majority changes nothing.
 
-A disk that goes bad damages replicas again and again. So one is made anew at most MAX_REPAIRS
-times in REPAIR_PERIOD_MS. What is not made anew, as the only voter of a partition never is,
-stays where it is and is named until a restart finds it sound. A restart that finds a replica sound
-before it was removed takes its mark away, too. The exception is one of two voters: the other one
-may have gone on alone by then.
+A failing disk damages replicas again and again. So a replica is rebuilt at most MAX_REPAIRS times
+in REPAIR_PERIOD_MS, and a partition's only voter never is. Replicas that are not rebuilt stay and
+are reported until a restart finds them sound. Such a restart also clears the mark of a replica that
+is not yet removed. The exception is one of two voters: the other one may have gone on alone by
+then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPAIR_PERIOD_MS = DAY_MS
 
 
 def repaired(record: PartitionState, command: pb.RepairReplica, now_ms: int) -> PartitionState:
-    """Raises Rejected."""
+    """Records a damaged replica. Raises Rejected."""
     node, instance = command.node_id, command.instance
     if node not in record.replicas or record.instance_of(node) != instance:
         raise invalid("instance", f"{instance} of node {node} is no replica of the partition")
@@ -47,14 +47,14 @@ def repaired(record: PartitionState, command: pb.RepairReplica, now_ms: int) -> 
 
 
 def may_stay(record: PartitionState, node: int) -> bool:
-    """Whether the node's damaged replica stays what it is if it proves sound."""
+    """Whether the node's damaged replica keeps its place if it proves sound."""
     known = damage_of(record, node)
     is_to_go = known is not None and known.rebuild
     return not is_to_go or len({*record.replicas} - {record.learner}) != 2
 
 
 def marked_ms(record: PartitionState, node: int) -> int:
-    """When the node's replica was marked to be made anew; 0: it is not."""
+    """Returns when the node's replica was marked for a rebuild; 0: it is not marked."""
     known = damage_of(record, node)
     if known is None or not known.rebuild:
         return 0
@@ -66,12 +66,12 @@ def _has_other_voter(record: PartitionState, node: int) -> bool:
 
 
 def damage_of(record: PartitionState, node: int) -> DamagedReplica | None:
-    """What is known of the damage of the node's replica."""
+    """Returns the known damage of the node's replica."""
     return next((one for one in record.damaged if one.node == node), None)
 
 
 def outlook(record: PartitionState, damaged: DamagedReplica) -> str:
-    """What is done about it, for people."""
+    """Returns the next step of the repair, as text for people."""
     if damaged.rebuild:
         return "it is made anew from the leader"
     if not _has_other_voter(record, damaged.node):

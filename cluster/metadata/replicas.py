@@ -1,11 +1,11 @@
-"""Who holds a partition, who shall, and what its leader reports. Pure.
+"""Replicas of partitions: present holders, targets, and reports of leaders. Pure.
 
     SetReplicas, SetTopicReplicas --retargeted--> PartitionState.target
     target --the partition's leader, step by step--> its log --in force--> ReportReplicas
-    ReportReplicas, AddPartitions --> PartitionState.replicas: who opens what
+    ReportReplicas, AddPartitions --> PartitionState.replicas: the nodes that open it
 
-The group's own log decides who counts. Here is what nodes open and close replicas by: it is
-behind that log, never ahead of it.
+The group's own log decides which replicas count. Nodes open and close replicas by this state, which
+may be behind that log but never ahead of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicState, invalid
 from cluster.v1 import metadata_pb2 as pb
 
-# What changes who holds what, and which nodes there are.
+# Commands that change the nodes, or the holders of partitions.
 COMMANDS = frozenset(
     {
         "set_replicas",
@@ -37,7 +37,7 @@ COMMANDS = frozenset(
 
 
 def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
-    """What becomes of nodes and replicas. Whether it changed something. Raises Rejected."""
+    """Changes nodes or replicas; returns whether it changed something. Raises Rejected."""
     if command.HasField("change_node"):
         return nodes.change(tables, command.change_node)
     if command.HasField("join_node"):
@@ -54,14 +54,14 @@ def change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
 def _change_balance(tables: Tables, command: pb.ChangeBalance) -> bool:
     expected, version = command.expected_layout, tables.layout_version
     if expected and expected != version:
-        # What has changed since the plan was drawn may have to be levelled.
+        # Changes since the plan was drawn may need levelling.
         raise invalid("expected_layout", f"{expected} is not the layout's version, {version}")
     before, tables.balancing = tables.balancing, command.balancing
     return before != tables.balancing
 
 
 def _add_partitions(tables: Tables, command: pb.AddPartitions, now_ms: int) -> bool:
-    """Behind those that there are: a number, as a group's id, is never another partition's."""
+    """Appends partitions: a number, like a group's id, is never used for another partition."""
     topic = _topic(tables, command.name, command.topic_id)
     known, placements = len(topic.partitions), [(*one.replicas,) for one in command.placements]
     if command.expected_partitions != known:
@@ -110,7 +110,7 @@ def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     group_id = groups.get(which or "", report.group_id)
     if group_id == METADATA_GROUP and which == "report_replicas":
         own = reported(tables.own, report)
-        if own is not tables.own:  # it has a target as long as a replica of it is filled
+        if own is not tables.own:  # the target stays as long as a replica of it is filled
             own = replace(own, target=own.replicas if report.learners else ())
         return own_reported(tables, own)
     if group_id not in tables.groups:
@@ -135,12 +135,12 @@ def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
 def retargeted(
     record: PartitionState, command: pb.SetReplicas, nodes: Collection[int]
 ) -> PartitionState:
-    """Raises Rejected."""
+    """Sets the target. Raises Rejected."""
     if command.expected_version != record.version:
         text = f"{command.expected_version} is not the partition's, {record.version}"
         raise invalid("expected_version", text)
     if command.for_balance and record.target:
-        # It was drawn before: who moves it by hand would have moved it in vain.
+        # The plan is older than this move: it must not undo a move by hand.
         raise invalid("for_balance", "the partition moves already")
     target = tuple(command.replicas)
     rules.check_replicas(target, nodes)
@@ -151,7 +151,7 @@ def retargeted(
 
 
 def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionState:
-    """Raises Rejected. What is older than what is known changes nothing."""
+    """Takes a leader's report, unless it is older than the known state. Raises Rejected."""
     members = (*command.voters, *command.learners)
     if len(command.instances) != len(members) or not command.voters:
         raise invalid("instances", "not each replica has one, or there is no voter")
@@ -176,6 +176,6 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
 
 
 def _in_order(record: PartitionState, order: Collection[int]) -> PartitionState:
-    """The same replicas, the preferred leader first."""
+    """Returns the same replicas, the preferred leader first."""
     instances = tuple(record.instance_of(node) for node in order) if record.instances else ()
     return replace(record, replicas=tuple(order), instances=instances)

@@ -1,10 +1,10 @@
-"""The cluster's settings: what decides replicated facts, the same for all nodes. Pure.
+"""Settings of the cluster: they decide replicated facts and are equal on all nodes. Pure.
 
     NodeConfig of the first leader --FoundClusterSettings--> Tables.settings --> all nodes
     oncelog cluster set            --SetClusterSetting---------'
 
-The ranges decide whether a command in the log is accepted, so they change only together with
-a feature. A new setting is one, too.
+The ranges decide whether a command in the log is accepted, so they change only together with a
+feature. A new setting is a feature, too.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MAX_LEARNER_RATE = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """shrinks: it can only be made smaller, as what was forgotten stays forgotten."""
+    """Range of a setting. shrinks: it can only be lowered, as forgotten state stays forgotten."""
 
     low: int
     high: int
     shrinks: bool = False
 
 
-# As `cluster/config.py` has them for the nodes' own.
+# The same ranges as for the nodes' own settings in `cluster/config.py`.
 SETTINGS: Mapping[str, Range] = {
     LEASE_LIFETIME: Range(1000, 30 * DAY_MS, shrinks=True),
     NAME_EXPIRY: Range(1000, 365 * DAY_MS, shrinks=True),
@@ -39,7 +39,7 @@ SETTINGS: Mapping[str, Range] = {
 
 
 def founded(given: Mapping[str, int], lifetime_ms: int, expiry_ms: int) -> dict[str, int]:
-    """The first settings of a cluster in which these two times are in force. Raises Rejected."""
+    """Returns a cluster's first settings, with these two times in force. Raises Rejected."""
     if given.keys() != SETTINGS.keys():
         raise invalid("settings", f"{', '.join(given) or 'none'} must be {', '.join(SETTINGS)}")
     for name, value in given.items():
@@ -50,7 +50,7 @@ def founded(given: Mapping[str, int], lifetime_ms: int, expiry_ms: int) -> dict[
 
 
 def changed(settings: Mapping[str, int], name: str, value: int) -> dict[str, int]:
-    """The settings after one was set. Raises Rejected."""
+    """Returns the settings after one was set. Raises Rejected."""
     if name not in SETTINGS:
         raise invalid("name", f"{name!r} must be one of {', '.join(SETTINGS)}")
     _check_range(name, value)
@@ -67,7 +67,7 @@ def changed(settings: Mapping[str, int], name: str, value: int) -> dict[str, int
 
 
 def differences(own: Mapping[str, int], settings: Mapping[str, int]) -> list[str]:
-    """Where a node's own settings are not the cluster's, for people."""
+    """Describes differences between a node's own settings and the cluster's, for people."""
     return [
         f"{name}: this node's setting is {own[name]}, the cluster's is {settings[name]}"
         for name in sorted(own.keys() & settings.keys())

@@ -25,7 +25,7 @@ from oncelog.wire.varint import encode_varint
 
 
 def packed_tables(tables: Tables) -> Iterator[bytes]:
-    """Equal tables give equal bytes, in pieces. They must not change meanwhile.
+    """Packs the tables in pieces; equal tables give equal bytes. They must not change meanwhile.
 
     Serialized messages that follow each other are one message. The pieces have its fields
     in rising order, so that they are the bytes of a message that was serialized as one.
@@ -47,7 +47,7 @@ def packed_tables(tables: Tables) -> Iterator[bytes]:
 
 
 def _nested(field: int, message: Coordinator) -> Iterator[bytes]:
-    """A message in a field: its length is known once all of it is made."""
+    """Packs a message in a field: its length is known once all of it is made."""
     pieces = []
     for piece in message.pieces():
         pieces.append(piece)
@@ -88,7 +88,7 @@ def _parts(tables: Tables) -> Iterator[pb.MetadataSnapshot]:
 
 
 def load_tables(data: bytes) -> Tables:
-    """Raises DecodeError, ValueError or OverflowError if `data` is not a sound snapshot."""
+    """Loads tables. Raises DecodeError, ValueError or OverflowError if `data` is not sound."""
     snapshot = pb.MetadataSnapshot.FromString(data)
     if has_unknown_fields(snapshot):
         raise ValueError("it holds what this release does not know")

@@ -6,13 +6,13 @@ Apply is a deterministic function of the command and the state before it: time
 is the highest stamp applied so far, and a rejected command changes nothing at
 all. `dump` gives the same bytes on every replica that has applied the same log.
 
-What the rest of the node must do about a change (open a group, close one)
-comes out of `take_events`; after `load` it is the difference to before.
+After a change the rest of the node learns from `take_events` which groups to open or close; after
+`load` these are the differences to the earlier state.
 
-Lease lifetime and name expiry decide what a replica forgets, so they are the
-cluster's settings. Before those are founded they come with the commands, from the
-settings of the node that leads at that moment, and the shortest ever stamped is in
-force: what was forgotten under the shorter time must not count as valid again.
+Lease lifetime and name expiry decide when a replica forgets, so they are the cluster's settings.
+Before those are founded, each command carries the times of the leading node's settings. The
+shortest times ever stamped are in force: anything forgotten under a shorter time must not count as
+valid again.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class MetadataState:
         name_expiry_ms: int = 7 * DAY_MS,
         release: Release = THIS_RELEASE,
     ) -> None:
-        """The times hold until a command has brought others; the same on all nodes.
+        """Begins with times that hold until a command brings others; the same on all nodes.
 
-        release: what this node can take part in.
+        release: the versions and features that this node supports.
         """
         assert name_expiry_ms >= lease_lifetime_ms > 0
         self._release = release
@@ -113,17 +113,17 @@ class MetadataState:
 
     @property
     def lease_lifetime_ms(self) -> int:
-        """How long a producer id is valid: what is in force, whatever a node's settings say."""
+        """The lifetime of a producer id in force, regardless of a node's settings."""
         return self._terms(self._tables)[0]
 
     @property
     def lease_secret(self) -> bytes:
-        """The key of lease tokens; empty as long as nothing was leased."""
+        """The key of lease tokens; empty until the first lease."""
         return self._tables.lease_secret
 
     @property
     def name_expiry_ms(self) -> int:
-        """Idle time after which a name holds its producer id no longer."""
+        """The idle time after which a name no longer holds its producer id."""
         return self._terms(self._tables)[1]
 
     @property
@@ -142,7 +142,7 @@ class MetadataState:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Who may do what: another object after each change."""
+        """The permission rules: another object after each change."""
         return self._tables.rules
 
     @property
@@ -152,7 +152,7 @@ class MetadataState:
 
     @property
     def quotas(self) -> tuple[Quota, ...]:
-        """How much each may use at a node: another object after each change."""
+        """The quotas at a node: another object after each change."""
         return self._tables.quotas
 
     def directory_of(self, node_id: int, instance: int = 0) -> int:
@@ -161,7 +161,7 @@ class MetadataState:
 
     @property
     def membership(self) -> node_rules.NodesView:
-        """What becomes of nodes."""
+        """The nodes and their membership changes."""
         return node_rules.NodesView(self._tables)
 
     @property
@@ -185,7 +185,7 @@ class MetadataState:
         return self._tables.topics_by_name()
 
     def partition(self, group_id: int) -> tuple[TopicState, int, PartitionState] | None:
-        """(topic, partition number, partition) of a group."""
+        """Returns (topic, partition number, partition) of a group."""
         found = self._tables.groups.get(group_id)
         if found is None:
             return None
@@ -193,7 +193,7 @@ class MetadataState:
         return topic, found[1], topic.partitions[found[1]]
 
     def group_of(self, topic: str, partition: int) -> int | None:
-        """The group of a partition; None if there is no such topic or partition."""
+        """Returns the group of a partition; None if there is no such topic or partition."""
         known = self._tables.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
@@ -204,11 +204,11 @@ class MetadataState:
         return sorted((n for n in self._tables.names if not n.tombstone), key=lambda n: n.name)
 
     def name(self, name: str) -> NameState | None:
-        """A producer name, tombstones included."""
+        """Returns a producer name, tombstones included."""
         return self._tables.names.get(name)
 
     def holder(self, producer_id: int) -> NameState | None:
-        """The name that holds a producer id, if one does."""
+        """Returns the name that holds a producer id, if there is one."""
         return self._tables.names.holder(producer_id)
 
     def is_issued(self, producer_id: int) -> bool:
@@ -216,29 +216,29 @@ class MetadataState:
         return 0 < producer_id < self.next_producer_id
 
     def issued_ms(self, producer_id: int) -> int | None:
-        """When an issued id's lease began; None if that is over and forgotten."""
+        """Returns when an issued id's lease began; None if that is over and forgotten."""
         assert self.is_issued(producer_id), producer_id
         return self._tables.blocks.issued_ms(producer_id)
 
     def expired_below(self, now_ms: int, lifetime_ms: int) -> int:
-        """The expiry watermark: ids below it are expired unless a name holds them."""
+        """Returns the expiry watermark: ids below it are expired unless a name holds them."""
         return self._tables.blocks.expired_below(now_ms, lifetime_ms, self.next_producer_id)
 
     def take_events(self) -> list[Event]:
-        """What changed since the last call, in order."""
+        """Returns the changes since the last call, in order."""
         events, self._events = self._events, []
         return events
 
     # --- apply ---------------------------------------------------------------------
 
     def apply(self, index: int, command: bytes, *, upgrade: bool = False) -> bytes:
-        """Apply the committed `command` (a MetadataCommand) at log `index`.
+        """Applies the committed `command` (a MetadataCommand) at log `index`.
 
-        upgrade: it came in the kind of entry that only FinalizeUpgrade may come in.
+        upgrade: it came in the kind of entry that is reserved for FinalizeUpgrade.
 
-        Returns a serialized MetadataResult; its `error` is empty or says why the
-        command was rejected. Raises MetadataCorruptError if it is no command, or
-        holds what this release does not know, and OlderReleaseError.
+        Returns a serialized MetadataResult; its `error` is empty or says why the command was
+        rejected. Raises MetadataCorruptError if it is malformed or has parts unknown to this
+        release, and OlderReleaseError.
         """
         assert index > self.applied_index, (index, self.applied_index)
         parsed = parsed_command(index, command)
@@ -254,7 +254,7 @@ class MetadataState:
             )
         try:
             if which == "finalize_upgrade" and not upgrade:
-                # A leader from before the gate took it for a command of its own: it rejects it.
+                # A leader from before the gate took it for its own kind of command and rejects it.
                 raise Rejected(rules.NOT_SUPPORTED, "the leader's release knows no upgrades")
             result = self._dispatch(parsed, now_ms)
         except Rejected as rejected:
@@ -281,7 +281,7 @@ class MetadataState:
         return which
 
     def _dispatch(self, command: pb.MetadataCommand, now_ms: int) -> pb.MetadataResult:
-        """Run one command. Each either raises Rejected, before any change, or succeeds."""
+        """Runs one command. Each either raises Rejected, before any change, or succeeds."""
         which = self._allowed(command)
         if which == "transaction":
             return transactions.apply(self._tables, command.transaction, now_ms)
@@ -449,23 +449,23 @@ class MetadataState:
     # --- snapshots -----------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """The state as a serialized MetadataSnapshot: equal states give equal bytes."""
+        """Returns a serialized MetadataSnapshot: equal states give equal bytes."""
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """What `dump` gives; the state must not change meanwhile."""
+        """Returns the bytes of `dump` in pieces; the state must not change meanwhile."""
         return packed_tables(self._tables)
 
     def load(self, data: bytes, index: int = 0) -> None:
-        """Replace the state by that of a snapshot taken after log `index`.
+        """Replaces the state by a snapshot taken after log `index`.
 
-        The difference comes out of `take_events`. Raises MetadataCorruptError or
-        OlderReleaseError, and changes nothing, if `data` is not a snapshot of this release's.
+        `take_events` returns the difference. Raises MetadataCorruptError or OlderReleaseError, and
+        changes nothing, if `data` is not a snapshot of this release.
         """
         self._replace(self.parse(data, index), index)
 
     def parse(self, data: bytes, index: int = 0) -> Tables:
-        """What `load` would put in place. Raises MetadataCorruptError, OlderReleaseError."""
+        """Parses a state for `load`. Raises MetadataCorruptError, OlderReleaseError."""
         try:
             tables = load_tables(data)
         except (DecodeError, ValueError, OverflowError) as error:
@@ -474,7 +474,7 @@ class MetadataState:
         return tables
 
     def clear(self) -> None:
-        """Back to the state before the first command, as `load` would."""
+        """Resets to the state before the first command, as `load` would."""
         self._replace(Tables(), 0)
 
     def _replace(self, tables: Tables, index: int) -> None:
@@ -486,15 +486,15 @@ class MetadataState:
         self.applied_index = index
 
     def _terms(self, tables: Tables) -> tuple[int, int]:
-        """Lease lifetime and name expiry that are in force."""
+        """Returns the lease lifetime and name expiry in force."""
         if tables.settings:
             settings = tables.settings
             return settings[cluster_settings.LEASE_LIFETIME], settings[cluster_settings.NAME_EXPIRY]
         lifetime_ms = tables.stamped[0] or self._defaults[0]
-        # Shorter than a lease, it would free an id that can still be leased.
+        # An expiry shorter than a lease would free an id that can still be leased.
         return lifetime_ms, max(tables.stamped[1] or self._defaults[1], lifetime_ms)
 
 
 def _shorter(in_force: int, stamped: int) -> int:
-    """The shorter of two times; 0 is none."""
+    """Returns the shorter of two times; 0 is none."""
     return min(in_force, stamped) if in_force > 0 and stamped > 0 else max(in_force, stamped, 0)

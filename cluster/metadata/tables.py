@@ -1,4 +1,4 @@
-"""What the metadata group replicates, as one value: `MetadataState` holds it and replaces it."""
+"""Tables of the metadata group as one replicated value: `MetadataState` replaces it as a whole."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Tables:
     finalized: the cluster version and the features that are on.
     coordinator: all transactions.
     settings: the cluster's, see settings.py; none: not founded yet.
-    rules, quotas: who may do what, and how much; rising, another tuple after each change.
+    rules, quotas: permissions and limits; rising, another tuple after each change.
     rules_version: how often the rules were changed.
-    peers: node id -> where the node takes its peers' streams, of those that said it.
+    peers: node id -> the address for its peers' streams, if the node reported it.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
-    balancing: whether partitions move until the nodes hold alike.
+    balancing: whether partitions move until the nodes are level.
     layout_version: how often nodes, topics and replicas were changed since replica changes are on.
     registrations: the starts of nodes that were registered last, see registrations.py.
-    own: the metadata group's replicas, as reported; none before its first change. It has a
-        target as long as one of them is a learner.
+    own: the metadata group's replicas, as reported; none before its first change. It has a target
+        as long as one of them is a learner.
 
-    Not replicated, as they follow from `topics`: loads: what each node holds. touched: groups
-    whose partition came, changed or went since the node looked last.
+    Not replicated, as they follow from `topics`: loads: of each node. touched: groups with a
+    partition that was added, changed or removed since the node looked last.
     """
 
     clock_ms: int = 0
@@ -77,7 +77,7 @@ class Tables:
     touched: set[int] = field(default_factory=set, compare=False)
 
     def trial(self) -> Tables:
-        """A copy on which a change of nodes is tried."""
+        """Returns a copy, to try a change of nodes on."""
         return replace(
             self,
             nodes=dict(self.nodes),
@@ -95,7 +95,7 @@ class Tables:
         )
 
     def layout_changed(self) -> None:
-        """Nodes, topics or replicas are others: plans that were drawn before are out of date."""
+        """Raises the version after a change of nodes, topics or replicas: older plans are void."""
         if self.finalized.has(REPLICA_CHANGES):  # releases without it do not know the number
             self.layout_version += 1
 

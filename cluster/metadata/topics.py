@@ -1,8 +1,8 @@
-"""Topics as the metadata group knows them, and the rules for what is a valid one.
+"""Topics of the metadata group, and their validity rules.
 
-Pure values and checks. `MetadataState` holds the topics and runs the checks when
-a command is applied; the services run the same checks before they propose, so
-that most refusals cost no log entry. A check raises `Rejected`.
+Pure values and checks. `MetadataState` holds the topics and runs the checks when a command is
+applied. The services run the same checks before they propose, so most refusals cost no log entry. A
+check raises `Rejected`.
 
 The limits here decide whether a command in the log is accepted. All replicas
 must agree on that for ever, so a limit may be raised only together with a new
@@ -33,9 +33,9 @@ MAX_MAX_BATCH_BYTES = 64 * MIB
 UNLIMITED = -1
 INTERNAL_PREFIX = "__"
 OFFSETS_TOPIC = "__offsets"
-# The topics with that prefix that there may be: the nodes' own.
+# The only topics with that prefix: the nodes' own.
 INTERNAL_TOPICS = (OFFSETS_TOPIC,)
-# Not what the enum has by now: what the replicas have agreed on.
+# The values that the replicas agreed on, even if the enum has more by now.
 EXPECTED_OFFSETS = (0, 1, 2)
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -54,7 +54,7 @@ FENCED = "FENCED"
 class Rejected(Exception):
     """A command breaks a rule: `reason` is one of the words above, the text is for people.
 
-    `limit`: what is allowed, where that is a range.
+    `limit`: the allowed range, if there is one.
     """
 
     def __init__(self, reason: str, message: str, limit: str = "") -> None:
@@ -70,7 +70,7 @@ def invalid(field: str, text: str, limit: str = "") -> Rejected:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic's configuration with nothing left open. -1 means without limit."""
+    """A topic's complete configuration. -1 means without limit."""
 
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = UNLIMITED
@@ -106,7 +106,7 @@ class TopicSettings:
 
 
 class DamagedReplica(NamedTuple):
-    """It has stopped. rebuild: it is removed, and made anew."""
+    """A stopped replica. rebuild: it is removed and rebuilt."""
 
     node: int
     instance: int
@@ -119,11 +119,11 @@ class PartitionState:
 
     founding: the nodes that the group began with; empty: those that hold it.
     instances: of the replicas, in their order (`cluster/consensus/configuration.py`); empty: 0.
-    version, index, index_term: of the group's newest configuration that was reported, and of
-    its entry; 0: it has none but the first.
-    target: the nodes that shall hold it; empty: those that do.
-    before_balance: while a move by the balance is under way: the nodes that held it before.
-    lost: (node, instance) of replicas whose data directory is lost; they are to be removed.
+    version, index, index_term: of the group's newest configuration that was reported, and of its
+        entry; 0: it has none but the first.
+    target: the nodes to hold it; empty: its present holders.
+    before_balance: during a move by the balance, its former holders.
+    lost: (node, instance) of replicas with a lost data directory; they are to be removed.
     damaged, repairs: see repairs.py.
     added_ms: when the topic got it; 0: with its creation.
     """
@@ -144,21 +144,21 @@ class PartitionState:
 
     @property
     def placed(self) -> tuple[int, ...]:
-        """The nodes that hold it, or shall once its change is done."""
+        """The nodes that hold it, or will after its change."""
         return self.target or self.replicas
 
     @property
     def to_remove(self) -> tuple[tuple[int, int], ...]:
-        """(node, instance) of replicas that go before anything else is done."""
+        """The (node, instance) pairs of replicas to remove before any other step."""
         return self.lost + tuple((one.node, one.instance) for one in self.damaged if one.rebuild)
 
     def instance_of(self, node: int) -> int:
-        """Of the replica that `node` shall hold."""
+        """Returns the instance of the replica that `node` holds or will hold."""
         return self.instances[self.replicas.index(node)] if self.instances else 0
 
     @property
     def learner(self) -> int:
-        """The node whose replica is filled and has no vote yet, as far as is reported; 0: none.
+        """The node with a replica that is filled and has no vote yet, as reported; 0: none.
 
         There is one at a time, the newest. A target that is held stays until it has its vote.
         """
@@ -171,7 +171,7 @@ class PartitionState:
 
     @property
     def counting(self) -> set[int]:
-        """The nodes whose replicas count: not what is lost, damaged, or being filled."""
+        """The nodes with replicas that count: not lost, damaged, or being filled."""
         return {*self.replicas} - {node for node, _ in self.to_remove} - {self.learner}
 
 
@@ -192,12 +192,12 @@ class TopicState:
 
     @property
     def replica_count(self) -> int:
-        """Of each partition; while it is changed, the highest of their targets."""
+        """Replicas of each partition; during a change, the highest of their targets."""
         return max(len(one.placed) for one in self.partitions)
 
 
 def is_internal(name: str) -> bool:
-    """Whether the topic is the nodes' own: nobody else writes, alters or deletes it."""
+    """Whether the topic is the nodes' own: clients cannot write, alter or delete it."""
     return name.startswith(INTERNAL_PREFIX)
 
 
@@ -240,7 +240,7 @@ def check_replica_count(count: int) -> None:
 
 
 def check_placements(placements: Sequence[Sequence[int]], known: Collection[int]) -> None:
-    """Raise Rejected unless each partition is placed on different, known nodes, equally many."""
+    """Raises Rejected unless each partition has different, known nodes, all equally many."""
     check_partition_count(len(placements))
     count = len(placements[0])
     check_replica_count(count)

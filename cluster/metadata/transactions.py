@@ -1,8 +1,8 @@
-"""Commands to the coordinator of transactions, which is a part of the metadata.
+"""Commands to the transaction coordinator, which is a part of the metadata.
 
 MetadataState --TransactionCommand--> apply --> Coordinator
 
-What it needs of the rest is asked here: the epoch of a name, whether a partition is there.
+They check the rest of the metadata first: the epoch of a name, and that a partition exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
 
 THROTTLED = "THROTTLED"
-# What has no reason of its own in the public contract.
+# Reasons without an equal in the public contract.
 _PUBLIC = {
     INVALID_ARGUMENT: INVALID_REQUEST,
     STALE_REQUEST: INVALID_REQUEST,
@@ -124,7 +124,7 @@ def _holder(producer_id: int, epoch: int) -> Holder | None:
 def _begin_next(
     tables: Tables, row: Transaction | None, begin: tpb.BeginTransaction, now_ms: int
 ) -> Transaction | None:
-    """The one after a committed one, by the same command; None: its owner has to ask for it."""
+    """Begins the next one by the same command; None: its owner has to ask for it."""
     if row is None or row.sink or row.state not in COMMIT_STATES:
         return None
     begin.producer_name = row.owner

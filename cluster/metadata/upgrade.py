@@ -1,4 +1,4 @@
-"""Raising the cluster version: what hinders it, and the command that does it. Pure.
+"""Upgrade of the cluster version: obstacles to it, and the command for it. Pure.
 
 each node's Release --plan--> Plan --command--> FinalizeUpgrade --check--> Finalized
 """
@@ -15,7 +15,7 @@ from cluster.v1 import metadata_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the cluster could be raised to, and why not yet.
+    """The next cluster version, and the obstacles to it.
 
     hindered: one line for each node that stands in the way.
     """
@@ -26,7 +26,7 @@ class Plan:
 
     @property
     def is_pending(self) -> bool:
-        """Some node runs a release with more than is finalized."""
+        """Whether some node runs a release with more than is finalized."""
         return self.target != self.finalized
 
     @property
@@ -35,7 +35,7 @@ class Plan:
 
 
 def plan(finalized: Finalized, nodes: Mapping[int, Release | None]) -> Plan:
-    """nodes: all registered nodes; None: it cannot be reached."""
+    """Plans the upgrade. nodes: all registered nodes; None: it cannot be reached."""
     known = [release for release in nodes.values() if release is not None]
     version = max((finalized.version, *(release.versions.newest for release in known)))
     features = finalized.features.union(
@@ -56,7 +56,7 @@ def _hindrances(target: Finalized, nodes: Mapping[int, Release | None]) -> Itera
 
 
 def command(target: Finalized) -> pb.FinalizeUpgrade:
-    """The leader of the metadata group adds what the nodes run."""
+    """Makes the command; the metadata group's leader adds the releases of the nodes."""
     return pb.FinalizeUpgrade(version=target.version, features=sorted(target.features))
 
 
@@ -77,7 +77,7 @@ def node_releases(nodes: Mapping[int, Release | None]) -> list[pb.NodeRelease]:
 def check(
     upgrade: pb.FinalizeUpgrade, finalized: Finalized, registered: Iterable[int]
 ) -> Finalized:
-    """What is agreed on after the command. Raises Rejected."""
+    """Returns the agreed version and features after the command. Raises Rejected."""
     target = Finalized(upgrade.version, frozenset(upgrade.features))
     if target.version < finalized.version:
         text = f"{target.version} is below the cluster's, {finalized.version}: it never falls"
