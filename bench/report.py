@@ -205,7 +205,7 @@ def header(results: Results) -> list[str]:
     several = f", medians of up to {results.rounds} rounds" if results.rounds > 1 else ""
     lines = [
         f"Measured on {' and '.join(days)} in {len({row.run for row in rows})} run(s){several}; "
-        f"load average {loads[0]:g} to {loads[-1]:g} (what is measured included)."
+        f"load average {loads[0]:g} to {loads[-1]:g} (with the measured load)."
     ]
     limits = results.section("limits")
     if limits and limits[-1].detail:
