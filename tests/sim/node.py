@@ -230,7 +230,8 @@ class Process:
         record = found[2]
         size = len(record.target or record.founding or record.replicas)
         if cluster.settings.founding:  # any topic's replicas may change
-            smallest = smallest or smallest_majority(size)
+            lowest = cluster.settings.smallest_majority
+            smallest = smallest or min(lowest, smallest_majority(size))
         cluster.checker.opens(gid, smallest or size // 2 + 1)
         return partial(WatchedPartition, node, gid)
 
