@@ -1,1 +1,1 @@
-"""One node: made, wired, maintained and taken down here."""
+"""One node: creation, wiring, maintenance and shutdown."""

@@ -1,4 +1,4 @@
-"""A node with a new data directory asks the others what it is, before it opens anything.
+"""Admission of a new data directory: asks the other nodes for its role, before it opens anything.
 
     data directory without a founding --Join--> all other nodes --Welcome--> data directory
     other new nodes --Join--> it knows no founding either
@@ -39,7 +39,7 @@ QUIET_TIME = 2.0  # seconds, in which nodes that start together find each other
 
 
 class Directory(Protocol):
-    """What is asked for. `storage.identity.DirectoryLock` is one."""
+    """The directory to admit. `storage.identity.DirectoryLock` is one."""
 
     @property
     def directory_id(self) -> int: ...
@@ -53,9 +53,9 @@ class Directory(Protocol):
 
 
 class Admission:
-    """What a directory becomes by what the others answer. Pure: the simulator's nodes ask so, too.
+    """State of an admission, driven by the others' answers. Pure: the simulator uses it, too.
 
-    join:  what they are asked.
+    join:  the question to the other nodes.
     hears: other nodes can reach this one meanwhile.
     """
 
@@ -68,22 +68,22 @@ class Admission:
 
     @property
     def is_needed(self) -> bool:
-        """A directory that joined asks where the others are, too."""
+        """A directory that joined also asks, for the other nodes' addresses."""
         return not self._directory.founding or self._directory.instance > 0
 
     def acceptance(self, identity: Identity) -> Acceptance:
-        """Lets nobody in."""
+        """Return an acceptance that lets no node in."""
         heard_of, welcome = self.heard_of, self.welcome
         return NewHere(identity, {}, lambda node, instance: 0, welcome, heard_of=heard_of)
 
     def heard_of(self, hello: pb.Hello) -> None:
-        """Another node takes this one for a node of its cluster."""
+        """Note a node that takes this one for a member of its cluster."""
         config = self._config
         if hello.cluster_id == config.cluster_id and hello.node_id != config.node_id:
             self._heard = self._heard or (hello if hello.founding else None)
 
     def welcome(self, join: pb.Join) -> pb.Welcome:
-        """To another new node: this one lets nobody in."""
+        """Answer another new node: this one lets no node in."""
         founding, own = self._directory.founding, self._config.node_id
         if self._heard is not None and not founding:
             founding = self._heard.founding
@@ -97,7 +97,7 @@ class Admission:
     def take(
         self, now: float, answers: Mapping[str, pb.Welcome | None]
     ) -> Mapping[int, str] | None:
-        """Where the other nodes are, as far as told; None: they have to be asked again.
+        """Return the other nodes' addresses as far as known; None: ask again.
 
         answers: of the nodes at these addresses; None: no answer.
         Raises ClusterError if the cluster does not take this directory, StorageError.
@@ -182,7 +182,7 @@ class Admission:
 async def find_cluster(
     admission: Admission, config: NodeConfig, listener: PeerListener, tls: PeerTls | None
 ) -> Mapping[int, str]:
-    """Has the directory know its cluster; returns where the other nodes are, as far as told.
+    """Tell the directory its cluster; returns the other nodes' addresses as far as known.
 
     Raises ClusterError if the cluster does not take this directory, StorageError.
     """
@@ -204,14 +204,14 @@ async def find_cluster(
 async def ask_all(
     config: NodeConfig, join: pb.Join, tls: PeerTls | None
 ) -> Mapping[str, pb.Welcome | None]:
-    """What those say that the settings name, by their addresses; None: no answer."""
+    """Ask the nodes that the settings name; returns answers by address, None for no answer."""
     addresses = asked(config)
     answers = await asyncio.gather(*(_ask(address, join, tls) for address in addresses))
     return dict(zip(addresses, answers, strict=True))
 
 
 async def _ask(address: str, join: pb.Join, tls: PeerTls | None) -> pb.Welcome | None:
-    """None: nobody of the cluster answers there."""
+    """Return the answer; None if no node of the cluster answers there."""
     try:
         return await ask(address, join, tls)
     except (OSError, StrangerError, StreamError, ssl.SSLError, NamelessError, ValueError) as error:

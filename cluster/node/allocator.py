@@ -1,4 +1,4 @@
-"""The C library's allocator, set up for large buffers that come and go.
+"""The C library's allocator, set up for large, short-lived buffers.
 
 A batch of 1 MiB passes through several buffers of its size: gRPC's, the entry's, the
 write batch's. By default glibc maps each of them anew and gives it back at once, and the
@@ -20,7 +20,7 @@ TRIM_BYTES = 256 * 1024 * 1024
 
 
 def keep_large_buffers() -> None:
-    """Sets the limits, where the C library has them: it is glibc."""
+    """Set the limits if the C library is glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return

@@ -1,11 +1,11 @@
-"""What the metadata's leader does while the cluster is balanced: begins moves, and ends it.
+"""Balancing by the metadata's leader: begins moves, and ends the balance.
 
     ChangeBalance --> metadata --> Balancing --SetReplicas--> ReplicaChanges of the leaders
                           '--------ChangeBalance--> when nothing moves and nothing is to move
 
-The plan is drawn anew each time, as in `node_changes`: whoever leads next goes on. A plan without
-moves ends the balance, unless the layout has changed since it was drawn. A node that does not
-answer is left out: nothing comes to it, nothing is taken from it.
+Each plan is new, as in `node_changes`, so the next leader continues. A plan without moves ends
+the balance, unless the layout has changed since. Nodes that do not answer neither receive nor
+lose replicas.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Moves = list[tuple[PartitionState, list[int]]]
 
 
 class Balancing:
-    """Of one node; it does something only while that leads the metadata.
+    """Balancer of one node; acts only while the node leads the metadata.
 
     alive: whether a node answers. propose(command, done): as of `NodeChanges`.
     """
@@ -42,20 +42,20 @@ class Balancing:
     ) -> None:
         self._driver, self._metadata = driver, metadata
         self._alive, self._propose = alive, propose
-        self._layout = 0  # on which the last plan was drawn
+        self._layout = 0  # of the last plan
         self._under_way = 0  # commands without an answer: no plan is drawn before they have it
 
     @property
     def is_due(self) -> bool:
-        """Whether a plan is wanted; it needs the sizes."""
+        """Return whether to plan; planning needs the sizes."""
         group = self._driver.groups.get(METADATA_GROUP)
         leads = group is not None and group.is_ready
         return leads and self._metadata.membership.balancing and not self._under_way
 
     def draw(self, sizes: Mapping[int, int]) -> Callable[[], Moves | None]:
-        """What plans the next moves, in any thread: with very many partitions it takes a while.
+        """Return a function that plans the next moves in any thread: many partitions take a while.
 
-        sizes: bytes by group. It finds None where so much moves that nothing may be begun.
+        sizes: bytes by group. The function returns None if too much moves already.
         """
         view = self._metadata.membership
         records, self._layout = self._records(), view.layout_version
@@ -66,7 +66,7 @@ class Balancing:
         return partial(plan, records, nodes, sizes, MAX_MOVES - moving)
 
     def begin(self, moves: Moves | None) -> None:
-        """Between two rounds of the driver; what has changed since it was drawn is refused."""
+        """Propose the moves, between rounds of the driver; outdated ones are refused."""
         if moves is None or not self.is_due:
             return
         for record, target in moves:

@@ -1,4 +1,4 @@
-"""Whether this node's wall clock may be believed: compared with the others' over the links. Pure.
+"""Comparison of this node's wall clock with other nodes' over the links. Pure.
 
     Maintenance.look, link up --ClockProbe--> peer --ClockReply--> sample of its clock
     samples, own clock --majority within the bound--> agreed, now_ms --> stamps, expiry, retention
@@ -6,11 +6,11 @@
 A probe takes a round trip, and the peer read its clock at some time within it: half the
 round trip is the error. A sample is kept as the distance of the peer's wall clock from this
 node's steady clock. So a jump of the own wall clock shows at once, in the next `now_ms`,
-without a message, and a node that is cut off goes on with what it knows.
+without a message, and an isolated node continues with its last samples.
 
 A node whose clock is not within the bound of a majority's (itself counted) is not *agreed*:
-it does not lead, and its `now_ms` stands still. A node alone has no one to compare with: it
-refuses a jump of its wall clock against its steady one.
+it does not lead, and its `now_ms` stands still. A node alone cannot compare: it refuses a jump
+of its wall clock against its steady one.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class _Sample(NamedTuple):
 class ClockAgreement:
     """The wall clock of one node, and whether a majority shares it.
 
-    peers:   the other nodes whose clocks count: those that vote on the metadata.
+    peers:   the other nodes whose clocks count: the voters of the metadata.
     steady:  seconds; never set, and goes on while the machine sleeps.
     wall_ms: the wall clock, milliseconds since the Unix epoch.
     send:    hands messages for one peer to the network.
-    is_sick: what this node says of itself in that regard.
+    is_sick: this node's own report of its disk and event loop.
 
-    agreed:  whether the node may lead and stamp, as of the last look at the own clock. What
-             a jump since then would do, `now_ms` holds back by itself.
-    wrong:   the peers that say of themselves that they are outside a majority's time.
-    sick:    the peers that say that their disk or their event loop does not keep up.
+    agreed:  whether the node may lead and stamp, as of the last look at the own clock.
+             `now_ms` itself holds back a jump since then.
+    wrong:   the peers that report to be outside a majority's time.
+    sick:    the peers that report that their disk or event loop does not keep up.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ClockAgreement:
         self._reported: bool | None = None
 
     def compare_with(self, peers: Collection[int]) -> None:
-        """From now on these count. What others say is known already when they come to count."""
+        """Count these peers from now on. Samples taken before also count."""
         if self._peers == set(peers):
             return
         for gone in self._peers.difference(peers):
@@ -87,7 +87,7 @@ class ClockAgreement:
     # -- what the node asks -----------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The time. While the clock is not agreed it stands still; 0: it never was."""
+        """Return the time. It stands still while the clock is not agreed; 0: it never was."""
         wall_ms = self._wall_ms()
         own_ms = self._own_ms(wall_ms)
         if not -RECHECK_MS < own_ms - self._checked_ms < RECHECK_MS:
@@ -98,14 +98,14 @@ class ClockAgreement:
 
     @property
     def disagrees(self) -> bool:
-        """Enough clocks were compared, and this one is not a majority's."""
+        """Return whether enough clocks were compared, and this one is not a majority's."""
         return not self.agreed and len(self._counted()) + 1 >= self._majority
 
     def _counted(self) -> list[_Sample]:
         return [sample for peer, sample in self._samples.items() if peer in self._peers]
 
     def offsets(self) -> dict[int, float]:
-        """How far each peer's clock is ahead of this node's, in seconds."""
+        """Return how far each peer's clock is ahead of this node's, in seconds."""
         own_ms = self._own_ms(self._wall_ms())
         samples = list(self._samples.items())
         return {
@@ -117,7 +117,7 @@ class ClockAgreement:
     # -- comparing --------------------------------------------------------------------
 
     def look(self) -> None:
-        """Now and then: looks at the own clock and asks for the others'."""
+        """Check the own clock and ask for the others', periodically."""
         own_ms = self._own_ms(self._wall_ms())
         self._check(own_ms)
         self._report()
@@ -134,7 +134,7 @@ class ClockAgreement:
             reply = ClockReply(message.sent_us, self._wall_ms(), self.disagrees, self._is_sick())
             self._send(peer, [reply])
             if peer not in self._reached:
-                # Its link to here is up, so from now on its answers can come.
+                # The link from here to the peer is up, so its answers can come from now on.
                 self._reached.add(peer)
                 self.probe(peer)
         else:
@@ -157,7 +157,7 @@ class ClockAgreement:
         self._check(self._own_ms(self._wall_ms()))
 
     def _check(self, own_ms: float) -> None:
-        """Compares the own clock, `own_ms` ahead of the steady one, with all that is known."""
+        """Compare the own clock, `own_ms` ahead of the steady one, with all samples."""
         self._checked_ms = own_ms
         if self._peers:
             near = sum(
@@ -168,11 +168,12 @@ class ClockAgreement:
         else:
             self.agreed = abs(own_ms - self._alone_ms) <= self._bound_ms
         if self.agreed:
-            # Nobody may have asked for the time before the clock jumps: it stands still here.
+            # Set even if no caller asked for the time: it stands still here if the clock jumps
+            # next.
             self._last_ms = int(own_ms + self._steady() * 1000)
 
     def _report(self) -> None:
-        """Says once what has changed; not with each answer, as the first may be the wrong one."""
+        """Log a change once; not with each answer, as the first may be the wrong one."""
         if self.disagrees and self._reported is not False:
             self._reported = False
             log.error(

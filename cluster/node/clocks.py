@@ -15,7 +15,7 @@ def wall_clock_ms() -> int:
 
 
 def steady_clock() -> float:
-    """Seconds; nobody sets it, and it goes on while the machine sleeps."""
+    """Return seconds of a clock that is never set, and goes on while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

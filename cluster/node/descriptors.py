@@ -1,9 +1,9 @@
-"""Open files of the process: how many there may be, and who may have how many.
+"""Limits of open files: the process's limit, and each part's share of it.
 
     hard limit of the system --> Shares --> the store, the peers' streams, clients' connections
 
-A connection is a file like those of the store, and anybody may open connections. So the
-clients get what is left when everybody else has a fixed share.
+A connection is a file like those of the store, and anyone may open connections. So clients
+get the rest after all fixed shares.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PERIOD = 5.0  # seconds between two looks at the connections
 
 
 def raise_limit() -> None:
-    """Raises the soft limit of open files to the hard one, as far as the system lets it."""
+    """Raise the soft limit of open files to the hard one, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else hard
     while wanted > soft != resource.RLIM_INFINITY:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except (OSError, ValueError):  # macOS takes less than it says
+        except (OSError, ValueError):  # macOS takes less than its stated limit
             wanted //= 2
         else:
             return
@@ -46,7 +46,8 @@ def raise_limit() -> None:
 @dataclass(frozen=True, slots=True)
 class Shares:
     """limit: open files of the process. part: of the store's segments, of its tables and of the
-    peers' streams, each. connections: of clients."""
+    peers' streams, each. connections: of clients.
+    """
 
     limit: int
     part: int
@@ -54,7 +55,7 @@ class Shares:
 
     @classmethod
     def of(cls, config: NodeConfig) -> Shares:
-        """Raises ConfigError if they do not go round."""
+        """Share out the limit. Raises ConfigError if it is too low."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return cls.within(MOST if soft == resource.RLIM_INFINITY else soft, config)
 
@@ -77,7 +78,7 @@ class Shares:
 
 
 class ConnectionWatch:
-    """Counts what is open, for the metrics page, and warns when clients are refused."""
+    """Counts open connections for the metrics page, and warns when clients are refused."""
 
     def __init__(self, shares: Shares, port: int) -> None:
         """port: where clients are served."""
@@ -105,9 +106,9 @@ class ConnectionWatch:
         self._warned = is_full
 
     async def run(self) -> None:
-        """Looks for ever."""
+        """Check the connections forever."""
         while True:
-            await asyncio.sleep(PERIOD)  # gRPC says nothing of its connections
+            await asyncio.sleep(PERIOD)  # gRPC does not report its connections
             self.look()
 
 

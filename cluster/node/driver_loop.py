@@ -1,4 +1,4 @@
-"""Runs a node's driver on its event loop, and its fsync in a thread."""
+"""Event loop of a node's driver; each fsync runs in a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_FIRST = 0.02  # seconds for messages that came while this node stood still
 
 
 class Store(Protocol):
-    """Where the driver writes. `Engine` is one."""
+    """The driver's store. `Engine` is one."""
 
     @property
     def is_behind(self) -> bool: ...
@@ -35,16 +35,16 @@ class Store(Protocol):
 class DriverLoop:
     """The loop around `Driver`'s three phases.
 
-    A timeout says that a peer was silent, but a node that stood still itself (stopped,
-    starved of processor time, busy in a long call) has not listened. If timeouts are late by
-    more than `standstill`, what has come meanwhile is read before anybody is missed.
+    A timeout means that a peer was silent. A node that stood still itself (stopped, starved of
+    processor time, busy in a long call) has not listened. If timeouts are late by more than
+    `standstill`, the node reads waiting messages before any timeout fires.
 
     A node may have a thousand groups with a timeout each: it wakes for those of the next
     `slack` together.
 
     standstill, slack: seconds.
-    watch: looks at each fsync while it is under way.
-    store: where a write would wait while it is behind, it is waited for in the thread.
+    watch: looks at each running fsync.
+    store: the thread waits for it while it is behind, where a write would wait otherwise.
     on_sync(seconds): called with how long each fsync took.
     on_failure(error): the node must end: an fsync failed.
     """
@@ -94,13 +94,13 @@ class DriverLoop:
         self._work.set()
 
     def start(self, driver: Driver) -> None:
-        """Raises ClusterError where the system has no threads for it."""
+        """Start the driver. Raises ClusterError if the system has no threads for it."""
         start_all(self._pool, 1)
         start_all(self._readers, AT_A_TIME)
         self._task = asyncio.create_task(self._run(driver), name="driver")
 
     async def stop(self) -> None:
-        """Ends after the round under way."""
+        """End after the current round."""
         self._stopping = True
         self._work.set()
         if self._task is not None:
@@ -109,21 +109,21 @@ class DriverLoop:
         self._readers.shutdown()
 
     def read(self, read: Callable[[], object], done: Done) -> None:
-        """Calls `read` in a thread, then `done` with what it gave on the event loop."""
+        """Call `read` in a thread, then `done` with its result on the event loop."""
         if self._stopping:
-            return  # nobody will use it
+            return  # the result is not needed
         reading = asyncio.get_running_loop().run_in_executor(self._readers, read)
         reading.add_done_callback(lambda reading: done(reading.result()))
 
     async def between_rounds(self, action: Callable[[], T]) -> T:
-        """Runs `action` on the event loop while no round and no fsync is under way."""
+        """Run `action` on the event loop between rounds and fsyncs."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._between.append((action, future))
         self._work.set()
         return await future
 
     async def until(self, is_done: Callable[[], bool]) -> None:
-        """Waits for rounds until one has made it so, or the driver has ended."""
+        """Wait until `is_done` holds after a round, or the driver has ended."""
         assert self._task is not None, "it has started"
         while not (is_done() or self._task.done()):
             round_begins = asyncio.ensure_future(self.between_rounds(lambda: None))
@@ -158,7 +158,7 @@ class DriverLoop:
             self._on_failure(error)
 
     async def _begin(self, loop: asyncio.AbstractEventLoop, driver: Driver) -> bool:
-        """In slices, between which others run; whether an fsync must follow."""
+        """Begin a round in slices that let others run; returns whether an fsync must follow."""
         must_sync = False
         for number in range(MAX_SLICES):
             if number:
@@ -173,7 +173,7 @@ class DriverLoop:
     async def _in_thread(
         self, loop: asyncio.AbstractEventLoop, driver: Driver, step: Callable[[], None]
     ) -> float:
-        """How long it took, in seconds. Raises StorageError: end the node."""
+        """Run the step; returns its seconds. Raises StorageError: end the node."""
         self._watch.begin()
         self._next_look = loop.call_later(self._watch.period, self._look, loop, driver)
         try:
@@ -202,7 +202,7 @@ class DriverLoop:
 
 
 def save_checkpoints(driver: Driver, engine: Engine) -> None:
-    """The last thing that a node does: closes the groups and saves their checkpoints."""
+    """Close the groups and save their checkpoints: the last act of a node."""
     try:
         for group in driver.groups.values():
             group.close("this node is shutting down")

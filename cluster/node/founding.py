@@ -1,8 +1,8 @@
-"""What comes before the first command of a new cluster: its version, and its settings.
+"""First commands of a new cluster: its version, and its settings.
 
 MetadataProposer, on the leader --before each command--> Founding.commands --> metadata group
 
-Both are empty as soon as they are applied. A cluster that was upgraded gets its settings right
+`commands` is empty once they are applied. A cluster that was upgraded gets its settings right
 after the upgrade that brings them.
 """
 
@@ -56,9 +56,9 @@ class Founding:
             )
 
     def _names_nobody(self) -> str:
-        """Why this node may not start again with its settings; empty: it may.
+        """Return why this node may not start again with its settings; empty: it may.
 
-        Should its disk be lost, it would found another cluster of this name.
+        With an empty disk it would found another cluster of this name.
         """
         config, state = self._config, self._metadata
         others = {node: at for node, at in state.nodes.items() if node != config.node_id}
@@ -87,7 +87,7 @@ class Founding:
         return commands
 
     async def watch(self, proposer: Proposer, timeout: float) -> None:
-        """On the leader, now and then: what nobody's command would bring about."""
+        """Propose due upgrades and founding commands periodically, on the leader."""
         while True:
             await asyncio.sleep(LOOK_PERIOD)
             self._report()
@@ -96,11 +96,11 @@ class Founding:
             if due is not None:
                 await _proposed(proposer, mpb.MetadataCommand(finalize_upgrade=due), timeout)
             elif leads and self._metadata.nodes and self.commands():
-                # What is founded comes before any command; this one does nothing.
+                # An empty command is enough: the founding commands precede any command.
                 await _proposed(proposer, mpb.MetadataCommand(), timeout)
 
     def _report(self) -> None:
-        """A setting of the cluster was changed while this node runs."""
+        """Warn of a cluster setting that changed while this node runs."""
         alone = self._names_nobody()
         different = [*self._different(), *([alone] if alone else [])]
         if different and different != self._said:

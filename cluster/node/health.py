@@ -1,10 +1,9 @@
-"""Whether this node's disk and event loop keep up, so that leading here makes sense.
+"""Health of this node's disk and event loop: shows whether it should lead.
 
-    each fsync, each look at the loop --seconds--> NodeHealth --sick--> what peers are told
-                                                                       (ClockReply, each look)
+    each fsync, each look at the loop --seconds--> NodeHealth --sick--> ClockReply, each look
 
-A follower with a sick disk or a late loop acknowledges well enough and leads badly: all that
-its groups do waits for both. So leadership is not handed to it while it says so itself.
+A follower with a sick disk or a late loop acknowledges well enough and leads badly: all work
+of its groups waits for both. So no leadership is handed to a node that reports itself sick.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ RECOVERED = 10.0  # seconds without a delay
 
 
 class Sync(Protocol):
-    """The fsync under way. `SyncWatch` is one."""
+    """The running fsync. `SyncWatch` is one."""
 
     @property
     def under_way(self) -> float: ...
@@ -34,15 +33,15 @@ class NodeHealth:
     def __init__(self, clock: Callable[[], float], limit: float, sync: Sync) -> None:
         self._clock, self._limit, self._sync = clock, limit, sync
         self._delayed_at = float("-inf")
-        self.is_leaving = False  # the node hands over what it leads, and stops
+        self.is_leaving = False  # the node hands its leaderships over, and stops
 
     def observe(self, seconds: float) -> None:
-        """How long an fsync took, or how late the loop came to what was due."""
+        """Note the seconds of an fsync, or how late the loop came to a due task."""
         if seconds > self._limit:
             self._delayed_at = self._clock()
 
     def watching(self, observe: Callable[[float], None]) -> Callable[[float], None]:
-        """`observe`, with each of its delays seen here as well."""
+        """Wrap `observe` so that its delays count here, too."""
 
         def seen(seconds: float) -> None:
             self.observe(seconds)
@@ -57,7 +56,7 @@ class NodeHealth:
 
 
 def successor(group: Led, wrong: Collection[int], sick: Collection[int]) -> int:
-    """Who should lead the group in this node's place; 0: nobody can.
+    """Return the node that should lead the group in this node's place; 0: none can.
 
     wrong: nodes that may not lead, as their clocks are. sick: nodes that lead badly, so any
     other comes before them.

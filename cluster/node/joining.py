@@ -1,14 +1,14 @@
-"""What a node with a new data directory is here: asked before it opens anything.
+"""Answers to a node with a new data directory, which asks before it opens anything.
 
     joining node --Join--> welcome, at any node --> Welcome: its instance, or why there is none yet
                               '--JoinNode--> metadata --> the metadata's leader adds a learner
 
-The instance is the version of the metadata group's configuration that added the directory. It
-is known before the node opens its log, so that nothing said to an older directory of the node
-is taken for said to this one.
+The instance is the version of the metadata group's configuration that added the directory. The
+node knows it before it opens its log, so it never takes a message to its older directory for
+its own.
 
-Of a node that the cluster begins with, the node that founded it admits one directory, for good.
-Another one has forgotten what the first may have promised: it has to be replaced.
+For each node that the cluster begins with, the founder admits one directory, for good. Another
+directory does not know the first one's promises: it has to be replaced.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def welcome(
     admit: Callable[[int, int], bool],
     is_founder: bool,
 ) -> tuple[pb.Welcome, mpb.JoinNode | None]:
-    """The answer, and what is to be proposed first. members: of the metadata group, as here.
+    """Return the answer, and the command to propose first. members: of this metadata group.
 
     admit: whether the node begins with the cluster, with this directory. Raises StorageError.
     """

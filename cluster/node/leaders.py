@@ -1,4 +1,4 @@
-"""Who leads which group, as far as this node knows, and waiting for a change of that.
+"""Leaders of groups as far as this node knows, and waiting for a change.
 
 own replicas (Group.leader_id) --+
 peers that began to lead ---------+--> Leaders.leader_of, wait_until
@@ -14,7 +14,7 @@ from cluster.consensus.message import Leadership
 
 
 class KnowsLeader(Protocol):
-    """What this node's own replica knows. `Group` is one."""
+    """Knowledge of this node's own replica. `Group` is one."""
 
     @property
     def leader_id(self) -> int: ...
@@ -31,10 +31,10 @@ class Leaders:
         self._changed = asyncio.Event()
 
     def leader_of(self, group_id: int) -> tuple[int, int]:
-        """(node id or 0, term).
+        """Return (node id or 0, term).
 
-        What a new leader announced counts before what this node's own replica knows: one that
-        has stopped, or cannot write because the disk is full, goes on leading an old term.
+        A new leader's announcement counts before this node's own replica: a replica that has
+        stopped, or cannot write to a full disk, still leads in its old term.
         """
         group = self._groups.get(group_id)
         term, leader = self._announced.get(group_id, (0, 0))
@@ -43,7 +43,7 @@ class Leaders:
         return leader, term
 
     def announced(self, message: Leadership) -> bool:
-        """A peer says that it leads. Returns False if that is older than what is known."""
+        """Note that a peer leads. Returns False if the message is older than known."""
         if message.term < self._announced.get(message.group, (0, 0))[0]:
             return False
         self._announced[message.group] = (message.term, message.leader)
@@ -51,12 +51,12 @@ class Leaders:
         return True
 
     def notify(self) -> None:
-        """Something has changed that somebody may wait for."""
+        """Wake the waiters after a change."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def wait_until(self, holds: Callable[[], bool], timeout: float) -> bool:
-        """Looks again at each change; whether it holds before the timeout (seconds)."""
+        """Check at each change; returns whether it holds before the timeout (seconds)."""
         try:
             async with asyncio.timeout(timeout):
                 while not holds():
@@ -66,7 +66,7 @@ class Leaders:
         return True
 
     async def wait_for_leaders(self, group_ids: Collection[int], timeout: float) -> bool:
-        """Whether each group has a leader that this node knows of, before the timeout."""
+        """Return whether each group has a known leader before the timeout."""
         return await self.wait_until(
             lambda: all(self.leader_of(gid)[0] for gid in group_ids), timeout
         )

@@ -1,4 +1,4 @@
-"""Hands leadership over: of one partition when asked, of all when the node stops.
+"""Handover of leadership: of one partition on request, of all when the node stops.
 
 TransferLeadership, Node.stop --> Leaderships --transfer--> groups that this node leads
 """
@@ -22,11 +22,11 @@ from cluster.node.leaders import Leaders
 log = logging.getLogger(__name__)
 
 MAX_HANDOVERS = 25  # at a time: each costs its partition's writers an election
-LOOK_PERIOD = 0.25  # seconds; a hand-over that came to nothing is begun anew
+LOOK_PERIOD = 0.25  # seconds; a failed handover begins again
 
 
 class Leaderships:
-    """Of one node."""
+    """Hands over leadership of one node's groups."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Leaderships:
         self._health, self._metadata = health, metadata
 
     async def transfer(self, group_id: int, target: int, timeout: float) -> int:
-        """target: 0: the best. Returns the leader afterwards. Raises NotLeaderError."""
+        """Hand over; target 0: the best. Returns the leader afterwards. Raises NotLeaderError."""
         group, leader_of = self._driver.groups.get(group_id), self._leaders.leader_of
         if group is None or not group.is_leader:
             leader = leader_of(group_id)[0]
@@ -58,8 +58,8 @@ class Leaderships:
         return leader_of(group_id)[0]
 
     async def hand_over(self) -> None:
-        """All that this node leads, to whoever can take it, for `handover_timeout_ms` at most."""
-        self._health.is_leaving = True  # nothing is handed back meanwhile
+        """Hand over all leaderships that others can take, within `handover_timeout_ms`."""
+        self._health.is_leaving = True  # no peer hands one back meanwhile
         loop = asyncio.get_running_loop()
         end, before = loop.time() + self._timeout, 0
         while left := self._begin_handovers():
@@ -73,7 +73,7 @@ class Leaderships:
             await self._leaders.wait_until(partial(self._is_below, before), wait)
 
     def _begin_handovers(self) -> int:
-        """Keeps MAX_HANDOVERS under way; how many are left, of those that somebody can take."""
+        """Keep MAX_HANDOVERS in progress; returns how many are left, of those others can take."""
         under_way = sum(group.is_transferring for group in self._driver.groups.values())
         for group, target in self._to_hand_over():
             if under_way >= MAX_HANDOVERS:

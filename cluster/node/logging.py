@@ -2,12 +2,12 @@
 
     log.info --> LineHandler --> LineQueue --> its thread --> stderr
 
-Nobody waits for the reader of stderr: what the queue has no room for is dropped and counted.
+No thread waits for the reader of stderr: lines beyond the queue's room are dropped and counted.
 
     2026-03-01T12:00:00.123Z INFO cluster.consensus.group became leader partition=topic-0 term=3
 
 Fields are part of the message, `log.info("became leader partition=%s term=%d", ...)`.
-A line break in a message or a traceback is written as `\\n`, so that one
+A line break in a message or a traceback is written as `\n`, so that one
 event stays one line.
 """
 
@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-# Libraries that have much to say at info.
+# These libraries log much at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
 MAX_WAITING = 4 * 1024 * 1024  # characters
 
@@ -45,22 +45,22 @@ class LineFormatter(logging.Formatter):
 
 
 class LineQueue:
-    """Lines on their way to a descriptor, written by a thread of their own.
+    """Queue of lines to a descriptor, written by a thread of its own.
 
-    dropped: lines that there was no room for, or that could not be written.
+    dropped: lines that had no room, or could not be written.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.dropped = 0
         self._descriptor = descriptor
         self._lines: deque[str] = deque()
-        self._size, self._told = 0, 0  # characters that wait; drops that a line told
+        self._size, self._told = 0, 0  # characters in the queue; drops already reported
         self._is_writing, self._closed = False, False
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def put(self, line: str) -> None:
-        """Never waits."""
+        """Queue the line; never waits."""
         with self._changed:
             if self._closed or self._size + len(line) > MAX_WAITING:
                 self.dropped += 1
@@ -70,7 +70,7 @@ class LineQueue:
             self._changed.notify_all()
 
     def close(self, timeout: float) -> None:
-        """Gives what waits `timeout` seconds. May be called twice."""
+        """Give queued lines `timeout` seconds. May be called twice."""
         with self._changed:
             self._changed.wait_for(lambda: not self._lines and not self._is_writing, timeout)
             self._closed = True
@@ -81,12 +81,12 @@ class LineQueue:
             try:
                 self._write(text.encode(errors="backslashreplace"))
             except OSError:
-                # A reader that went away, a full disk. There is nowhere to say so.
+                # The reader is gone, or the disk is full: there is nowhere to report it.
                 with self._changed:
                     self.dropped += text.count("\n")
 
     def _next(self) -> str | None:
-        """All that waits; None at the end."""
+        """Return all queued lines; None at the end."""
         with self._changed:
             self._is_writing = False
             self._changed.notify_all()
@@ -107,12 +107,12 @@ class LineQueue:
         while view:
             try:
                 view = view[os.write(self._descriptor, view) :]
-            except BlockingIOError:  # whoever started us made it so
+            except BlockingIOError:  # our parent process made it non-blocking
                 select.select([], [self._descriptor], [])
 
 
 class LineHandler(logging.Handler):
-    """Makes a line of a record on the thread that logs, and leaves it to the queue."""
+    """Formats a record on the thread that logs, and queues the line."""
 
     def __init__(self, lines: LineQueue) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ def configure_logging(level: str, handler: logging.Handler) -> None:
 
 
 def log_families() -> Iterator[Metric]:
-    """For the metrics page: lines that were dropped."""
+    """Yield the metric of dropped lines."""
     dropped = sum(
         handler.lines.dropped
         for handler in logging.getLogger().handlers
@@ -154,7 +154,7 @@ def _one_line(text: str) -> str:
 
 
 def _value(value: object) -> str:
-    """As it is, or in quotes where a reader of fields could not tell its end."""
+    """Return the value, quoted if its end would be ambiguous."""
     text = _one_line(str(value))
     if text and not any(char in text for char in ' "='):
         return text

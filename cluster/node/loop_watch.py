@@ -1,4 +1,4 @@
-"""How late the event loop comes to what is due: Raft, requests and reads all wait for so long.
+"""Watch of the event loop's delay, which Raft, requests and reads all wait for.
 
 timer, ten times a second --> how late it came --> metric; a standstill --> log
 """
@@ -15,11 +15,11 @@ PERIOD = 0.1  # seconds
 
 
 async def watch_loop(observe: Callable[[float], None], standstill: float) -> None:
-    """Measures for ever. standstill: seconds; a longer delay costs leaderships."""
+    """Measure forever. standstill: seconds; a longer delay costs leaderships."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + PERIOD
-        await asyncio.sleep(PERIOD)  # what is measured, not what is waited for
+        await asyncio.sleep(PERIOD)  # the sleep itself is measured
         delay = max(0.0, loop.time() - due)
         observe(delay)
         if delay > standstill:

@@ -1,6 +1,6 @@
-"""What a node does by itself, now and then: snapshots, preferred leaders, retention.
+"""Periodic work of a node: snapshots, preferred leaders, retention.
 
-    MaintenanceLoop (a node), scheduler (the simulator) --when--> Maintenance --what--> groups
+    MaintenanceLoop (a node), scheduler (the simulator) --timers--> Maintenance --work--> groups
 
 Plain calls between two rounds of the driver; nothing here waits.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 CAUGHT_UP_ENTRIES = 8  # a preferred leader this little behind may take over
 
-TransferDone = Callable[[bool, str], None]  # whether it was installed, what went wrong
+TransferDone = Callable[[bool, str], None]  # whether it was installed, the error
 Transfer = Callable[[int, Snapshot, TransferDone], None]
 
 
@@ -47,7 +47,7 @@ class Maintenance:
     """The periodic work of one node.
 
     linked_since: node -> when its link came up, by `clock`.
-    clocks: what this node knows of its own clock and of others'.
+    clocks: agreement of this node's clock with others'.
     transfer(peer, snapshot, done): sends a snapshot; `done` is called once.
     """
 
@@ -71,7 +71,7 @@ class Maintenance:
     # -- often ------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Compares clocks, begins the transfers that are due, restores preferred leaders."""
+        """Compare clocks, begin due transfers, restore preferred leaders."""
         self._compare_clocks()
         if self._replicas.incomplete:
             self._replicas.reconcile()
@@ -99,7 +99,7 @@ class Maintenance:
         self._clocks.look()
 
     def _hand_over(self, gid: int, group: Group) -> None:
-        """A node with a wrong clock stamps nothing, a drained one leads nothing: another must."""
+        """Hand over from a node that may not lead: its clock is wrong, or it is drained."""
         away = {*self._clocks.wrong, *self._metadata.membership.drained}
         target = 0 if group.is_transferring else successor(group, away, self._clocks.sick)
         if target:
@@ -107,7 +107,7 @@ class Maintenance:
             self._driver.touch(gid)
 
     def _send_snapshot(self, gid: int, peer: int, group: Group) -> None:
-        """One transfer of a group at a time to each peer."""
+        """Send a snapshot, one transfer of a group at a time to each peer."""
         index = group.journal.base_index
 
         def done(installed: bool, error: str = "") -> None:
@@ -131,7 +131,7 @@ class Maintenance:
         self._driver.reads.ask(gid, group.base_reading(peer), read)
 
     def _restore_preferred_leader(self, gid: int, group: Group) -> None:
-        """Lets a partition's preferred node lead again once it has been back for a while."""
+        """Let a partition's preferred node lead again once it has been back for a while."""
         found = self._metadata.partition(gid)
         if found is None or found[2].replicas[0] == self._settings.node_id:
             return
@@ -152,7 +152,7 @@ class Maintenance:
             return
         if not record.may_return(now):
             return
-        # To a node that is silent, hung or with a full disk, proposals would wait in vain.
+        # A silent or hung node, or one with a full disk, would block proposals.
         behind = group.follower_lag().get(preferred, CAUGHT_UP_ENTRIES + 1)
         if behind <= CAUGHT_UP_ENTRIES and group.is_responsive(preferred):
             group.transfer(preferred)
@@ -162,7 +162,7 @@ class Maintenance:
     # -- now and then ------------------------------------------------------------------
 
     def retain(self) -> None:
-        """Retention as the leader, producers' leases, and this node's own logs."""
+        """Apply retention as the leader, producers' leases, and retention of own logs."""
         for partition in list(self._replicas.by_group.values()):
             self._retain(partition)
         group = self._driver.groups.get(METADATA_GROUP)
@@ -181,7 +181,7 @@ class Maintenance:
             partition.unreadable(error)
 
     def _compact_metadata(self, group: Group) -> None:
-        """Keeps the metadata log short."""
+        """Keep the metadata log short."""
         kept = self._settings.metadata_entries
         if group.applied_index - group.journal.base_index > 2 * kept:
             group.checkpoints.save()

@@ -1,4 +1,4 @@
-"""When a node's maintenance runs, and its transfers of snapshots to peers."""
+"""Schedule of a node's maintenance, and its transfers of snapshots to peers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECLAIM_PERIOD = 600.0
 
 
 class Tasks:
-    """Tasks in the background; one that fails is an error in the log."""
+    """Background tasks; a failed task is an error in the log."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,7 +44,7 @@ class Tasks:
 
 
 class SnapshotSender:
-    """Hands snapshots to peers over their links: `Maintenance`'s transfer."""
+    """Sends snapshots to peers over their links: `Maintenance`'s transfer."""
 
     def __init__(
         self, links: Mapping[int, PeerLink], tasks: Tasks, sent: Callable[[int], None]
@@ -76,7 +76,7 @@ def start_maintenance(
     retention_period: float,
     reclaim: Callable[[], None],
 ) -> None:
-    """Begins the periodic work. reclaim: frees trimmed space; blocks, called in a thread."""
+    """Begin the periodic work. reclaim: frees trimmed space; blocks, called in a thread."""
     tasks.spawn(every(LOOK_PERIOD, maintenance.look))
     tasks.spawn(every(retention_period, maintenance.retain))
     tasks.spawn(_reclaim(reclaim))
@@ -92,7 +92,7 @@ async def every(period: float, work: Callable[[], None]) -> None:
 
 
 async def _reclaim(reclaim: Callable[[], None]) -> None:
-    """Gives the space of trimmed entries back to the disk, off the event loop."""
+    """Give the space of trimmed entries back to the disk, off the event loop."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(RECLAIM_PERIOD)

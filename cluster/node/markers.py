@@ -3,10 +3,10 @@
     services --published--> Markers --WriteMarkers--> leaders of the partitions
     metadata's leader --look---'  '--MarkersDone, in bundles--> metadata
 
-A decision never changes, and a marker that comes twice changes nothing, so whoever knows of a
-decision may write its markers. The node that answers a commit does so at once, and tells the
-metadata afterwards: nobody waits for that. What nobody has reported within a while, and what
-was aborted, the metadata's leader ends.
+A decision never changes, and a repeated marker changes nothing, so any node that knows a
+decision may write its markers. The node that answers a commit writes them at once, and tells
+the metadata afterwards; no client waits for that. The metadata's leader ends aborted
+transactions, and commits without a report within a while.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from cluster.v1 import transactions_pb2 as tpb
 log = logging.getLogger(__name__)
 
 RETRY_WAIT = (0.05, 1.0)  # seconds; a leader is being elected, or a node is away
-REPORT_WAIT = 1.0  # seconds that whoever answers a commit has for its markers
-REPORT_PERIOD = 0.1  # seconds between reports, unless somebody waits for the next one
+REPORT_WAIT = 1.0  # seconds that the node answering a commit has for its markers
+REPORT_PERIOD = 0.1  # seconds between reports, unless a waiter hurries the next one
 MARKERS_PER_REQUEST = 1000
 MAX_REPORTED = 1000  # transactions in one report
 
-Runs = dict[int, tuple[Published, ...]]  # by group: what became readable there
+Runs = dict[int, tuple[Published, ...]]  # by group: the runs now readable there
 Ask = Callable[[int, pb.Request], Awaitable[pb.Response | None]]
 
 
 class _Work:
-    """One transaction whose markers are being written from here."""
+    """One transaction with markers in progress from here."""
 
     def __init__(self, row: Transaction) -> None:
         self.row = row
@@ -57,9 +57,9 @@ class _Work:
 
 
 class Markers:
-    """Of one node.
+    """Writes markers for one node.
 
-    ask: a node, for what its partitions do; None: it does not answer.
+    ask: sends a node a request for its partitions; None: it does not answer.
     propose: a command to the coordinator. Raises ClusterError.
     """
 
@@ -76,7 +76,7 @@ class Markers:
         self._leader_of, self._ask, self._propose = leader_of, ask, propose
         self._tasks = Tasks()
         self._works: dict[int, _Work] = {}
-        self._decided: dict[int, float] = {}  # when this leader first saw them
+        self._decided: dict[int, float] = {}  # first seen by this leader, by transaction
         self._applied: dict[int, list[tpb.PartRecord]] = {}  # not reported yet
         self._reporting = False
         self._hurry = asyncio.Event()
@@ -85,11 +85,11 @@ class Markers:
         await self._tasks.stop()
 
     def hurry(self) -> None:
-        """Somebody waits until the metadata know of what was applied."""
+        """Report applied markers soon: a caller waits for the metadata to know."""
         self._hurry.set()
 
     def begin(self, row: Transaction) -> asyncio.Future[Runs]:
-        """Writes a decided transaction's markers; the future says what is readable where."""
+        """Write a decided transaction's markers; the future gives the readable runs."""
         work = self._works.get(row.transaction_id)
         if work is None:
             work = self._works[row.transaction_id] = _Work(row)
@@ -97,7 +97,7 @@ class Markers:
         return work.ended
 
     def look(self, now: float) -> None:
-        """As the metadata's leader: ends what nobody else does."""
+        """End transactions that no node has ended, as the metadata's leader."""
         before, self._decided = self._decided, {}
         for row in self._metadata.coordinator.decided():
             since = self._decided[row.transaction_id] = before.get(row.transaction_id, now)
@@ -133,7 +133,7 @@ class Markers:
             work.ended.cancel()
 
     async def _write(self, row: Transaction, groups: Sequence[int]) -> list[tpb.PartRecord]:
-        """Where they were applied, one request for each node."""
+        """Return the parts that applied them; sends one request to each node."""
         by_node: dict[int, list[pb.GroupMarker]] = defaultdict(list)
         for group in groups:
             marker = marker_record(self._metadata.coordinator.marker(row, group, 0))
@@ -155,7 +155,7 @@ class Markers:
         return () if response is None else response.write_markers.parts
 
     async def write_here(self, request: pb.WriteMarkersRequest) -> pb.WriteMarkersResponse:
-        """Proposes markers in this node's partitions and waits for what becomes of them."""
+        """Propose markers in this node's partitions and wait for their outcome."""
         known = [
             (self._partitions[entry.group], entry)
             for entry in request.markers
@@ -187,7 +187,7 @@ class Markers:
             self._tasks.spawn(self._report_all())
 
     async def _report_all(self) -> None:
-        """One report at a time: what comes meanwhile, and a while later, is in the next one."""
+        """Send one report at a time: the next one has everything that came meanwhile."""
         try:
             while self._applied:
                 self._hurry.clear()

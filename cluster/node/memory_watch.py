@@ -1,13 +1,12 @@
-"""Keeps the node's memory below its limit, where what clients hold is not theirs to give back.
+"""Memory watch: keeps the node below its limit by closing clients' connections.
 
     twenty times a second --> Budget.hog, resident memory --> connections of clients are closed
 
-What is decoded, appended, read and sent is counted in the `Budget`. Two things are beyond it.
-Answers that a client leaves unread stay where they are, and gRPC has no way to take one back
-but to lose the connection. And of a message that has not come whole gRPC does not say how
-much it holds: so when resident memory has grown to the limit, connections with calls that wait
-for a message are closed. What is left then is no unfinished message: the node's own state,
-say, which is no reason to close more (docs/adr/0034).
+`Budget` counts decoded, appended, read and sent bytes. Two things escape it. Answers that a
+client leaves unread stay in memory, and gRPC can take one back only with its connection. And
+gRPC does not report the size of an incomplete message: so when resident memory has grown to the
+limit, connections with calls that wait for a message are closed. The rest is no unfinished
+message but, say, the node's own state, which is no reason to close more (docs/adr/0034).
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-SETTLE = 0.1  # seconds until what was let go is given back
+SETTLE = 0.1  # seconds until released memory is given back
 
 
 class MemoryWatch:
-    """Looks at what is counted, and at what is there.
+    """Compares counted and resident memory with the limit.
 
     limit:    bytes that the process may grow by.
-    resident: bytes that it has now. trim: gives back what is free.
+    resident: bytes that it has now. trim: gives back free memory.
     close(client): ends its connection, or those of all clients if it is None.
     """
 
@@ -60,7 +59,7 @@ class MemoryWatch:
     ) -> None:
         self._budget, self._limit, self._clock = budget, limit, clock
         self._resident, self._trim, self._close = resident, trim, close
-        self._floor = self._empty = resident()  # what no client is blamed for
+        self._floor = self._empty = resident()  # growth up to here is not the clients'
         self._settles_at = 0.0
         self._to_close = 1  # clients at a time; twice as many each time that it was not enough
         self.closed = 0  # for lack of memory; all at once count as one
@@ -87,7 +86,7 @@ class MemoryWatch:
         return self._resident() - self._floor > self._limit
 
     def _close_receivers(self) -> None:
-        """Those with the most calls that wait for messages first, then all."""
+        """Close the clients with the most calls that wait for messages first, then all."""
         grown, counted = self._resident() - self._floor, self._budget.used
         if not self._to_close:
             # Nothing unfinished is left, so this is the node's own.
@@ -116,17 +115,17 @@ class MemoryWatch:
         self.closed += len(clients)
 
     async def run(self) -> None:
-        """Looks for ever."""
+        """Check memory forever."""
         while True:
-            await asyncio.sleep(PERIOD)  # what is measured gives no event
+            await asyncio.sleep(PERIOD)  # memory gives no event
             self.look()
 
 
 def client_memory(config: NodeConfig, room: int) -> int:
-    """What clients may make the node use. room: bytes that the process may grow by.
+    """Return the memory for clients. room: bytes that the process may grow by.
 
-    Where no number is given, half of the room at most: a node in a small container would be
-    killed before the default is reached.
+    The default is half of the room at most: a node in a small container would be killed before
+    it reached the default.
     """
     wanted = config.client_memory_bytes
     if "client_memory_bytes" in config.given or room // 2 >= wanted:
@@ -142,7 +141,7 @@ def client_memory(config: NodeConfig, room: int) -> int:
 
 
 def memory_room() -> int:
-    """Bytes that this process may grow by: of the machine, the container, the user's limit."""
+    """Return the bytes that this process may grow by: of the machine, container, user's limit."""
     used = resident_bytes()
     rooms = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") - used]
     for path in _CONTAINER_LIMITS:
@@ -157,14 +156,14 @@ def memory_room() -> int:
 
 
 def memory_budget(limit: int, metrics: Metrics) -> Budget:
-    """A quarter is left for what is not counted: unfinished messages, copies, free memory."""
+    """Return the budget; a quarter is left for uncounted messages, copies, free memory."""
     budget = Budget(limit * 3 // 4, limit // 2)
     metrics.memory = budget
     return budget
 
 
 def watch_memory(budget: Budget, port: int) -> MemoryWatch:
-    """The watch of a node that has just started: as empty as it will ever be.
+    """Return the watch of a node that has just started: its memory is at its lowest.
 
     port: where clients are served.
     """
@@ -179,7 +178,7 @@ def watch_memory(budget: Budget, port: int) -> MemoryWatch:
 
 
 def trim_heap() -> None:
-    """Gives free memory back to the system, where its C library can."""
+    """Give free memory back to the system, if its C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -198,7 +197,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def heap() -> str:
-    """What malloc has: in use, free, and mapped by itself; for who reads the log."""
+    """Describe malloc's memory for the log: in use, free, and mapped."""
     mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo2 is None:
         return "not known"
@@ -208,9 +207,9 @@ def heap() -> str:
 
 
 def close_connections(port: int, client: str | None) -> None:
-    """Shuts down connections to our port: the client's, as gRPC names it, or all.
+    """Shut down connections to our port: the client's, as gRPC names it, or all.
 
-    gRPC cannot be asked to. It takes this as the end of any other connection.
+    gRPC has no call for it. It takes this as the end of any other connection.
     """
     end = None if client is None else _end_of(client)
     for sock, host, theirs in connections(port):
@@ -220,19 +219,19 @@ def close_connections(port: int, client: str | None) -> None:
 
 
 def connections(port: int) -> Iterator[tuple[socket.socket, str, int]]:
-    """Connections to our port, each with the host and port that it comes from."""
+    """Yield connections to our port, each with its remote host and port."""
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError), _connection(int(name)) as sock:
             if sock.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
             if sock.getsockname()[1] == port:
-                host, theirs = sock.getpeername()[:2]  # what only listens has none
+                host, theirs = sock.getpeername()[:2]  # a listening socket has none
                 yield sock, host, theirs
 
 
 def _connection(number: int) -> socket.socket:
-    """A socket of its own for a file of this process. Raises OSError if it is no socket."""
-    copy = os.dup(number)  # whatever becomes of the number meanwhile
+    """Return a socket of its own for a file of this process. Raises OSError if it is no socket."""
+    copy = os.dup(number)  # the number may be reused meanwhile
     try:
         return socket.socket(fileno=copy)
     except OSError:
@@ -247,7 +246,7 @@ def _end_of(client: str) -> tuple[str, int]:
 
 
 def _plain(host: str) -> str:
-    """A host as text, the same for an IPv4 address that a socket for IPv6 shows."""
+    """Return a host's text; an IPv4 address on an IPv6 socket gives the same."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)

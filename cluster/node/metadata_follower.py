@@ -1,11 +1,11 @@
-"""Does on this node what the metadata says: opens and closes replicas, passes settings on.
+"""Follower of the metadata on this node: opens and closes replicas, passes settings on.
 
 MetadataMachine.apply --after the round--> MetadataFollower.follow --> Replicas, producer ids
                                                                   --> commit index, checkpoint
 
-It writes down at once that what it followed is committed: a node that starts again applies it
-before it has heard from a leader, and says NOT_LEADER of a partition, not that there is no such
-topic. Checkpoints only spare it the work, so they take a small part of the time.
+It records at once that the applied metadata is committed. A restarted node applies it before it
+has heard from a leader, and answers NOT_LEADER for a partition, not "unknown topic".
+Checkpoints only save work, so they take a small part of the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cluster.node.replicas import METADATA_GROUP, Replicas
 log = logging.getLogger(__name__)
 
 SAVE_PERIOD = 1.0  # seconds between two checkpoints, at least
-SAVED_BYTES_PER_S = 100_000  # making so many takes about a twentieth of a second
+SAVED_BYTES_PER_S = 100_000  # so checkpoints take about a twentieth of the time
 
 
 class MetadataFollower:
@@ -54,7 +54,7 @@ class MetadataFollower:
         self._next_save = float("-inf")
 
     def follow(self) -> None:
-        """Brings the node to what is applied by now. Not inside a round of the driver."""
+        """Bring the node to the applied metadata. Not inside a round of the driver."""
         events = self._metadata.take_events()
         if not events:
             return

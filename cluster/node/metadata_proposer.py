@@ -41,7 +41,7 @@ REPEATABLE = (
 )  # fmt: skip
 
 
-# Those that are made by the call itself that asks for them, and were let in with it.
+# These are proposed by the call that asks for them, and were authorized with it.
 OF_CALLERS = frozenset(
     {
         "create_topic", "delete_topic", "alter_topic", "lease_name", "set_cluster_setting",
@@ -51,7 +51,7 @@ OF_CALLERS = frozenset(
 
 
 class MetadataProposer:
-    """Proposals to the metadata group from wherever this node stands."""
+    """Proposals to the metadata group, from a leader or not."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class MetadataProposer:
         return why_not
 
     async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult:
-        """Returns once the command is applied on this node.
+        """Propose; returns once the command is applied on this node.
 
         Raises NotReadyError if no leader took it, ProposalTimeoutError if its
         outcome is not known in time, FeatureOffError if not all nodes know it yet.
@@ -113,7 +113,7 @@ class MetadataProposer:
     async def _try(
         self, command: mpb.MetadataCommand
     ) -> tuple[mpb.MetadataResult | None, bool, str]:
-        """(result, whether it may have been taken, why there is no result)."""
+        """Return (result, whether it may have been taken, why there is no result)."""
         if self.group.is_ready:
             answer = await self.propose_here(command.SerializeToString())
         else:
@@ -135,7 +135,7 @@ class MetadataProposer:
         return mpb.MetadataResult.FromString(answer.result), True, ""
 
     async def propose_here(self, command: bytes) -> pb.ProposeMetadataResponse:
-        """A command for this node as the metadata leader; stamps it with clock and settings.
+        """Propose as the metadata leader; stamps the command with clock and settings.
 
         not_leader with leader_id -1: it was proposed, and its outcome is unknown.
         """

@@ -1,4 +1,4 @@
-"""What a node's partitions look like at one moment, for the metrics page."""
+"""Snapshot of a node's partitions for the metrics page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count a
 
 
 def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[PartitionSample]:
-    """Copies each replica's numbers. up: nodes that can be reached."""
+    """Copy each replica's numbers. up: nodes that can be reached."""
     reachable = set(up)
     for partition in list(partitions):
         group, stored = partition.group, partition.machine.stored
@@ -53,7 +53,7 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
 
 
 def transactions(coordinator: Coordinator, now_ms: int, orphaned: int = 0) -> TransactionSample:
-    """now_ms: the wall clock's; a transaction's age is only for people.
+    """Sample the transactions. now_ms: the wall clock's; an age is only for people.
 
     orphaned: see `orphaned_runs`.
     """

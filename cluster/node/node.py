@@ -1,10 +1,10 @@
-"""One node: everything is made here, wired here, and taken down here.
+"""One node: everything is created, wired, and shut down here.
 
     __main__ -> Node.start: directory lock, ports, engine, metadata group, replicas,
                             peer links, driver loop, servers, maintenance
              -> Node.stop:  the same backwards; each step of the start pushed its undoing
 
-What the services ask the node for is in `service_context`.
+The services' view of the node is in `service_context`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ from storage.registrations import StoredRegistrations
 
 log = logging.getLogger(__name__)
 
-STOP_TIMEOUT = 1.0  # seconds that calls under way get when the server stops
+STOP_TIMEOUT = 1.0  # seconds that running calls get when the server stops
 MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
@@ -111,7 +111,7 @@ class Node:
         lock: DirectoryLock,
         opened: Opened,
     ) -> None:
-        """Opens all replicas; nothing runs yet. `stack` undoes what was and will be started."""
+        """Open all replicas; nothing runs yet. `stack` undoes the start."""
         clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
         self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
         self.request_timeout = config.request_timeout_ms / 1000
@@ -204,9 +204,10 @@ class Node:
 
     @classmethod
     async def start(cls, config: NodeConfig) -> Node:
-        """Raises storage.LockedError, storage.IdentityError, StorageError, ListenError.
+        """Start a node. Raises storage.LockedError, storage.IdentityError, StorageError,
+        ListenError.
 
-        What was done until then is undone.
+        After an error, the steps already done are undone.
         """
         stack = contextlib.AsyncExitStack()
         try:
@@ -224,7 +225,7 @@ class Node:
         return node
 
     async def stop(self) -> None:
-        """Hands leadership over, finishes calls, saves checkpoints, closes."""
+        """Hand leadership over, finish calls, save checkpoints, close."""
         await self._stack.aclose()
         log.info("node stopped node=%d", self.config.node_id)
 
@@ -369,7 +370,7 @@ class Node:
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
     async def _register(self, server: Server) -> None:
-        """Says to the cluster where clients reach this node, then that it serves."""
+        """Register this node's address for clients, then report that it serves."""
         if not await self.registering.register(self.request_timeout):
             return
         try:
@@ -446,7 +447,7 @@ class Node:
             asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
-        """Takes a leader's snapshot between two rounds of the driver."""
+        """Install a leader's snapshot between two rounds of the driver."""
         return await self._driver_loop.between_rounds(lambda: self._install_now(sender, snapshot))
 
     def _install_now(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:

@@ -1,13 +1,13 @@
-"""What the metadata's leader does when nodes come or go.
+"""Changes of nodes, made by the metadata's leader as nodes come or go.
 
-It moves what a leaving node holds, then forgets the node. When nodes come, internal topics get
-the replicas that they could not have before.
+It moves the replicas of a leaving node, then forgets the node. When nodes come, internal topics
+get replicas up to their target.
 
     metadata: leaving --> NodeChanges --SetReplicas--> metadata --> ReplicaChanges of the leaders
                               '--------ChangeNode FORGET-->  when nothing is left there
 
-Drawn anew from the metadata at each look, so whoever leads next goes on where the last one
-ended. At most MAX_MOVES partitions of the whole cluster are under way.
+Each look plans anew from the metadata, so the next leader continues after the last one. At most
+MAX_MOVES partitions of the whole cluster move at a time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAX_MOVES = 50  # partitions that have a target, of the whole cluster
 
 
 class NodeChanges:
-    """Of one node; it does something only while that leads the metadata.
+    """Node changes of one node; acts only while the node leads the metadata.
 
-    propose(command, done): to the metadata group; `done` is called once, whatever came of it.
+    propose(command, done): to the metadata group; `done` is called once, in any case.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class NodeChanges:
         propose: Propose,
         replicas: int = DEFAULT_REPLICAS,
     ) -> None:
-        """replicas: of internal topics, as far as there are nodes."""
+        """replicas: of internal topics, at most one per node."""
         self._driver, self._metadata, self._propose = driver, metadata, propose
         self._replicas = replicas
-        self._asked: set[tuple[str, int]] = set()  # what is under way
+        self._asked: set[tuple[str, int]] = set()  # commands in progress
 
     def look(self) -> None:
-        """Now and then, between two rounds of the driver."""
+        """Plan and propose, periodically, between two rounds of the driver."""
         group = self._driver.groups.get(METADATA_GROUP)
         view = self._metadata.membership
         if group is None or not group.is_ready:
@@ -92,10 +92,10 @@ def moves(
     leaving: Collection[int],
     living: Collection[int],
 ) -> list[tuple[PartitionState, list[int]]]:
-    """Partitions that a leaving node holds, and where they shall be.
+    """Return the partitions on leaving nodes, with their new replicas.
 
-    At the least loaded nodes, the living first: what is moved to a dead one waits for it. Those of
-    internal topics get fewer replicas where no other node is left.
+    They go to the least loaded nodes, the living first: a move to a dead node waits for it.
+    Internal topics get fewer replicas if no other node is left.
     """
     known = list(topics)
     internal = {one.group_id for t in known if is_internal(t.name) for one in t.partitions}
@@ -125,10 +125,10 @@ def moves(
 def internal_growth(
     topics: Iterable[TopicState], living: Collection[int], most: int
 ) -> list[tuple[PartitionState, list[int]]]:
-    """Partitions of internal topics that have fewer replicas than they could, and where those go.
+    """Return internal partitions with too few replicas, and the replicas to add.
 
-    A cluster that began with one node would keep its groups' offsets at one. None gets fewer:
-    a node that is down comes back.
+    A cluster that began with one node would keep its groups' offsets at one. No partition loses
+    replicas: a node that is down comes back.
     """
     known = list(topics)
     records = [record for topic in known for record in topic.partitions]
@@ -146,6 +146,6 @@ def internal_growth(
 
 
 def _all_know(group: Group) -> bool:
-    """Whether the configuration in force is so at all its voters: none needs a proof of it."""
+    """Return whether all voters know the configuration in force: none needs a proof of it."""
     members = group.members
     return all(group.progress[node].version >= members.version for node in members.voters)

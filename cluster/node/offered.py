@@ -1,4 +1,4 @@
-"""The services that a node offers its clients, and what stands before them."""
+"""Services that a node offers its clients, and the guards before them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from oncelog.v1 import (
 def guards(
     security: Security, metadata: Callable[[], MetadataState], metrics: Metrics
 ) -> tuple[Permissions | None, Guarding | None]:
-    """The one evaluation of permissions, and what asks it before each call; None: no need."""
+    """Return the permissions, and the guard that checks each call; None: not needed."""
     permissions = None
     superusers = security.superusers or ()
     if security.superusers is not None:
@@ -70,7 +70,7 @@ def add_services(
     members: GroupMembers,
     transactions: Transactions,
 ) -> None:
-    """now_ms: the wall clock that a majority shares. Raises NotReadyError while there is none."""
+    """Add the services. now_ms: a majority's wall clock. Raises NotReadyError without one."""
     add_log_service(LogService(node), offered)
     cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(node), offered)
     producers = ProducerService(

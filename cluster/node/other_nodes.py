@@ -1,15 +1,14 @@
-"""Which other nodes there are and where: by the settings at first, then by the metadata.
+"""Registry of the other nodes and their addresses: from settings first, then from the metadata.
 
-    settings `nodes`, Welcome, Hello --addresses--> OtherNodes --> links, who may connect
+    settings `nodes`, Welcome, Hello --addresses--> OtherNodes --> links, accepted peers
     metadata: JoinNode ----------------------'     '--JoinNode--> metadata (where this node is)
     joining node --Join--> OtherNodes.welcome --Welcome-->
 
-An address that the settings name counts before what a node says of itself. What a Join or a Welcome
-says counts before the metadata, until that has heard of a change: all nodes may have moved at once,
-and then nobody could lead before the links go to the new addresses (ADR 95). As long as the
-metadata here is behind what other nodes say, it takes nobody away: what it lacks may be on its
-way from a node that it does not know yet. Nothing here waits or touches a socket: the
-simulator's nodes meet by the same objects. What takes time is in `own_place`.
+An address in the settings counts before a node's own. A Join or a Welcome counts before the
+metadata, until that has heard of a change: all nodes may have moved at once, and none could lead
+before the links go to the new addresses (ADR 95). While the metadata here is behind other nodes',
+it removes no node: a missing node's entry may be on its way from a node unknown here. Nothing here
+waits or touches a socket: the simulator's nodes use the same objects. Slow work is in `own_place`.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN = 3.0  # seconds in which nobody leads
+ASK_AGAIN = 3.0  # seconds without a leader
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a node knows of nodes before it opens its replicas.
+    """A node's knowledge of nodes before it opens its replicas.
 
     addresses: nodes that its listener lets in; changes in place.
-    said: where peers are, as the node was told when it joined.
+    said: peers' addresses, as the node was told when it joined.
     founder: admits directories of the nodes that the cluster begins with, if it founded it.
     """
 
@@ -61,10 +60,10 @@ class Founder(Protocol):
 
 @dataclass(slots=True)
 class Told:
-    """Where a node is, as it said itself, or was said by one that it had asked.
+    """A node's address, from itself or from a node that it had asked.
 
-    index: of the last entry of the metadata's log here, then: what is newer may know better.
-    before: what the metadata here had then, as far as is known.
+    index: of the last entry of the metadata's log here, then: a newer entry may know better.
+    before: the metadata's address here then, as far as known.
     """
 
     address: str
@@ -81,7 +80,7 @@ class Proposer(Protocol):
 
 
 class OtherNodes:
-    """Of one node."""
+    """Addresses of the other nodes, kept by one node."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class OtherNodes:
         self._proposing: set[int] = set()
 
     def follow(self) -> None:
-        """The metadata may name other nodes than before."""
+        """Follow the metadata, which may name other nodes than before."""
         view = self._metadata.membership
         is_behind = view.own.version < self._said_version
         if view.own.replicas and not is_behind:
@@ -120,7 +119,7 @@ class OtherNodes:
         self._peers.connect_to(self._addresses)
 
     def _told_now(self) -> dict[int, str]:
-        """What is newer than the metadata here."""
+        """Return the addresses newer than the metadata here."""
         peers, index = self._metadata.membership.peers, self._metadata.applied_index
         for node, told in list(self._told.items()):
             now = peers.get(node, "")
@@ -137,7 +136,7 @@ class OtherNodes:
             self._told[node] = Told(address, last, before)
 
     def is_lost(self, now: float) -> bool:
-        """Whether it is time to ask once more where the others are: nobody leads."""
+        """Return whether to ask for the others' addresses again: no node leads."""
         if self._proposer.group.leader_id or not self._identity.instance:
             self._led_until = now
             return False
@@ -148,7 +147,7 @@ class OtherNodes:
         return True
 
     def told(self, answers: Iterable[pb.Welcome | None]) -> None:
-        """By those that were asked once more."""
+        """Take the addresses told by the nodes that were asked again."""
         founding = self._identity.membership.founding
         for answer in answers:
             if answer is not None and answer.founding == founding and answer.instance:
@@ -160,15 +159,15 @@ class OtherNodes:
 
     @property
     def join(self) -> pb.Join:
-        """What this node asks."""
+        """This node's question to others."""
         config = self._config
         return join_of(config, self._identity.directory_id)
 
     def heard_of(self, hello: pb.Hello) -> None:
-        """Of another node of this cluster. One that joined later than all known here is let in.
+        """Take another node's Hello. A node that joined later than all known here is let in.
 
-        So is one that is a node for all that is known here, and of which nobody could say where
-        it is: a node that joined, and found nobody when it started again, knows no addresses.
+        So is a member whose address no other node could tell: a node that joined, and found no
+        peer when it started again, knows no addresses.
         """
         ours, address = self._identity, hello.peer_address
         if self._is_of_older(hello):
@@ -192,10 +191,10 @@ class OtherNodes:
         self.follow()
 
     def _is_of_older(self, hello: pb.Hello) -> bool:
-        """Whether a node looks here for one of a cluster that has grown, and this one has not.
+        """Return whether a node of a grown cluster looks for this node, which has no peers.
 
-        Its cluster began with this node's id, and added it. So this one is at the place of an
-        older node, and has founded anew, with an empty directory.
+        That cluster began with this node's id, and added the other. So this one replaced an older
+        node, and has founded anew, with an empty directory.
         """
         ours, own = self._identity, self._config.node_id
         view = self._metadata.membership
@@ -205,7 +204,7 @@ class OtherNodes:
         return is_alone and is_other and is_named and hello.instance > 0 and hello.node_id != own
 
     def welcome(self, join: pb.Join) -> pb.Welcome:
-        """Answers a node with a new directory; what it may become is proposed."""
+        """Answer a node with a new directory; its role is proposed."""
         if join.node_id == self._config.node_id:
             return pb.Welcome(why_not=f"node_id {join.node_id} is its own", refused=True)
         ours = self._identity.membership
@@ -217,11 +216,11 @@ class OtherNodes:
         except StorageError as error:
             return pb.Welcome(why_not=f"it cannot be admitted now: {error}")
         if answer.instance:
-            # One that is away may not have said itself where it is, and others have moved.
+            # An absent node may not have told its address, and others have moved.
             known = {**self._addresses, **answer.peers, **self._told_now()}
             known[self._config.node_id] = own_stream(self._config)
             answer.peers.update(known)
-            # Where it has moved to nobody looks for it: no leader would hear that from itself.
+            # Other nodes do not look at its new address: no leader would hear it from itself.
             self._tell(join.node_id, join.peer_address)
             self.follow()
             self._say_anew(join.node_id, join.directory_id, join.address, join.peer_address)
@@ -230,10 +229,10 @@ class OtherNodes:
         return answer
 
     def look(self) -> None:
-        """Now and then: says where this node is, if the metadata has it otherwise.
+        """Report this node's address periodically, if the metadata has another.
 
-        It also says where others are that have not said so: they may be away, and a node that
-        joins meanwhile, and leads, could neither reach them nor be heard by them.
+        It also reports addresses that absent nodes have not: a node that joins meanwhile, and
+        leads, could neither reach them nor be heard by them.
         """
         view, own = self._metadata.membership, self._config.node_id
         if not view.is_changing:
@@ -245,13 +244,13 @@ class OtherNodes:
                 self._say(node, self._metadata.directory_of(node), self._metadata.nodes[node], at)
 
     def _say_anew(self, node: int, directory: int, address: str, peer_address: str) -> None:
-        """Where a node is, if the metadata has it otherwise."""
+        """Report a node's address, if the metadata has another."""
         known = (self._metadata.nodes.get(node), self._metadata.membership.peers.get(node))
         if known != (address, peer_address):
             self._say(node, directory, address, peer_address)
 
     def _say(self, node: int, directory: int, address: str, peer_address: str) -> None:
-        """Not of a directory that has no place: what it may become is said by `welcome`."""
+        """Propose the address, unless the directory has no place: `welcome` proposes that."""
         if directory == self._metadata.directory_of(node) > 0:
             self._propose_once(
                 mpb.JoinNode(
@@ -263,10 +262,10 @@ class OtherNodes:
             )
 
     def check_place(self, now: float) -> None:
-        """Raises ClusterError where this node has no place.
+        """Raises ClusterError if this node has no place.
 
-        It was removed, and no other needs its word for it, or it founded a cluster though others
-        know it by an older one.
+        It was removed, and no other node needs its word for it, or it founded a cluster though
+        others know it by an older one.
         """
         if self._older is not None:
             raise ClusterError(_founded_twice(self._identity, self._older))

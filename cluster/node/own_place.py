@@ -1,6 +1,6 @@
-"""What a node does now and then about its own place in the cluster.
+"""This node's periodic work for its own place in the cluster.
 
-every LOOK_PERIOD --> OwnPlace: listens when it has peers, says where it is (`other_nodes`),
+every LOOK_PERIOD --> OwnPlace: listens when it has peers, reports its address (`other_nodes`),
                                 ends when it was removed
 JoinNode --propose--> the metadata's leader
 """
@@ -34,7 +34,7 @@ COMMAND_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a node has of others before it opens its replicas, and what takes them in."""
+    """Knowledge of other nodes before the replicas open, and the listener for them."""
 
     known: Known
     listener: PeerListener
@@ -43,9 +43,9 @@ class Opened:
 
 
 def bind(config: NodeConfig, listener: PeerListener) -> None:
-    """Takes the port for other nodes. Raises ListenError.
+    """Take the port for other nodes. Raises ListenError.
 
-    A node that names no other takes it if it can: others may know it, and say so.
+    A node whose settings name no other takes the port if it can: others may know it and connect.
     """
     if config.peer_listen:
         listener.bind(config.peer_listen)
@@ -58,13 +58,13 @@ def bind(config: NodeConfig, listener: PeerListener) -> None:
 
 
 def _check_listen(config: NodeConfig) -> None:
-    """Raises ConfigError where this node's settings are of one that stays alone."""
+    """Raises ConfigError if this node's settings only suit a node that stays alone."""
     check_peer_ports(config, config.nodes)
     check_exposure(config, alone=False)
 
 
 class OwnPlace:
-    """Of one node. on_failure(error): the node must end."""
+    """The place of one node. on_failure(error): the node must end."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class OwnPlace:
         await self._tasks.stop()
 
     def propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
-        """`done` is called once, whatever came of it."""
+        """Propose a command; `done` is called once, in any case."""
         self._tasks.spawn(self._propose(command, done))
 
     async def _propose(self, command: mpb.MetadataCommand, done: Callable[[], None]) -> None:
@@ -98,7 +98,7 @@ class OwnPlace:
             done()
 
     async def watch(self, others: OtherNodes, stop_serving: Callable[[], Awaitable[None]]) -> None:
-        """Ends a node that was removed: what it knows is out of date, its clients ask others."""
+        """End a node that was removed: its metadata is out of date, clients ask others."""
         is_removed = False
         clock = asyncio.get_running_loop().time
         while True:
@@ -122,7 +122,7 @@ class OwnPlace:
             await asyncio.sleep(LOOK_PERIOD)
 
     async def listen(self) -> None:
-        """A node that was alone may have peers. Raises ConfigError, ListenError."""
+        """Listen on a node that was alone and may have peers. Raises ConfigError, ListenError."""
         if not self._listener.is_bound:
             _check_listen(self._config)
             self._listener.bind(own_listen(self._config))

@@ -1,4 +1,4 @@
-"""What peers ask this node over their links: metadata commands for its leader, snapshots.
+"""Peers' requests over their links: metadata commands for this leader, snapshots.
 
 PeerListener --Request--> PeerRequests --> MetadataProposer.propose_here, Node's installation
 """
@@ -19,11 +19,11 @@ from cluster.v1 import peer_pb2 as pb
 class PeerRequests:
     """Answers requests.
 
-    memory:  counts what has come of snapshots.
+    memory:  counts the received part of snapshots.
     install: takes a snapshot; returns the answer for its sender.
     proposer: for a metadata command that a peer sent on to this node.
     sizes: how much this node's replicas hold.
-    transactions: what is asked of this node's partitions, or of the metadata's leader.
+    transactions: answers for this node's partitions, or as the metadata's leader.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class PeerRequests:
         self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:
-        """Raises ValueError if the request is none of this version."""
+        """Answer a request. Raises ValueError if this version does not know it."""
         match request.WhichOneof("what"):
             case "propose_metadata":
                 command = request.propose_metadata.command
@@ -64,7 +64,7 @@ class PeerRequests:
         raise ValueError("a request of a kind that is not known here")
 
     def lost(self, peer: int) -> None:
-        """The link to a peer broke."""
+        """Handle a broken link to a peer."""
         self._parts.forget(peer)
 
     async def _part(self, peer: int, part: pb.SnapshotPart) -> pb.SnapshotResult:

@@ -1,4 +1,4 @@
-"""The links from this node to the others: made, kept, closed; what is said over all of them."""
+"""Links from this node to the others: opens, keeps and closes them, and sends over all of them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Peers:
         self._closing: list[PeerLink] = []
 
     def open(self, make_link: MakeLink) -> None:
-        """From now on links can be made."""
+        """Make links possible from now on."""
         self._make_link = make_link
 
     def connect_to(self, addresses: Mapping[int, str]) -> None:
-        """These are the peers; links to others end."""
+        """Connect to these peers; links to others end."""
         if self._make_link is None:
             return
         self._closing = [link for link in self._closing if not link.is_closed]
@@ -76,12 +76,12 @@ class Peers:
         return link is not None and link.up
 
     def insecure(self, peer: int) -> bool:
-        """Whether the peer said that it listens without TLS beyond its machine."""
+        """Return whether the peer listens without TLS beyond its machine, by its own word."""
         link = self.links.get(peer)
         return link is not None and link.hello is not None and link.hello.insecure
 
     def release_of(self, peer: int) -> Release | None:
-        """What the peer runs; None if its link is down."""
+        """Return the peer's release; None if its link is down."""
         link = self.links.get(peer)
         hello = None if link is None else link.hello
         return None if hello is None else release_of(hello)
@@ -95,9 +95,9 @@ class Peers:
         self._on_link(peer, up)
 
     def _refused(self, peer: int, reason: str, mutual: bool) -> None:
-        """A refusal that lasts is a fault of this node's settings: it must end.
+        """End the node on a lasting refusal, which is a fault of its settings.
 
-        Where each refuses the other, the fault is that of the side with fewer nodes.
+        If each refuses the other, the fault is that of the side with fewer nodes.
         """
         if mutual and 2 * (1 + len(self.linked_since)) > 1 + len(self.links):
             self._refused_since.pop(peer, None)

@@ -1,4 +1,4 @@
-"""Who this node is, and where nodes take their peers' streams, as its settings say."""
+"""Identity of this node, and addresses of peers' streams, by its settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def identity_of(
     versions: PeerVersions,
     write_registration: Callable[[pb.Hello], None],
 ) -> Identity:
-    """What this process says in each Hello."""
+    """Return this process's identity for each Hello."""
     return Identity(
         config.cluster_id,
         config.node_id,
@@ -36,23 +36,23 @@ def identity_of(
 
 
 def own_listen(config: NodeConfig) -> str:
-    """Where this node takes them, or would."""
+    """Return the address where this node takes them, or would."""
     return shifted(config.listen, config.peer_port_offset)
 
 
 def own_stream(config: NodeConfig) -> str:
-    """Where other nodes reach that."""
+    """Return the address where other nodes reach that."""
     return config.peer_stream_of(config.node_id)
 
 
 def named(config: NodeConfig) -> Mapping[int, str]:
-    """Of the other nodes that `nodes` names."""
+    """Return the stream addresses of the other nodes that `nodes` names."""
     others = (node for node in config.nodes if node != config.node_id)
     return {node: config.peer_stream_of(node) for node in others}
 
 
 def join_of(config: NodeConfig, directory_id: int) -> pb.Join:
-    """What a node asks others: what its directory is, and where they are."""
+    """Return a node's question to others: its directory's role, and their addresses."""
     return pb.Join(
         cluster_id=config.cluster_id,
         node_id=config.node_id,
@@ -63,7 +63,7 @@ def join_of(config: NodeConfig, directory_id: int) -> pb.Join:
 
 
 def asked(config: NodeConfig) -> tuple[str, ...]:
-    """Where a new data directory asks what it is here: at all of these."""
+    """Return all addresses where a new data directory asks for its role."""
     addresses = (part.strip() for part in config.join.split(",") if part.strip())
     joined = (shifted(address, config.peer_port_offset) for address in addresses)
     return tuple(dict.fromkeys((*joined, *named(config).values())))

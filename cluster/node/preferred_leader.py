@@ -1,17 +1,17 @@
-"""When a partition's preferred node may lead it again: not at once after it lost that.
+"""Backoff of a partition's preferred node: it leads again some time after a loss.
 
-    Maintenance.look --who leads now--> PreferredLeader --may_return--> transfer
+    Maintenance.look --current leader--> PreferredLeader --may_return--> transfer
 
 A node with a sick disk or a busy loop answers well as a follower and fails as a leader. To
 hand leadership back to it each time that it looks well is to lose it each time, and with it
 a second of the partition's work. So each loss doubles the wait, until a leadership lasted.
-Each node keeps this for itself, from what its own replica sees, and forgets it with its process.
+Each node keeps this for itself, from its own replica's view, and forgets it with its process.
 """
 
 from __future__ import annotations
 
 MAX_WAIT = 600.0  # seconds, unless the delay itself is longer
-MIN_STEP = 1.0  # seconds: what is doubled where the delay is shorter
+MIN_STEP = 1.0  # seconds: the wait to double if the delay is shorter
 HEALTHY = 4  # waits: a leadership that lasted so many was a healthy one
 
 
@@ -26,7 +26,7 @@ class PreferredLeader:
 
     @property
     def wait(self) -> float:
-        """Seconds that it does not lead after its last loss."""
+        """Return the seconds without leadership after the last loss."""
         if self._losses <= 1:
             return self._delay
         step = max(self._delay, MIN_STEP)
@@ -34,7 +34,7 @@ class PreferredLeader:
         return max(self._delay, min(MAX_WAIT, step * 2.0 ** min(self._losses - 1, 32)))
 
     def seen(self, now: float, *, leads: bool) -> None:
-        """Whether it leads now, or another node does."""
+        """Note whether it leads now, or another node does."""
         if leads:
             if self._led_since is None:
                 self._led_since = now
@@ -44,7 +44,7 @@ class PreferredLeader:
             self._lost_at, self._led_since = now, None
 
     def handed_over(self, now: float) -> None:
-        """It is asked to lead. If it then does not, or not for long, that is a loss."""
+        """Note that it is asked to lead. If it then does not, or not for long, that is a loss."""
         self._led_since = now
 
     def may_return(self, now: float) -> bool:

@@ -25,12 +25,12 @@ from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
-WORKERS = 4  # threads for what blocks and is rare: reclaiming space, plans, hashes of tokens
+WORKERS = 4  # threads for rare, blocking work: reclaiming space, plans, hashes of tokens
 LAST_LINES = 1.0  # seconds that the last lines of the log get
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Runs one node until it is stopped or fails; the exit code."""
+    """Run one node until it is stopped or fails; returns the exit code."""
     if not __debug__:  # the invariants of a node are assertions
         text = "assertions are off: start the node without python -O and PYTHONOPTIMIZE"
         print(f"oncelog: {text}", file=sys.stderr)
@@ -58,7 +58,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def next_steps(config: NodeConfig) -> str:
-    """What somebody who starts a node for the first time wants to know."""
+    """Describe the next steps to a first-time user."""
     lines = [
         f"Node {config.node_id} serves clients on {config.listen}. "
         f"Its data is in {config.data_dir.absolute()}. Ctrl-C stops it.",
@@ -97,12 +97,12 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
         return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
     if config.next_steps:
         print(next_steps(config), flush=True)
-    gc.freeze()  # what is made at start stays; do not look at it in every collection
+    gc.freeze()  # objects made at start stay; skip them in every collection
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
     if node.failure.done():
         lines.put(f"oncelog: {node.failure.result()}")
         lines.close(LAST_LINES)
-        # What is not on stable storage now must not look as if it were.
+        # Nothing written from here on may look durable.
         os._exit(1)
     await node.stop()
     return 0

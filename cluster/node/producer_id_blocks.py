@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 
 def max_block_age_s(lifetime_ms: int) -> float:
-    """How old a node's block may get: a small part of a lease, but not shorter than commits."""
+    """Return how old a node's block may get: a small part of a lease, no shorter than commits."""
     lifetime_s = lifetime_ms / 1000
     return max(lifetime_s / 100, min(lifetime_s / 4, 1.0))
 
@@ -22,8 +22,8 @@ class ProducerIdBlocks:
     """Hands out producer ids of this node's blocks. In memory only, on purpose.
 
     `allocate` gets a block of `size` ids from the metadata group and returns the
-    first. However many callers wait, one allocation is in flight; if it fails,
-    its error goes to all of them. `clock` is monotonic, in seconds.
+    first. All waiting callers share one allocation; if it fails, its error goes to
+    all of them. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -45,12 +45,14 @@ class ProducerIdBlocks:
         self._refill: asyncio.Task[None] | None = None
 
     def set_max_age(self, max_age_s: float) -> None:
-        """How old a block may get; leases have become shorter."""
+        """Set how old a block may get; leases have become shorter."""
         assert max_age_s > 0, max_age_s
         self._max_age_s = max_age_s
 
     async def next_id(self) -> int:
-        """A producer id that nobody else has or will get. Raises what `allocate` raises."""
+        """Return a producer id that no other caller has or will get. Raises the errors of
+        `allocate`.
+        """
         while True:
             if self._next < self._end and self._clock() - self._taken_at < self._max_age_s:
                 taken = self._next
@@ -58,7 +60,7 @@ class ProducerIdBlocks:
                 return taken
             if self._refill is None:
                 self._refill = asyncio.create_task(self._take_block())
-                # All who wait may have given up; its error is then nobody's.
+                # All waiters may have given up; no one is left to take the error.
                 self._refill.add_done_callback(lambda task: task.cancelled() or task.exception())
             # Shielded: one caller that gives up must not end the others' wait.
             await asyncio.shield(self._refill)

@@ -1,4 +1,4 @@
-"""Registers each start of this node, and keeps it out of partitions until that is done.
+"""Registration of each start of this node; until it is done, the node takes part in no partition.
 
     start --begin--> storage/registrations.py --RegisterNode--> metadata --> confirm --> takes part
     each hour --------'
@@ -8,8 +8,8 @@ heard yet; the metadata group has. So a node takes part in no partition before i
 (`cluster/metadata/registrations.py`). It takes part in the metadata group, or nothing could be
 taken.
 
-A copy that is made while a node runs knows the registration of that moment. So each hour a new one
-begins.
+A copy made while a node runs knows the registration of that moment. So a new one begins each
+hour.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def claim_of(hello: pb.Hello) -> Claim:
 
 
 def refusal(known: NodesView, hello: pb.Hello) -> str:
-    """Why a peer's directory may not take part, or nothing."""
+    """Return why a peer's directory may not take part, or nothing."""
     return known.put_back(hello.node_id, hello.directory_id, claim_of(hello))
 
 
 class Registering:
-    """Of one node. on_failure(error): the node must end."""
+    """Registrations of one node. on_failure(error): the node must end."""
 
     def __init__(
         self,
@@ -73,32 +73,32 @@ class Registering:
 
     @property
     def _is_counted(self) -> bool:
-        """Whether starts are registered: all nodes know of it, or it was done before."""
+        """Return whether starts are registered: all nodes know of it, or it was done before."""
         begun = bool(self._stored.begun)
         return begun or self._metadata.features.is_on(REPLICA_CHANGES)
 
     def write(self, hello: pb.Hello) -> None:
-        """What peers are told."""
+        """Write the registration into a Hello for peers."""
         stored = self._stored
         write_claim(hello, stored.begun, stored.known, stored.number)
 
     def refusal(self, hello: pb.Hello) -> str:
-        """Why a peer's directory may not take part, or nothing."""
+        """Return why a peer's directory may not take part, or nothing."""
         return refusal(self._metadata.membership, hello)
 
     async def register(self, timeout: float) -> bool:
-        """Says to the cluster where clients reach this node, until that is taken.
+        """Register this node's address for clients, until that is taken.
 
         False: it is not taken, and the node ends.
         """
         if not self._is_counted:
             return await self._say(timeout)
         if self._stored.begun != self._stored.known and not await self._confirmed(timeout):
-            return False  # what a start before has begun may be registered
+            return False  # an earlier start's registration may be done
         return await self._renewed(timeout)
 
     async def keep(self, timeout: float) -> None:
-        """From then on: a new one each hour, and the first one when all nodes know of them."""
+        """Register each hour, the first time when all nodes know registrations."""
         clock = asyncio.get_running_loop().time
         renewed = clock()
         while True:

@@ -1,10 +1,10 @@
-"""Says which of this node's replicas have stopped for damage, so that they are made anew.
+"""Reports of this node's replicas that stopped for damage, so that they are rebuilt.
 
     Replicas: failed, not opened --> Repairs --RepairReplica--> metadata --> leaders of the groups
     Replicas <-- another instance -- metadata (cluster/metadata/repairs.py)
 
-Only damage counts: what storage found to be damaged, or a state that is not the others'. Any
-other error that stops a replica would stop the next one, too.
+Only damage counts: an error of storage, or a state that is not the others'. Any other error
+that stops a replica would stop the next one, too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 ASK_AGAIN = 5.0  # seconds, while the metadata does not know it
 NEVER = float("-inf")
-HELD = 600.0  # seconds; what was made anew too often may be again when a day is over
+HELD = 600.0  # seconds; a replica rebuilt too often may be rebuilt again a day later
 
 
 @dataclass(slots=True)
 class _Found:
-    """A replica that has stopped: which, when that was seen, when it was said last."""
+    """A stopped replica: its instance, when it was seen, when it was last reported."""
 
     instance: int
     since: float
@@ -39,11 +39,11 @@ class _Found:
 
 
 class Repairs:
-    """Of one node.
+    """Damage reports of one node.
 
-    delay: seconds that a replica is left as it stopped, for somebody to look at; 0: for ever.
-    propose(command, done): to the metadata group; `done` is called once, whatever came of it.
-    asked: how many replicas this node has had made anew since it started.
+    delay: seconds that a replica is left as it stopped, for inspection; 0: for ever.
+    propose(command, done): to the metadata group; `done` is called once, in any case.
+    asked: how many rebuilds this node has asked for since it started.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Repairs:
         self.asked = 0
 
     def look(self) -> None:
-        """Now and then, between two rounds of the driver."""
+        """Report damage, periodically, between two rounds of the driver."""
         if not self._delay or not self._metadata.features.may_write(CONFIGURATION):
             return
         stopped = self.stopped()
@@ -74,7 +74,7 @@ class Repairs:
             self._sound(gid)
 
     def stopped(self) -> dict[int, int]:
-        """The groups whose replica here has stopped for damage, with its instance."""
+        """Return the groups whose replica here has stopped for damage, with its instance."""
         found = {
             gid: partition.group.config.instance
             for gid, partition in [
@@ -107,7 +107,7 @@ class Repairs:
         self._say(gid, instance, sound=False)
 
     def _sound(self, gid: int) -> None:
-        """What was not removed, and opened after a restart, is not damaged any more."""
+        """Report a replica that was not removed, and opened after a restart, as sound."""
         record, group = self._metadata.partition(gid), self._replicas.by_group[gid].group
         known = None if record is None else damage_of(record[2], self._node_id)
         if record is None or known is None or known.instance != group.config.instance:
@@ -129,10 +129,10 @@ class Repairs:
 
 
 def _is_one_of_two(group: Group) -> bool:
-    """Whether this replica is, or will be, one of two voters: the other may go on alone.
+    """Return whether this replica is, or will be, one of two voters: the other may go on alone.
 
-    Two voters are in force only when both have that on their disks: so it knows it, whatever the
-    metadata has heard of.
+    Two voters are in force only when both have that on their disks: so this replica knows it,
+    however far behind the metadata is.
     """
     newest = group.journal.configurations[-1].configuration
     return 2 in (len(newest.voters), len(group.members.configuration.voters))

@@ -1,11 +1,11 @@
-"""Brings each group to the nodes that shall hold it, one step after the other.
+"""Steps that bring each group to its target nodes, one after the other.
 
     metadata: target --> ReplicaChanges at the partition's leader --Change--> the group's log
     metadata <--ReportReplicas-- in force at the leader
 
-A step is drawn from what is in force and the target, so whoever leads next goes on where
-the last one ended. The next step waits until the last one is reported: by the report the
-nodes know what to open and to close.
+Each step follows from the configuration in force and the target, so the next leader continues
+after the last one. The next step waits until the last one is reported: the report tells nodes
+which replicas to open and to close.
 
 The metadata group itself goes the same way: its leader brings it to all nodes of the cluster.
 """
@@ -33,9 +33,9 @@ Propose = Callable[[mpb.MetadataCommand, Done], None]
 
 
 class ReplicaChanges:
-    """Those of the groups that this node leads.
+    """Changes of the groups that this node leads.
 
-    propose(command, done): to the metadata group; `done` is called once, whatever came of it.
+    propose(command, done): to the metadata group; `done` is called once, in any case.
     directory_of: of a node's data directory.
     waiting: group -> why its next step was not taken.
     """
@@ -54,7 +54,7 @@ class ReplicaChanges:
         self.waiting: dict[int, str] = {}
 
     def look(self) -> None:
-        """Now and then, between two rounds of the driver."""
+        """Take the next steps, periodically, between two rounds of the driver."""
         self.waiting.clear()
         self._learners = sum(
             len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
@@ -80,12 +80,12 @@ class ReplicaChanges:
         change = next_change(now, record.target, leader, is_responsive, record.lost, damaged)
         reached = gid != METADATA_GROUP and record.target and change is None and not damaged
         if change is None and self._confirms(group):
-            change = Step.CONFIRM, leader  # before it is reported: then what goes is still there
+            change = Step.CONFIRM, leader  # before the report: the leaving replica is still there
         elif now.version > record.version or not record.replicas or reached:
             self._report(gid, group)
             return
         if change is None or now.version < record.version:
-            return  # this copy of the metadata, or this leader, has not heard of all
+            return  # this copy of the metadata, or this leader, is behind
         step, node = change
         if step is Step.ADD and node in self._metadata.membership.expected:
             self.waiting[gid] = f"node {node} has not come with its new data directory yet"
@@ -104,12 +104,12 @@ class ReplicaChanges:
         self._driver.touch(gid)
 
     def _confirms(self, group: Group) -> bool:
-        """Two voters that have come from others answer, so either can be known to have all."""
+        """Return whether two moved voters both answer, so that either is known to have all."""
         unconfirmed = is_unconfirmed(group.members, group.journal.configurations)
         return unconfirmed and all(map(group.is_responsive, group.members.voters))
 
     def _look_at_two(self, gid: int, group: Group) -> None:
-        """If one is lost, or damaged, the other one has all, and removes it."""
+        """Remove a lost or damaged one of two: the other has everything."""
         if gid == METADATA_GROUP:
             gone = self._metadata.membership.lost
         else:
@@ -150,14 +150,15 @@ def next_change(
     lost: Collection[tuple[int, int]] = (),
     damaged: Collection[tuple[int, int]] = (),
 ) -> tuple[Step, int] | None:
-    """The step from `now` towards `target`; None: it is reached, or there is none.
+    """Return the step from `now` towards `target`; None: it is reached, or there is none.
 
-    A replica more before one goes, so that no majority gets smaller. But a voter that does
-    not answer goes as soon as there is a learner to take its place: three of four with one
-    dead bear no further loss. What is lost (node, instance) on a node that shall have a replica
-    again goes first, then what is damaged: that may still have a word, after a restart, so it
-    goes when the others are a majority without it. One that answers is sound again by now: it stays
-    until the replica that is being filled has its vote. A learner may always go.
+    A replica is added before one is removed, so that no majority gets smaller. Exceptions:
+    - A silent voter goes as soon as a learner can replace it: three of four with one dead bear no
+      further loss.
+    - A lost (node, instance) on a target node goes first, then a damaged one. That may still vote
+      after a restart, so it goes when the others are a majority without it. If it answers, it is
+      sound again: it stays until the replica being filled has its vote.
+    - A learner may always go.
     """
     if not target:
         return None

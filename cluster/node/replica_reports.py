@@ -1,4 +1,4 @@
-"""When a node's replica changes run, and how their reports go to the metadata group."""
+"""Schedule of a node's replica changes, and delivery of their reports to the metadata group."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ REPORT_TIMEOUT = 5.0  # seconds; the next look sends it again
 
 
 class ReplicaDuties:
-    """Brings groups to where the metadata wants them, as far as this node leads.
+    """Brings groups to their targets in the metadata, as far as this node leads.
 
-    It also says what of this node is damaged.
+    It also reports this node's damaged replicas.
     """
 
     def __init__(

@@ -77,9 +77,9 @@ class ReplicaSettings:
 
 
 def prepare_metadata(store: KeyValue, instance: int) -> None:
-    """Before the metadata group is opened in a directory that has joined as this instance.
+    """Prepare a directory that has joined as this instance, before its metadata group opens.
 
-    What is there of another was written before it joined, and nobody heard of it.
+    Data of another instance was written before it joined, and no node heard of it.
     """
     log_store, batch = RaftLogStore(store, METADATA_GROUP), store.batch()
     if log_store.instance() != instance:
@@ -90,7 +90,7 @@ def prepare_metadata(store: KeyValue, instance: int) -> None:
 
 
 class Metadata(Names, Protocol):
-    """What replicas and maintenance need of the metadata. `MetadataState` is one."""
+    """The metadata for replicas and maintenance. `MetadataState` is one."""
 
     @property
     def lease_lifetime_ms(self) -> int: ...
@@ -108,7 +108,7 @@ class Metadata(Names, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaContext:
-    """What all replicas of a node use.
+    """Parts that all replicas of a node use.
 
     clocks:         this node's wall clock as far as a majority shares it.
     linked:         the peers whose link is up.
@@ -130,10 +130,10 @@ class ReplicaContext:
 
 
 class Broken(NamedTuple):
-    """A replica that could not be opened: what is stored of it is damaged.
+    """A replica that could not be opened: its stored data is damaged.
 
-    instance: of what is stored; None: that cannot be read either, and it is not made anew, for
-    it might be a newer one than this node's copy of the metadata knows.
+    instance: of the stored data; None: unreadable. Such a replica is not rebuilt: it might be
+    newer than this node's copy of the metadata knows.
     """
 
     error: StorageError
@@ -143,7 +143,7 @@ class Broken(NamedTuple):
 class Replicas:
     """This node's partitions, by group id and by (topic, partition).
 
-    partition_class: what a group's partition is made with; the simulator watches its own.
+    partition_class: of a group's partition; the simulator watches its own.
     """
 
     def __init__(
@@ -158,8 +158,8 @@ class Replicas:
         self._tail_bytes = settings.tail_cache_bytes
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.broken: dict[int, Broken] = {}
-        # Groups to look at again: what a replica left must be written away before the next is
-        # opened, or this replica has not applied yet what the metadata knows of it.
+        # Groups to look at again: an old replica's data must be erased before the next opens,
+        # or this replica has not applied yet what the metadata shows.
         self.incomplete: set[int] = set()
         self._unproven: set[int] = set()
         self._admitted = False
@@ -169,10 +169,10 @@ class Replicas:
     # -- what the metadata wants ----------------------------------------------------
 
     def reconcile(self, touched: Collection[int] = ()) -> None:
-        """Opens and closes replicas so that they are what the metadata says.
+        """Open and close replicas as the metadata says.
 
-        touched: the groups that may be otherwise than at the last call; of all others only those
-        that could not be brought to it then are looked at.
+        touched: the groups that may have changed since the last call; of all others, only those
+        left unfinished then are looked at.
         """
         node, metadata = self._settings.node_id, self._context.metadata
         admitted = metadata.membership.admits(node, self._settings.directory_id)
@@ -204,7 +204,7 @@ class Replicas:
                 self._open_wanted(topic, index)
 
     def _open_wanted(self, topic: TopicState, index: int) -> None:
-        """Opens a replica unless something of an older one is in the way."""
+        """Open a replica unless data of an older one is in the way."""
         node, instance, record = self._settings.node_id, None, topic.partitions[index]
         try:
             if not self._may_open(record):
@@ -212,7 +212,7 @@ class Replicas:
             instance = record.instance_of(node)
             group = self.open(topic, index)
         except StorageError as error:
-            # What is stored of it is damaged. The other replicas go on.
+            # Its stored data is damaged. The other replicas go on.
             name, gid = f"{topic.name}-{index}", record.group_id
             log.critical("replica not opened partition=%s group=%d: %s", name, gid, error)
             self.broken[gid] = Broken(error, instance)
@@ -222,10 +222,10 @@ class Replicas:
             group.campaign()
 
     def _shall_hold(self, record: PartitionState, *, admitted: bool) -> bool:
-        """Whether this directory shall have a replica: what an older one had is lost.
+        """Return whether this directory shall have a replica: an older directory's one is lost.
 
-        A directory that is not known, or not any more, opens nothing; what is open stays, for
-        it is what it was.
+        A directory not known, or no longer, opens nothing; open replicas stay, for they are
+        unchanged.
         """
         node = self._settings.node_id
         if node not in record.replicas:
@@ -237,7 +237,7 @@ class Replicas:
     def _close_unless_wanted(
         self, gid: int, wanted: tuple[TopicState, int] | None, record: PartitionState | None
     ) -> None:
-        """Closes a replica whose topic was deleted, or that was removed from its group."""
+        """Close a replica whose topic was deleted, or that was removed from its group."""
         held = self.by_group[gid]
         group, node = held.group, self._settings.node_id
         if wanted is not None:
@@ -245,7 +245,7 @@ class Replicas:
             if topic.partitions[index].instance_of(node) <= group.config.instance:
                 newer = record is not None and record.version > group.members.version
                 if record is not None and newer and group.failed is None:
-                    # Who told it first may be gone, with all that would prove it.
+                    # The node that told it first may be gone, with all that would prove it.
                     self._unproven.add(gid)
                     place = (record.index, record.index_term)
                     take_proof(group.core, group.journal, *place)
@@ -262,7 +262,7 @@ class Replicas:
         self.delete(gid, tombstone)
 
     def _drop_broken(self, groups: Set[int], changed: Mapping[int, PartitionState]) -> None:
-        """Those that were removed from their group; they had no word in that."""
+        """Erase damaged replicas that were removed from their group."""
         for gid in groups & self.broken.keys():
             instance, record = self.broken[gid].instance, changed.get(gid)
             if record is None or instance is None:
@@ -282,7 +282,7 @@ class Replicas:
             self._destroy(gid, None)
 
     def _load_tombstone(self, gid: int) -> None:
-        """Reads it once: from then on what is stored is what this process stores."""
+        """Read it once: from then on only this process changes it."""
         self._looked_for_tombstone.add(gid)
         if gid in self._context.driver.tombstones or gid in self.broken:
             return
@@ -295,7 +295,7 @@ class Replicas:
             self.broken[gid] = Broken(error, None)
 
     def _may_open(self, record: PartitionState) -> bool:
-        """Not what was removed here, nor before what an older one left is gone."""
+        """Refuse a replica that was removed here, and wait for the erasure of an older one."""
         gid, wanted = record.group_id, record.instance_of(self._settings.node_id)
         driver, store = self._context.driver, RaftLogStore(self._context.kv, record.group_id)
         if self._destroyed_in.get(gid) is driver.batch:
@@ -315,7 +315,7 @@ class Replicas:
         return True
 
     def _destroy(self, gid: int, tombstone: Tombstone | None) -> None:
-        """Drops all that a replica stored. It is there until the open batch is written."""
+        """Erase a replica's data. It is there until the open batch is written."""
         driver, left = self._context.driver, b""
         if tombstone is not None:
             driver.tombstones[gid], left = tombstone, tombstone.pack()
@@ -324,14 +324,14 @@ class Replicas:
         driver.touch(gid)  # to be written soon
 
     def apply_settings(self) -> None:
-        """Topics were altered, or the lease lifetime has changed."""
+        """Apply changed topics, or a changed lease lifetime."""
         for partition in self.by_group.values():
             topic = self._context.metadata.topic(partition.topic)
             if topic is not None:
                 partition.alter(self._policy(topic.settings))
 
     def open(self, topic: TopicState, index: int) -> Group:
-        """Opens this node's replica of a partition. Raises StorageError if it is damaged."""
+        """Open this node's replica of a partition. Raises StorageError if it is damaged."""
         record, context = topic.partitions[index], self._context
         gid = record.group_id
         assert gid not in self.by_group and gid != METADATA_GROUP
@@ -364,7 +364,7 @@ class Replicas:
         return partition.group
 
     def delete(self, gid: int, tombstone: Tombstone | None = None) -> None:
-        """Closes a replica and drops all that it stored; tombstone: it was removed."""
+        """Close a replica and erase its data; tombstone: it was removed."""
         partition = self.by_group.pop(gid)
         self._share_tail_cache()
         del self.by_name[partition.topic, partition.index]
@@ -376,7 +376,7 @@ class Replicas:
     def open_metadata(
         self, members: Collection[int], machine: StateMachine, instance: int = 0
     ) -> Group:
-        """Opens the metadata group. instance: of this directory, if it has joined."""
+        """Open the metadata group. instance: of this directory, if it has joined."""
         group = self._group(METADATA_GROUP, members, machine, "metadata", instance)
         self._add(group)
         return group
@@ -391,7 +391,7 @@ class Replicas:
         name: str,
         instance: int = 0,
     ) -> Group:
-        """Opens a group's stores. members: those that it began with."""
+        """Open a group's stores. members: those that it began with."""
         settings, context = self._settings, self._context
         return Group(
             GroupConfig(
@@ -427,18 +427,18 @@ class Replicas:
         )
 
     def _add(self, group: Group) -> None:
-        """Hands a group to the driver."""
+        """Hand a group to the driver."""
         for peer in self._context.linked:
             group.set_link(peer, True)
         self._context.driver.add(group)
 
     def _share_tail_cache(self) -> None:
-        """Each replica may keep an equal part of the cache."""
+        """Give each replica an equal part of the cache."""
         share = self._settings.tail_cache_bytes // max(1, len(self.by_group))
         self._tail_bytes = max(self._settings.min_tail_bytes, share)
 
     def _policy(self, settings: TopicSettings) -> Policy:
-        """What a topic's settings mean on this node."""
+        """Return a topic's settings as a policy of this node."""
         metadata, now_ms = self._context.metadata, self._context.clocks.now_ms
         cap = metadata.settings.get(MAX_BATCH_BYTES, self._settings.max_batch_bytes)
         return Policy(

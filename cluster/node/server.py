@@ -1,8 +1,8 @@
-"""The node's gRPC server: which services it offers, with which limits, over TLS or not.
+"""gRPC server of the node: its services, their limits, and TLS.
 
-With TLS each handshake gets the certificates of its moment. What was connected before goes
-on, so a connection has an age at which it must be made anew: by then a certificate that is
-trusted no longer is of no use.
+With TLS each handshake uses the current certificates. Open connections continue, so a
+connection has a maximum age: then a client must reconnect, and a certificate no longer trusted
+does not get in.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 5_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.max_concurrent_streams", MAX_STREAMS),
-    # What a stream may have sent before it is read. gRPC would let that grow with what it takes for
-    # the delay of the network: on a busy node ten streams had 600 MB.
+    # Bytes that a stream may send before it is read. gRPC would raise that with its estimate of
+    # the network's delay: on a busy node ten streams had 600 MB.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", STREAM_WINDOW_BYTES),
-    # Calls wait for their turn: gRPC would end most of those beyond 1,000, without a word why.
+    # Calls wait for their turn: gRPC would end most of those beyond 1,000, without a reason.
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
 ]
-HANDSHAKE_MS = 10_000  # that a connection may take to say who it is; gRPC's own limit is 2 min
-AGE_GRACE_MS = 30_000  # that calls under way get when their connection is old
+HANDSHAKE_MS = 10_000  # that a connection may take to identify itself; gRPC's own limit is 2 min
+AGE_GRACE_MS = 30_000  # that running calls get when their connection is old
 
 
 class Server:
@@ -76,7 +76,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
 
     def bind(self) -> None:
-        """Takes the port; calls wait until `start`. Raises ListenError."""
+        """Take the port; calls wait until `start`. Raises ListenError."""
         add_reflection(self.grpc)
         listen = self._config.listen
         try:
@@ -89,32 +89,32 @@ class Server:
             raise ListenError(f"listen: {listen} cannot be used: {error}") from error
 
     async def start(self) -> None:
-        """Answers calls, as not serving yet."""
+        """Answer calls, as not serving yet."""
         await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         await self.grpc.start()
         self._started = True
 
     async def serving(self) -> None:
-        """This node is part of the cluster: health checks may pass."""
+        """Report this node as part of the cluster: health checks may pass."""
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
 
     async def leave(self) -> None:
-        """Health checks fail from now on; calls go on."""
+        """Fail health checks from now on; calls go on."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, timeout: float) -> None:
-        """Takes no new calls; those under way get `timeout` seconds."""
+        """Take no new calls; running ones get `timeout` seconds."""
         await self.grpc.stop(timeout)
 
     async def close(self) -> None:
-        """Gives the port back, also of a server that was never started."""
+        """Give the port back, also of a server that was never started."""
         if not self._started:
             await self.grpc.start()  # gRPC lets go of a port only when a server that ran stops
         await self.grpc.stop(0)
 
 
 def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """That look at the certificates anew for each handshake, on a thread of gRPC's."""
+    """Return credentials that reread the certificates at each handshake, on gRPC's thread."""
     pem = certificates.current()
     return grpc.dynamic_ssl_server_credentials(
         _configuration(pem),
@@ -124,7 +124,7 @@ def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
 
 class _Replacements:
-    """What gRPC calls before each handshake, one at a time; it must not raise."""
+    """gRPC's callback before each handshake, one at a time; it must not raise."""
 
     def __init__(self, certificates: Certificates, used: Pem) -> None:
         self._certificates, self._used = certificates, used

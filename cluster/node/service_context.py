@@ -1,4 +1,4 @@
-"""The node's side of `cluster/services/context.py`: what the services ask the node for.
+"""The node's side of `cluster/services/context.py`: the services' access to the node.
 
 services --NodeContext--> ServiceContext --> the part of the node that knows or does it
 """
@@ -30,7 +30,7 @@ from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 @dataclass(slots=True)
 class ServiceContext:
-    """`services.context.NodeContext`, which says what each member does.
+    """`services.context.NodeContext`, which documents each member.
 
     replicas: this node's, by group. why_waiting: group -> why this node, which leads it, does not
     change its replicas now.
@@ -107,7 +107,7 @@ class ServiceContext:
         await self.place.listen()
 
     def agreed_now_ms(self) -> int:
-        """The wall clock that a majority shares. Raises NotReadyError while there is none."""
+        """Return the wall clock that a majority shares. Raises NotReadyError without one."""
         now_ms = self.clocks.now_ms()
         if not self.clocks.agreed:
             raise NotReadyError("this node's wall clock is not the one a majority agrees on")

@@ -1,4 +1,4 @@
-"""How much each replica of the cluster holds, for the balance; how far a move is; who lags.
+"""Sizes of each replica of the cluster, for the balance and moves; also lagging replicas.
 
 ReplicaSizes.ask --Request--> ReplicaSizes.here of each node --> node -> group -> bytes
 """
@@ -25,7 +25,7 @@ Sizes = Mapping[int, Mapping[int, int]]  # node -> group -> bytes
 
 
 class ReplicaSizes:
-    """Asked at one node.
+    """Replica sizes, as asked by one node.
 
     partitions: its own, by group. waiting: group -> why this node, which leads it, does not change
     its replicas now; `reasons`: of all nodes, when they were asked last.
@@ -62,7 +62,7 @@ class ReplicaSizes:
         )
 
     async def ask(self) -> Sizes:
-        """Of this node and of those that answer."""
+        """Return the sizes of this node and of those that answer."""
         nodes = [node for node in self._peers.links if self._peers.up(node)]
         answers = await asyncio.gather(*(self._ask(node) for node in nodes))
         found = {node: one for node, one in zip(nodes, answers, strict=True) if one is not None}
@@ -76,7 +76,7 @@ class ReplicaSizes:
     async def _ask(self, node: int) -> pb.DescribeReplicasResponse | None:
         link = self._peers.links[node]
         if link.version < REQUESTS["describe_replicas"]:
-            return None  # of a release before
+            return None  # from an older release
         request = pb.Request(describe_replicas=pb.DescribeReplicasRequest())
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
@@ -88,7 +88,7 @@ class ReplicaSizes:
 
 
 def largest(held: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Group -> what its fullest replica holds: others may still be filled."""
+    """Map each group to its fullest replica's bytes: others may still be filled."""
     found: dict[int, int] = {}
     for sizes in held:
         for group, size in sizes.items():
@@ -97,7 +97,7 @@ def largest(held: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _lags(group: Group) -> Iterable[tuple[int, int]]:
-    """Of each follower, if the group is led here."""
+    """Yield each follower's lag, if the group is led here."""
     return ((node, group.commit_index - one.match) for node, one in group.progress.items())
 
 

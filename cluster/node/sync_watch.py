@@ -1,4 +1,4 @@
-"""What a node does while an fsync is under way: it leads on, or gives that up.
+"""Watch of a running fsync: the node leads on meanwhile, or gives leadership up.
 
     DriverLoop: begin .. sync in a thread ............................ finish
                           | look, each heartbeat's period
@@ -44,7 +44,7 @@ class SyncWatch:
 
     @property
     def under_way(self) -> float:
-        """For how long the fsync under way has lasted, seconds; 0 if there is none."""
+        """Return the seconds that the running fsync has lasted; 0 if there is none."""
         started = self._started  # a thread of the metrics page asks, too
         return 0.0 if started is None else self._clock() - started
 
@@ -53,7 +53,7 @@ class SyncWatch:
         self._started, self._hangs = self._clock(), False
 
     def look(self, driver: Leading) -> None:
-        """Called now and then between `begin` and `end`."""
+        """Check the fsync, periodically between `begin` and `end`."""
         if self._hangs:
             return
         if self.under_way <= self._limit:
@@ -65,7 +65,7 @@ class SyncWatch:
         driver.give_leadership_away()
 
     def end(self) -> float:
-        """The fsync returned or failed; returns how long it took."""
+        """Note that the fsync returned or failed; returns how long it took."""
         seconds, self._started = self.under_way, None
         if self._hangs:
             log.warning("the fsync that hung has returned: seconds=%.1f", seconds)

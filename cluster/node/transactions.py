@@ -1,11 +1,11 @@
-"""Transactions of the cluster as this node takes part in them.
+"""This node's part in the cluster's transactions.
 
     services --confirm, published, keep_alive--> Transactions --Request--> other nodes
-    the metadata's leader: time, what nobody ended --'  '--> this node's own partitions
+    the metadata's leader: timeouts, decided ones --'  '--> this node's own partitions
 
-Anyone may ask the partitions' leaders what is staged, since what they have applied stays, and
-write the markers of what was decided (`markers`). The metadata's leader alone aborts what
-nobody has kept alive.
+Any node may ask the partitions' leaders for staged runs, since applied entries stay, and write
+the markers of decided transactions (`markers`). The metadata's leader alone aborts transactions
+that no client keeps alive.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from cluster.v1 import transactions_pb2 as tpb
 log = logging.getLogger(__name__)
 
 MAX_ORPHANS_LOGGED = 10
-TIMER_PERIOD = 1.0  # seconds between looks at what is due
-ORPHANS_PERIOD = 60.0  # seconds between looks for what should never be there
+TIMER_PERIOD = 1.0  # seconds between looks for due work
+ORPHANS_PERIOD = 60.0  # seconds between looks for runs that should not exist
 
 
 def orphaned_runs(
     partitions: Iterable[Partition], coordinator: Coordinator
 ) -> Iterator[tuple[int, int]]:
-    """(group, transaction), where led here: a leader has applied all that was reported."""
+    """Yield (group, transaction), if led here: a leader has applied all that was reported."""
     for partition in partitions:
         if not partition.group.is_ready:
             continue
@@ -67,7 +67,7 @@ def orphaned_runs(
 
 
 class Transactions:
-    """Of one node."""
+    """Transactions of one node."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Transactions:
         self.orphaned = 0  # runs in partitions led here, of transactions that have ended
 
     def changed(self) -> None:
-        """The metadata has applied something, or its leader has changed."""
+        """Look again: the metadata has applied something, or its leader has changed."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for future in waiting:
@@ -114,7 +114,7 @@ class Transactions:
     async def confirm(
         self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
     ) -> list[Expected]:
-        """What the decision needs of each run, in the order of `asked`.
+        """Return the decision's data of each run, in the order of `asked`.
 
         Raises Rejected (COMMIT_INCOMPLETE) if the transaction has other runs in these
         groups, NotReadyError if a group's leader cannot be asked.
@@ -158,15 +158,15 @@ class Transactions:
         return response.confirm_runs
 
     async def published(self, row: Transaction) -> Runs:
-        """By group, what a decided transaction has made readable, once that is everything."""
+        """Return the readable runs of a decided transaction by group, once all are readable."""
         return await asyncio.shield(self.markers.begin(row))
 
     def publish(self, row: Transaction) -> None:
-        """As `published`, without waiting for it."""
+        """Publish as `published`, without waiting for it."""
         self.markers.begin(row)
 
     async def finished(self, row: Transaction) -> None:
-        """Returns once this node's metadata say that all partitions have applied the outcome."""
+        """Return once this node's metadata shows that all partitions have applied the outcome."""
         await self.published(row)
         self.markers.hurry()
         while row.state not in (State.COMMITTED, State.ABORTED):
@@ -176,7 +176,7 @@ class Transactions:
             row = self._metadata.coordinator.get(row.transaction_id) or row
 
     async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]:
-        """Those that are not open. Raises NotReadyError."""
+        """Keep these alive; returns those that are not open. Raises NotReadyError."""
         request = pb.KeepAliveRequest(transaction_ids=transaction_ids)
         if self._group.is_ready:
             return list(self.keep_alive_here(request).ended)
@@ -186,7 +186,7 @@ class Transactions:
         return list(response.keep_alive.ended)
 
     async def staged(self, transaction_ids: Sequence[int]) -> tuple[set[int], list[pb.StagedHere]]:
-        """The nodes that answered, and what their partitions hold of these transactions."""
+        """Return the nodes that answered, and these transactions' runs in their partitions."""
         request = pb.DescribeRunsRequest(transaction_ids=transaction_ids)
         nodes = list(self._links)
         asked = (self._ask(node, pb.Request(describe_runs=request)) for node in nodes)
@@ -199,7 +199,7 @@ class Transactions:
         return answered, found
 
     async def _ask(self, node: int, request: pb.Request) -> pb.Response | None:
-        """None: it cannot be reached, or did not answer."""
+        """Ask a node; None: it cannot be reached, or did not answer."""
         link = self._links.get(node)
         if link is None or not link.up:
             return None
@@ -213,10 +213,10 @@ class Transactions:
     # -- for peers ----------------------------------------------------------------------
 
     async def confirm_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
-        """Of this node's partitions, by what they have applied.
+        """Confirm runs of this node's partitions, by the applied entries.
 
-        A yes stays true, whoever leads next. A no is only said by who still leads: another may
-        have staged meanwhile what is not known here.
+        A yes stays true under any later leader. Only a current leader says no: another may have
+        staged runs meanwhile that are not known here.
         """
         response = self._applied_here(request)
         if not response.differs:
@@ -261,7 +261,7 @@ class Transactions:
         return response
 
     def describe_here(self, request: pb.DescribeRunsRequest) -> pb.DescribeRunsResponse:
-        """Of the partitions that this node leads."""
+        """Describe the runs of the partitions that this node leads."""
         wanted = set(request.transaction_ids)
         response = pb.DescribeRunsResponse()
         for group, partition in self._partitions.items():
@@ -297,7 +297,7 @@ class Transactions:
     # -- while this node leads the metadata ---------------------------------------------
 
     async def run(self, tasks: Tasks) -> None:
-        """Ends what was decided, and what has been idle for too long, for ever."""
+        """End decided transactions, and those idle for too long, for ever."""
         while True:
             try:
                 async with asyncio.timeout(TIMER_PERIOD):
@@ -320,7 +320,7 @@ class Transactions:
         await self._try(tpb.TransactionCommand(abort=abort))
 
     def _abort_overtaken(self, tasks: Tasks) -> None:
-        """Whose staged offsets are of partitions that somebody else owns now, where we lead."""
+        """Abort transactions with staged offsets of partitions that now have another owner."""
         topic = self._metadata.topic(OFFSETS_TOPIC)
         for state in () if topic is None else topic.partitions:
             partition = self._partitions.get(state.group_id)
@@ -332,9 +332,12 @@ class Transactions:
                     tasks.spawn(self._abort(transaction_id, BY_GROUP))
 
     def _look_for_orphans(self) -> None:
-        """Runs that no marker will ever end. The protocol leaves none; one would be damage,
-        which holds its partition's log: it is shown, and left as it is. One look is not
-        enough: a deposed leader may not know yet that it is none."""
+        """Count runs that no marker will ever end.
+
+        The protocol leaves none; one would be damage, which holds its partition's log: it is
+        shown, and left as it is. One look is not enough: a deposed leader may not know yet that
+        it is none.
+        """
         now = self._clock()
         if now < self._look_for_orphans_at:
             return
@@ -352,7 +355,7 @@ class Transactions:
         return await self._proposer.propose(mpb.MetadataCommand(transaction=command), self._timeout)
 
     async def _try(self, command: tpb.TransactionCommand) -> None:
-        """What is refused, or not taken, is seen at the next look."""
+        """Propose; the next look repeats refused or lost commands."""
         try:
             await self._propose(command)
         except ClusterError as error:

@@ -1,10 +1,10 @@
-"""This node's part in raising the cluster version: what hinders it, and when it is done by itself.
+"""This node's part in raising the cluster version: obstacles, and automatic finalization.
 
     links' Hellos --> Upgrades.plan --> services (shown), metrics
     Founding.watch --> Upgrades.due --FinalizeUpgrade--> MetadataProposer, on the leader
 
-A new cluster is at the newest version from its first command on. One that was upgraded stays
-at the older version until somebody finalizes it, or until all nodes have run the newer
+A new cluster is at the newest version from its first command on. An upgraded cluster stays at
+the older version until an operator finalizes it, or until all nodes have run the newer
 release for `upgrade_auto_finalize_ms` without a break, as the leader of the metadata saw it.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Upgrades:
-    """What the nodes run, as this node's links say.
+    """The nodes' releases, as this node's links say.
 
     auto_finalize: seconds; 0: never.
     """
@@ -42,19 +42,19 @@ class Upgrades:
         self._ready: tuple[Finalized, float] | None = None  # the target, and since when
 
     def release_of(self, node_id: int) -> Release | None:
-        """What a node runs; None if there is no link to it."""
+        """Return a node's release; None if there is no link to it."""
         return THIS_RELEASE if node_id == self._node_id else self._peers.release_of(node_id)
 
     def plan(self) -> upgrade.Plan:
         return upgrade.plan(self._metadata.finalized, self._releases())
 
     def complete(self, command: mpb.FinalizeUpgrade) -> None:
-        """The leader says what each node runs."""
+        """Add each node's release to the leader's command."""
         del command.nodes[:]
         command.nodes.extend(upgrade.node_releases(self._releases()))
 
     def founding(self) -> mpb.FinalizeUpgrade | None:
-        """What the first command of a new cluster comes after: it begins at the newest version.
+        """Return the upgrade that precedes a new cluster's first command, to the newest version.
 
         None: the cluster is not new, or a node that is linked runs an older release.
         """
@@ -64,7 +64,7 @@ class Upgrades:
         return upgrade.command(plan.target) if plan.is_ready else None
 
     def due(self, *, leads: bool) -> mpb.FinalizeUpgrade | None:
-        """Now and then: what the leader of the metadata finalizes by itself."""
+        """Return the upgrade for the metadata's leader to finalize by itself, if it is due."""
         plan = self.plan()
         if not (leads and plan.is_ready and self._auto_finalize):
             self._ready = None
@@ -83,13 +83,13 @@ class Upgrades:
         return upgrade.command(plan.target)
 
     def _releases(self) -> dict[int, Release | None]:
-        """Of the registered nodes, and of those that are linked and will register."""
+        """Return the releases of registered nodes, and of linked nodes that will register."""
         nodes = {self._node_id, *self._metadata.nodes, *self._peers.linked_since}
         return {node_id: self.release_of(node_id) for node_id in sorted(nodes)}
 
 
 def keep_version(lock: DirectoryLock, version: int) -> None:
-    """So that an older release does not open the directory."""
+    """Record the version so that an older release does not open the directory."""
     try:
         lock.note_cluster_version(version)
     except OSError as error:
