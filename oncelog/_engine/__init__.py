@@ -1,8 +1,8 @@
-"""The engine under the sync and the asyncio clients: a pure core and a small IO part.
+"""Engine under the sync and the asyncio clients: a pure core and a small IO part.
 
 IO, on one event loop: `runtime` and `cluster` in net/, `sender`, `stream` and `identities` in
-produce/, `fetcher`, `catch_up`, `positions` and `groups` in consume/. The rest is driven by
-calls and a clock that is passed in.
+produce/, `fetcher`, `catch_up`, `positions` and `groups` in consume/. The rest is driven by calls;
+the clock is passed in.
 """
 
 import importlib
@@ -12,10 +12,10 @@ _FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
 
 
 def _import_grpc() -> None:
-    """Without gRPC's handlers around a fork, unless the user asks for them.
+    """Import gRPC without its fork handlers, unless the user asks for them.
 
-    They do not fit asyncio: every other child crashed, also on its way to exec (preexec_fn). gRPC
-    reads the variable once, and programs that are started later must not inherit it.
+    The handlers conflict with asyncio: every other child crashed, also on its way to exec
+    (preexec_fn). gRPC reads the variable once, and child programs must not inherit it.
     """
     if _FORK_SUPPORT in os.environ:
         return

@@ -1,8 +1,7 @@
-"""What admin clients ask for, as coroutines: one call each, to any node or to a leader.
+"""Calls of the admin clients, as coroutines: one call each, to any node or to a leader.
 
-Place in the flow: `oncelog.Admin` waits for these, `oncelog.aio.Admin` awaits them, a
-producer resolves its records with them. Calls are tried at other nodes while errors are
-retriable.
+Place in the flow: `oncelog.Admin` waits for these, `oncelog.aio.Admin` awaits them, a producer
+resolves its records with them. A retriable error is tried again at other nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 from oncelog.wire import messages
 
-# What a node returns of its producers in one answer at most.
+# Producers in one answer of a node, at most.
 _PRODUCERS_PAGE = 1000
 
 
@@ -64,7 +63,7 @@ class AdminCore:
                 lambda channel: cluster_stub(channel).CreateTopic, request, timeout_ms, retries
             )
         except errors.TopicAlreadyExistsError:
-            # After a call whose answer was lost it may be the topic that we asked for.
+            # A lost answer to an earlier attempt may mean that this is the topic we created.
             if not retries:
                 raise
             topic = (await self.describe_topics([name]))[0]
@@ -81,7 +80,7 @@ class AdminCore:
         timeout_ms: int,
         retries: list[errors.OncelogError],
     ) -> Any:
-        """A call that the node may hold for `timeout_ms`; `retries`: why it was made again."""
+        """Make a call that the node may hold for `timeout_ms`; `retries` takes earlier errors."""
         timeout_s = timeout_ms / 1000 + 1.0
         return await self._call(
             method,
@@ -100,7 +99,7 @@ class AdminCore:
                 on_retry=retries.append,
             )
         except errors.UnknownTopicOrPartitionError:
-            # After a call whose answer was lost it is gone as we asked.
+            # A lost answer to an earlier attempt may mean that we deleted it.
             if not any(map(may_have_been_done, retries)):
                 raise
 
@@ -129,7 +128,7 @@ class AdminCore:
                 lambda channel: cluster_stub(channel).ResizeTopic, request, timeout_ms, retries
             )
         except errors.InvalidRequestError as error:
-            # After a call whose answer was lost they may be those that we asked for.
+            # A lost answer to an earlier attempt may mean that we added these partitions.
             if not retries or error.field != "partitions":
                 raise
             topic = (await self.describe_topics([name]))[0]
@@ -146,7 +145,7 @@ class AdminCore:
                 cluster_pb2.DescribeTopicsRequest(names=wanted),
             )
         except errors.UnknownTopicOrPartitionError:
-            # The node may be behind: who asks again asks another one.
+            # The node may be behind: a retry asks another node.
             self.cluster.prefer_another()
             raise
         self.cluster.leaders.update(answer)
@@ -332,7 +331,7 @@ class AdminCore:
         return messages.resolved(answer)
 
     async def call_leader(self, tp: TopicPartition, method: Any, request: Any) -> Any:
-        """Raises UnknownTopicOrPartitionError before anybody is asked."""
+        """Call a partition's leader. Raises UnknownTopicOrPartitionError before any call."""
         await self.cluster.require_topic(tp.topic, self.cluster.config.request_timeout_ms / 1000)
         if self.cluster.leaders.leader(tp) is None:
             raise errors.UnknownTopicOrPartitionError(
@@ -368,7 +367,7 @@ class AdminCore:
 
 
 def _nonce() -> int:
-    """One number for all attempts of a call: repeated, it raises an epoch once."""
+    """Return one number for all attempts of a call: a repeated call raises an epoch once."""
     return secrets.randbits(64) or 1
 
 

@@ -1,4 +1,4 @@
-"""What users pass to `send`, checked and brought into the payload's form. Pure."""
+"""Arguments of `send`, checked and brought into the payload's form. Pure."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def as_index(name: str, value: Any, limits: str = "") -> int:
 
 
 def as_partition(partition: tuple[str, int]) -> TopicPartition:
-    """Raises InvalidRequestError if the number is no integer."""
+    """Return the partition as a pair. Raises InvalidRequestError if the number is no integer."""
     topic, number = partition
     return TopicPartition(topic, number if type(number) is int else as_index("partition", number))
 
@@ -92,16 +92,16 @@ def rising_sequences(sequences: Any, count: int) -> list[int]:
 
 
 def encode_list(items: Iterable[Any], now_us: int) -> tuple[bytes, int, int]:
-    """Return (payload, record count, highest timestamp) of what `send_batch` takes as a list."""
+    """Encode a list for `send_batch`; return (payload, record count, highest timestamp)."""
     rows = items if isinstance(items, list) else list(items)
     if rows and not isinstance(rows[0], tuple):
         try:
-            # Values only, the common case, are encoded without a look at each.
+            # Values only, the common case, are encoded without looking at each.
             payload = encode_payload(rows, _INT64.pack(now_us) * len(rows))
-            read_layout(payload)  # shows whether all that has a length has as many bytes
+            read_layout(payload)  # checks that each item with a length has as many bytes
             return payload, len(rows), now_us
         except (TypeError, InvalidBatchError):
-            pass  # something else is among them, or wrong with them
+            pass  # some items are not plain values, or are invalid
     return _encode_each(rows, now_us)
 
 

@@ -1,7 +1,7 @@
-"""Calls to sinks, as coroutines: batches of many tasks, and what each sink has committed.
+"""Calls to sinks, as coroutines: batches of many tasks, and the committed batches of each sink.
 
-Place in the flow: `oncelog.Admin` and the Spark sink wait for these. Any node answers; each
-call may be repeated until it is answered.
+Place in the flow: `oncelog.Admin` and the Spark sink wait for these. Any node answers; each call
+may be repeated until it is answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog._engine.net.cluster import Cluster
 from oncelog.v1 import sink_pb2, sink_pb2_grpc
 
 _PAGE = 1000
-# A node that hangs must not hold up a call that others answer.
+# A hanging node must not hold up a call that others answer.
 _ATTEMPT_S = 10.0
 
 
@@ -39,11 +39,11 @@ class SinkCalls:
         return int((await self._call("DrawTicket", request)).ticket)
 
     async def begin_batch(self, request: sink_pb2.BeginBatchRequest) -> int:
-        """The transaction; 0: the batch is committed."""
+        """Return the transaction; 0: the batch is committed."""
         return int((await self._call("BeginBatch", request)).transaction_id)
 
     async def end_batch(self, request: sink_pb2.EndBatchRequest) -> bool:
-        """Returns once the batch is readable: whether it was committed before."""
+        """End a batch; returns once it is readable: whether it was committed before."""
         return bool((await self._call("EndBatch", request)).already)
 
     async def abort_batch(self, sink: str, transaction_id: int) -> None:

@@ -1,1 +1,1 @@
-"""Batches are fetched ahead, handed out in order, and positions committed."""
+"""Reading: batches are fetched ahead, handed out in order, and positions committed."""

@@ -1,12 +1,12 @@
-"""Reading what is already there: a stream instead of question and answer.
+"""Streams for stored records: replace polls while a reader is behind.
 
-Place in the flow: `fetcher` polls; where a partition's answer was cut short because there is
-more, it has this subscribe to the partition, and polls again when all that there was has
-come, or something happened that a poll deals with. So at the end of the log, where a node
-may have nothing to say for long and lose its office meanwhile, there are only polls.
+Place in the flow: `fetcher` polls. If a partition's answer was cut short because there is more, the
+fetcher subscribes to the partition here. It polls again when the stream is at the end, or after an
+event that a poll handles. So at the end of the log, where a node may be silent for long and lose
+its leadership, there are only polls.
 
-The node sends ahead while the last message is being worked on; how far, gRPC's flow control
-says. Nothing is read while the partition's buffer is full.
+The node sends ahead while the client works on the last message; gRPC's flow control limits it.
+Nothing is read while the partition's buffer is full.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from oncelog.v1 import log_pb2
 from oncelog.wire.fetched import DecodeError, FetchedRecords, read_fetch_response
 
 _METHOD = "/oncelog.v1.LogService/Subscribe"
-# Enough that a message costs little beside its bytes, and no more, because a node sends
-# one while it collects the next.
+# Large enough that a message costs little beside its bytes. No larger, because a node sends one
+# message while it collects the next.
 _MESSAGE_BYTES = 2 * 1024 * 1024
-# Where there is more to read, silence is a reason to ask by a poll, which looks who leads.
+# If there is more to read, silence calls for a poll, which finds the present leader.
 _SILENCE_S = 2.0
-# At the same time; further partitions are polled until one of these is done.
+# At the same time; further partitions are polled until a stream is done.
 MOST_STREAMS = 8
 
 
@@ -41,11 +41,11 @@ class CatchUp:
         self._changed = asyncio.Event()
 
     def recheck(self) -> None:
-        """There may be room in the buffer, or a partition be sought elsewhere."""
+        """Look again: the buffer may have room, or a seek may have moved the partition."""
         self._changed.set()
 
     def is_worth_it(self, records: FetchedRecords) -> bool:
-        """Whether a poll's answer was cut short because there is more."""
+        """Tell whether a poll's answer was cut short because there is more."""
         enough = min(self._config.max_partition_fetch_bytes, self._config.fetch_max_bytes) // 2
         size = sum(len(batch.payload) for batch in records.batches)
         return 0 < size >= enough and records.end_offset < records.meta.high_watermark
@@ -53,10 +53,10 @@ class CatchUp:
     async def run(
         self, address: str, wanted: Wanted
     ) -> tuple[Wanted, log_pb2.PartitionRecords] | None:
-        """Fill the buffer; return what the node refused and why, if that ended it."""
+        """Fill the buffer; return the node's rejection and its reason, if that ended it."""
         call: Any = None
         try:
-            # The buffer is full, most likely: only who reads on gets a stream.
+            # The buffer is probably full: only active readers get a stream.
             while await self._has_room(wanted):
                 if call is None:
                     call = self._subscribe(address, wanted)
@@ -75,7 +75,7 @@ class CatchUp:
                         return None
             return None
         except (TimeoutError, grpc.aio.AioRpcError, DecodeError):
-            return None  # a poll will find out
+            return None  # a poll finds the reason
         finally:
             if call is not None:
                 call.cancel()

@@ -1,10 +1,10 @@
-"""What was fetched and not yet taken, per partition, and where each partition stands.
+"""Buffer of fetched batches per partition, with the position of each partition.
 
-Place in the flow: the fetcher (engine's thread) fills it, the consumer (user's thread)
-empties it. No IO. Fetched batches stay encoded until the user's thread wants them.
+Place in the flow: the fetcher (engine's thread) fills it, the consumer (user's thread) empties it.
+No IO. Fetched batches stay encoded until the user's thread takes them.
 
-Invariants, checked here: batches of a partition follow each other without a hole, offsets
-only rise, and an answer to a question from before a seek is thrown away.
+Invariants, checked here: batches of a partition follow each other without a hole, offsets only
+rise, and an answer to a question from before a seek is dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.wire.stored import StoredBatch, corrupt
 
 
 class Chunk:
-    """One stored batch, decoded when it is first looked at."""
+    """One stored batch, decoded on first use."""
 
     __slots__ = (
         "_decoded", "_header", "_payload", "_records", "base_offset", "end_offset", "generation",
@@ -45,15 +45,15 @@ class Chunk:
         self.size = len(fetched.payload)
         self.base_offset = fetched.meta.base_offset
         self.end_offset = self.base_offset + self._header.record_count
-        # The user's place in it. Only the user's thread moves it, without a lock.
+        # The user's position in it. Only the user's thread moves it, without a lock.
         self.next = max(start, self.base_offset)
         self.generation = generation
-        self.looping_thread = 0  # that is within a loop over it
+        self.looping_thread = 0  # thread that iterates over it
         self._decoded: DecodedPayload | None = None
         self._records: list[Record] | None = None
 
     def decoded(self, check_crc: bool) -> DecodedPayload:
-        """Raises CorruptLogError if the payload is not what was sent."""
+        """Decode the payload. Raises CorruptLogError if it is not as sent."""
         if self._decoded is None:
             header, payload = self._header, self._payload
             try:
@@ -66,7 +66,7 @@ class Chunk:
         return self._decoded
 
     def stored(self, check_crc: bool) -> StoredBatch:
-        """The batch as it is. Raises CorruptLogError if the payload is not what was sent."""
+        """Return the batch as stored. Raises CorruptLogError if the payload is not as sent."""
         header = self._header
         if header.codec == NONE:
             self.decoded(check_crc)  # costs no more than the checksum
@@ -94,7 +94,7 @@ class Chunk:
         return self._records
 
     def arrow(self, check_crc: bool) -> Any:
-        """What is left of it as a pyarrow.RecordBatch. Raises CorruptLogError."""
+        """Return its unread part as a pyarrow.RecordBatch. Raises CorruptLogError."""
         from oncelog.wire.arrow import to_arrow
 
         decoded = self.decoded(check_crc)
@@ -110,20 +110,20 @@ class Chunk:
 
 @dataclass(slots=True)
 class Cursor:
-    """Where one partition stands."""
+    """Position of one partition."""
 
     tp: TopicPartition
-    # Next offset for the user, at the start of the first chunk; None: to be found out.
+    # Next offset for the user, at the start of the first chunk; None: not found yet.
     position: int | None = None
-    fetch_offset: int = 0  # next offset to ask for
-    generation: int = 0  # rises with each seek, and is never that of an earlier cursor
+    fetch_offset: int = 0  # next offset to fetch
+    generation: int = 0  # rises with each seek, and differs from that of earlier cursors
     chunks: deque[Chunk] = field(default_factory=deque)
     buffered: int = 0
     high_watermark: int = -1
     log_start_offset: int = -1
     paused: bool = False
     error: OncelogError | None = None
-    topic_id: int = 0  # of the topic that the position is one of; 0: no node has told it
+    topic_id: int = 0  # of the topic to which the position belongs; 0: not known yet
     # The position was reached by reading, so the records before it did exist.
     by_reading: bool = False
 
@@ -137,10 +137,10 @@ class Wanted:
 
 class Added(Enum):
     OK = "ok"
-    STALE = "stale"  # the user has gone elsewhere
-    ERROR = "error"  # the answer carries an error; nothing was added
-    ANEW = "anew"  # the topic was deleted and created anew; nothing was added
-    BEHIND = "behind"  # the node has not heard of that yet; nothing was added
+    STALE = "stale"  # the user has seeked
+    ERROR = "error"  # the answer is an error; nothing was added
+    ANEW = "anew"  # the topic was deleted and recreated; nothing was added
+    BEHIND = "behind"  # the node has not learned of that yet; nothing was added
 
 
 class FetchBuffer:
@@ -153,13 +153,13 @@ class FetchBuffer:
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
         self._closed = False
         self._generations = count(1)
-        # What the user's thread has to do before it is given more: changes of its partitions.
+        # Partition changes that the user's thread handles before it gets more records.
         self.interruptions: deque[Any] = deque()
-        # From this time on (monotonic) nothing is given out: the group may have gone on without.
+        # Nothing is returned from this time (monotonic) on: the group may have removed this member.
         self._held_from = float("inf")
-        # What shows that the user gets on: calls for records, and whether one is waiting.
+        # Progress of the user: calls for records, and whether a call is waiting.
         self.calls, self.is_waited_for = 0, False
-        # Called when a waiting reader should look again, on whatever thread.
+        # Called on any thread when a waiting reader should look again.
         self.listener: Callable[[], None] | None = None
 
     def _notify(self) -> None:
@@ -170,7 +170,7 @@ class FetchBuffer:
     # --- the user's thread -----------------------------------------------------------
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Read exactly these; those that are kept keep their place."""
+        """Read exactly these; kept partitions keep their position."""
         with self._lock:
             old = self._cursors
             self._cursors = {
@@ -188,16 +188,16 @@ class FetchBuffer:
         return self._cursors.get(tp)
 
     def is_at(self, tp: TopicPartition, generation: int) -> bool:
-        """Whether the user still wants what that generation asks for."""
+        """Tell whether the user still wants the offsets of that generation."""
         cursor = self._cursors.get(tp)
         return cursor is not None and cursor.generation == generation
 
     def seek(self, tp: TopicPartition, offset: int | None) -> None:
-        """Go on at `offset`, or, with None, where the reset policy says."""
+        """Go on at `offset` or, with None, at the start that the reset policy sets."""
         with self._lock:
             cursor = self._cursors.get(tp)
             if cursor is None:
-                return  # the group has taken it away meanwhile
+                return  # the group has revoked it in the meantime
             cursor.generation = next(self._generations)
             cursor.position = offset
             cursor.fetch_offset = offset or 0
@@ -210,7 +210,7 @@ class FetchBuffer:
         self._on_room(tp)
 
     def found(self, tp: TopicPartition, generation: int, offset: int) -> None:
-        """The start position was found out; a seek in the meantime wins."""
+        """Set the start position; a seek in the meantime wins."""
         with self._lock:
             cursor = self._cursors.get(tp)
             if cursor is not None and cursor.generation == generation and cursor.position is None:
@@ -226,10 +226,10 @@ class FetchBuffer:
                 self._notify()
 
     def peek(self, timeout: float | None, *, errors_wait: bool = False) -> Chunk | None:
-        """Return the oldest chunk of the partition whose turn it is; waits for one.
+        """Return the oldest chunk of the partition in turn; waits for one.
 
-        The chunk stays until `advance` finds that its end was passed. `errors_wait`: for the
-        next call, because this one has records to give out. None also for interruptions.
+        The chunk stays until `advance` finds its end passed. `errors_wait`: leave errors to the
+        next call, because this one has records to return. Returns None for interruptions, too.
         """
         with self._lock:
             self.calls += 1
@@ -261,7 +261,7 @@ class FetchBuffer:
             return self._condition.wait_for(self._has_news, seconds)
 
     def wait_elsewhere(self, waits: bool) -> None:
-        """The user waits for records in a loop of his own."""
+        """Note that the user waits for records in another event loop."""
         self.is_waited_for = waits
 
     def _has_news(self) -> bool:
@@ -293,12 +293,12 @@ class FetchBuffer:
             return _position(cursor)
 
     def position(self, tp: TopicPartition) -> int | None:
-        """The user's place; None: not known yet."""
+        """Return the user's position; None: not known yet."""
         with self._lock:
             return _position(self._cursors[tp])
 
     def lags(self) -> dict[TopicPartition, int]:
-        """Records that can be read from the user's place on, as far as the last answers told."""
+        """Return the readable records behind the user's position, by the last answers."""
         with self._lock:
             return {
                 tp: max(0, cursor.high_watermark - max(position, cursor.log_start_offset))
@@ -307,7 +307,7 @@ class FetchBuffer:
             }
 
     def records_of(self, chunk: Chunk, check_crc: bool) -> Iterator[Record]:
-        """The records that are left of it, for a loop."""
+        """Yield the unread records of a chunk, for a loop."""
         cursor, generation = self.cursor(chunk.tp), chunk.generation
         if cursor is None:
             return
@@ -316,8 +316,8 @@ class FetchBuffer:
         try:
             for record in chunk.records(check_crc)[offset - chunk.base_offset :]:
                 if cursor.generation != generation or interruptions:
-                    break  # a seek went elsewhere, or partitions change
-                # Before the record is given out: who leaves the loop has had it.
+                    break  # a seek moved, or partitions change
+                # Before the yield: a caller that leaves the loop has had the record.
                 offset += 1
                 chunk.next = offset
                 yield record
@@ -326,7 +326,7 @@ class FetchBuffer:
         self.advance(chunk)
 
     def advance(self, chunk: Chunk) -> None:
-        """The user has moved `chunk.next`."""
+        """Note that the user has moved `chunk.next`."""
         if chunk.next >= chunk.end_offset:
             with self._lock:
                 cursor = self._cursors.get(chunk.tp)
@@ -334,7 +334,7 @@ class FetchBuffer:
                     self._drop_first(cursor)
 
     def _drop_finished(self) -> None:
-        """A loop that was left with the last record of a chunk could not say so."""
+        """Drop chunks that were read to the end: a loop left at the last record reports nothing."""
         for tp in list(self._turns):
             cursor = self._cursors[tp]
             if not cursor.chunks:
@@ -343,7 +343,7 @@ class FetchBuffer:
                 self._drop_first(cursor)
 
     def _drop_first(self, cursor: Cursor) -> None:
-        """A signal handler may raise after each call: what is left then is of use."""
+        """Drop in steps: a signal handler may raise between them, and the rest stays usable."""
         chunk, left = cursor.chunks[0], cursor.buffered - cursor.chunks[0].size
         if cursor.buffered >= self._partition_bytes > left:
             self._on_room(cursor.tp)  # the engine looks when the lock is free
@@ -351,7 +351,7 @@ class FetchBuffer:
         cursor.chunks.popleft()
         if cursor.chunks:
             self._turns.append(cursor.tp)
-        self._turns.remove(cursor.tp)  # the place that it had
+        self._turns.remove(cursor.tp)  # its former turn
 
     def pause(self, tp: TopicPartition, paused: bool) -> None:
         with self._lock:
@@ -367,19 +367,19 @@ class FetchBuffer:
     # --- the engine's thread ---------------------------------------------------------
 
     def interrupt(self, change: Any) -> None:
-        """Have the user's thread look at this before it is given more records."""
+        """Have the user's thread handle this change before it gets more records."""
         with self._lock:
             self.interruptions.append(change)
             self._notify()
 
     def hold_from(self, moment: float) -> None:
-        """Give out nothing from that time on (monotonic), unless it is put off."""
+        """Return nothing from that time on (monotonic), unless it is put off."""
         with self._lock:
             self._held_from = moment
             self._notify()
 
     def progress(self) -> tuple[int, dict[TopicPartition, int | None]]:
-        """Changes whenever the user is given something, or comes back."""
+        """Return a value that changes whenever the user gets records, or asks for some."""
         with self._lock:
             return self.calls, {tp: _position(one) for tp, one in self._cursors.items()}
 
@@ -392,7 +392,7 @@ class FetchBuffer:
             ]
 
     def wanted(self) -> list[Wanted]:
-        """Partitions to fetch now: position known, room in the buffer."""
+        """Return partitions to fetch now: position known, room in the buffer."""
         with self._lock:
             return [
                 Wanted(c.tp, c.fetch_offset, c.generation)
@@ -404,7 +404,7 @@ class FetchBuffer:
             ]
 
     def room(self, wanted: Wanted) -> bool | None:
-        """Whether to read on as wanted; None: not yet, there is no room."""
+        """Tell whether to read on as wanted; None: not yet, there is no room."""
         with self._lock:
             cursor = self._cursors.get(wanted.tp)
             if cursor is None or cursor.generation != wanted.generation:

@@ -1,9 +1,8 @@
-"""The consumer's IO: long polls to each leader, streams where there is much to read.
+"""Fetcher: long polls to each leader, streams for partitions that are behind.
 
-Place in the flow: node -> here -> `fetch_buffer` -> the user's thread. One poll is
-on its way per node; it covers the partitions that node leads, that have room and that no
-stream brings (`catch_up`). Leader changes, restarts and broken connections are handled here
-and never reach the user.
+Place in the flow: node -> here -> `fetch_buffer` -> the user's thread. Each node has one poll in
+flight; it covers the node's partitions that have room and no stream (`catch_up`). Leader changes,
+restarts and broken connections are handled here and never reach the user.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from oncelog.wire.verdicts import partition_error_name
 
 log = logging.getLogger("oncelog.consumer")
 
-# How long an offset above a leader's high watermark may last: a new leader learns how far
-# the log is committed a moment after its election.
+# Time for an offset above a leader's high watermark: a new leader learns the committed end a moment
+# after its election.
 _AHEAD_GRACE_S = 10.0
 EARLIEST = "earliest"
-_ELECTION_S = 2.0  # the longest that a seek waits for a leader
-_MOST_WAIT_MS = 60_000  # what a node allows
-# A poll that is late by so much: others are asked who leads.
+_ELECTION_S = 2.0  # a seek's longest wait for a leader
+_MOST_WAIT_MS = 60_000  # the nodes' limit
+# A poll that is so late: other nodes are asked for the leader.
 _STALL_S = 1.0
 
 
@@ -54,12 +53,12 @@ class Fetcher:
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._polled: dict[str, set[tuple[TopicPartition, int]]] = {}  # with the generation
         self._locating: set[TopicPartition] = set()
-        # Where to go on without a look at what the group has committed.
+        # Partitions that restart here, whatever the group has committed.
         self._reset: dict[TopicPartition, str] = {}
-        self._searches, self._searching = 0, False  # for leaders, since all had one
+        self._searches, self._searching = 0, False  # leader searches since all partitions had one
         self._ahead_since: dict[TopicPartition, float] = {}
         self._catch_up = CatchUp(config, cluster, self.buffer)
-        # Partitions that are not polled because a stream brings them, since which seek.
+        # Partitions with a stream instead of polls, with the generation of its start.
         self._streams: dict[TopicPartition, tuple[int, asyncio.Task[None]]] = {}
         self._task = self._loop.create_task(self._run(), name="fetch")
         self._side_tasks: set[asyncio.Task[None]] = set()
@@ -67,7 +66,7 @@ class Fetcher:
         self._side(self.new_partitions.look())
 
     def wake(self, _tp: TopicPartition | None = None) -> None:
-        """Look again what is wanted; from any thread."""
+        """Compute the wanted partitions again; from any thread."""
         self._loop.call_soon_threadsafe(self._recheck)
 
     def _recheck(self) -> None:
@@ -99,7 +98,7 @@ class Fetcher:
                 pass
 
     def _dispatch(self) -> float | None:
-        """Start polls where there is something to ask; return when to look again."""
+        """Start polls that are due; return when to look again."""
         now = time.monotonic()
         missing = [t for t in self.buffer.without_position() if t[0] not in self._locating]
         if missing:
@@ -126,8 +125,8 @@ class Fetcher:
             if running is not None:
                 if asked <= self._polled[address]:
                     continue
-                # A partition has room again, or was sought elsewhere: do not let it wait
-                # for the poll that is on its way.
+                # A partition has room again, or was seeked: do not let it wait for the poll in
+                # flight.
                 running.cancel()
             self._polled[address] = asked
             task = self._loop.create_task(self._poll(address, partitions))
@@ -147,7 +146,7 @@ class Fetcher:
                 self.buffer.fail(tp, assigned[tp], partition_gone(tp))
 
     async def _search(self, topics: set[str]) -> None:
-        """Ask who leads, less and less often; what has a leader is read meanwhile."""
+        """Ask for leaders, less and less often; partitions with a leader are read meanwhile."""
         try:
             await asyncio.sleep(self.cluster.backoff.delay(self._searches))
             self._searches += 1
@@ -242,10 +241,10 @@ class Fetcher:
     async def _answer(
         self, address: str, request: log_pb2.FetchRequest, partitions: list[Wanted]
     ) -> bytes:
-        """What the node says, unless it says nothing and another one leads by now.
+        """Return the node's answer, unless it is silent and another node leads by now.
 
-        A node that hangs keeps its connections, so the request would time out first.
-        Raises OncelogError.
+        A hanging node keeps its connections, so the request would time out first. Raises
+        OncelogError.
         """
         topics = {wanted.tp.topic for wanted in partitions}
         call: asyncio.Task[bytes] = self._loop.create_task(
@@ -277,7 +276,7 @@ class Fetcher:
             self._fail(wanted.tp, wanted.generation, error)
 
     def _stream_done(self, tp: TopicPartition, task: asyncio.Task[None]) -> None:
-        # Unless a seek has already put polls, or another one, in its place.
+        # Unless a seek has already replaced it by polls, or by another stream.
         if tp in self._streams and self._streams[tp][1] is task:
             del self._streams[tp]
             self._event.set()
@@ -312,7 +311,7 @@ class Fetcher:
             )
 
     async def _confirm_unknown(self, wanted: Wanted) -> None:
-        """A topic may vanish from one node's view for a moment; really gone is an error."""
+        """Confirm that a topic is gone: one node may miss it for a moment; gone is an error."""
         try:
             await self.cluster.require_topic(wanted.tp.topic, 5.0)
             await self.cluster.refresh([wanted.tp.topic])
@@ -359,7 +358,7 @@ class Fetcher:
     # --- positions -------------------------------------------------------------------
 
     async def seek_all(self, tps: Iterable[TopicPartition], where: str) -> None:
-        """Go on at "earliest" or "latest". What nobody leads holds up the others for a moment."""
+        """Go on at "earliest" or "latest". Leaderless partitions delay the others for a moment."""
         queries: dict[TopicPartition, str | int] = dict.fromkeys(tps, where)
         limit = min(self._request_s, _ELECTION_S)
         found, problems = await self.positions.find_offsets(queries, limit)
@@ -376,7 +375,7 @@ class Fetcher:
         self.buffer.seek(tp, None)
 
     async def _locate(self, missing: list[tuple[TopicPartition, int]]) -> None:
-        """Find out where to start partitions without a position; each as soon as it is known."""
+        """Find the start of partitions without a position; each is set as soon as it is known."""
         generations = dict(missing)
         try:
             await self._locate_all(generations)
@@ -388,8 +387,8 @@ class Fetcher:
             self._event.set()
 
     async def _locate_all(self, generations: dict[TopicPartition, int]) -> None:
-        """`generations`: of those that are not located yet; one that is leaves it."""
-        # After an offset that is out of range the group's own would lead there again.
+        """Find starts. `generations`: of partitions not located yet; located ones are removed."""
+        # After an offset out of range, the group's committed offset would lead there again.
         where = {tp: self._reset.pop(tp) for tp in generations if tp in self._reset}
         fresh = [tp for tp in generations if tp not in where]
         self._located(generations, await self.positions.committed(fresh))
@@ -438,7 +437,7 @@ class Fetcher:
 
 
 async def end_reading(fetcher: Fetcher, member: GroupMember | None, cluster: Cluster) -> None:
-    """Free everything. `member`: leaves its group, without a callback and without a commit."""
+    """Free everything. `member` leaves its group, without a callback and without a commit."""
     if member is not None:
         await member.leave()
     await fetcher.stop()
@@ -446,7 +445,7 @@ async def end_reading(fetcher: Fetcher, member: GroupMember | None, cluster: Clu
 
 
 def _fetch_bytes(channel: grpc.aio.Channel) -> Any:
-    """The method Fetch, which returns the answer as it came."""
+    """Return the method Fetch with the raw bytes as answer."""
     return channel.unary_unary(
         "/oncelog.v1.LogService/Fetch",
         request_serializer=log_pb2.FetchRequest.SerializeToString,

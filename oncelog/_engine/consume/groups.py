@@ -1,8 +1,8 @@
-"""Committed offsets of groups: finds the node that keeps a group, and asks it.
+"""Committed offsets of groups: finds the node that keeps a group, and calls it.
 
-Place in the flow: under `Consumer.commit`, `committed` and the start positions of a
-consumer with a `group_id`, and under the admin clients' group methods. A group lies in one
-partition of the topic `__offsets`; another node than its leader says where to go.
+Place in the flow: under `Consumer.commit`, `committed` and the start positions of a consumer with a
+`group_id`, and under the admin clients' group methods. A group lies in one partition of the topic
+`__offsets`; nodes other than its leader name the leader.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from oncelog.wire.status import BY_REASON
 
 log = logging.getLogger("oncelog.consumer")
 
-# A node that hangs must not hold up a question that another one answers.
+# A hanging node must not hold up a question that another one answers.
 ATTEMPT_S = 2.0
 _LIST_PAGE = 1000
 
 
 class CommitTerms(NamedTuple):
-    """What a commit of a group's member, or its look for where to go on, says of it."""
+    """Terms of a group member for a commit, or for a look at committed offsets."""
 
     member_id: str
     number: int
@@ -66,8 +66,8 @@ class Groups:
     ) -> dict[TopicPartition, bool]:
         """Store offsets; tell for each whether it was stored before, as a duplicate.
 
-        `terms`: of a member of the group. Raises the error of the first one that was refused;
-        the others are stored.
+        `terms`: of a member of the group. Raises the error of the first rejected offset; the others
+        are stored.
         """
         request = group_pb2.CommitOffsetsRequest(
             group=group,
@@ -89,9 +89,9 @@ class Groups:
         number: int,
         terms: CommitTerms | None = None,
     ) -> None:
-        """Store offsets with a transaction, all of them or none; a repeat has the same `number`.
+        """Store offsets with a transaction, all or none; a repeat has the same `number`.
 
-        Raises why nothing is staged.
+        Raises the reason if nothing is staged.
         """
         request = group_pb2.StageOffsetsRequest(
             transaction_id=holder.transaction_id,
@@ -115,10 +115,10 @@ class Groups:
         terms: CommitTerms | None = None,
         ignore_transactions: bool = False,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what these partitions' offsets are, None: nothing; or all of the group.
+        """Return the offsets of these partitions (None: nothing), or all of the group.
 
-        terms: of a member of the group; its `number` is not looked at.
-        ignore_transactions: who only looks ends none that has staged offsets there.
+        terms: of a member of the group; their `number` is ignored. ignore_transactions: a read-only
+        look ends no transaction that has staged offsets there.
         """
         request = group_pb2.FetchOffsetsRequest(
             group=group,
@@ -138,7 +138,7 @@ class Groups:
         }
 
     async def committed_now(self, group: str, tp: TopicPartition) -> CommittedOffset | None:
-        """For who looks, and does not read on from there: open transactions go on."""
+        """Return the offset for a read-only look: open transactions go on."""
         return (await self.committed(group, [tp], ignore_transactions=True)).get(tp)
 
     async def describe(self, group: str) -> types.GroupDescription:
@@ -163,10 +163,10 @@ class Groups:
         )
 
     async def delete(self, group: str) -> bool:
-        """Forget a group and its offsets; tell whether there was one."""
+        """Delete a group and its offsets; tell whether there was one."""
         request, failed = group_pb2.DeleteGroupRequest(group=group), list[errors.OncelogError]()
         answer = await self._call(group, lambda stub: stub.DeleteGroup, request, failed)
-        # After a call whose answer was lost it is gone as we asked.
+        # A lost answer to an earlier attempt may mean that we deleted it.
         return bool(answer.existed) or any(map(may_have_been_done, failed))
 
     # --- one node --------------------------------------------------------------------
@@ -178,7 +178,7 @@ class Groups:
         request: Any,
         failed: list[errors.OncelogError] | None = None,
     ) -> Any:
-        """Ask the group's coordinator, wherever it is now; failed: why it was asked again."""
+        """Call the group's present coordinator; failed: errors of earlier attempts."""
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
         failures = 0
         while True:
@@ -204,7 +204,7 @@ class Groups:
                 return answer
 
     def coordinator(self, group: str) -> str:
-        """The node to ask: the one that is known to keep the group, or one after the other."""
+        """Return the known coordinator of the group, or one node after the other."""
         return self._coordinators.get(group) or self._cluster.addresses()[0]
 
     def answered(self, group: str, address: str) -> None:
@@ -213,7 +213,7 @@ class Groups:
     def failed(
         self, group: str, address: str, error: errors.RetriableError, failures: int
     ) -> float:
-        """It is another node, perhaps; returns the seconds until one is to be asked again."""
+        """Note a failed coordinator; returns the seconds until the next attempt."""
         log.debug("group %s at %s: %s", group, address, error)
         self._coordinators.pop(group, None)
         hint = error.leader_address if isinstance(error, errors.NotLeaderError) else ""
@@ -221,7 +221,7 @@ class Groups:
             self._coordinators[group] = hint
         else:
             self._cluster.avoid(address)
-        # A hint needs no pause the first time; then somebody must be wrong.
+        # The first hint needs no pause; a second one means that a node is wrong.
         return 0.0 if hint and failures == 1 else self._cluster.backoff.delay(failures)
 
     # --- all nodes -------------------------------------------------------------------

@@ -3,10 +3,10 @@
     coordinator --JoinGroup stream--> GroupMember --> Membership --Change--> fetch_buffer
     coordinator <--GroupHeartbeat---- GroupMember <-- `rebalance`, on the user's thread
 
-Place in the flow: runs on the engine's loop, beside `fetcher`. What changes is put before the
-user's thread as an interruption; nothing of the user's changes without him. All but the hello
-goes by calls, not by the stream: an answer shows that the coordinator still has this member,
-and while none comes for a session's length nothing is given out.
+Place in the flow: runs on the engine's loop, beside `fetcher`. Changes reach the user's thread as
+interruptions; only that thread changes the user's state. All but the hello goes by calls, not by
+the stream: an answer proves that the coordinator still has this member. Without an answer for a
+session's length, no records are returned.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from oncelog.wire.status import from_rpc_error
 
 log = logging.getLogger("oncelog.consumer")
 
-# Of a fenced member that may not begin anew.
+# Reasons of a fenced member that may not join again.
 _INSTANCE_TAKEN, _GROUP_FULL = "INSTANCE_TAKEN", "GROUP_FULL"
 MAX_HOST_CHARS = 255
 
 
 class Change(NamedTuple):
-    """What the user's thread is to do; with nothing in it: look again."""
+    """A change for the user's thread; an empty one: look again."""
 
     connection: int
     step: Step[TopicPartition]
-    deadline: float  # of what is revoked, time.monotonic()
-    ended: bool = False  # the membership: the user has to come back before another begins
+    deadline: float  # of the revoked partitions, time.monotonic()
+    ended: bool = False  # the membership ended: the user has to come back before another begins
 
 
 _NOTHING: Step[TopicPartition] = Step((), (), {})
@@ -89,7 +89,7 @@ class GroupMember:
     # --- the user's questions, on the engine's loop --------------------------------------
 
     async def joined(self, timeout_s: float) -> None:
-        """Wait until the group has answered. Raises the OncelogError that is in the way."""
+        """Wait until the group has answered. Raises the OncelogError that prevents it."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._joined.wait()
@@ -101,44 +101,44 @@ class GroupMember:
             raise self.error
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Other topics from now on."""
+        """Subscribe to other topics from now on."""
         self._topics = list(topics)
         self._send(None)
 
     async def asked_back(self, change: Change) -> list[TopicPartition]:
-        """Those of the revoked that still have to be given back on this connection."""
+        """Return the revoked partitions still to be given back on this connection."""
         if change.connection != self._machine.connection:
-            return []  # asked again on the new one, if at all
+            return []  # asked again on the new connection, if at all
         owned, may_poll = self._machine.owned, self._machine.may_poll
         return [tp for tp in change.step.revoked if tp in owned and not may_poll(tp)]
 
     async def release(
         self, change: Change, tps: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Give back what is finished and committed; returns what is owned then, with numbers."""
+        """Give back finished and committed partitions; returns the remaining ones, with numbers."""
         self._answer(change.connection, tps)
         return dict(self._machine.owned)
 
     async def still_owned(self, numbers: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those that are owned under the same number."""
+        """Return those that are owned under the same number."""
         owned = self._machine.owned
         return {tp: number for tp, number in numbers.items() if owned.get(tp) == number}
 
     async def come_back(self) -> None:
-        """The user knows that the membership has ended: another one may begin."""
+        """Note that the user knows of the membership's end: another one may begin."""
         self._came_back.set()
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetCommit], numbers: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, bool]:
-        """As `Groups.commit`, for records read under ownerships of these numbers."""
+        """Commit as `Groups.commit` does, for records read under ownerships of these numbers."""
         terms = await self.commit_terms(offsets, numbers)
         return await self._groups.commit(self.group, offsets, terms)
 
     async def commit_terms(
         self, offsets: Iterable[TopicPartition], numbers: Mapping[TopicPartition, int]
     ) -> CommitTerms:
-        """What the next commit says of its maker. Raises FencedMemberError."""
+        """Return the next commit's terms. Raises FencedMemberError."""
         owned, number = self._machine.owned, 0
         for tp in offsets:
             terms = self._machine.next_commit(tp)
@@ -149,7 +149,7 @@ class GroupMember:
         return CommitTerms(self.member_id, number, numbers)
 
     def idle_s(self) -> float:
-        """Since the user was last given a record, or came back for some."""
+        """Return the seconds since the user last got a record, or asked for some."""
         progress, now = self._buffer.progress(), time.monotonic()
         if progress != self._progress or self._buffer.is_waited_for:
             self._progress, self._progress_at = progress, now
@@ -173,7 +173,7 @@ class GroupMember:
     async def _run(self) -> None:
         failures = 0
         while self.error is None:
-            # One that is stuck would only be given partitions that nobody reads then.
+            # A stuck consumer would only get partitions that it does not read.
             await self._came_back.wait()
             address = self._groups.coordinator(self.group)
             try:
@@ -190,7 +190,7 @@ class GroupMember:
                 self._address, self._is_in = "", False
 
     async def _connection(self, address: str) -> None:
-        """Until the coordinator, or this member, wants another one. Raises OncelogError."""
+        """Serve a connection until either side wants another. Raises OncelogError."""
         connection, sent = self._machine.connect(), time.monotonic()
         self._outbox.clear()
         call: Any = group_stub(self._cluster.channel(address)).JoinGroup()
@@ -245,7 +245,7 @@ class GroupMember:
         )
 
     async def _beat(self, connection: int) -> group_pb2.JoinGroupResponse | None:
-        """Says what there is to say, or that it lives; returns what ends the connection."""
+        """Send answers or heartbeats; returns the reason that ends the connection."""
         while True:
             try:
                 async with asyncio.timeout(self._ping_s):
@@ -285,7 +285,7 @@ class GroupMember:
         return answer
 
     def _answer(self, connection: int, tps: Iterable[TopicPartition]) -> None:
-        """Say what is still held, without these."""
+        """Report the partitions still held, without these."""
         answer = self._machine.released(connection, tps)
         if answer is not None:
             owned = group_pb2.MemberOwned(epoch=answer.epoch, partitions=_wire(answer.partitions))
@@ -296,7 +296,7 @@ class GroupMember:
         self._wake.set()
 
     def _confirmed(self, sent: float) -> None:
-        """The coordinator had this member when it answered to what was sent then."""
+        """Note that the coordinator had this member when it answered what was sent then."""
         until = sent + self._session_s
         self._buffer.hold_from(until)
         if self._hold is not None:
@@ -329,13 +329,13 @@ class GroupMember:
             deadline = time.monotonic() + self._config.revoke_timeout_ms / 1000
             self._buffer.interrupt(Change(connection, step, deadline))
         if any(tp not in self._machine.owned for tp in revoke):
-            # Given and asked back before this member heard of it: only the newest assignment
-            # is sent. There is nothing to finish.
+            # Given and asked back before this member heard of it: only the newest assignment is
+            # sent. There is nothing to finish.
             self._answer(connection, ())
         self._joined.set()
 
     def _fenced(self, reason: str) -> None:
-        """Raises ThrottledError where the group is full."""
+        """Handle a fence. Raises ThrottledError if the group is full."""
         log.warning("group %s: membership ended: %s", self.group, reason)
         if reason == _INSTANCE_TAKEN:
             self._fail(self._taken())
@@ -359,7 +359,7 @@ class GroupMember:
         self._joined.set()
 
     async def _remind(self) -> None:
-        """The user's thread commits; it may be waiting for records, or within a batch."""
+        """Remind the user's thread to commit; it may wait for records, or be within a batch."""
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
             if not self._buffer.interruptions:
@@ -374,7 +374,7 @@ def _message(answer: Any) -> group_pb2.JoinGroupResponse:
 
 
 def _looked_at(task: asyncio.Task[Any]) -> None:
-    """Of two tasks that end together one is looked at; the other's error says the same."""
+    """Retrieve a second task's error: of two that end together, both errors say the same."""
     if not task.cancelled():
         task.exception()
 

@@ -1,10 +1,10 @@
-"""A consumer's part in its group: what it owns, and what it has to give back. Pure.
+"""Membership of a consumer in its group: partitions owned, and those to give back. Pure.
 
     stream --assignment, fenced--> Membership --Step--> on_lost, on_revoked, on_assigned
     on_revoked is done --released--> Owned --> stream
 
-An ownership has a number. The same partition under another number is another ownership: what
-was read and not committed under the first may belong to somebody else, so it is lost first.
+An ownership has a number. The same partition under another number is another ownership: records
+read and not committed under the first may belong to another member, so it is lost first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Part = TypeVar("Part", bound=tuple[Any, int])  # topic, by name or id, and parti
 
 
 class Owned(NamedTuple, Generic[Part]):
-    """The answer to an assignment that asked for something back: what is still held."""
+    """Answer to an assignment that asked for something back: the partitions still held."""
 
     connection: int
     epoch: int
@@ -24,10 +24,10 @@ class Owned(NamedTuple, Generic[Part]):
 
 
 class Step(NamedTuple, Generic[Part]):
-    """What an assignment means, in the order in which it is to be done.
+    """Steps of an assignment, in the order in which they are to be done.
 
     lost:     gone already: drop positions, abort transactions, commit nothing.
-    revoked:  finish what was read, commit, then call `released`.
+    revoked:  finish the records read, commit, then call `released`.
     assigned: read from the committed offset on; with the number for commits.
     """
 
@@ -54,16 +54,16 @@ class Membership(Generic[Part]):
         return self._owned
 
     def connect(self) -> int:
-        """A new connection begins; returns its number. What is owned stays owned.
+        """Begin a new connection; returns its number. Owned partitions stay owned.
 
-        The hello that follows says so, and what was asked back is asked back again.
+        The hello that follows reports them, and the coordinator asks again for those it wants back.
         """
         self.connection += 1
         self._revoking.clear()
         return self.connection
 
     def may_poll(self, part: Part) -> bool:
-        """Whether new records of it may be handed out."""
+        """Tell whether new records of it may be handed out."""
         return part in self._owned and part not in self._revoking
 
     def next_commit(self, part: Part) -> tuple[int, int] | None:
@@ -76,7 +76,7 @@ class Membership(Generic[Part]):
     def assignment(
         self, connection: int, epoch: int, partitions: Mapping[Part, int], revoke: Iterable[Part]
     ) -> Step[Part]:
-        """The newest assignment. One of an older connection changes nothing."""
+        """Apply the newest assignment. One of an older connection changes nothing."""
         if connection != self.connection:
             return Step((), (), {})
         self.epoch = epoch
@@ -95,10 +95,10 @@ class Membership(Generic[Part]):
         return Step(tuple(lost), tuple(revoked), assigned)
 
     def released(self, connection: int, parts: Iterable[Part]) -> Owned[Part] | None:
-        """The work on these is finished and committed: the message that gives them back.
+        """Return the message that gives these finished and committed partitions back.
 
-        None if a new connection has begun since they were asked back: its hello said that
-        they are held, so they are, until they are asked back there.
+        None if a new connection has begun since they were asked back: its hello reported them as
+        held, so they are, until they are asked back there.
         """
         if connection != self.connection:
             return None
@@ -108,7 +108,7 @@ class Membership(Generic[Part]):
         return Owned(self.connection, self.epoch, frozenset(self._owned))
 
     def fenced(self) -> tuple[Part, ...]:
-        """The coordinator has ended the membership; returns what is lost by that."""
+        """End the membership as the coordinator did; returns the lost partitions."""
         lost = tuple(sorted(self._owned))
         self._owned.clear()
         self._revoking.clear()

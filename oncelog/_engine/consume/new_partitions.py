@@ -1,14 +1,14 @@
-"""Topics that get more partitions while they are read by subscription, outside of a group.
+"""Partitions added to topics that are read by subscription, outside of a group.
 
     Cluster.refresh, each metadata_max_age_ms --> NewPartitions --more cursors--> fetch_buffer
     fetcher --begins_at_start--> NewPartitions
 
-Members of a group are given new partitions by its coordinator.
+Members of a group get new partitions from its coordinator.
 
-With auto_offset_reset="latest" a consumer reads what comes from now on. A partition that is
-younger than "now" is read from its start: what came between its beginning and the moment in
-which somebody noticed would be lost otherwise. For a group "now" is when it began, which
-nobody knows, so any partition that its topic did not begin with counts as younger.
+With auto_offset_reset="latest" a consumer reads records from now on. A partition younger than "now"
+is read from its start, or the records between its creation and its discovery would be lost. For a
+group "now" is its beginning, which is not recorded. So any partition that was not created with its
+topic counts as younger.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class NewPartitions:
         self._in_group = config.group_id is not None
         self._age_s = config.metadata_max_age_ms / 1000
         self._cluster, self._buffer, self._wake = cluster, buffer, wake
-        self._lock = threads.shared_lock()  # what is followed fits what is assigned
+        self._lock = threads.shared_lock()  # follows changes of the assignment
         self._counts: Mapping[str, int] = {}  # of the topics that are followed
         self._came: set[TopicPartition] = set()
 
     def assign(self, tps: Iterable[TopicPartition], follow: Iterable[str] = ()) -> None:
-        """Read exactly these, and what the topics in `follow` get; on any thread."""
+        """Read exactly these, and new partitions of the topics in `follow`; on any thread."""
         topics = self._cluster.leaders.topics
         with self._lock:
             self._counts = {name: len(topics[name].partitions) for name in follow}
@@ -51,11 +51,11 @@ class NewPartitions:
         self._wake()
 
     def made_anew(self, tp: TopicPartition) -> None:
-        """It is read from its start, unless the group has committed an offset of the new topic."""
+        """Read it from its start, unless the group has committed an offset of the new topic."""
         self._came.add(tp)
 
     def drop(self, tp: TopicPartition) -> bool:
-        """Its topic was created anew without it; False: it was not read by subscription."""
+        """Drop a partition missing in its recreated topic; False: it was not subscribed."""
         with self._lock:
             if tp.topic not in self._counts:
                 return False
@@ -64,12 +64,12 @@ class NewPartitions:
         return True
 
     def begins_at_start(self, tp: TopicPartition) -> bool:
-        """Whether a reader without a position goes to its start, though others begin at the end."""
+        """Tell whether to read from the start without a position, despite "latest"."""
         leader = self._cluster.leaders.leader(tp)
         return tp in self._came or (self._in_group and leader is not None and leader.added)
 
     async def look(self) -> None:
-        """For as long as the consumer lives; on the engine's loop."""
+        """Look for new partitions during the consumer's life; on the engine's loop."""
         while True:
             await asyncio.sleep(self._age_s)
             if not self._counts:

@@ -1,8 +1,8 @@
-"""One reader at a time: whoever else asks a consumer for records meanwhile is refused at once.
+"""Guard of a consumer: one reader at a time, a second one is rejected at once.
 
-Place in the flow: `Consumer` asks here in each call that gives out records, for its thread or, with
+Place in the flow: `Consumer` asks here in each call that returns records, for its thread or, with
 asyncio, for its task. Kafka's Java client does the same. Two readers would take records from the
-same batch, and each would move the other's position.
+same batch and move each other's position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEY = "reader"
 
 
 class OneReader:
-    """Of one consumer. No lock: a signal's exception could leave it taken."""
+    """Guard of one consumer. No lock: a signal's exception could leave it taken."""
 
     def __init__(self) -> None:
         self._reader: dict[str, list[object]] = {}  # `setdefault` asks and takes in one step
@@ -27,7 +27,7 @@ class OneReader:
     def reading(self, who: object = None) -> Iterator[None]:
         """who: a task; None: this thread. A callback may read within a read of its own.
 
-        Raises InvalidRequestError while another one reads.
+        Raises InvalidRequestError while another reader is active.
         """
         mine = [threading.get_ident() if who is None else who]
         found = self._reader.setdefault(_KEY, mine)
@@ -41,7 +41,7 @@ class OneReader:
 
 
 def check_free(chunk: Chunk) -> None:
-    """Raises InvalidRequestError if another thread is within a loop over this batch."""
+    """Raises InvalidRequestError if another thread iterates over this batch."""
     if chunk.looping_thread not in (0, threading.get_ident()):
         raise _refusal()
 

@@ -1,7 +1,7 @@
-"""Offsets to start from: where a group stands, where a log begins and ends.
+"""Start offsets: a group's committed offsets, and the two ends of a log.
 
-Place in the flow: `fetcher` asks for partitions that have no position yet, `Consumer` for
-what its user wants to know. Leaders answer, or replicas where those will do.
+Place in the flow: `fetcher` asks for partitions that have no position yet, `Consumer` for its user.
+Leaders answer, or replicas if the settings allow them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Positions:
         self._routes = routes
         self.groups = Groups(cluster)
         self.member_id = str(uuid.uuid4())
-        self.membership: Membership[TopicPartition] = Membership()  # what `member` goes by
+        self.membership: Membership[TopicPartition] = Membership()  # shared with `member`
 
     async def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group stands, if there is one.
+        """Return the group's offsets, if there is a group.
 
         Raises FencedMemberError for a member that has lost one of them.
         """
@@ -75,9 +75,8 @@ class Positions:
     ) -> dict[TopicPartition, int]:
         """Return offsets: "earliest", "latest" or a timestamp (µs) for each partition.
 
-        Follows leader changes for `timeout_s` (default request_timeout_ms, but at least as
-        long as an election takes), then raises an error that names the partitions. -1: no
-        such record.
+        Follows leader changes for `timeout_s` (default request_timeout_ms, but at least as long as
+        an election takes), then raises an error that names the partitions. -1: no such record.
         """
         found, problems = await self.find_offsets(queries, timeout_s)
         if problems:
@@ -87,7 +86,7 @@ class Positions:
     async def find_offsets(
         self, queries: dict[TopicPartition, str | int], timeout_s: float | None = None
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, errors.OncelogError]]:
-        """The offsets that are found in time, and why the others are not."""
+        """Return the offsets found in time, and the errors of the others."""
         limit = max(timeout_s or self._config.request_timeout_ms / 1000, 0.1)
         deadline = time.monotonic() + limit
         found: dict[TopicPartition, int] = {}
@@ -107,9 +106,9 @@ class Positions:
     async def find_now(
         self, queries: dict[TopicPartition, str | int], found: dict[TopicPartition, int]
     ) -> dict[TopicPartition, errors.OncelogError]:
-        """Ask each leader once; what it says goes into `found`. Returns why others are not there.
+        """Ask each leader once; put offsets into `found`, return the errors of the others.
 
-        The nodes are asked at the same time: one that hangs holds up no other's answer.
+        Nodes are asked at the same time: a hanging node holds up no other's answer.
         """
         problems: dict[TopicPartition, errors.OncelogError] = {}
         by_node: dict[str, list[TopicPartition]] = {}
@@ -135,7 +134,7 @@ class Positions:
     async def ask_again(
         self, tps: Sequence[TopicPartition], failures: int, deadline: float
     ) -> dict[TopicPartition, errors.OncelogError]:
-        """Ask who leads them, after so many failures. Returns an error for what is not there."""
+        """Ask for leaders, after so many failures. Returns an error for missing partitions."""
         if failures % MAX_LEADER_FAILURES == 0:
             self._cluster.prefer_another()
         gone: dict[TopicPartition, errors.OncelogError] = {}
@@ -190,7 +189,7 @@ def partition_gone(tp: TopicPartition) -> errors.UnknownTopicOrPartitionError:
 def _of_partitions(
     problems: Mapping[TopicPartition, errors.OncelogError],
 ) -> errors.OncelogError:
-    """The first problem, with the names of all partitions that have one."""
+    """Return the first problem, with the names of all partitions that have one."""
     tps = sorted(problems)
     more = f" and {len(tps) - _MOST_NAMED} more" if len(tps) > _MOST_NAMED else ""
     error = next((one for one in problems.values() if not one.retriable), problems[tps[0]])

@@ -1,10 +1,10 @@
-"""What a consumer does when its partitions change: on its own thread, between two records.
+"""Partition changes of a consumer: runs on its own thread, between two records.
 
     GroupMember --Change--> fetch_buffer --interruption--> Rebalance --> on_lost, on_revoked,
     Owned, commits <-- GroupMember <-- the engine's thread <-'           on_assigned
 
-The same for threads and for asyncio: how the engine is asked, and how the user is told, is
-passed in.
+Threads and asyncio share this class: the calls to the engine and to the user's callbacks are passed
+in.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Tell = Callable[..., Awaitable[None]]  # a callback of the user, and its argumen
 
 
 class Rebalance:
-    """The partitions of one member, as its user knows them."""
+    """Partitions of one member, as its user knows them."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Rebalance:
     ) -> None:
         self._config, self._buffer, self._member = config, buffer, member
         self._wake_fetcher, self._ask, self._tell = wake_fetcher, ask, tell
-        # Under which ownership the records of each partition are being read.
+        # Ownership number under which each partition's records are being read.
         self.numbers: dict[TopicPartition, int] = {}
         self.count = 0
         self._is_following = False
@@ -57,13 +57,13 @@ class Rebalance:
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to follow."""
+        """True if there are changes to follow."""
         return bool(self._buffer.interruptions) or (
             self._config.enable_auto_commit and time.monotonic() >= self._commit_at
         )
 
     async def follow(self) -> None:
-        """Does all that is due. Raises what callbacks raise, and what ended the membership."""
+        """Follow all changes. Raises errors of callbacks, and the end of the membership."""
         if self._is_following:
             text = "records are asked for while on_assigned, on_revoked or on_lost is called"
             raise errors.InvalidRequestError(text, field="partitions")
@@ -79,7 +79,7 @@ class Rebalance:
             await self._commit(list(self.numbers))
 
     async def _follow(self, change: Change) -> None:
-        """Do it, then take it away: one that is cut short is there for the next call."""
+        """Apply a change, then remove it: an interrupted one is there for the next call."""
         try:
             await self._take(change)
         except Exception:
@@ -89,8 +89,8 @@ class Rebalance:
         self.count += any(change.step)
 
     async def leave(self, failed: bool) -> None:
-        """The consumer closes, and leaves its group then. `failed`: what was given out last may
-        not have been worked on.
+        """Prepare to close and leave the group. `failed`: the records returned last may be
+        unprocessed.
         """
         tps = list(self.numbers)
         try:
@@ -107,11 +107,10 @@ class Rebalance:
     # --- parts -----------------------------------------------------------------------------
 
     async def _take(self, change: Change) -> None:
-        """All of it, even if callbacks raise: the first error is raised then.
+        """Apply all of a change, even if callbacks raise; then raise the first error.
 
-        A cancellation or a signal may cut it short anywhere, and it is done again from its
-        beginning: the parts look at what there is to do yet. A callback that was cut short is
-        called again.
+        A cancellation or a signal may interrupt it anywhere. Then it runs again from its beginning,
+        and its parts do only the remaining work. An interrupted callback is called again.
         """
         raised = (
             await self._lose(change),
@@ -143,7 +142,7 @@ class Rebalance:
         owned = await self._ask(self._member.release(change, asked))
         mine = [tp for tp in change.step.revoked if tp in self.numbers]
         self._drop([tp for tp in mine if owned.get(tp) != self.numbers[tp]])
-        # A new connection has begun meanwhile, and said that they are held.
+        # A new connection has begun in the meantime, and reported that they are held.
         again = [tp for tp in known if tp in self.numbers]
         return raised or await self._call(self._config.on_assigned, again)
 
@@ -163,7 +162,7 @@ class Rebalance:
             raise
 
     async def _finish(self, tps: list[TopicPartition], deadline: float) -> Exception | None:
-        """What was given out is worked on and committed, even if the callback raises."""
+        """Commit the records returned, which are processed, even if the callback raises."""
         raised = await self._call(self._config.on_revoked, sorted(tps), deadline)
         if self._config.enable_auto_commit and tps:
             try:
@@ -173,7 +172,7 @@ class Rebalance:
         return raised
 
     async def _commit(self, tps: Iterable[TopicPartition]) -> None:
-        """The user's places, as far as they have moved."""
+        """Commit the user's positions that have moved."""
         self._commit_at = time.monotonic() + self._config.auto_commit_interval_ms / 1000
         places = {tp: self._buffer.position(tp) for tp in tps}
         moved = {
@@ -202,7 +201,7 @@ class Rebalance:
     async def _call(
         self, callback: Callable[..., Any] | None, tps: list[TopicPartition], *more: float
     ) -> Exception | None:
-        """What it raised: whatever comes behind it is done all the same."""
+        """Call a callback; return its error, so that the steps behind it still run."""
         if callback is not None and tps:
             try:
                 await self._tell(callback, tps, *more)
@@ -212,7 +211,7 @@ class Rebalance:
 
 
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run what waits for nothing, because its `ask` and `tell` return at once."""
+    """Run a coroutine that never waits, because its `ask` and `tell` return at once."""
     try:
         coroutine.send(None)
     except StopIteration:

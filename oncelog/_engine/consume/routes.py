@@ -1,8 +1,8 @@
-"""Which node a consumer asks for a partition, and when.
+"""Routes: the node to ask for a partition, and the time to ask it.
 
-Place in the flow: `fetcher` and `positions` ask here where to go and tell how it went. A
-leader or, if any replica will do, one of them that is not known to be damaged; after a
-failure not before a pause that grows, and after some of them the cluster is asked anew.
+Place in the flow: `fetcher` and `positions` ask here for a node and report the result. It is the
+leader or, if any replica will do, a replica not known to be damaged. A failure is followed by a
+growing pause; after several failures the cluster's metadata is refreshed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Routes:
         self._cluster = cluster
         self._not_before: dict[TopicPartition, float] = {}
         self._failures: dict[TopicPartition, int] = {}
-        # Replicas that cannot read their log, where another may be asked.
+        # Replicas that cannot read their log, if another may be asked.
         self._damaged: set[tuple[TopicPartition, str]] = set()
 
     def not_before(self, tp: TopicPartition) -> float:
@@ -38,7 +38,7 @@ class Routes:
         chosen = self._config.replica_node_id
         if chosen is not None:
             return nodes.get(chosen, "") if chosen in leader.replicas else ""
-        # Spread, but always the same for a partition until it fails.
+        # Spread over replicas, but constant for a partition until it fails.
         turn = tp.partition + self._failures.get(tp, 0)
         replicas = [nodes[r] for r in leader.replicas if r in nodes]
         replicas = [one for one in replicas if (tp, one) not in self._damaged] or replicas
@@ -48,7 +48,7 @@ class Routes:
         self._failures.pop(tp, None)
 
     def failed(self, tp: TopicPartition, address: str) -> None:
-        """Nothing from this node: ask who leads, after a pause that grows."""
+        """Note a failure of this node: ask for the leader, after a growing pause."""
         failures = self._failures[tp] = self._failures.get(tp, 0) + 1
         self._not_before[tp] = time.monotonic() + self._cluster.backoff.delay(failures - 1)
         self._cluster.leaders.forget(tp, address)
@@ -57,13 +57,13 @@ class Routes:
     def leads_elsewhere(
         self, tp: TopicPartition, address: str, leader_id: int, leader_address: str
     ) -> None:
-        """The node refused, and perhaps said who leads."""
+        """Note that the node rejected, and perhaps named the leader."""
         self.failed(tp, address)
         if leader_address and leader_address != address:
             self._cluster.leaders.hint(tp, leader_id, leader_address)
 
     def damaged(self, tp: TopicPartition, address: str, error: int) -> bool:
-        """After an error: whether the replica is damaged, and a sound one may be asked instead."""
+        """Tell whether the error shows a damaged replica, and a sound one may be asked instead."""
         if error == log_pb2.PARTITION_ERROR_STORAGE and self._config.any_replica:
             self._damaged.add((tp, address))
         return (tp, address) in self._damaged and (tp, self.address(tp)) not in self._damaged

@@ -1,1 +1,1 @@
-"""The cluster to call: channels, leaders, retries, and the thread that all clients share."""
+"""Calls to the cluster: channels, leaders, retries, and the thread that all clients share."""

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: doubling, capped, with jitter."""
+"""Pauses before a retry: doubling, capped, with jitter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Backoff:
     def delay(self, failures: int) -> float:
         """Return the pause after so many failures in a row; 0 for none.
 
-        Jitter of 20 % either way, so that clients do not come back all at once.
+        Jitter of 20 % either way keeps clients from returning all at once.
         """
         if failures <= 0:
             return 0.0
@@ -26,7 +26,7 @@ class Backoff:
         return pause * self._rng.uniform(0.8, 1.2)
 
     def after(self, error: OncelogError, failures: int) -> float:
-        """The same, and no less than a node asks for."""
+        """Return the same pause, but at least the one that a node asks for."""
         asked = error.retry_after_ms / 1000 if isinstance(error, ThrottledError) else 0.0
         return max(self.delay(failures), asked)
 

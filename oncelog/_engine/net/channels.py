@@ -1,8 +1,8 @@
 """Channels to nodes: plain, or over TLS with this client's certificate or token.
 
-Place in the flow: `cluster` asks a pool for a channel to an address; producers with the same
-settings have a pool together. Files are read when a channel is made, a token's with each call:
-what is replaced on the disk is used without a restart.
+Place in the flow: `cluster` asks a pool for a channel to an address; producers with equal settings
+share a pool. Certificate files are read when a channel is made, a token file with each call, so
+replaced files are used without a restart.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from oncelog.errors import ConfigError
 log = logging.getLogger("oncelog.client")
 
 MAX_FILE_BYTES = 1024 * 1024
-FILES_LOOK_S = 5.0  # between two looks whether certificates were replaced
+FILES_LOOK_S = 5.0  # between checks for replaced certificates
 _MAX_MESSAGE = 128 * 1024 * 1024
 _Stamp = tuple[int, int, int]
 
 
 class Channels:
-    """Makes channels by a client's settings. Raises ConfigError for files that are of no use."""
+    """Makes channels by a client's settings. Raises ConfigError for unusable files."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class Channels:
         self._credentials = self._read() if config.secured else None
 
     def renewed(self) -> bool:
-        """Whether the files have changed: channels made from now on use what is in them now."""
+        """Tell whether the files have changed; channels made from now on use them."""
         if not self._files:
             return False
         stamp = self._stamped()
@@ -49,7 +49,7 @@ class Channels:
         try:
             self._credentials = self._read()
         except ConfigError as error:
-            # Between two files that are replaced; asked again later.
+            # A replacement of two files is half done; checked again later.
             log.debug("new certificates are not used: %s", error)
             return False
         self._stamp = stamp
@@ -69,19 +69,19 @@ class Channels:
             ("grpc.primary_user_agent", self._config.client_id),
             # A restarted node must be found again soon, not after two minutes.
             ("grpc.initial_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
-            # A name that is gone while a container restarts is asked for again soon;
-            # by default gRPC waits 30 s.
+            # A name can vanish while a container restarts; resolve it again soon. gRPC's default is
+            # 30 s.
             ("grpc.dns_min_time_between_resolutions_ms", 500),
             ("grpc.min_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
             ("grpc.max_reconnect_backoff_ms", max(100, backoff.retry_backoff_max_ms)),
             ("grpc.use_local_subchannel_pool", 1),
-            # Proxies for HTTP are for other programs; gRPC's own variable is meant for this one.
+            # HTTP proxies are for other programs; only gRPC's own variable applies here.
             ("grpc.enable_http_proxy", int("grpc_proxy" in os.environ)),
             ("grpc.http2.lookahead_bytes", 1024 * 1024),
         )
 
     def _stamped(self) -> tuple[_Stamp, ...]:
-        """Changes with the files; empty if one of them is not there."""
+        """Return a stamp that changes with the files; empty if one is missing."""
         try:
             return tuple(_stamp_of(path) for _, path in self._files)
         except OSError:
@@ -100,9 +100,9 @@ class Channels:
 
 
 class ChannelPool:
-    """A channel for each address, closed when the last of its users has left.
+    """A channel for each address, closed when its last user has left.
 
-    Runs on the engine's loop. Raises ConfigError for files that are of no use.
+    Runs on the engine's loop. Raises ConfigError for unusable files.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -133,7 +133,7 @@ class ChannelPool:
         if time.monotonic() >= self._look_at_files:
             self._look_at_files = time.monotonic() + FILES_LOOK_S
             if self._made.renewed():
-                # Calls under way go on over the channels that they have.
+                # Calls in progress go on over their old channels.
                 self._replaced += self._channels.values()
                 self._channels.clear()
         channel = self._channels.get(address)
@@ -143,7 +143,7 @@ class ChannelPool:
 
 
 class _Token(grpc.AuthMetadataPlugin):
-    """Adds the token to each call; gRPC sends it over TLS only. Called on threads of gRPC's."""
+    """Adds the token to each call; gRPC sends it over TLS only. Called on threads of gRPC."""
 
     def __init__(self, token: str | None, path: str | None) -> None:
         self._token, self._path = token or "", path
@@ -159,7 +159,7 @@ class _Token(grpc.AuthMetadataPlugin):
             callback((), error)
 
     def _current(self) -> str:
-        """Raises ConfigError."""
+        """Return the present token. Raises ConfigError."""
         if self._path is None:
             return self._token
         with self._lock:
@@ -177,7 +177,7 @@ class _Token(grpc.AuthMetadataPlugin):
 
 
 def _stamp_of(path: str) -> _Stamp:
-    """Changes with the file. Raises OSError."""
+    """Return a stamp that changes with the file. Raises OSError."""
     found = os.stat(path)
     return (found.st_mtime_ns, found.st_ino, found.st_size)
 

@@ -1,8 +1,7 @@
-"""The cluster as one thing to call: channels to its nodes, and calls that find a node.
+"""Calls to the cluster: channels to its nodes, and a search for a node that answers.
 
-Place in the flow: under every client. Any node answers metadata calls, so a call goes to
-one node after the other until one answers; calls that only a leader answers name their
-address. Runs on the engine's loop.
+Place in the flow: under every client. Any node answers metadata calls, so a call tries one node
+after the other. Calls that only a leader answers name their address. Runs on the engine's loop.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ from oncelog.wire.status import from_rpc_error
 
 log = logging.getLogger("oncelog.client")
 
-# How long a topic that was created elsewhere may take to be known everywhere.
+# Time in which all nodes learn of a topic created elsewhere.
 UNKNOWN_TOPIC_GRACE_S = 2.0
-# After so many failures in a row to reach the leader that one node names, another is asked
-# who leads: a node that is cut off from the others tells of a leader that is long gone.
+# Failures in a row to reach the named leader before another node is asked: a node that is cut off
+# names an outdated leader.
 MAX_LEADER_FAILURES = 4
-# Rounds over all nodes, of which none ever answered, in which each port is certainly no node's.
+# Rounds over all nodes without any answer ever, in which each port is certainly no node's.
 WRONG_ROUNDS = 3
 
 
@@ -59,23 +58,23 @@ class Cluster:
     """Channels, metadata, and unary calls with retries."""
 
     def __init__(self, config: ClientConfig, pool: ChannelPool | None = None) -> None:
-        """pool: of channels that are used by others, too. Raises ConfigError."""
+        """pool: a channel pool shared with other clients. Raises ConfigError."""
         self.config = config
         self.leaders = Leaders()
         self.backoff = Backoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, random.Random()
         )
-        # A node that hangs must not hold up the news from another one.
+        # A hanging node must not hold up news from another one.
         self._metadata_timeout_s = min(1.0, config.request_timeout_ms / 1000)
         self._pool = pool or ChannelPool(config)
         self._pool.join(self)
         self._preferred = random.choice(config.bootstrap_servers)
-        # Nodes that others are asked before, the one avoided last at the end.
+        # Nodes to ask after all others, in the order in which they were avoided.
         self._avoided: dict[str, None] = {}
         self._refreshing: dict[frozenset[str], asyncio.Task[list[TopicPartition]]] = {}
-        # Topics of which the last node that was asked knew nothing: perhaps deleted.
+        # Topics unknown to the last node asked: perhaps deleted.
         self._unknown: set[str] = set()
-        self._has_answered = False  # any node, ever
+        self._has_answered = False  # any node, since the start
 
     # --- nodes -----------------------------------------------------------------------
 
@@ -83,8 +82,8 @@ class Cluster:
         return self._pool.channel(address)
 
     def addresses(self) -> list[str]:
-        """All known nodes: the one that answered last, the others in random order, and what
-        is avoided at the end.
+        """Return all known nodes: the last one that answered, the others at random, avoided ones
+        last.
         """
         known = dict.fromkeys([*self.leaders.nodes.values(), *self.config.bootstrap_servers])
         others = [a for a in known if a != self._preferred and a not in self._avoided]
@@ -100,14 +99,13 @@ class Cluster:
             self._preferred = next((a for a in self.addresses() if a != address), address)
 
     def prefer_another(self) -> None:
-        """The node that was asked first knows too little; begin with another one next time."""
+        """Begin with another node next time: the first one knows too little."""
         self.avoid(self._preferred)
 
     def leader_failed(self, address: str, failures: int) -> None:
-        """A node did not serve as the leader that it was said to be, so often in a row.
+        """Note that a named leader did not serve, so often in a row.
 
-        It may be cut off from the others and would name itself, or nobody, for as long as
-        that lasts: others are asked who leads.
+        The node may be cut off and name itself, or no leader, until that ends; so ask other nodes.
         """
         self.avoid(address)
         if failures % MAX_LEADER_FAILURES == 0:
@@ -119,7 +117,7 @@ class Cluster:
         await self._pool.leave(self)
 
     def metrics(self) -> dict[str, int | float]:
-        """Whether any node answers: see `Reachability`."""
+        """Return whether any node answers: see `Reachability`."""
         return self._pool.reachability.metrics()
 
     # --- calls -----------------------------------------------------------------------
@@ -137,9 +135,8 @@ class Cluster:
     ) -> Any:
         """Call a unary method until it succeeds, fails for good, or time is up.
 
-        `method` takes a channel and returns the stub's method. With `address` only that
-        node is asked, once; `first`: the node to begin with. Raises the OncelogError of the
-        last answer.
+        `method` takes a channel and returns the stub's method. With `address` only that node is
+        asked, once; `first`: the node to begin with. Raises the OncelogError of the last answer.
         """
         limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
         deadline = time.monotonic() + limit
@@ -187,7 +184,7 @@ class Cluster:
         request: Any,
         timeout_s: float | None = None,
     ) -> Any:
-        """Call a unary method at a partition's leader, following it where it goes."""
+        """Call a unary method at a partition's leader; follow the leader when it changes."""
         limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
         deadline = time.monotonic() + limit
         failures = 0
@@ -241,8 +238,8 @@ class Cluster:
     async def refresh(self, topics: Iterable[str]) -> list[TopicPartition]:
         """Ask for topics' leaders; return partitions whose leader changed.
 
-        Questions for the same topics at the same time share one call. A topic that does
-        not exist is left out of the answer, not an error.
+        Concurrent calls for the same topics share one request. A topic that does not exist is
+        missing in the answer, without an error.
         """
         names = frozenset(topics)
         task = self._refreshing.get(names)
@@ -259,7 +256,7 @@ class Cluster:
                 describe_topics, request, attempt_timeout_s=self._metadata_timeout_s
             )
         except UnknownTopicOrPartitionError:
-            # The node may be behind, or cut off from the others: they are asked next.
+            # The node may be behind, or cut off: others are asked next.
             self.prefer_another()
             if len(names) == 1:
                 self._unknown.update(names)
@@ -272,7 +269,7 @@ class Cluster:
         return self.leaders.update(answer)
 
     async def refresh_at(self, address: str, topic: str) -> None:
-        """Take over what this node knows of a topic. Raises its OncelogError, or that of none."""
+        """Take over a node's view of a topic. Raises the node's or the topic's OncelogError."""
         request = cluster_pb2.DescribeTopicsRequest(names=[topic])
         answer = await self.call(
             describe_topics,
@@ -285,8 +282,8 @@ class Cluster:
     async def require_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until the topic's metadata is known; raise UnknownTopicOrPartitionError.
 
-        A topic that does not exist is asked for again for a short while: it may have been
-        created a moment ago through another node.
+        A missing topic is asked for again for a short while: it may have been created a moment ago
+        through another node.
         """
         start = time.monotonic()
         failures = 0
@@ -307,7 +304,7 @@ class Cluster:
                 ) from None
             if topic in self.leaders.topics and topic not in self._unknown:
                 return
-            # Where nobody answers nobody has said that there is none.
+            # Without any answer, the topic may still exist.
             if answered and time.monotonic() - start >= min(timeout_s, UNKNOWN_TOPIC_GRACE_S):
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist", topic=topic)
             await asyncio.sleep(self.backoff.delay(min(failures, 4)))
@@ -320,7 +317,7 @@ def check_answers(asked: int, answered: int) -> None:
 
 
 def may_have_been_done(error: OncelogError) -> bool:
-    """Whether a node may have done what it did not answer."""
+    """Tell whether a node may have executed a call that it did not answer."""
     lost = isinstance(error, RequestTimeoutError | BrokerUnavailableError)
     return lost and "failed to connect" not in error.message
 

@@ -1,7 +1,7 @@
 """Log lines of the engine's thread, handed to another thread: handlers are the user's code.
 
-Place in the flow: `runtime` has the lines of its thread diverted. A handler may wait for a lock
-that a user's thread holds, or call the client itself; the engine's thread must do neither.
+Place in the flow: `runtime` diverts the lines of its thread. A handler may wait for a lock that a
+user's thread holds, or call the client itself; the engine's thread must do neither.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 
 from oncelog._engine.net.threads import engine_threads
 
-# Loggers that the engine's thread writes to: the client's, and those of what it runs on.
+# Loggers of the engine's thread: the client's, and those of its libraries.
 LOGGERS = (
     "oncelog.client", "oncelog.consumer", "oncelog.producer", "asyncio", "grpc.aio._call",
     "grpc._cython.cygrpc", "py.warnings",
@@ -33,12 +33,12 @@ class _Diversion(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if threading.get_ident() not in engine_threads:
             return True
-        # The arguments may be others when a handler looks at them.
+        # The arguments may have changed by the time a handler reads them.
         record.msg, record.args = record.getMessage(), None
         try:
             _lines.put_nowait((self._logger, record))
         except queue.Full:
-            pass  # a handler hangs: the lines before this one say why
+            pass  # a handler hangs: earlier lines show why
         return False
 
 
@@ -65,7 +65,7 @@ def _write() -> None:
 
 
 def finish(seconds: float) -> None:
-    """Wait until the lines so far are written, so long at most."""
+    """Wait until the lines so far are written, at most so many seconds."""
     written = threading.Event()
     try:
         _lines.put_nowait(written)
@@ -75,7 +75,7 @@ def finish(seconds: float) -> None:
 
 
 def forked() -> None:
-    """In a forked child: the lines and the thread are the parent's."""
+    """In a forked child: the lines and the thread belong to the parent."""
     global _lines
     _lines = queue.Queue(MOST_WAITING)
 

@@ -1,8 +1,8 @@
-"""What the client knows of topics: partition counts, leaders, limits. Pure.
+"""Metadata of topics: partition counts, leaders, limits. Pure.
 
-Place in the flow: `cluster` feeds it with DescribeTopics answers, the sender and the
-fetcher with NOT_LEADER hints; they ask it where to go. News of an older term never
-replaces what is known of a newer one, so a lagging node cannot send a client back.
+Place in the flow: `cluster` feeds it with DescribeTopics answers, the sender and the fetcher with
+NOT_LEADER hints; they ask it for addresses. News of an older term never replaces that of a newer
+one, so a lagging node cannot send a client back.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Leader:
     node_id: int = 0
     address: str = ""  # "": not known
     term: int = -1
-    # A node refused and named this one instead, without a term: another may know better.
+    # A rejecting node named this leader, without a term: another node may know better.
     hinted: bool = False
-    # The node that did so; "": none, or its word has been doubted since.
+    # The node that rejected; "": none, or its hint has been doubted since.
     refused: str = ""
     replicas: tuple[int, ...] = ()
     added: bool = False  # after the topic's creation
@@ -41,14 +41,14 @@ class Leaders:
     def __init__(self) -> None:
         self.nodes: dict[int, str] = {}
         self.topics: dict[str, TopicView] = {}
-        # Partitions without an address, and those for which the last answer of their term, or
-        # of a later one, names nobody.
+        # Partitions without an address, and partitions without a leader in the last answer of their
+        # term or a later one.
         self.leaderless: set[TopicPartition] = set()
-        # Nodes to which the last connection failed, and no other was made since.
+        # Nodes to which the last connection failed, and no later one succeeded.
         self.unreachable: set[str] = set()
 
     def update(self, answer: cluster_pb2.DescribeTopicsResponse) -> list[TopicPartition]:
-        """Take over an answer; return the partitions whose leader is another one now."""
+        """Take over an answer; return the partitions with a new leader."""
         for node in answer.nodes:
             if node.address:
                 self.nodes[node.node_id] = node.address
@@ -56,16 +56,16 @@ class Leaders:
         for topic in answer.topics:
             view = self.topics.get(topic.name)
             if view is not None and topic.topic_id < view.topic_id:
-                continue  # the node has not heard yet that this one was deleted: ids only rise
+                continue  # the node has not learned of its deletion: ids only rise
             if view is None or view.topic_id != topic.topic_id:
-                # Deleted and created again: terms start anew.
+                # Deleted and created again: terms start from the beginning.
                 view = TopicView(topic.name, topic.topic_id, DEFAULT_MAX_BATCH_BYTES)
                 self.leaderless = {tp for tp in self.leaderless if tp.topic != topic.name}
             if topic.config.max_batch_bytes:
                 view.max_batch_bytes = topic.config.max_batch_bytes
             missing = max((p.partition + 1 for p in topic.partitions), default=0)
             missing -= len(view.partitions)
-            if missing > 0:  # a node that is behind names fewer; they never become fewer
+            if missing > 0:  # a lagging node names fewer; partitions never become fewer
                 # All at once: another thread places keys by the count.
                 view.partitions = [*view.partitions, *(Leader() for _ in range(missing))]
             self.topics[topic.name] = view
@@ -83,12 +83,12 @@ class Leaders:
         if info.term < leader.term:
             return False
         if not address:
-            # The address that is known stays: this node may be the one that is cut off.
+            # The known address stays: this node may be the one that is cut off.
             self.leaderless.add(tp)
             return False
         if info.term == leader.term and leader.address:
             if address == leader.refused:
-                return False  # it led in this term, and does not any more
+                return False  # it led in this term, and does not lead now
             if not leader.hinted:
                 # Same term, same leader; but its address may be news.
                 address = address if info.leader_id == leader.node_id else leader.address
@@ -100,7 +100,7 @@ class Leaders:
         return changed
 
     def hint(self, tp: TopicPartition, node_id: int, address: str) -> bool:
-        """Take over what a node said when it refused as not the leader."""
+        """Take over the leader that a rejecting node named."""
         leader = self.leader(tp)
         if leader is None or not address:
             return False
@@ -113,13 +113,13 @@ class Leaders:
         return changed
 
     def suspect(self, tp: TopicPartition) -> None:
-        """Who is said to lead does not, and names nobody: any node's word may take its place."""
+        """Doubt the named leader, which rejected and named none; any node's answer replaces it."""
         leader = self.leader(tp)
         if leader is not None:
             leader.refused = ""
 
     def forget(self, tp: TopicPartition, address: str) -> None:
-        """This node does not lead the partition, whatever was known."""
+        """Forget that this node leads the partition."""
         leader = self.leader(tp)
         if leader is not None and leader.address == address:
             leader.address = leader.refused = ""
@@ -127,7 +127,7 @@ class Leaders:
             self.leaderless.add(tp)
 
     def gone(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that their topics do not have: they had them before they were created anew."""
+        """Return those that their topics lack: they had them before they were created anew."""
         counts = {name: len(view.partitions) for name, view in self.topics.items()}
         return [tp for tp in tps if tp.partition >= counts.get(tp.topic, tp.partition + 1)]
 
@@ -138,14 +138,14 @@ class Leaders:
         return view.partitions[tp.partition]
 
     def is_available(self, tp: TopicPartition) -> bool:
-        """Whether it has a leader, as far as is known, and that one can be reached."""
+        """Tell whether it has a known leader that can be reached."""
         if not self.leaderless and not self.unreachable:
-            return True  # as nearly always: each batch of records without a key asks
+            return True  # the usual case: each batch of records without a key asks
         address = self.address(tp)
         return bool(address) and tp not in self.leaderless and address not in self.unreachable
 
     def lacking(self) -> tuple[set[str], set[str]]:
-        """Topics to ask for again, and nodes to connect to again, that somebody may be back."""
+        """Return topics to ask for again, and nodes to connect to again."""
         if not self.leaderless and not self.unreachable:
             return set(), set()
         used = {one.address for view in self.topics.values() for one in view.partitions}

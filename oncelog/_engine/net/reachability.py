@@ -1,4 +1,4 @@
-"""Reachability of the cluster: a warning when no node answers, and one when a node does again.
+"""Reachability of the cluster: one warning when no node answers, one when a node answers again.
 
 Place in the flow: `cluster` reports how each call to a node ended. Clients that share channels
 share this, too, so that a program with many producers logs one line. Runs on the engine's loop.
@@ -19,11 +19,11 @@ class Reachability:
 
     def __init__(self, request_timeout_s: float, clock: Callable[[], float]) -> None:
         self.patience_s = min(_MOST_PATIENCE_S, request_timeout_s)
-        # A client calls seldom while it is idle: failures so far apart are not one outage.
+        # An idle client calls seldom: failures so far apart are not one outage.
         self._gap_s = 2 * max(_MOST_PATIENCE_S, request_timeout_s)
         self._clock = clock
         self.outages = 0
-        self._since: float | None = None  # when the first call failed, after the last answer
+        self._since: float | None = None  # time of the first failure after the last answer
         self._last = 0.0
         self._warned = False
 
@@ -35,7 +35,7 @@ class Reachability:
         self._since, self._warned = None, False
 
     def failed(self, reason: str) -> None:
-        """A node did not answer, for a reason that names it."""
+        """Note that a node did not answer; the reason names it."""
         now = self._clock()
         if self._since is None or now - self._last > self._gap_s:
             self._since, self._warned = now, False

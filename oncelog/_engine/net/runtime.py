@@ -1,9 +1,9 @@
-"""The engine's thread: one event loop per process, shared by all clients in it.
+"""Engine thread: one event loop per process, shared by all its clients.
 
-Place in the flow: sync clients hand coroutines to it and wait. gRPC's asyncio side has one
-poller for all loops of a process, so one loop is also the arrangement it likes best.
+Place in the flow: sync clients hand coroutines to it and wait. gRPC's asyncio side has one poller
+for all loops of a process, so one loop suits it best.
 
-A forked child has no such thread. Clients made before the fork are closed there. New ones start
+A forked child has no such thread. Clients made before the fork are closed there. New clients start
 a new loop, unless gRPC ran in the parent: then it cannot run in the child.
 """
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 log = logging.getLogger("oncelog.client")
 
 _START = "start the client"
-_POLLER = "_poll_wrapper"  # the function that gRPC's own thread runs, as long as a channel is there
+_POLLER = "_poll_wrapper"  # gRPC's thread runs this function while there is a channel
 _FORKED = (
     "this process was forked while its parent used a client, and gRPC cannot run in it: start it "
     "with multiprocessing's method spawn or forkserver, or make the first client after the fork"
@@ -102,7 +102,7 @@ def _run(started: Callable[[], None]) -> None:
         try:
             engine.run_forever()
         except BaseException:
-            # Something that ends programs was raised in a callback: all other clients go on.
+            # A callback raised an error that ends programs: all other clients go on.
             log.exception("the client's thread goes on after an error")
 
 
@@ -113,8 +113,8 @@ def _report(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 class _Call(Generic[T]):
     """A coroutine on the engine's thread, and the user's thread that waits for it.
 
-    Not a Future: a signal may end a wait for that while its lock is held, and the engine's
-    thread would wait for the lock.
+    Not a Future: a signal could end a wait while the Future's lock is held, and the engine's thread
+    would wait for that lock.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
@@ -133,7 +133,7 @@ class _Call(Generic[T]):
 
     def _done(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # looked at, whether the user's thread still waits or not
+            task.exception()  # retrieved, whether the user's thread still waits or not
         self._running.release()
 
     def cancel(self) -> None:
@@ -170,7 +170,7 @@ def run(
 ) -> T:
     """Run a coroutine on the engine's thread and wait for its result. Raises as `wait` does.
 
-    An exception that a signal raises here cancels it there, unless `whole`.
+    An exception raised here by a signal cancels the coroutine, unless `whole`.
     """
     try:
         threads.refuse_to_wait("call a blocking method")
@@ -196,9 +196,9 @@ def post(callback: Callable[..., object], *args: object) -> None:
 
 
 def can_close() -> bool:
-    """False: the engine's thread cannot run any more, so that nothing can be closed.
+    """Return False if the engine's thread cannot run any more, so no client can be closed.
 
-    Raises RuntimeError where a close would wait for itself.
+    Raises RuntimeError if a close would wait for itself.
     """
     if is_over():
         return False
@@ -207,12 +207,12 @@ def can_close() -> bool:
 
 
 def is_over() -> bool:
-    """Whether the engine's thread cannot run any more."""
+    """Tell whether the engine's thread can never run again."""
     return sys.is_finalizing() or (threads.engine is not None and bool(threads.engine.why_not()))
 
 
 def end_dropped(what: str, ending: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """For `__del__` of a client that is open: warn, and have it ended on the engine's thread."""
+    """Warn of an open client in `__del__`, and end it on the engine's thread."""
     engine = threads.engine
     if engine is None or is_over():
         return
@@ -250,7 +250,7 @@ def _grpc_runs() -> bool:
 def _after_fork() -> None:
     global _start_lock, _forked_under_grpc
     _forked_under_grpc = _forked_under_grpc or _forking_under_grpc
-    # What gRPC has made in the parent must not be freed in the child: it would crash.
+    # gRPC's objects of the parent must not be freed in the child: it would crash.
     _of_the_parent.extend([threads.engine, *_clients])
     threads.engine = None
     _start_lock = threads.shared_lock()

@@ -1,8 +1,8 @@
-"""The engine's thread, as those see it who wait for it: nobody waits for what cannot run.
+"""Waits for the engine's thread: they end with an error if it cannot run.
 
 Place in the flow: `runtime` notes its thread here. Each wait of a user's thread goes through
-`wait`. It ends with an error if the engine's thread has ended, is frozen by the interpreter's end,
-is the caller's own, waits for a lock that the caller holds, or does not run for another reason.
+`wait`. It fails if the engine's thread has ended, is frozen by the interpreter's end, is the
+caller's own, waits for a lock that the caller holds, or does not run for another reason.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from oncelog.errors import ClientClosedError, RequestTimeoutError
 
 FIRST_S = 0.05
 SLICE_S = 1.0
-# Slices are counted, not seconds: a process that was stopped for an hour has missed one.
+# Slices, not seconds: a process that was stopped for an hour has missed only one.
 MOST_SLICES = 30
 
-# The machine's clock, which nothing replaces, and the source of time.monotonic here.
+# The machine's clock and the source of time.monotonic here; nothing replaces it.
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
 _REPLACED = (
     "another clock is in the place of the machine's (freezegun does so). Have it ignore asyncio, "
@@ -31,7 +31,7 @@ _REPLACED = (
 )
 
 engine_threads: set[int] = set()
-# Locks that user threads and the engine's thread take. Any: RLock's `_is_owned` has no stub.
+# Locks of user threads and the engine's thread. Any: RLock's `_is_owned` has no stub.
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -50,7 +50,7 @@ class EngineThread:
         self.rounds += 1
 
     def why_not(self) -> str:
-        """Why it cannot run; "": it can."""
+        """Return why it cannot run; "" if it can."""
         if sys.is_finalizing():
             return "the interpreter is ending"
         return "" if self.thread.is_alive() else "the client's thread has ended"
@@ -60,7 +60,7 @@ class EngineThread:
         return abs(time.monotonic() - now) < 1.0 and abs(self.loop.time() - now) < 1.0
 
     def place(self) -> str:
-        """The innermost lines that it is in."""
+        """Return the innermost lines of its stack."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         lines = traceback.format_stack(frame)[-3:] if frame is not None else []
         return " ".join(" ".join(lines).split())
@@ -82,7 +82,7 @@ def refuse_on_engine_thread(what: str) -> None:
 
 
 def refuse_to_wait(what: str) -> None:
-    """Raise RuntimeError where a wait would never end: the engine's thread waits for this one."""
+    """Raise RuntimeError if a wait would never end: the engine's thread waits for this one."""
     refuse_on_engine_thread(what)
     if _holds_a_lock():
         raise RuntimeError(
@@ -96,7 +96,7 @@ def _holds_a_lock() -> bool:
         try:
             return any(lock._is_owned() for lock in tuple(_locks))
         except RuntimeError:
-            pass  # another thread has made a client meanwhile
+            pass  # another thread has made a client in the meantime
 
 
 def check() -> None:
@@ -108,13 +108,13 @@ def check() -> None:
 def wait(attempt: Callable[[float], bool], timeout: float | None, what: str) -> bool:
     """Call `attempt(seconds)`, which waits so long at most, until it is true or time is up.
 
-    `what`: the caller's verb. Raises ClientClosedError if the engine's thread cannot run any
-    more, RequestTimeoutError if it has not run for `MOST_SLICES` slices, RuntimeError as
-    `refuse_to_wait` does.
+    `what`: the caller's verb. Raises ClientClosedError if the engine's thread cannot run any more,
+    RequestTimeoutError if it has not run for `MOST_SLICES` slices, RuntimeError as `refuse_to_wait`
+    does.
     """
     refuse_on_engine_thread(what)
     missed, rounds, left = 0, -1, timeout
-    seconds = FIRST_S  # most waits end within it, and cost nothing more
+    seconds = FIRST_S  # most waits end within it, at no further cost
     while True:
         if left is not None:
             seconds = min(seconds, left)

@@ -1,6 +1,6 @@
-"""Texts of gRPC's for a port that is no node's, or speaks TLS where the client does not.
+"""gRPC's error texts for a port that is no node's, or speaks TLS where the client does not.
 
-gRPC says what it met on the wire; an operator wants to know which setting is wrong.
+gRPC reports bytes on the wire; an operator needs the name of the wrong setting.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _CLOSED = ("Socket closed", "Connection reset by peer")
 
 
 def certain(text: str) -> str:
-    """What is wrong, if no other try can go better; else empty."""
+    """Explain an error that no retry can fix; else return ""."""
     if any(words in text for words in _HTTP1):
         return (
             "an HTTP/1 server answers there, perhaps a node's metrics page; "
@@ -25,7 +25,7 @@ def certain(text: str) -> str:
 
 
 def likely(text: str) -> str:
-    """What is perhaps wrong, if this goes on; else empty."""
+    """Explain the probable cause of an error that persists; else return ""."""
     if "failed to connect to all addresses" in text and any(words in text for words in _CLOSED):
         return (
             "it closes connections without a word; perhaps it speaks TLS (tls_ca_file), or is "
