@@ -1,1 +1,1 @@
-"""One partition replica: what it applies, what its leader keeps, what it reads."""
+"""Partition replicas: applied state, the leader's part, and reads."""

@@ -1,12 +1,12 @@
-"""Where a partition's batches are: the stored index with its newest rows in memory.
+"""Index of a partition's batches: the stored index with its newest rows in memory.
 
     apply --add, stage, publish, trim_below--> BatchIndex <--recent, stored-- read, lookup
                                                     |
                                             storage.OffsetIndex
 
-A row holds the checksum of its batch's header, and that header the payload's. So
-`is_intact` can tell whether bytes from the disk are the batch that was stored there,
-and a reader needs no other checksum.
+A row holds the checksum of its batch's header, and that header holds the payload's. So `is_intact`
+can tell whether bytes from the disk are the batch that was stored there, and a reader needs no
+other checksum.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex, RunRow
 
 RECENT_ENTRIES = 4096  # rows in memory
-# A run of at most so many batches gets their rows when it is published, a longer one a row
-# of its own, so that a commit costs the same however much it publishes.
+# When a short run is published, its batches get rows of their own; a longer run gets one row. So a
+# commit costs the same for any number of batches.
 COPIED_BATCHES = 16
 PAGE_ROWS = 256
 
 
 def place_of(index: int, base_offset: int, entry: BatchEntry, data: bytes) -> IndexEntry:
-    """The row of the batch that Raft entry `index` holds."""
+    """Returns the row of the batch in Raft entry `index`."""
     return IndexEntry(
         index,
         base_offset,
@@ -43,7 +43,7 @@ def place_of(index: int, base_offset: int, entry: BatchEntry, data: bytes) -> In
 
 
 def is_intact(place: IndexEntry, data: bytes) -> bool:
-    """Whether the bytes are those of the batch that the row was made of."""
+    """Whether the bytes are the batch that the row was made from."""
     if len(data) != place.payload_bytes or len(data) < HEADER_BYTES:
         return False
     if crc32c.crc32c(data[:HEADER_BYTES]) != place.header_crc:
@@ -52,17 +52,17 @@ def is_intact(place: IndexEntry, data: bytes) -> bool:
 
 
 class BatchIndex:
-    """The index of one partition. Changes go into the caller's write batch."""
+    """Index of one partition. Changes go into the caller's write batch."""
 
     def __init__(self, stored: OffsetIndex) -> None:
         self._stored = stored
-        self.has_runs = False  # published as they are staged, since this was made
+        self.has_runs = False  # a long run was published, with a row of its own
         self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
         # (transaction, producer) -> the first rows of its run that were staged since the start
         self._staged: dict[tuple[int, int], list[IndexEntry]] = {}
 
     def forget_recent(self) -> None:
-        """The state begins anew: what is in memory may not be part of it."""
+        """Clears the rows in memory: the state was replaced and may not have them."""
         self._recent.clear()
         self._staged.clear()
 
@@ -73,17 +73,17 @@ class BatchIndex:
     def stage(
         self, batch: WriteBatch, transaction_id: int, producer_id: int, place: IndexEntry
     ) -> None:
-        """A staged batch; its offsets count from the run's first record."""
+        """Adds a staged batch; its offsets count from the run's first record."""
         self._stored.put_staged(batch, transaction_id, producer_id, place)
         staged = self._staged.setdefault((transaction_id, producer_id), [])
         if len(staged) < COPIED_BATCHES:
             staged.append(place)
 
     def publish(self, batch: WriteBatch, run: RunRow, batches: int) -> None:
-        """A run's records are at offsets now; what was staged behind them is dropped.
+        """Gives a run's records their offsets; drops batches staged after them.
 
-        `batches`: how many were staged. It decides which rows a run gets, so a replica
-        that applies the marker again finds those that it wrote before.
+        `batches`: the number of staged batches. It decides which rows a run gets, so a replica that
+        applies the marker again finds the rows that it wrote before.
         """
         where = (run.transaction_id, run.producer_id)
         staged = self._staged.pop(where, [])
@@ -94,8 +94,8 @@ class BatchIndex:
             self.has_runs = True
             return
         if len(staged) < batches:
-            # Some were staged before this replica was opened. What is not there either has
-            # its row already, or lies below what this replica was given.
+            # Some were staged before this replica was opened. A missing one either has its row
+            # already, or lies below the state this replica was given.
             stored = self._stored.staged(*where)
             staged = sorted({place.last_offset: place for place in (*stored, *staged)}.values())
         self._stored.delete_staged(batch, *where, staged)
@@ -110,7 +110,7 @@ class BatchIndex:
                     self._recent.append(place)
 
     def drop(self, batch: WriteBatch, transaction_id: int, producer_id: int) -> None:
-        """A run that is not published."""
+        """Drops a run that is not published."""
         self._staged.pop((transaction_id, producer_id), None)
         self._stored.drop_staged(batch, transaction_id, producer_id)
 
@@ -127,7 +127,8 @@ class BatchIndex:
         return self._stored.first()
 
     def recent(self, offset: int) -> list[IndexEntry]:
-        """Rows of the batch that holds `offset` and of some that follow, if they are in memory."""
+        """Returns rows of the batch that holds `offset` and of some after it, if they are in
+        memory."""
         recent = self._recent
         if not recent or offset < recent[0].base_offset:
             return []
@@ -135,11 +136,12 @@ class BatchIndex:
         return [recent[i] for i in range(first, min(first + PAGE_ROWS, len(recent)))]
 
     def stored(self, offset: int) -> list[IndexEntry]:
-        """The same from the disk, for any thread. The newest rows may not be there yet."""
+        """Returns the same rows from the disk, in any thread. The newest may not be there yet."""
         return self._stored.scan(offset, limit=PAGE_ROWS)
 
     def recent_below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Rows of at most `limit` batches that begin below `offset`, newest first, in memory."""
+        """Returns rows of up to `limit` batches that begin below `offset`, newest first, from
+        memory."""
         recent = self._recent
         if not recent or offset <= recent[0].base_offset:
             return []
@@ -147,11 +149,11 @@ class BatchIndex:
         return list(islice(newest, limit))
 
     def stored_below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """The same from the disk, for any thread."""
+        """Returns the same rows from the disk, in any thread."""
         return self._stored.scan_back(offset, limit)
 
     def all_from(self, offset: int) -> Iterator[IndexEntry]:
-        """Every stored row from `offset` on, a bounded number in memory at a time."""
+        """Yields every stored row from `offset` on, with a bounded number in memory at a time."""
         while places := self._stored.scan(offset, limit=PAGE_ROWS):
             yield from places
             offset = places[-1].last_offset + 1

@@ -1,6 +1,6 @@
-"""Reads that may wait for a disk: by threads of their own, so that the event loop does not.
+"""Disk reads in threads of their own, so that the event loop never waits for a disk.
 
-services, lookup --without_waiting--> Read, BackwardRead --what is not in memory--> a thread
+services, lookup --without_waiting--> Read, BackwardRead --not in memory--> a thread
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from storage.errors import NotCachedError
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-AT_A_TIME = 4  # more wait
-POOL = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read")  # a node starts its threads
+AT_A_TIME = 4  # reads; further reads wait
+POOL = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read")  # the node starts its threads
 
 
 class Reading(Protocol[T_co]):
-    """A read that `reader` gives."""
+    """A read made by `Reader`."""
 
     def run(self, *, cached_only: bool = False) -> T_co: ...
 
@@ -30,7 +30,7 @@ async def in_thread(step: Callable[..., T], *arguments: object) -> T:
 
 
 async def without_waiting(reading: Reading[T]) -> T:
-    """What the read gives: at once if it is in memory. Raises what its `run` does."""
+    """Runs the read, in a thread unless it is in memory. Raises the errors of its `run`."""
     try:
         return reading.run(cached_only=True)
     except NotCachedError:

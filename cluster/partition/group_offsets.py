@@ -3,16 +3,15 @@
     GroupService --OffsetsCommand--> entry --apply--> OffsetsTable
     GroupService <------- reads, after a confirmation ------'
 
-Deterministic over the log, in memory, bounded. An offset may carry the producer
-id, epoch and sequence of whoever commits it. Then a commit is checked as a batch
-is: an older epoch is FENCED, a lower sequence refused, the same one a duplicate.
-Sequences may skip, for each commit replaces the one before. A commit without a
-producer id is not checked and leaves the producer's state as it is, so that a
-seek by hand does not let a zombie in. Producer ids rise, so a lower one than the
-stored one is a zombie, too; who must go back to one deletes the group first.
+Deterministic over the log, in memory, bounded. An offset may carry the producer id, epoch and
+sequence of its committer. The commit is then checked like a batch: an older epoch is FENCED, a
+lower sequence refused, an equal one a duplicate. Sequences may skip, for each commit replaces the
+one before. A commit without a producer id is not checked and leaves the producer's state as it is,
+so that a seek by hand does not let a zombie in. Producer ids rise, so an id below the stored one is
+a zombie, too. To go back to a lower id, delete the group first.
 
-A group with members (cluster/groups) takes commits of the partitions' owners only. Offsets
-that a transaction has staged are stored by its marker; until then nobody else commits them.
+A group with members (cluster/groups) takes commits of the partitions' owners only. A transaction's
+marker stores the offsets that the transaction staged; until then nobody else commits them.
 """
 
 from __future__ import annotations
@@ -57,13 +56,13 @@ OFFSETS_PARTITIONS = 8
 MAX_GROUP_CHARS = 255
 MAX_METADATA_BYTES = 4096
 MAX_COMMITS = 1000  # offsets in one call
-# Of one partition of __offsets. Apply refuses what goes beyond, so all replicas must agree.
+# In one partition of __offsets. Apply refuses more, so all replicas must agree on the limit.
 MAX_GROUPS = 20_000
 MAX_OFFSETS = 200_000
 MAX_STATE_BYTES = 256 * 1024 * 1024  # names, topics and metadata
 
 _GROUPS_TAG = bytes((pb.OffsetsSnapshot.GROUPS_FIELD_NUMBER << 3 | 2,))
-# Commands that releases without groups with members do not know.
+# Commands unknown to releases without group members.
 _OF_MEMBERS = frozenset({"change_owners", "claim_instance", "remove_member"})
 
 THROTTLED, TRANSACTION_CONFLICT = "THROTTLED", "TRANSACTION_CONFLICT"
@@ -76,12 +75,12 @@ _REASONS = {
 
 
 def partition_of(group: str, partitions: int) -> int:
-    """The partition of `__offsets` that holds a group. Never to be changed."""
+    """Returns the partition of `__offsets` that holds a group. Never change it."""
     return crc32(group.encode()) % partitions
 
 
 def pack_command(command: pb.OffsetsCommand) -> bytes:
-    """A command as a Raft entry: of a kind of its own if it is about members (feature groups)."""
+    """Packs a command as a Raft entry: of its own kind if it is about members (feature groups)."""
     of_members = command.WhichOneof("command") in _OF_MEMBERS or bool(command.commit.member)
     kind = GROUP_MEMBERS if of_members else OFFSETS
     if command.WhichOneof("command") == "stage":
@@ -90,7 +89,7 @@ def pack_command(command: pb.OffsetsCommand) -> bytes:
 
 
 class OffsetsTable:
-    """All groups of one partition of `__offsets`. Times are the log's, in milliseconds."""
+    """Groups of one partition of `__offsets`. Times are the log's, in milliseconds."""
 
     def __init__(
         self,
@@ -102,8 +101,8 @@ class OffsetsTable:
         self._limits = (max_groups, max_offsets, max_bytes)
         self._groups: dict[str, GroupState] = {}
         self._ownerships = OwnershipTable()
-        self.staged = StagedOffsets()  # to be looked at only
-        # Groups with staged offsets whose owners have changed since this was last asked.
+        self.staged = StagedOffsets()  # read only
+        # Groups with staged offsets and a change of owners since the last `overtaken`.
         self._moved: set[str] = set()
         self._clock_ms = 0
         self._offsets = 0
@@ -115,21 +114,21 @@ class OffsetsTable:
         return self._groups.get(name)
 
     def ownership(self, group: str) -> GroupOwnership:
-        """Who owns what in a group; empty if the group has no members. Read only."""
+        """Returns the owners in a group; empty if the group has no members. Read only."""
         return self._ownerships.of(group)
 
     def with_members(self) -> list[str]:
-        """Groups whose partitions are shared out, by name."""
+        """Returns the names of groups that share out their partitions."""
         return self._ownerships.names()
 
     def groups(self, after: str, limit: int) -> list[tuple[str, GroupState]]:
-        """At most `limit` groups with names above `after`, by name."""
+        """Returns at most `limit` groups with names above `after`, by name."""
         names = sorted(self._groups)
         start = bisect_right(names, after) if after else 0
         return [(name, self._groups[name]) for name in names[start : start + limit]]
 
     def confirm(self, transaction_id: int, asked: Mapping[str, tuple[int, int]]) -> str:
-        """Why a commit that says this is staged cannot be decided; "": it can.
+        """Returns why a commit with these staged offsets cannot be decided; "": it can.
 
         asked: group -> (how many offsets, number of the last call).
         """
@@ -140,7 +139,7 @@ class OffsetsTable:
         return f"{text}, the commit says {dict(asked)}"
 
     def overtaken(self) -> list[int]:
-        """Transactions that have staged offsets of partitions whose owner is another now.
+        """Returns transactions with staged offsets of partitions that have another owner now.
 
         They will have to be aborted: the new owner commits nothing before they have ended.
         """
@@ -164,10 +163,10 @@ class OffsetsTable:
     ) -> list[CommitResult] | CommitResult | bool | str:
         """Applies a serialized OffsetsCommand, the entry at `index`.
 
-        over: why nothing more of a transaction comes to this partition; None: it may be open.
-        Returns what became of each offset of a commit, and of a call that stages some; of
-        a delete, whether the group was there, or why it stays; of the others, whether
-        they did anything. Raises CorruptEntryError.
+        over: why the transaction can stage nothing more in this partition; None: it may be open.
+        Returns the result of each offset of a commit or a staging call. For a delete, returns
+        whether the group was there, or why it stays; for other commands, whether they changed
+        anything. Raises CorruptEntryError.
         """
         command = pb.OffsetsCommand.FromString(data)
         if has_unknown_fields(command):
@@ -204,7 +203,8 @@ class OffsetsTable:
     def _commit_owned(
         self, commit: pb.CommitGroupOffsets, record: pb.OffsetRecord, ownership: int
     ) -> CommitResult:
-        """One offset of a commit in a group with members, or by somebody who is none any more."""
+        """Commits an offset in a group with members, or for a committer that is no member
+        any more."""
         facts = self._ownerships.of(commit.group)
         part = TopicPartition(record.topic_id, record.partition)
         error = facts.check_commit(part, commit.member, ownership, commit.number)
@@ -289,7 +289,7 @@ class OffsetsTable:
     # -- offsets of transactions ----------------------------------------------------------
 
     def _stage(self, call: pb.StageOffsets, over: Verdict | None) -> CommitResult:
-        """All of a call, or none of it."""
+        """Stages all offsets of a call, or none."""
         if over is not None:
             return CommitResult(over.kind.name, over.message, False, None)
         if len(_ownerships(call)) != len(call.offsets):
@@ -322,7 +322,7 @@ class OffsetsTable:
     def _stage_refusal(
         self, call: pb.StageOffsets, record: pb.OffsetRecord, ownership: int
     ) -> tuple[str, str]:
-        """(reason, text) if an offset must not be staged."""
+        """Returns (reason, text) if an offset must not be staged."""
         where = f"{record.topic}-{record.partition}"
         facts = self._ownerships.of(call.group)
         part = TopicPartition(record.topic_id, record.partition)
@@ -341,13 +341,13 @@ class OffsetsTable:
         return "", ""
 
     def _reserve(self, call: pb.StageOffsets) -> None:
-        """Keeps room for what a marker will store: nothing may stand in its way."""
+        """Reserves room for the marker's offsets, so that no limit can refuse them."""
         self.staged.add(call)
         self._offsets += len(call.offsets)
         self._bytes += _reserved(call)
 
     def end(self, transaction_id: int, stored: Mapping[str, int], stamp_ms: int) -> bool:
-        """A marker is applied: `stored` says which calls count, by group, up to which number.
+        """Applies a marker: `stored` has the last valid call number of each group.
 
         Returns whether the transaction had staged offsets. Raises CorruptEntryError.
         """
@@ -359,7 +359,8 @@ class OffsetsTable:
         for group, last in sorted(stored.items()):
             calls = groups.get(group, [])
             if not any(call.number == last for call in calls):
-                # The coordinator decides on what the leader has confirmed, so it is here.
+                # The coordinator decides on offsets that the leader has confirmed, so they are
+                # here.
                 text = f"transaction {transaction_id}: offsets of {group!r} up to {last}"
                 raise CorruptEntryError(f"{text} were decided, and are not staged")
             for record in (r for call in calls if call.number <= last for r in call.offsets):
@@ -377,11 +378,11 @@ class OffsetsTable:
     # -- snapshots ----------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """The whole state: equal states give equal bytes."""
+        """Returns the whole state: equal states give equal bytes."""
         return b"".join(self.parts())
 
     def parts(self) -> Iterator[bytes]:
-        """The state as `dump` gives it; it must not change meanwhile."""
+        """Returns the bytes of `dump` in parts; the state must not change meanwhile."""
         yield pb.OffsetsSnapshot(clock_ms=self._clock_ms).SerializeToString(deterministic=True)
         for name in sorted(self._groups):
             group = self._groups[name].dump(name)
@@ -393,7 +394,7 @@ class OffsetsTable:
 
     @classmethod
     def load(cls, data: bytes) -> OffsetsTable:
-        """The table that `dump` wrote. Raises google's DecodeError if it is damaged."""
+        """Loads a table that `dump` wrote. Raises google's DecodeError if it is damaged."""
         snapshot = pb.OffsetsSnapshot.FromString(data)
         table = cls()
         table._clock_ms = snapshot.clock_ms
@@ -419,7 +420,7 @@ def _ownerships(call: pb.StageOffsets) -> Sequence[int]:
 
 
 def _lost(facts: GroupOwnership, call: pb.StageOffsets) -> bool:
-    """Whether some partition of a staged call is somebody else's now."""
+    """Whether a partition of a staged call has another owner now."""
     return any(
         facts.check_commit(
             TopicPartition(record.topic_id, record.partition), call.member, ownership, MAX_INT64

@@ -1,4 +1,4 @@
-"""One group's committed offsets, and the verdict on a commit. Deterministic, pure.
+"""Committed offsets of one group, and the verdict on a commit. Deterministic, pure.
 
     OffsetsTable --judge_commit, put--> GroupState
 
@@ -20,7 +20,7 @@ FENCED, OUT_OF_ORDER, SEQUENCE_CONFLICT = "FENCED", "OUT_OF_ORDER", "SEQUENCE_CO
 
 @dataclass(frozen=True, slots=True)
 class OffsetState:
-    """What a group has committed for one partition. `producer_id` 0: nobody with one."""
+    """Committed offset of a group for one partition. `producer_id` 0: committed without one."""
 
     topic_id: int
     offset: int
@@ -33,7 +33,7 @@ class OffsetState:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What became of one offset; `now` is what is stored after it."""
+    """Result of one offset's commit; `now` is stored after it."""
 
     error: str
     message: str
@@ -45,7 +45,7 @@ Key = tuple[str, int]  # topic, partition
 
 
 class GroupState:
-    """One group's offsets. `last_commit_ms`, `bytes` (its share of the limit): of all of them."""
+    """Offsets of one group. `last_commit_ms`, `bytes` (its share of the limit): of all of them."""
 
     __slots__ = ("_records", "bytes", "last_commit_ms")
 
@@ -63,12 +63,12 @@ class GroupState:
         return None if found is None else stored(pb.GroupRecord.FromString(found).offsets[0])
 
     def items(self) -> Iterator[tuple[Key, OffsetState]]:
-        """By topic and partition; as they are now, whatever thread asks."""
+        """Returns the offsets by topic and partition, as they are now; any thread may call it."""
         for key, record in list(self._records.items()):
             yield key, stored(pb.GroupRecord.FromString(record).offsets[0])
 
     def put(self, record: pb.OffsetRecord, grown: int) -> None:
-        """`grown`: how much its share of the limit grows by it."""
+        """Stores an offset. `grown`: the growth of the group's share of the limit."""
         key = (record.topic, record.partition)
         in_order = key in self._records or not self._records or key > next(reversed(self._records))
         self._records[key] = pb.GroupRecord(offsets=[record]).SerializeToString(deterministic=True)
@@ -78,7 +78,7 @@ class GroupState:
         self.last_commit_ms = max(self.last_commit_ms, record.commit_ms)
 
     def dump(self, name: str) -> bytes:
-        """A GroupRecord. Serialized messages that follow each other are one message."""
+        """Returns a GroupRecord: serialized messages that follow each other are one message."""
         head = pb.GroupRecord(group=name).SerializeToString(deterministic=True)
         return b"".join((head, *self._records.values()))
 
@@ -119,7 +119,7 @@ def state_after(before: OffsetState | None, record: pb.OffsetRecord, now_ms: int
 
 
 def judge_commit(before: OffsetState | None, record: pb.OffsetRecord) -> CommitResult | None:
-    """Why a commit is not stored; None if it is."""
+    """Returns why a commit is not stored; None if it is."""
     if before is None:
         return None
     if record.topic_id < before.topic_id:

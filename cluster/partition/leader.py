@@ -1,14 +1,14 @@
-"""What lives as long as one leadership of a replica: made when it is ready, dropped at its end.
+"""Leader's side of a partition: checks batches and proposes them. Lives one leadership.
 
     Partition --append, open_producer--> Leadership --entry--> Group --apply--> PartitionMachine
                                              |                                       |
-                      who waits  <-----------+------------------ Answer -------------'
+                      callers    <-----------+------------------ Answer -------------'
 
-The leader checks each batch before it proposes it, against the applied state with its
-batches in flight on top: to refuse early, to join a duplicate to its original, to let a
-producer pipeline. Apply decides all the same. An answer that says no is given only after
-an entry of this term committed, so a deposed leader cannot say it, and only if the
-applied state says no as well: batches in flight may have been refused meanwhile.
+The leader checks each batch before it proposes it, against the applied state plus its batches in
+flight. So it refuses early, joins a duplicate to its original, and lets a producer pipeline. Apply
+still decides. The leader refuses only after an entry of this term committed, so a deposed leader
+cannot refuse. The applied state must refuse as well, as batches in flight may have been refused
+meanwhile.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _APPENDED = Kind.APPENDED
 CLOCK_DISAGREES = Answer(
     Verdict(Kind.NOT_READY, message="the leader's wall clock is not the one a majority agrees on")
 )
-# Needs no confirmation: what is stored is stored, and the rest is no refusal for good.
+# These need no confirmation: a stored batch stays stored; the others are no final refusal.
 _CERTAIN = (Kind.DUPLICATE, Kind.THROTTLED, Kind.INVALID_BATCH, Kind.BATCH_TOO_LARGE)
 
 
 class _Proposal:
-    """A batch that was proposed: who waits for it, and who sent it again meanwhile."""
+    """Proposed batch, with its sender and the senders of its repeats."""
 
     __slots__ = ("answer_to", "joined", "leadership", "size")
 
@@ -89,13 +89,13 @@ class Leadership:
         self.staging = Staging(machine, self._in_flight, self.propose)
 
     def close(self) -> None:
-        """The leadership is over; the group has answered everybody."""
+        """Ends the leadership; the group has answered all callers."""
         waiting = self._proposed + self.staging.proposed
         assert not waiting, "waiters are answered before the overlay goes"
         self.staging.close()
 
     def answer(self, answer_to: AnswerTo, answer: Answer) -> None:
-        """Counts an answer to a batch and gives it."""
+        """Counts an answer to a batch and sends it."""
         self._counters.count(answer.verdict.kind)
         answer_to(answer)
 
@@ -129,7 +129,7 @@ class Leadership:
             self._refuse_batch(meta, request, verdict, answer_to)
 
     def _check(self, meta: BatchMeta, expired_below: int) -> Verdict:
-        """The verdict with everything in flight counted, and what the leases say."""
+        """Returns the verdict with everything in flight counted, and of the leases."""
         if self._in_flight_bytes > MAX_IN_FLIGHT_BYTES:
             return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
         verdict = self._in_flight.check(meta, next_offset_applied=self._stored.next_offset)
@@ -144,7 +144,7 @@ class Leadership:
                 Kind.NOT_READY, message="staged batches of the producer are on their way"
             )
         if verdict.kind in (Kind.DUPLICATE, Kind.JOINED, Kind.FENCED):
-            return verdict  # stored is stored
+            return verdict  # a stored batch stays stored
         required = self.policy.expected_offsets == ExpectedOffsets.REQUIRED
         if required and meta.expected_offset < 0:
             text = "expected_offset: missing, and the topic requires it"
@@ -190,7 +190,7 @@ class Leadership:
         )
 
     def ended(self, token: object, size: int, outcome: Outcome) -> Answer:
-        """What became of a proposal in flight."""
+        """Returns the answer to a proposal in flight."""
         self._proposed -= 1
         self._in_flight_bytes -= size
         if isinstance(outcome, Abandoned):
@@ -202,7 +202,7 @@ class Leadership:
     def _refuse_batch(
         self, meta: BatchMeta, request: AppendRequest, verdict: Verdict, answer_to: AnswerTo
     ) -> None:
-        """Says no once it is sure that this node still leads, and that the reason still holds."""
+        """Refuses once it is sure that this node still leads and that the reason still holds."""
 
         def confirmed(outcome: Outcome) -> None:
             if isinstance(outcome, Abandoned):
@@ -255,7 +255,7 @@ class Leadership:
         return self._lease_verdict(meta.producer_id, meta.epoch, expired_below) or verdict
 
     def _refuse_staged(self, request: AppendRequest, verdict: Verdict, answer_to: AnswerTo) -> None:
-        """As `_refuse_batch`: what stood in the way may have been in flight only."""
+        """Refuses as `_refuse_batch`: the obstacle may have been in flight only."""
 
         def confirmed(outcome: Outcome) -> None:
             if isinstance(outcome, Abandoned):
@@ -285,7 +285,7 @@ class Leadership:
         certain = verdict.kind in _CERTAIN
         self._counters.producers_throttled += verdict.kind is Kind.THROTTLED
         if verdict.kind is _APPENDED:
-            # An open makes the id known, so only these two speak against it.
+            # An open makes the id known, so only these two reasons refuse it.
             refusal = None
             if held is None:
                 refusal = self._lease_verdict(producer_id, epoch, self.policy.expired_below())
@@ -300,7 +300,7 @@ class Leadership:
             self._refuse_open(producer_id, epoch, held is not None, answer_to)
 
     def unable(self) -> Answer | None:
-        """Why this leader cannot stamp a proposal on behalf of a name now."""
+        """Returns why this leader cannot stamp a proposal on behalf of a name now."""
         if not self._node.clock_agreed():
             return CLOCK_DISAGREES
         if self._node.storage_full():
@@ -333,7 +333,7 @@ class Leadership:
         self.propose(pack_open_producer(entry), done)
 
     def _refuse_open(self, producer_id: int, epoch: int, pin: bool, answer_to: AnswerTo) -> None:
-        """Says no once this node is sure that it still leads and that the applied state says so."""
+        """Refuses once this node is sure that it still leads and that the applied state refuses."""
 
         def confirmed(outcome: Outcome) -> None:
             if isinstance(outcome, Abandoned):
@@ -348,13 +348,13 @@ class Leadership:
         self._confirm(confirmed)
 
     def mark(self, marker: Marker, done: Done) -> None:
-        """A transaction ends here; see Staging.mark. Not refused when the disk is full."""
+        """Ends a transaction here; see Staging.mark. Not refused when the disk is full."""
         self.staging.mark(marker, self._stamp_ms(), done)
 
     # -- time, names, retention -------------------------------------------------------
 
     def maintain_producers(self) -> None:
-        """Releases ids that names gave up, and lets time pass where nobody writes."""
+        """Releases ids that names gave up, and advances the time of idle partitions."""
         if self.unable() is not None:
             return
         last_seen = self._producers.last_seen
@@ -376,7 +376,7 @@ class Leadership:
         self.propose(pack_release(entry), done)
 
     def retain(self) -> None:
-        """Proposes the log start that retention asks for now."""
+        """Proposes a new log start, if retention asks for one."""
         if not self._node.clock_agreed():
             return
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
@@ -395,7 +395,7 @@ class Leadership:
         self._node.touch()
 
     def _stamp_ms(self) -> int:
-        """Time for an entry: the agreed one, but never behind log time."""
+        """Returns the time for an entry: the agreed one, but never behind log time."""
         return max(self._node.now_ms(), self._machine.clock_ms)
 
 

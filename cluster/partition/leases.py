@@ -1,8 +1,8 @@
-"""May a producer write here, by what this node's copy of the metadata says? Pure.
+"""Leases of producers: tells from this node's metadata if one may write here. Pure.
 
     Leadership, Resolver --> lease_verdict, held_flag, released --> names, expiry watermark
 
-It can be behind the metadata leader's: what makes that safe is in `producers.py`.
+The metadata here can be behind its leader's: `producers.py` says why that is safe.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MAX_RELEASED = 10_000  # producer ids in one entry
 
 
 def held_flag(names: Names, producer_id: int) -> int:
-    """HELD if a name holds the id, for an entry of this leader."""
+    """Returns HELD if a name holds the id, for an entry of this leader."""
     return HELD if producer_id and names.holder(producer_id) is not None else 0
 
 
 def lease_verdict(
     names: Names, expired_below: int, last_seen: LastSeen, producer_id: int, epoch: int
 ) -> Verdict | None:
-    """Why a producer may not append, though the partition's own state would let it."""
+    """Returns why the metadata forbids an append that the partition's state allows."""
     if not producer_id:
         return None
     held = names.holder(producer_id)
@@ -43,7 +43,7 @@ def lease_verdict(
 
 
 def released(names: Names, last_seen: LastSeen) -> tuple[int, ...]:
-    """Some of the pinned ids that no name holds any more."""
+    """Returns some of the pinned ids that no name holds any more."""
     ids = (
         producer_id
         for producer_id in last_seen.pinned()

@@ -1,13 +1,12 @@
-"""Finds a producer's batch in the log, where the last-seen map no longer tells.
+"""Search for a producer's batch in the log, if the last-seen map no longer has it.
 
     ResolveSequence, old duplicates --> find_batch --> offset index --> journal
 
-The map keeps five batches of each producer with their offsets. What is older
-lies in the log, without an index by producer: so the log is read backwards, from
-the oldest batch that the map knows, in small slices between which others run, and in
-a thread where it is not in memory.
-Only headers are looked at. It ends early: a producer's epochs and sequences only
-rise, so an older one of either says that what is sought is not further down.
+The map keeps five batches of each producer with their offsets. Older batches are in the log,
+without an index by producer. So the log is read backwards, from the oldest batch in the map. It is
+read in small slices, between which other tasks run, and in a thread if it is not in memory. Only
+headers are read. The search ends early: a producer's epochs and sequences only rise, so once either
+is older, the batch is not further down.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SLICE_BYTES = 4 * 1024 * 1024
 
 
 class Miss(Enum):
-    """Why a batch was not found."""
+    """Reasons for a batch that was not found."""
 
     ABSENT = "the log shows that no batch holds the sequence"
     UNKNOWN = "it may have been deleted, or lies further back than was looked"
@@ -41,7 +40,7 @@ class Found:
     entry: BatchEntry
 
     def offset_of(self, sequence: int) -> int:
-        """The record's offset; -1 where sequences have gaps and do not tell."""
+        """Returns the record's offset; -1 if gaps in the sequences hide it."""
         entry = self.entry
         if entry.record_count == entry.last - entry.first + 1 or sequence == entry.first:
             return self.base_offset + sequence - entry.first
@@ -57,7 +56,7 @@ async def find_batch(
     below: int,
     max_batches: int | None = None,
 ) -> Found | Miss:
-    """The producer's batch with that sequence among those that begin below offset `below`.
+    """Finds the producer's batch with that sequence among those that begin below offset `below`.
 
     Raises storage.StorageError.
     """
@@ -85,7 +84,7 @@ async def find_batch(
                 if entry.first <= sequence:
                     return Found(place.base_offset, entry)
                 if entry.prev < sequence:
-                    return Miss.ABSENT  # the producer said that it never sent it
+                    return Miss.ABSENT  # the producer skipped this sequence
             below = place.base_offset
             looked_at += 1
         await asyncio.sleep(0)
@@ -93,7 +92,7 @@ async def find_batch(
 
 
 def search_from(partition: Partition, producer_id: int) -> int:
-    """The offset below which lies what the map no longer knows of a producer."""
+    """Returns the offset below which the map no longer knows the producer's batches."""
     entry = partition.last_seen.describe(producer_id)
     if entry is None or not entry.recent:
         return partition.high_watermark
@@ -103,10 +102,9 @@ def search_from(partition: Partition, producer_id: int) -> int:
 async def settled(
     partition: Partition, producer_id: int, epoch: int, sequence: int, found: Resolved
 ) -> Resolved:
-    """What the map said, with what the log adds: a true answer where there is one.
+    """Completes the map's answer from the log.
 
-    UNSPECIFIED is left only where retention has deleted what would tell. Raises
-    storage.StorageError.
+    UNSPECIFIED is left only where retention has deleted the evidence. Raises storage.StorageError.
     """
     known = partition.last_seen.describe(producer_id)
     if found.resolution is Resolution.COMMITTED:
@@ -116,7 +114,7 @@ async def settled(
     elif found.resolution is not Resolution.UNSPECIFIED:
         return found
     elif known is not None and known.pinned and known.opened and known.last_offset < 0:
-        # A name's id is remembered from its first batch on: there was none.
+        # A name's id is remembered from its first batch on: there was no batch.
         return found._replace(resolution=Resolution.NEVER)
     below = search_from(partition, producer_id)
     place = await find_batch(partition, producer_id, epoch, sequence, below=below)

@@ -1,4 +1,4 @@
-"""What every replica of a partition applies, in log order: one handler for each entry kind.
+"""State machine of a partition: every replica applies each entry kind by one handler.
 
     Group --entry--> PartitionMachine --BATCH, LOG_START--------> StoredBatches
                                       --BATCH staged, MARKER----> RunTable, StoredBatches
@@ -53,14 +53,14 @@ from storage.offset_index import OffsetIndex
 
 _STATE = struct.Struct("<4sHxxqqqQQQ")
 _MAGIC, _VERSION = b"OLPS", 2
-# With the staged runs behind the last-seen map. A state without any is of the version before,
-# so that a release that knows no transactions reads it.
+# The version with staged runs after the last-seen map. A state without runs has the version before,
+# so that a release without transactions reads it.
 _WITH_RUNS = 3
 _RUNS_SIZE = struct.Struct("<Q")
 
 
 class Loaded(NamedTuple):
-    """A saved state, as `pieces` gave it."""
+    """A saved state, parsed from `pieces`."""
 
     next_offset: int
     log_start: int
@@ -190,7 +190,7 @@ class PartitionMachine:
         return self.group_offsets.apply(index, data[1:], self.runs.over)
 
     def _advance(self, entry: BatchEntry | OpenProducerEntry | ReleaseEntry) -> None:
-        """Log time and the expiry watermark move on to the entry's, never back."""
+        """Moves log time and the expiry watermark on to the entry's, never back."""
         if entry.stamp_ms > self.clock_ms:
             self.clock_ms = entry.stamp_ms
         self.producers.last_seen.advance(
@@ -200,7 +200,7 @@ class PartitionMachine:
     # -- saved states ---------------------------------------------------------------
 
     def pieces(self) -> Iterator[bytes]:
-        """The whole state: equal states give equal bytes. It must not change meanwhile."""
+        """Returns the whole state: equal states give equal bytes. It must not change meanwhile."""
         return joined(self._parts())
 
     def _parts(self) -> Iterator[bytes | bytearray]:
@@ -223,7 +223,7 @@ class PartitionMachine:
         yield from self.group_offsets.parts()
 
     def restore(self, state: bytes | None) -> None:
-        """Takes what `pieces` gave; None: the empty state. Raises storage.CorruptionError."""
+        """Replaces the state by `pieces`; None: the empty state. Raises storage.CorruptionError."""
         if state is None:
             last_seen = LastSeen(capacity=self._capacity)
             loaded = Loaded(0, 0, 0, 0, 0, last_seen, RunTable(), OffsetsTable())
@@ -235,7 +235,7 @@ class PartitionMachine:
         self.producers.restore(loaded.last_seen, loaded.names_index)
 
     def load(self, state: bytes) -> Loaded:
-        """What `pieces` gave, beside what is here. Raises storage.CorruptionError."""
+        """Parses `pieces` beside the present state. Raises storage.CorruptionError."""
         if len(state) < _STATE.size:
             raise CorruptionError(f"a partition's state of {len(state)} bytes is too short")
         magic, version, *fields = _STATE.unpack_from(state)
@@ -260,7 +260,7 @@ class PartitionMachine:
 
 
 def meta_of(entry: BatchEntry) -> BatchMeta:
-    """What the verdict needs of a stored batch."""
+    """Returns the facts about a stored batch that the verdict needs."""
     return BatchMeta(
         entry.producer_id,
         entry.epoch,

@@ -1,4 +1,4 @@
-"""Reading a replica's batches: by offset, backwards, by time. Committed and applied ones only.
+"""Reader of a replica's batches: by offset, backwards, by time. Committed and applied ones only.
 
 services --reading, offset_at--> Reader --> StoredBatches (rows) --> Journal (memory or disk)
 """
@@ -33,37 +33,37 @@ class OffsetOutOfRangeError(Exception):
 
 
 class Read:
-    """One read of batches that are stored when it is made. `run` gives them.
+    """Read of batches that are stored when it is made; `run` returns them.
 
-    From memory that takes no longer than a copy does. From the disk it may take as long as
-    the disk likes, so that is for another thread, which needs nothing of this replica's state
-    for it. What is applied never changes, so what is read is right whatever happens
-    meanwhile; it may be gone, though: see `is_outdated`.
+    From memory it takes as long as a copy. From the disk it may take long, so another thread runs
+    it, without this replica's state. Applied batches never change, so the result is right despite
+    later changes; they may be deleted, though: see `is_outdated`.
     """
 
     def __init__(
         self, stored: StoredBatches, journal: Journal, offset: int, max_bytes: int, max_batches: int
     ) -> None:
-        """Raises OffsetOutOfRangeError."""
+        """Begins a read. Raises OffsetOutOfRangeError."""
         if not stored.log_start <= offset <= stored.next_offset:
             raise OffsetOutOfRangeError(offset, stored.log_start, stored.next_offset)
         self._stored, self._journal, self._offset = stored, journal, offset
         self._max_bytes, self._max_batches = max_bytes, max_batches
         self._end, self._base_index = stored.next_offset, journal.base_index
-        # The first page of rows, if it is in memory; on a full disk it may be nowhere else yet.
+        # The first page of rows, if in memory: with a full disk it may not be stored yet.
         self._recent = stored.index.recent(offset) if offset < self._end else []
         self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[0].raft_index)
 
     @property
     def is_outdated(self) -> bool:
-        """What it was to read may be gone since."""
+        """Whether its batches may have been deleted since."""
         return self._offset < self._stored.log_start or self._journal.base_index > self._base_index
 
     def run(self, *, cached_only: bool = False) -> list[ReadBatch]:
-        """Stored batches from the one that holds the offset on; at least one if there is one.
+        """Returns stored batches from the one that holds the offset on; at least one if there is
+        one.
 
-        cached_only: only those that no disk is waited for, and storage.NotCachedError if the
-        first is none of them. Raises OffsetOutOfRangeError, storage.CorruptionError.
+        cached_only: only batches in memory or the page cache; storage.NotCachedError if the first
+        is not. Raises OffsetOutOfRangeError, storage.CorruptionError.
         """
         index, out, size, offset = self._stored.index, list[ReadBatch](), 0, self._offset
         covering = index.recent if self._in_memory else index.stored
@@ -74,13 +74,13 @@ class Read:
                 assert out or index.has_runs, f"no index entry for offset {offset} of {self._end}"
                 return out
             for place in places:
-                # After a restart the index is ahead of what has been applied again.
+                # After a restart the index is ahead of the applied state.
                 if place.base_offset >= self._end:
                     return out
                 missing = place.base_offset > offset
                 if missing and out:
                     return out
-                if missing:  # a run that began below what this replica was given
+                if missing:  # a run that began below the state this replica was given
                     raise OffsetOutOfRangeError(offset, place.base_offset, self._end)
                 if place.raft_index <= self._base_index:
                     raise OffsetOutOfRangeError(offset, place.last_offset + 1, self._end)
@@ -106,7 +106,7 @@ def _entries(
 
 
 class BackwardRead:
-    """As `Read`, of at most `max_batches` kept batches that begin below the offset."""
+    """As `Read`, for at most `max_batches` kept batches that begin below the offset."""
 
     def __init__(
         self, stored: StoredBatches, journal: Journal, offset: int, max_bytes: int, max_batches: int
@@ -119,14 +119,14 @@ class BackwardRead:
 
     @property
     def is_outdated(self) -> bool:
-        """What it was to read may be gone since."""
+        """Whether its batches may have been deleted since."""
         return self._journal.base_index > self._base_index
 
     def run(self, *, cached_only: bool = False) -> list[tuple[IndexEntry, bytes]] | None:
-        """Rows and Raft entries, newest first; at least one if there is one.
+        """Returns rows and Raft entries, newest first; at least one if there is one.
 
-        None: the log no longer has the entry of the newest. Raises storage.CorruptionError,
-        and NotCachedError if `cached_only` and one of them would have to be waited for.
+        None: the log no longer has the entry of the newest. Raises storage.CorruptionError, and
+        NotCachedError if `cached_only` and one of them is on the disk only.
         """
         index, size, out = self._stored.index, 0, list[tuple[IndexEntry, bytes]]()
         entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
@@ -143,20 +143,20 @@ class BackwardRead:
 
 
 class Reader:
-    """Reads what one replica has stored."""
+    """Reader of one replica's batches."""
 
     def __init__(self, stored: StoredBatches, group: Group) -> None:
         self._stored, self._group = stored, group
 
     def reading(self, offset: int, max_bytes: int, max_batches: int) -> Read:
-        """Raises OffsetOutOfRangeError."""
+        """Makes a `Read`. Raises OffsetOutOfRangeError."""
         return Read(self._stored, self._group.journal, offset, max_bytes, max_batches)
 
     def reading_back(self, offset: int, max_bytes: int, max_batches: int) -> BackwardRead:
         return BackwardRead(self._stored, self._group.journal, offset, max_bytes, max_batches)
 
     def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
-        """First offset of the first batch with a timestamp at or after; -1 if there is none.
+        """Finds the first batch with a timestamp at or after; returns its offset, -1 if none.
 
         A search in steps, for any thread: each gives None, but the last gives the offset.
         """

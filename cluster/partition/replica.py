@@ -1,10 +1,10 @@
-"""A replica of one partition: the narrow waist between services and consensus.
+"""Replica of one partition: the narrow interface between services and consensus.
 
     services --append, open, propose--> Partition --> Leadership (while ready to lead) --> Group
     services <---reading, offset_at---- Partition --> Reader <-- PartitionMachine <--apply-'
 
-What all replicas have in common is the machine's; what lives one leadership is the
-Leadership's; what is left here is who a call goes to, and who listens.
+The machine has the state of all replicas, and the Leadership the state of one leadership. This
+module passes each call to one of them, and notifies the listeners.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
 class Partition:
     """One replica, and the state machine of its group.
 
-    open_group: makes the group whose state machine the replica is.
-    on_role:    called when the replica began or ceased to lead.
-    capacity:   producers that a leader lets in.
+    open_group: makes the group, with this replica as its state machine.
+    on_role: called when the replica began or ceased to lead.
+    capacity: producers that a leader lets in.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Partition:
         return self.machine.pieces()
 
     def dump(self) -> bytes:
-        """The whole state at once, for those who look at it."""
+        """Returns the whole state at once, for tools and tests."""
         return b"".join(self.pieces())
 
     def check(self, state: bytes) -> None:
@@ -88,12 +88,12 @@ class Partition:
         self.machine.load(state)
 
     def restore(self, state: bytes | None, index: int) -> None:
-        """Begins anew; the group has answered all that waited."""
+        """Replaces the state; the group has answered all waiting callers."""
         self._end_leadership()
         self.machine.restore(state)
 
     def discard(self, batch: WriteBatch) -> None:
-        """The log is about to be replaced by a snapshot's."""
+        """Drops the rows: a snapshot is about to replace the log."""
         self.machine.stored.index.clear(batch)
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
@@ -146,14 +146,15 @@ class Partition:
         return unable
 
     def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
-        """As `propose`; UNREGISTERED if the coordinator must hear of the transaction first."""
+        """Proposes as `propose`; UNREGISTERED if the coordinator does not know the
+        transaction yet."""
         leadership = self._leadership
         if leadership is not None and not leadership.staging.knows(transaction_id):
             return Answer(UNREGISTERED)
         return self.propose(data, done)
 
     def registered(self, transaction_id: int) -> None:
-        """The coordinator knows that the transaction may have staged batches here."""
+        """Notes that the coordinator knows of the transaction's staged batches here."""
         if self._leadership is not None:
             self._leadership.staging.registered(transaction_id)
 
@@ -167,8 +168,8 @@ class Partition:
     ) -> dict[int, Expected] | str | None:
         """Whether the transaction has exactly these runs here; None: this node does not lead.
 
-        See RunTable.confirm and, for `offsets`, OffsetsTable.confirm. What is applied here
-        stays, whoever leads next.
+        See RunTable.confirm and, for `offsets`, OffsetsTable.confirm. The applied runs stay here
+        under any later leader.
         """
         if self._leadership is None or not self.group.is_leader:
             return None
@@ -199,7 +200,7 @@ class Partition:
         self._node.touch()
 
     def lease_verdict(self, producer_id: int, epoch: int) -> Verdict | None:
-        """Why the metadata lets a producer not append any more; None: it does."""
+        """Returns why the metadata forbids a producer to append; None: it does not."""
         policy = self._policy
         return lease_verdict(
             policy.names, policy.expired_below(), self.last_seen, producer_id, epoch
@@ -214,7 +215,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """First offset that is not known here to be committed."""
+        """The first offset that is not known here to be committed."""
         return self.machine.stored.next_offset
 
     @property
@@ -247,9 +248,9 @@ class Partition:
         return self._reader.offset_at(timestamp_us)
 
     def unreadable(self, error: StorageError) -> None:
-        """A committed entry could not be read. If it is damaged, a sound replica must lead.
+        """Stops a replica with a damaged committed entry, so that a sound one leads.
 
-        A lone replica goes on: what is not damaged can be had nowhere else.
+        A lone replica goes on: no other node has the undamaged entries.
         """
         group = self.group
         if not self.closed and isinstance(error, CorruptionError) and group.members.voters:
@@ -262,18 +263,18 @@ class Partition:
         return self._policy
 
     def alter(self, policy: Policy) -> None:
-        """The topic's or the cluster's settings have changed."""
+        """Takes changed settings of the topic or the cluster."""
         self._policy = policy
         if self._leadership is not None:
             self._leadership.policy = policy
 
     def notify(self) -> None:
-        """Whoever listens must look again."""
+        """Wakes all listeners."""
         for listener in list(self.listeners):
             listener()
 
     def close(self) -> None:
-        """The replica is gone; its group has answered all that waited."""
+        """Closes the replica; its group has answered all waiting callers."""
         self._end_leadership()
         self.closed = True
         self.notify()
@@ -281,17 +282,17 @@ class Partition:
     # -- maintenance --------------------------------------------------------------------
 
     def retain(self) -> None:
-        """As the leader: proposes what retention and the producers' leases ask for now."""
+        """Proposes, as the leader, the steps that retention and the producers' leases need now."""
         if self._leadership is not None and self.group.is_leader:
             self._leadership.retain()
             self._leadership.maintain_producers()
 
     def compact(self) -> None:
-        """Lets the group drop the Raft log below what readers may still ask for."""
+        """Lets the group drop the Raft log below the entries that readers may still need."""
         group, stored = self.group, self.machine.stored
         first = stored.index.first()
         if first is None and stored.log_start < stored.next_offset:
-            return  # where the first batch is, waits to be written: the disk is full
+            return  # the first batch's row is not written yet: the disk is full
         limit = group.applied_index
         if first is not None or len(self.machine.runs):
             index = limit + 1 if first is None else first.raft_index

@@ -1,4 +1,4 @@
-"""Where a partition's log may start: whole batches, the oldest first. Pure.
+"""Retention of a partition: moves the log's start by whole batches, the oldest first. Pure.
 
 Leadership.retain --> freed_by --LOG_START entry--> StoredBatches.move_start
 """
@@ -13,7 +13,7 @@ from cluster.partition.types import Policy
 def freed_by(
     policy: Policy, stored: StoredBatches, now_ms: int, stamp_ms: int
 ) -> LogStartEntry | None:
-    """The entry that drops what is too old at `now_ms` or too much; None: nothing is."""
+    """Returns an entry that drops batches too old at `now_ms` or too many; None: there are none."""
     start, freed = stored.log_start, 0
     for place in stored.index.all_from(stored.log_start):
         if place.base_offset < start or place.base_offset >= stored.next_offset:

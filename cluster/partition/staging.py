@@ -1,12 +1,12 @@
-"""A leader's staged batches, the check before a commit, and markers. Lives one leadership.
+"""Staged batches of a leader: checks before a commit, and markers. Lives one leadership.
 
     services --append--> Leadership --batch of a transaction--> Staging --entry--> Group
     coordinator --confirm, mark--> Partition ------------------>
 
-No batch is staged before the coordinator knows that this partition may have some of its
-transaction: else no marker would come here. Whom to ask is not known in this room, so a
-batch of an unknown transaction is answered UNREGISTERED; the service asks, calls
-`registered`, and appends again. A new leader knows those that have a run here.
+No batch is staged before the coordinator knows that this partition may have batches of its
+transaction: otherwise no marker would come here. This package does not know the coordinator, so it
+answers UNREGISTERED for a batch of an unknown transaction. The service then asks, calls
+`registered`, and appends again. A new leader knows the transactions with a run here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Propose = Callable[[bytes, Done], None]
 
 
 class _Staged:
-    """A staged batch that was proposed: who waits for it, and who sent it again meanwhile."""
+    """Proposed staged batch, with its sender and the senders of its repeats."""
 
     __slots__ = ("answer_to", "joined", "size")
 
@@ -40,7 +40,7 @@ class _Staged:
 
 
 class Staging:
-    """What a leadership has of transactions.
+    """Transactions of one leadership.
 
     plain: its batches without a transaction in flight. propose: gives an entry to the log.
     """
@@ -65,21 +65,21 @@ class Staging:
         self.proposed = 0  # entries without an outcome
 
     def close(self) -> None:
-        """The leadership is over: a new leader answers who opens a producer."""
+        """Ends the leadership: a new leader answers the waiting opens."""
         opening, self._opening = self._opening, []
         for _, _, answer_to in opening:
             answer_to(Answer(Verdict(Kind.NOT_LEADER)))
 
     def has(self, producer_id: int) -> bool:
-        """Whether staged batches of the producer are on their way."""
+        """Whether staged batches of the producer are in flight."""
         return self._in_flight.has(producer_id)
 
     def registered(self, transaction_id: int) -> None:
-        """The coordinator knows that the transaction may have a run here."""
+        """Notes that the coordinator knows of a run of the transaction here."""
         self._registered.add(transaction_id)
 
     def knows(self, transaction_id: int) -> bool:
-        """Whether nobody needs to be asked what may come of the transaction here."""
+        """Whether the transaction is known here: registered, or over."""
         return (
             transaction_id in self._registered
             or self._machine.runs.over(transaction_id) is not None
@@ -88,7 +88,8 @@ class Staging:
     # -- batches ----------------------------------------------------------------------
 
     def check(self, request: AppendRequest, *, new_in_flight: int) -> Verdict:
-        """The verdict with all that is in flight; UNREGISTERED if it must be asked first."""
+        """Returns the verdict, with batches in flight; UNREGISTERED if the transaction is
+        unknown."""
         meta, number = request.meta, request.transaction_id
         fault = _fault(meta, number)
         if fault:
@@ -112,12 +113,12 @@ class Staging:
         return verdict
 
     def applied(self, request: AppendRequest) -> Verdict:
-        """The verdict on the applied state alone."""
+        """Returns the verdict on the applied state alone."""
         meta, number = request.meta, request.transaction_id
         return self._machine.runs.check(meta, number, self._machine.producers.last_seen)
 
     def append(self, request: AppendRequest, data: bytes, answer_to: AnswerTo) -> None:
-        """Proposes a batch that `check` said STAGED for."""
+        """Proposes a batch with the verdict STAGED of `check`."""
         staged = _Staged(len(data), answer_to)
         self._in_flight.add(request.meta, request.transaction_id, staged)
         self.bytes += staged.size
@@ -126,7 +127,7 @@ class Staging:
 
     @staticmethod
     def join(verdict: Verdict, answer_to: AnswerTo) -> None:
-        """A repeat of a batch in flight: `verdict` is JOINED."""
+        """Joins a repeat to its batch in flight: `verdict` is JOINED."""
         assert isinstance(verdict.token, _Staged)
         verdict.token.joined.append(answer_to)
 
@@ -171,8 +172,9 @@ class Staging:
             self.answer_open(producer_id, epoch, answer_to)
 
     def answer_open(self, producer_id: int, epoch: int, answer_to: AnswerTo) -> None:
-        """The epoch was raised. What a lower one has staged is published or dropped first:
-        else the successor learns a last sequence that is about to rise."""
+        """Answers an open after its epoch was raised, once lower epochs have no staged run.
+
+        A run published later would raise the last sequence that the successor learns."""
         run = self._machine.runs.run_of(producer_id)
         if run is not None and run.epoch < epoch:
             self._opening.append((producer_id, epoch, answer_to))

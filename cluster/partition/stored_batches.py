@@ -1,9 +1,9 @@
-"""The batches that a replica keeps: offsets, where each batch is, where the log starts. Applied.
+"""Stored batches of a replica: their offsets, index rows, and the log's start. Applied.
 
     PartitionMachine --append, stage, publish, move_start--> StoredBatches <--read-- Partition
 
-Offsets are not stored with the batches: a small row for each accepted batch says at
-which Raft index it lies. What apply refused takes no offset and has no row.
+Offsets are not stored with the batches: a small row for each accepted batch says at which Raft
+index it lies. A refused batch takes no offset and has no row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.offset_index import OffsetIndex, RunRow
 
 
 class StoredBatches:
-    """Offsets `log_start` to `next_offset` (exclusive) are kept; `stored_bytes` of entries.
+    """Kept batches, `log_start` to `next_offset` (exclusive); `stored_bytes` of entries.
 
     appended: batches, records and bytes since this replica was opened, for metrics.
     """
@@ -28,7 +28,7 @@ class StoredBatches:
         self.appended_batches = self.appended_records = self.appended_bytes = 0
 
     def restore(self, next_offset: int, log_start: int, stored_bytes: int) -> None:
-        """Begins anew from a saved state; the stored rows may be ahead of it."""
+        """Restores a saved state; the stored rows may be ahead of it."""
         assert 0 <= log_start <= next_offset
         self.index.forget_recent()
         self.next_offset, self.log_start = next_offset, log_start
@@ -48,7 +48,7 @@ class StoredBatches:
     def stage(
         self, index: int, relative: int, entry: BatchEntry, data: bytes, batch: WriteBatch
     ) -> None:
-        """Remembers where a staged batch is; it has no offset, only one in its run."""
+        """Indexes a staged batch; it has no offset, only a position in its run."""
         place = place_of(index, relative, entry, data)
         self.index.stage(batch, entry.transaction_id, entry.producer_id, place)
 
@@ -64,7 +64,7 @@ class StoredBatches:
         self.appended_bytes += expected.size
 
     def move_start(self, entry: LogStartEntry, batch: WriteBatch) -> None:
-        """Drops what retention freed, unless another entry moved the start before."""
+        """Drops the batches that retention freed, unless another entry moved the start before."""
         start = entry.log_start_offset
         if entry.from_offset != self.log_start or not self.log_start < start <= self.next_offset:
             return

@@ -1,4 +1,4 @@
-"""What passes between a partition and those who use it: settings, requests, answers."""
+"""Types between a partition and its callers: settings, requests, answers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from cluster.metadata.producer_names import NameState
 
 
 class Names(Protocol):
-    """What this node's copy of the metadata says of producers. `MetadataState` is one."""
+    """Producers in this node's copy of the metadata. `MetadataState` implements it."""
 
     @property
     def applied_index(self) -> int:
-        """How far in the metadata log the copy is."""
+        """Returns the copy's position in the metadata log."""
 
     def is_issued(self, producer_id: int) -> bool:
-        """Whether the copy knows that the id was issued. A name's id is its from then on."""
+        """Whether the copy knows that the id was issued. A name holds its id from then on."""
 
     def holder(self, producer_id: int) -> NameState | None:
-        """The name that holds the id, if one does. What was given up is never held again."""
+        """Returns the name that holds the id, if any. A given-up id is never held again."""
 
 
 class NoNames:
-    """Names of a partition without a cluster around it."""
+    """Empty names, for a partition without a cluster around it."""
 
     applied_index = 0
 
@@ -54,7 +54,7 @@ class Policy:
 
 
 class AppendRequest(NamedTuple):
-    """A batch as it came, its header decoded and its crc compared."""
+    """A batch as received, its header decoded and its crc compared."""
 
     meta: BatchMeta
     codec: int
@@ -64,7 +64,7 @@ class AppendRequest(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a batch's sender is told. `leader_id` 0: unknown."""
+    """Answer to a batch's sender. `leader_id` 0: unknown."""
 
     verdict: Verdict
     append_time_ms: int = 0
@@ -76,13 +76,13 @@ AnswerTo = Callable[[Answer], None]
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What a replica takes from its node.
+    """Services and settings that a replica takes from its node.
 
     now_ms: the agreed time, milliseconds since the Unix epoch; stands still without one.
     clock_agreed: a majority shares this node's wall clock, so it may stamp entries.
     touch: the group has work for the driver.
     storage_full: writes wait for space on the disk.
-    features: what the cluster has agreed on; asked before anything new is proposed.
+    features: agreed on by the cluster; checked before a new kind of entry is proposed.
     """
 
     now_ms: Callable[[], int]
@@ -94,7 +94,7 @@ class NodeView:
 
 @dataclass(slots=True)
 class Counters:
-    """Of one replica since it was opened: answers by verdict, new producers refused."""
+    """Counters of one replica since it was opened: answers by verdict, new producers refused."""
 
     verdicts: dict[int, int] = field(default_factory=dict)
     producers_throttled: int = 0
