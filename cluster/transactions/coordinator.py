@@ -1,21 +1,21 @@
-"""The coordinator: which transactions there are, and how each one ends. Replicated, pure.
+"""Coordinator of transactions: their states from begin to end. Replicated, pure.
 
     (none) --begin--> OPEN --commit--> COMMITTING --all markers--> COMMITTED --+
                        |                                                       |--> forgotten
                        +--abort, fence, expiry--> ABORTING --all--> ABORTED ---+
 
-Each method is one command of the metadata group's log and a function of it and the state
-before it: equal logs give equal states and equal `pieces`. A command that raises
-`Refused` changed nothing. There is no time in here: when an open transaction has been idle
-for too long is measured by who leads (`cluster.transactions.timers`), and `abort` says so.
+Each method is one command of the metadata group's log and a function of it and the state before it:
+equal logs give equal states and equal `pieces`. A command that raises `Refused` changed nothing.
+There is no time in here: the leader measures how long an open transaction has been idle
+(`cluster.transactions.timers`) and aborts it by `abort`.
 
-The decision is one command and never changes, so who writes markers needs no epoch: a
-repeated marker is the same marker. A group's id is never used again, so it stands for one
-partition of one topic, however often a topic of that name is made anew.
+The decision is one command and never changes, so writers of markers need no epoch: a repeated
+marker is the same marker. A group's id is never used again, so it stands for one partition of one
+topic, even if a topic of that name is created again.
 
-A transaction's number is never used again either. Below `open_low` all have ended in all
-partitions: there nobody remembers them, and here only the last one of each owner stays, for
-its owner may not have heard the outcome.
+A transaction's number is never used again either. All transactions below `open_low` have ended in
+all partitions, and the partitions have forgotten them. The coordinator keeps only the last one of
+each owner, as its owner may not have heard the outcome.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from cluster.transactions.types import (
 MAX_OPEN = 10_000
 MAX_PARTITIONS = 10_000  # of one transaction
 MAX_OWNERS = 100_000
-# What has ended is remembered until everything before it has ended: so many rows.
+# Rows of ended transactions are kept until all before them have ended; at most so many.
 MAX_BEHIND = 100_000
 MIN_IDLE_MS, MAX_TOTAL_MS = 1000, 24 * 3600 * 1000
 
@@ -70,12 +70,12 @@ class Coordinator:
         self._max_open, self._max_behind = max_open, max_behind
         self._next = 1
         self._rows: dict[int, Transaction] = {}
-        self._unfinished: OrderedDict[int, Transaction] = OrderedDict()  # rising
-        self._decided: dict[int, Transaction] = {}  # of these
+        self._unfinished: OrderedDict[int, Transaction] = OrderedDict()  # in rising order
+        self._decided: dict[int, Transaction] = {}  # a part of `_unfinished`
         self._open = 0
         self._owners: dict[str, Owner] = {}
         self.sinks = Sinks()
-        self.aborts: Counter[str] = Counter()  # by reason; a figure, not part of the state
+        self.aborts: Counter[str] = Counter()  # by reason; for metrics, not part of the state
 
     # -- looking at it ------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Coordinator:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has ever been begun."""
+        """Whether no transaction was ever begun."""
         return self._next == 1 and not any(True for _ in self.sinks)
 
     @property
@@ -94,16 +94,16 @@ class Coordinator:
         return self._open
 
     def get(self, transaction_id: int) -> Transaction | None:
-        """A transaction that is not forgotten."""
+        """Returns a transaction that is not forgotten."""
         return self._rows.get(transaction_id)
 
     @property
     def remembered(self) -> int:
-        """How many numbers lie behind the oldest that has not ended; limited (`max_behind`)."""
+        """The count of numbers from the oldest unended transaction on; limited (`max_behind`)."""
         return self._next - self.open_low
 
     def is_forgotten(self, transaction_id: int) -> bool:
-        """Whether it was begun once, has ended, and nobody needs to know how."""
+        """Whether it was begun once, has ended, and its outcome is no longer kept."""
         return 0 < transaction_id < self._next and transaction_id not in self._rows
 
     def is_open(self, transaction_id: int) -> bool:
@@ -111,7 +111,7 @@ class Coordinator:
         return transaction_id in self._unfinished
 
     def unfinished(self) -> Iterator[Transaction]:
-        """Open and decided ones, the oldest first."""
+        """Yields open and decided transactions, the oldest first."""
         return iter(self._unfinished.values())
 
     @property
@@ -123,17 +123,17 @@ class Coordinator:
         return any(row.state is State.ABORTING for row in self._decided.values())
 
     def decided(self) -> list[Transaction]:
-        """Those whose outcome some partitions do not know yet."""
+        """Returns transactions with an outcome that some partitions do not know yet."""
         return list(self._decided.values())
 
     def open_of(self, owner: str) -> Transaction | None:
-        """The open transaction of a producer's name."""
+        """Returns the open transaction of a producer's name."""
         known = self._owners.get(owner)
         row = self._rows.get(known.last_id) if known is not None else None
         return row if row is not None and row.state is State.OPEN else None
 
     def marker(self, row: Transaction, group: int, stamp_ms: int) -> Marker:
-        """What ends a decided transaction in one of its partitions."""
+        """Returns the marker that ends a decided transaction in one of its partitions."""
         assert row.state in (State.COMMITTING, State.ABORTING) and group in row.parts
         committed = row.state is State.COMMITTING
         expected = tuple(run for run in row.expected if run.group == group)
@@ -154,9 +154,9 @@ class Coordinator:
     ) -> Transaction:
         """Begins a transaction of a name's holder; the caller has compared the name's epoch.
 
-        Nonces of one holder rise. A repeat of the last one gives the same transaction
-        again, whatever became of it; a lower one came late and begins nothing.
-        `after`: the one whose commit begins this one. It is remembered until the next begin.
+        Nonces of one holder rise. A repeat of the last one returns the same transaction again, in
+        any state; a lower one came late and begins nothing. `after`: the transaction committed by
+        the same command. It is remembered until the next begin.
         """
         known = self._owners.get(owner)
         if known is not None and known.holder == holder:
@@ -182,15 +182,15 @@ class Coordinator:
         return row
 
     def draw_ticket(self, key: str, *, jobs: bool) -> int:
-        """The number of a sink's next run; fences nothing yet."""
+        """Returns the number of a sink's next run; fences nothing yet."""
         return self.sinks.draw_ticket(key, jobs=jobs)
 
     def begin_batch(self, asked: Asked, *, now_ms: int, total_ms: int) -> BatchBegun:
-        """Begins a sink's batch for all its tasks, or says that it is committed already.
+        """Begins a sink's batch for all its tasks, unless it is committed already.
 
-        A higher ticket than the last one aborts what older runs have open. A sink's next
-        batch begins when the one before has ended in all partitions: its producers are
-        new each time, so nothing else would keep the order.
+        A ticket above the last one aborts the open transaction of older runs. A sink's next batch
+        begins when the one before has ended in all partitions: its producers are new each time, so
+        nothing else would keep the order.
         """
         sink = self.sinks.admit(asked)
         last = self._rows.get(sink.last_id)
@@ -206,7 +206,7 @@ class Coordinator:
         already = sink.has(asked.batch) and not overruled
         if not already:
             self._check_room(total_ms, total_ms)
-        # From here on nothing is refused.
+        # No refusal is possible from here on.
         self.sinks.fence(asked, sink)
         if last is not None and last.state is State.OPEN:
             self._abort(last, BY_FENCE)
@@ -230,9 +230,9 @@ class Coordinator:
         return row is None or row.state in FINISHED
 
     def check_committed(self, asked: Asked, records: int, digest: int) -> Transaction | None:
-        """The sink's newest transaction, if the batch is committed with these rows.
+        """Returns the sink's newest transaction, if the batch is committed with these rows.
 
-        Looks only. Raises Refused.
+        Changes nothing. Raises Refused.
         """
         sink = self.sinks.get(asked.key)
         if sink is None or not sink.has(asked.batch):
@@ -243,7 +243,7 @@ class Coordinator:
         return self._rows.get(sink.last_id)
 
     def reset_sink(self, key: str) -> None:
-        """An operator's word: the next batch may be any, of any query. Runs are fenced."""
+        """Resets a sink for an operator: any query may write any next batch. Runs are fenced."""
         sink = self.sinks.get(key)
         if sink is None:
             raise Refused(UNKNOWN_TRANSACTION, f"there is no sink {key!r}")
@@ -256,7 +256,7 @@ class Coordinator:
         sink.free = True
 
     def open_in(self, key: str) -> Transaction | None:
-        """The open transaction of a sink."""
+        """Returns the open transaction of a sink."""
         row = self._rows.get(self.sinks.last_id(key))
         return row if row is not None and row.state is State.OPEN else None
 
@@ -292,10 +292,10 @@ class Coordinator:
         groups: Collection[int],
         exists: Callable[[int], bool],
     ) -> Transaction:
-        """Partitions that may have staged batches of the transaction from now on.
+        """Registers partitions that may have staged batches of the transaction from now on.
 
-        Without it no leader stages anything, so a marker will come to each partition that
-        has a run. `holder`: of the batch that asks; None: a client ahead of time.
+        No leader stages a batch before this, so each partition with a run gets a marker. `holder`:
+        of the batch that asks; None: a client ahead of time.
         """
         row = self._existing(transaction_id)
         if row is None or row.state is not State.OPEN:
@@ -324,7 +324,7 @@ class Coordinator:
         return Refused(TRANSACTION_ABORTED, text, transaction_id)
 
     def _existing(self, transaction_id: int) -> Transaction | None:
-        """None: it has ended and is forgotten."""
+        """Returns the transaction; None: it has ended and is forgotten."""
         if not 0 < transaction_id < self._next:
             text = f"transaction {transaction_id} was never begun"
             raise Refused(UNKNOWN_TRANSACTION, text, transaction_id)
@@ -351,12 +351,12 @@ class Coordinator:
         records: int = 0,
         digest: int = 0,
     ) -> Transaction:
-        """Decides to commit. The state of the answer says what became of it: not always.
+        """Decides to commit. The returned state has the outcome, which may be an abort.
 
-        `expected` is what will be published, in that order, as the partitions' leaders
-        have confirmed it for `checked` partitions: if another one was registered since,
-        the check must be made again. A partition that is gone aborts the transaction.
-        `records`, `digest`: of a sink's batch, to know it again.
+        `expected` are the runs to publish, in that order, as the leaders of `checked` partitions
+        have confirmed them. If another partition was registered since, the check must be made
+        again. A deleted partition aborts the transaction. `records`, `digest`: of a sink's batch,
+        to recognize it later.
         """
         row = self._existing(transaction_id)
         if row is None:
@@ -384,7 +384,7 @@ class Coordinator:
         return row
 
     def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Transaction:
-        """Decides to abort. Repeats are fine; a commit that was first stays."""
+        """Decides to abort. Repeats are fine; an earlier commit stays."""
         row = self._existing(transaction_id)
         if row is None:
             raise self._not_open(transaction_id)
@@ -397,7 +397,7 @@ class Coordinator:
         return row
 
     def fence(self, owner: str, holder: Holder) -> None:
-        """The name has a new holder: what another one left open is aborted."""
+        """Aborts the open transactions of the name's earlier holders."""
         row = self.open_of(owner)
         if row is not None and row.holder != holder:
             self._abort(row, BY_FENCE)
@@ -417,7 +417,7 @@ class Coordinator:
     # -- commands: the end --------------------------------------------------------------
 
     def markers_done(self, transaction_id: int, done: Mapping[int, Sequence[Published]]) -> None:
-        """Markers were applied in these groups, with what they published there."""
+        """Notes groups where markers were applied, and the records published there."""
         row = self._rows.get(transaction_id)
         if row is None or row.state in FINISHED:
             return
@@ -429,13 +429,13 @@ class Coordinator:
         self._finish(row)
 
     def groups_gone(self, groups: Collection[int]) -> None:
-        """Partitions that were deleted: no marker can be written there any more."""
+        """Notes deleted partitions: no marker can be written there any more."""
         for row in list(self._unfinished.values()):
             for group in row.parts.keys() & groups:
                 part = row.parts[group]
                 part.gone = part.gone or not part.done
                 part.done = True
-            if row.state is not State.OPEN:  # else its commit finds out
+            if row.state is not State.OPEN:  # else its commit notices
                 self._finish(row)
 
     def _finish(self, row: Transaction) -> None:
@@ -448,7 +448,7 @@ class Coordinator:
             self._forget(transaction_id)
 
     def _forget(self, transaction_id: int) -> None:
-        """Forgets what has ended everywhere, unless its owner may still ask for the outcome."""
+        """Forgets a transaction that ended everywhere, unless its owner may ask for it."""
         row = self._rows.get(transaction_id)
         if row is None or transaction_id >= self.open_low:
             return
@@ -461,7 +461,7 @@ class Coordinator:
             del self._rows[transaction_id]
 
     def forget_owners(self, is_name: Callable[[str], bool]) -> None:
-        """Names that exist no longer ask for nothing."""
+        """Forgets names that no longer exist: they cannot ask for an outcome."""
         for owner in [owner for owner in self._owners if not is_name(owner)]:
             if self.open_of(owner) is None:
                 gone = self._owners.pop(owner)
@@ -471,12 +471,12 @@ class Coordinator:
     # -- saved states -------------------------------------------------------------------
 
     def pieces(self) -> Iterator[bytes]:
-        """A CoordinatorSnapshot; equal states give equal bytes."""
+        """Returns a CoordinatorSnapshot; equal states give equal bytes."""
         rows = (self._rows[transaction_id] for transaction_id in sorted(self._rows))
         return records.packed(self._next, rows, self._owners, self.sinks)
 
     def load(self, data: bytes) -> None:
-        """Replaces the state by what `pieces` gave. Raises ValueError and changes nothing."""
+        """Replaces the state by bytes of `pieces`. Raises ValueError and changes nothing."""
         saved = records.unpack(data)
         self._next, self._owners, self.sinks = saved.next_id, saved.owners, saved.sinks
         self._rows = saved.rows

@@ -1,4 +1,4 @@
-"""The coordinator's state as bytes, for the metadata group's checkpoint. Pure.
+"""Coordinator's state as bytes, for the metadata group's checkpoint. Pure.
 
 Coordinator.pieces --packed--> bytes --unpack--> Coordinator.load
 """
@@ -34,7 +34,7 @@ class Saved(NamedTuple):
 def packed(
     next_id: int, rows: Iterable[Transaction], owners: Mapping[str, Owner], sinks: Sinks
 ) -> Iterator[bytes]:
-    """In pieces, which are one message."""
+    """Packs the state in pieces, which are one message."""
     for snapshot in _parts(next_id, rows, owners, sinks):
         yield snapshot.SerializeToString(deterministic=True)
 
@@ -62,7 +62,7 @@ def _owner_record(name: str, owner: Owner) -> pb.TransactionOwnerRecord:
 
 
 def unpack(data: bytes) -> Saved:
-    """Raises ValueError if the bytes are no sound state."""
+    """Unpacks a state. Raises ValueError if the bytes are not sound."""
     try:
         snapshot = pb.CoordinatorSnapshot.FromString(data)
     except DecodeError as error:
@@ -99,8 +99,8 @@ def unpack(data: bytes) -> Saved:
         if known.last_id and (known.last_id not in rows or rows[known.last_id].owner != key):
             raise ValueError(f"transactions: the last one of sink {key!r} is missing")
     for row in rows.values():
-        # A nameless sink is forgotten when its transaction has ended; the transaction stays
-        # until all before it have ended, too.
+        # A nameless sink is forgotten once its transaction has ended; the transaction stays until
+        # all before it have ended, too.
         if row.sink and row.state not in FINISHED and sinks.get(row.owner) is None:
             raise ValueError(f"transactions: {row.transaction_id} is of an unknown sink")
     return Saved(snapshot.next_transaction_id, rows, owners, sinks)

@@ -1,9 +1,9 @@
-"""A leader's check of a staged batch before it proposes it. Lives one leadership. Pure.
+"""Leader's check of a staged batch before it proposes it. Lives one leadership. Pure.
 
-As `cluster.dedup.in_flight`, for runs: the batches that are proposed and not applied lie
-over the applied table, so that a producer can pipeline and a repeat joins its original.
-What it says is early, not final: apply decides, and whoever says no looks at the applied
-state again. So it may say no too often, but never lets a batch overtake another.
+Like `cluster.dedup.in_flight`, for runs: it lays the proposed, unapplied batches over the applied
+table. So a producer can pipeline, and a repeat joins its original. Its verdict is early, not final:
+apply decides, and a refusal is checked against the applied state again. It may refuse too often,
+but never lets a batch overtake another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cluster.transactions.runs import RunTable
 
 
 class _Pending:
-    """A proposed batch. `counts`: nothing that it builds on was refused."""
+    """A proposed batch. `counts`: no batch before it in its run was refused."""
 
     __slots__ = ("counts", "meta", "token", "transaction_id")
 
@@ -34,24 +34,24 @@ class _Pending:
 
 
 class StagedInFlight:
-    """Where each run will be once what is proposed is applied."""
+    """State of each run once its proposed batches are applied."""
 
     def __init__(self, runs: RunTable) -> None:
         self._runs = runs
         self._pending: deque[_Pending] = deque()
-        self._ahead: dict[int, list[_Pending]] = {}  # by producer id; only what counts
+        self._ahead: dict[int, list[_Pending]] = {}  # by producer id; only batches that count
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def has(self, producer_id: int) -> bool:
-        """Whether batches of the producer are on their way."""
+        """Whether batches of the producer are in flight."""
         return producer_id in self._ahead
 
     def check(
         self, meta: BatchMeta, transaction_id: int, last_seen: LastSeen, *, new_in_flight: int
     ) -> Verdict:
-        """The verdict on a batch behind everything in flight; changes nothing.
+        """Returns the verdict on a batch after everything in flight; changes nothing.
 
         JOINED if it repeats one in flight.
         """
@@ -78,13 +78,13 @@ class StagedInFlight:
         return out_of_order(newest.meta.last, meta.epoch, text)
 
     def add(self, meta: BatchMeta, transaction_id: int, token: Hashable) -> None:
-        """A batch was proposed, right after `check` said STAGED. `token` stands for it."""
+        """Adds a proposed batch, right after its verdict STAGED. `token` stands for it."""
         pending = _Pending(token, meta, transaction_id)
         self._pending.append(pending)
         self._ahead.setdefault(meta.producer_id, []).append(pending)
 
     def applied(self, token: Hashable, accepted: bool) -> None:
-        """The oldest proposal was applied."""
+        """Removes the oldest proposal, which was applied."""
         pending = self._pending.popleft()
         assert pending.token == token, "proposals are applied in the order they were made"
         if not pending.counts:
@@ -99,7 +99,7 @@ class StagedInFlight:
             self._drop(pending.meta.producer_id)
 
     def ended(self, transaction_id: int) -> None:
-        """A marker was applied: what is on its way for the transaction will be refused."""
+        """Notes a marker: the transaction's batches in flight will be refused."""
         for producer_id, ahead in list(self._ahead.items()):
             if ahead[-1].transaction_id == transaction_id:
                 self._drop(producer_id)

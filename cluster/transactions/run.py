@@ -1,4 +1,4 @@
-"""One run, and how a transaction ended in a partition. Pure.
+"""Run of one producer, and the end of a transaction in a partition. Pure.
 
 cluster.transactions.runs --> Run, Ended --> run_records (bytes)
 """
@@ -13,7 +13,7 @@ from cluster.transactions.types import Published
 
 
 class Ended(NamedTuple):
-    """How a transaction ended here. `runs`: what it published, in the order of offsets."""
+    """End of a transaction here. `runs`: the published ones, in the order of offsets."""
 
     committed: bool
     runs: tuple[Published, ...] = ()
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """What one producer has staged under one transaction.
+    """Staged batches of one producer under one transaction.
 
     first, last: its sequences. records, size: of all batches, `size` in bytes of entries.
     first_index: the Raft entry of its first batch. recent: the newest batches, with
@@ -44,7 +44,7 @@ class Run:
     recent: tuple[RecentBatch, ...] = ()
 
     def known(self) -> Known:
-        """The run as a chain of its own, for `judge`."""
+        """Returns the run as a chain of its own, for `judge`."""
         return Known(self.epoch, self.last, False, self.first - 1, self.recent)
 
     def add(self, meta: BatchMeta, size: int, max_timestamp_us: int) -> int:

@@ -1,4 +1,4 @@
-"""Runs and what has ended as bytes, for a partition's checkpoint; markers, for its log. Pure.
+"""Bytes of runs and ended transactions, for a partition's checkpoint; of markers, for its log.
 
 RunTable --pack_runs, pack_ended--> bytes --unpack_runs, unpack_ended--> RunTable
 coordinator --pack_marker--> entry --unpack_marker--> PartitionMachine
@@ -38,12 +38,12 @@ def marker_of(message: pb.Marker) -> Marker:
 
 
 def pack_marker(marker: Marker) -> bytes:
-    """A marker as a Raft entry."""
+    """Packs a marker as a Raft entry."""
     return bytes((MARKER,)) + marker_record(marker).SerializeToString(deterministic=True)
 
 
 def unpack_marker(data: bytes) -> Marker:
-    """Raises CorruptEntryError."""
+    """Unpacks a marker. Raises CorruptEntryError."""
     try:
         message = pb.Marker.FromString(data[1:])
     except DecodeError as error:
@@ -70,7 +70,7 @@ def unpack_ended(data: bytes) -> Ended:
 def pack_runs(
     open_low: int, runs: Sequence[Run], ended: Sequence[bytes], spans: Mapping[int, int]
 ) -> bytes:
-    """A RunsSnapshot; `ended` as `pack_ended` made them."""
+    """Packs a RunsSnapshot; `ended` as `pack_ended` made them."""
     head = pb.RunsSnapshot(
         open_low=open_low,
         runs=map(_run_record, runs),
@@ -84,7 +84,7 @@ def pack_runs(
 
 
 def unpack_runs(data: bytes) -> tuple[int, list[Run], dict[int, bytes], dict[int, int]]:
-    """(open_low, runs, what has ended, spans) of a RunsSnapshot. Raises ValueError."""
+    """Unpacks a RunsSnapshot: open_low, runs, ended transactions, spans. Raises ValueError."""
     try:
         snapshot = pb.RunsSnapshot.FromString(data)
     except DecodeError as error:

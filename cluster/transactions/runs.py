@@ -1,21 +1,21 @@
-"""The staged runs of one partition: what transactions have put here and nobody can read yet.
+"""Staged runs of one partition: batches of transactions that nobody can read yet.
 
     staged batch --check, stage--> RunTable --mark--> LastSeen, offsets
     plain batch  --check_plain---'
 
-Part of a partition's replicated state: it changes only when an entry is applied, from
-nothing but the entry and the state before it. A run is what one producer staged under
-one transaction. Its batches have offsets that count from the run's first record; the
-marker of a commit makes them real, an abort drops them. `docs` of the room say why:
+The table is part of a partition's replicated state: it changes only when an entry is applied, from
+nothing but the entry and the state before it. A run is everything that one producer staged under
+one transaction. Its batches have offsets that count from the run's first record; the marker of a
+commit makes them real, an abort drops them. The rules:
 
-* A transaction that ended here is remembered (`ended`) until it has ended everywhere
-  (`open_low`). So a copy of a staged batch that comes after the marker is refused.
-* One chain of sequences for each producer, plain and staged: a run begins at the
-  producer's last sequence, and an abort leaves that as it was before the transaction.
-* The first batch of a run under a higher epoch fences the lower ones, as an open does.
-  An abort does not undo that.
-* A commit publishes exactly the prefix that its decision names. What came into a run
-  after the decision was checked is dropped.
+* A transaction that ended here is remembered (`ended`) until it has ended everywhere (`open_low`).
+  So a copy of a staged batch that comes after the marker is refused.
+* One chain of sequences for each producer, plain and staged: a run begins at the producer's last
+  sequence, and an abort leaves that as it was before the transaction.
+* The first batch of a run under a higher epoch fences the lower ones, as an open does. An abort
+  does not undo that.
+* A commit publishes exactly the prefix that its decision names. Batches that came into a run after
+  the check before the decision are dropped.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from cluster.transactions.run import Ended, Run
 from cluster.transactions.run_records import pack_ended, pack_runs, unpack_ended, unpack_runs
 from cluster.transactions.types import Expected, Marker, Published
 
-# A plain batch gets these also while its producer has an open run.
+# A plain batch may get these verdicts also while its producer has an open run.
 _BEFORE_CONFLICT = (Kind.DUPLICATE, Kind.FENCED, Kind.SEQUENCE_CONFLICT)
 
 
 class MarkedRun(NamedTuple):
-    """A run that a commit published: `expected` of it, the first record at `base_offset`."""
+    """A published run: `expected` of it, the first record at `base_offset`."""
 
     run: Run
     expected: Expected
@@ -53,7 +53,7 @@ class MarkedRun(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """What a marker did. `repeated`: the transaction had ended before, nothing changed."""
+    """Result of a marker. `repeated`: the transaction had ended before, nothing changed."""
 
     ended: Ended
     repeated: bool = False
@@ -62,11 +62,11 @@ class Marked(NamedTuple):
 
 
 class RunTable:
-    """Open runs, what has ended, and how far everything has ended."""
+    """Open runs, ended transactions, and the number below which all have ended."""
 
     def __init__(self) -> None:
         self._open_low = 1
-        self.by_producer: dict[int, Run] = {}  # the open ones; to be looked at only
+        self.by_producer: dict[int, Run] = {}  # the open runs; read only
         self._of: dict[int, dict[int, Run]] = {}  # transaction -> producer id -> run
         # As bytes of an EndedRecord, made once: a checkpoint only joins them.
         self._ended: dict[int, bytes] = {}
@@ -85,11 +85,11 @@ class RunTable:
         return self._open_low
 
     def run_of(self, producer_id: int) -> Run | None:
-        """The open run of a producer. It has at most one."""
+        """Returns the open run of a producer. It has at most one."""
         return self.by_producer.get(producer_id)
 
     def may_publish(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Whether the sequence is staged, so that the marker of a commit may store it yet."""
+        """Whether the sequence is staged, so that a commit's marker may still publish it."""
         run = self.by_producer.get(producer_id)
         return run is not None and run.epoch == epoch and run.first <= sequence <= run.last
 
@@ -97,20 +97,20 @@ class RunTable:
         return iter(self.by_producer.values())
 
     def transactions(self) -> Iterator[int]:
-        """Those with an open run here."""
+        """Yields transactions with an open run here."""
         return iter(self._of)
 
     def staged(self, transaction_id: int) -> Iterator[Run]:
-        """A transaction's open runs here."""
+        """Yields a transaction's open runs here."""
         return iter(self._of.get(transaction_id, {}).values())
 
     def ended(self, transaction_id: int) -> Ended | None:
-        """How a transaction ended here; None: it has not, or everywhere and long ago."""
+        """Returns a transaction's end here; None: it has not ended, or everywhere and long ago."""
         data = self._ended.get(transaction_id)
         return None if data is None else unpack_ended(data)
 
     def over(self, transaction_id: int) -> Verdict | None:
-        """Why nothing more of a transaction comes here; None: it may be open."""
+        """Returns why a transaction can stage nothing more here; None: it may be open."""
         ended = self.ended(transaction_id)
         if ended is None:
             return _ended_unknown(transaction_id) if transaction_id < self._open_low else None
@@ -121,16 +121,16 @@ class RunTable:
 
     @property
     def is_new(self) -> bool:
-        """Whether no transaction has ever been here."""
+        """Whether no transaction was ever here."""
         return self._open_low == 1 and not (self.by_producer or self._ended or self._spans)
 
     def oldest_needed(self, first_index: int, log_start: int) -> int:
-        """The oldest Raft entry that is needed, if that of the first kept batch is `first_index`.
+        """Returns the oldest needed Raft entry; `first_index` has the first kept batch.
 
-        Offsets do not rise with entries: a batch that was staged long before its
-        marker lies behind others that came after it. What lies behind the first kept
-        batch was published after that one's entry, so it begins at most the longest
-        span before it. Open runs need all from their first batch on.
+        Offsets do not rise with entries: a batch that was staged long before its marker has a
+        higher offset than plain batches that came after it. A run after the first kept batch was
+        published after that batch's entry, so it begins at most the longest span before it. Open
+        runs need all entries from their first batch on.
         """
         spans = [bits for bits, last_offset in self._spans.items() if last_offset >= log_start]
         oldest = first_index - (1 << max(spans)) if spans else first_index
@@ -146,10 +146,10 @@ class RunTable:
         *,
         new_in_flight: int = -1,
     ) -> Verdict:
-        """The verdict on a valid staged batch against the applied state; changes nothing.
+        """Returns the verdict on a valid staged batch against the applied state; changes nothing.
 
-        STAGED and STAGED_DUPLICATE carry as `base_offset` the offset in the run (-1: no
-        longer known). `new_in_flight` as in LastSeen.check.
+        STAGED and STAGED_DUPLICATE carry as `base_offset` the offset in the run (-1: no longer
+        known). `new_in_flight` as in LastSeen.check.
         """
         assert transaction_id > 0 and meta.producer_id > 0
         ended = self.ended(transaction_id)
@@ -186,7 +186,7 @@ class RunTable:
         return verdict
 
     def check_plain(self, meta: BatchMeta, verdict: Verdict) -> Verdict:
-        """The verdict on a batch without a transaction, from the one without open runs."""
+        """Returns the verdict on a plain batch, given its verdict without open runs."""
         run = self.by_producer.get(meta.producer_id)
         if run is None or verdict.kind in _BEFORE_CONFLICT:
             return verdict
@@ -206,7 +206,7 @@ class RunTable:
         time_ms: int,
         pin: bool = False,
     ) -> int:
-        """Takes a batch that `check` said STAGED for; returns its offset in the run."""
+        """Takes a batch with the verdict STAGED of `check`; returns its offset in the run."""
         run = self.by_producer.get(meta.producer_id)
         if run is None:
             self._fence_below(meta, last_seen, time_ms, pin)
@@ -216,7 +216,7 @@ class RunTable:
 
     @staticmethod
     def _fence_below(meta: BatchMeta, last_seen: LastSeen, time_ms: int, pin: bool) -> None:
-        """Lower epochs are fenced from the first staged batch on, whatever becomes of it."""
+        """Fences lower epochs from the first staged batch on, even if that is dropped later."""
         known = last_seen.known(meta.producer_id)
         before = -1 if known is None else known.epoch
         if meta.epoch > max(before, 0) or (pin and known is None):
@@ -232,7 +232,7 @@ class RunTable:
         next_offset: int,
         time_ms: int,
     ) -> Marked:
-        """A transaction ends here: its runs are published from `next_offset` on, or dropped."""
+        """Ends a transaction here: publishes its runs from `next_offset` on, or drops them."""
         known = self.ended(marker.transaction_id)
         if known is not None or marker.transaction_id < self._open_low:
             self._raise_open_low(marker.open_low)
@@ -243,8 +243,8 @@ class RunTable:
         published = []
         for expected in marker.expected if marker.committed else ():
             if expected.consumer_group:
-                continue  # offsets, which are no run
-            # The coordinator decides on what the leader has confirmed, so it is here.
+                continue  # offsets have no run
+            # The coordinator decides on runs that the leader has confirmed, so they are here.
             run = runs.pop(expected.producer_id, None)
             if run is None or run.records < expected.records or run.last < expected.last:
                 text = f"transaction {marker.transaction_id}: {expected} was decided, not {run}"
@@ -256,7 +256,7 @@ class RunTable:
         ended = Ended(marker.committed, tuple(map(_published_of, published)))
         self._ended[marker.transaction_id] = pack_ended(marker.transaction_id, ended)
         self._raise_open_low(marker.open_low)
-        # Rising: a loaded table has its runs in another order than the one that was saved.
+        # In rising order: a loaded table has another order of runs than the saved one.
         dropped = tuple(run for _, run in sorted(runs.items()))
         return Marked(ended, published=tuple(published), dropped=dropped)
 
@@ -279,9 +279,9 @@ class RunTable:
     ) -> dict[int, Expected] | str:
         """Whether the transaction has exactly these runs here: producer id -> (records, last).
 
-        The answer holds what the marker needs of each, or says what differs.
-        `only_winners`: other runs may be here, the commit drops them. Applied state
-        only: what is in flight may never be applied.
+        Returns the marker's facts of each run, or the difference as text. `only_winners`: other
+        runs may be here, the commit drops them. Only the applied state
+        counts: batches in flight may never be applied.
         """
         runs = self._of.get(transaction_id, {})
         found = {}
@@ -304,14 +304,14 @@ class RunTable:
     # -- saved states -------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """A RunsSnapshot; equal states give equal bytes."""
+        """Returns a RunsSnapshot; equal states give equal bytes."""
         runs = [self.by_producer[producer_id] for producer_id in sorted(self.by_producer)]
         ended = [data for _, data in sorted(self._ended.items())]
         return pack_runs(self._open_low, runs, ended, self._spans)
 
     @classmethod
     def load(cls, data: bytes) -> RunTable:
-        """The table that `dump` wrote. Raises ValueError."""
+        """Loads a table that `dump` wrote. Raises ValueError."""
         table = cls()
         table._open_low, runs, table._ended, table._spans = unpack_runs(data)
         for run in runs:
@@ -320,7 +320,7 @@ class RunTable:
 
 
 def judge_run(run: Run, meta: BatchMeta) -> Verdict:
-    """The verdict on a batch of the run's transaction and producer."""
+    """Returns the verdict on a batch of the run's transaction and producer."""
     if meta.epoch < run.epoch:
         return fenced(meta.epoch, run.epoch)
     if meta.epoch > run.epoch:
@@ -339,7 +339,7 @@ def judge_run(run: Run, meta: BatchMeta) -> Verdict:
 def _judge_ended(
     ended: Ended, meta: BatchMeta, transaction_id: int, last_seen: LastSeen
 ) -> Verdict:
-    """A batch of a transaction that has ended here: was it part of what was published?"""
+    """Returns the verdict on a batch of a transaction that ended here: published or not."""
     if not ended.committed:
         text = f"transaction {transaction_id} was aborted"
         return Verdict(Kind.TRANSACTION_ABORTED, message=text)
@@ -356,7 +356,7 @@ def _judge_ended(
     known = last_seen.known(meta.producer_id)
     recent = known.recent if known is not None else ()
     for batch in recent:
-        # The window may hold what a later epoch stored under these numbers.
+        # The window may hold batches of a later epoch with these numbers.
         ours = run.base_offset <= batch.base_offset < run.base_offset + run.records
         if ours and (batch.first, batch.last) == (meta.first, meta.last):
             if same_content(batch, meta):
@@ -382,7 +382,7 @@ def _conflict(run: Run) -> Verdict:
 
 
 def _chain_of(marked: MarkedRun) -> PublishedChain:
-    """What the last-seen map learns of a published run."""
+    """Returns the chain of a published run, for the last-seen map."""
     run, expected, base = marked
     recent = tuple(
         batch._replace(base_offset=base + batch.base_offset)

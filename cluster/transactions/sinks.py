@@ -1,14 +1,14 @@
-"""Sinks: which batches each has committed, and which of its runs may write. Part of Coordinator.
+"""Sinks of transactions: committed batches, and the runs that may write. Part of Coordinator.
 
-A sink is the output of a streaming query, or of batch jobs. Its batches are numbered, each is
-one transaction for all of its tasks, and a run that was replaced writes nothing more: each
-run draws a ticket, and the first batch that comes with a higher ticket fences the lower ones.
+A sink is the output of a streaming query, or of batch jobs. Its batches are numbered, and each is
+one transaction for all of its tasks. Each run draws a ticket; the first batch with a higher ticket
+fences the runs with lower ones, so a replaced run writes nothing more.
 
     streaming: the next batch is the last one + 1; the last one is ALREADY there
     jobs:      any number; one that was committed is ALREADY there
 
-A refusal that a user may overrule carries a token. It fits the sink as it was then, and the
-query and the batch that were refused, so it works once.
+A refusal that a user may overrule carries a token. The token is valid for the sink's state at that
+time, and for the refused query and batch, so it works once.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from cluster.transactions.types import (
 
 MAX_SINKS = 10_000
 MAX_KEY_CHARS = 255
-MAX_QUERIES = 16  # of one sink: the present one and those that it replaced
+MAX_QUERIES = 16  # of one sink: the present one and its predecessors
 MAX_RANGES = 1000  # of the batches that jobs have committed
 MAX_NAMELESS = 1000  # jobs without a sink of their own that are remembered
 MAX_BATCH = 2**62
 
 
 class Before(NamedTuple):
-    """What a sink had committed before it was reset."""
+    """A sink's committed batch before a reset."""
 
     query: str
     batch: int
@@ -52,14 +52,15 @@ class Before(NamedTuple):
 
 @dataclass(slots=True)
 class Sink:
-    """`last_id`: its newest transaction (0: none yet), of `batch` (-1: an older ticket's).
+    """State of a sink. `last_id`: its newest transaction (0: none yet), of `batch` (-1: an older
+    ticket's).
 
-    nameless: one batch job that nobody runs again; it has no ticket.
+    nameless: one batch job that never runs again; it has no ticket.
     version: rises with each commit and each reset.
-    committed_batch: the newest one, -1 before the first. committed_records, committed_digest:
-    of it, so that its writer can compare what it would write.
-    ranges: what jobs have committed, rising, none touches the next; what is below the first
-    one is not known any more if there were too many.
+    committed_batch: the newest one, -1 before the first. committed_records, committed_digest: of
+        it, so that its writer can compare them with its rows.
+    ranges: batches that jobs have committed, rising, none touches the next. If there were too many,
+        batches below the first range are no longer known.
     free: an operator has reset it, and any query may take it.
     """
 
@@ -82,7 +83,7 @@ class Sink:
 
     @property
     def query(self) -> str:
-        """Empty: of jobs, or none yet."""
+        """The present query; empty: of jobs, or none yet."""
         return self.queries[-1] if self.queries else ""
 
     def has(self, batch: int) -> bool:
@@ -96,7 +97,7 @@ class Sink:
 class BatchBegun(NamedTuple):
     """A batch's transaction; None: the batch is committed, with so many records and this digest.
 
-    `busy`: neither, the sink's transaction before is still on its way to an end.
+    `busy`: neither, the sink's previous transaction has not ended yet.
     """
 
     transaction: Transaction | None
@@ -106,7 +107,7 @@ class BatchBegun(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A batch as its writer asks for it. `ticket` 0: a job that nobody runs again."""
+    """A writer's request for a batch. `ticket` 0: a job that never runs again."""
 
     key: str
     query: str
@@ -131,7 +132,7 @@ class Sinks:
         return self._sinks.get(key)
 
     def restore(self, key: str, sink: Sink) -> None:
-        """Raises ValueError."""
+        """Restores the sinks. Raises ValueError."""
         if key in self._sinks or not 0 <= sink.ticket < sink.next_ticket:
             raise ValueError(f"sink {key!r} stands twice or has a ticket that was not drawn")
         edges = [edge for pair in sink.ranges for edge in pair]
@@ -146,10 +147,10 @@ class Sinks:
         sink = self._sinks.get(key)
         return 0 if sink is None else sink.last_id
 
-    # -- who may write ------------------------------------------------------------------
+    # -- permission to write ------------------------------------------------------------
 
     def draw_ticket(self, key: str, *, jobs: bool) -> int:
-        """The number of a sink's next run; the first one makes the sink. Fences nothing."""
+        """Draws a number for a sink's next run; the first one makes the sink. Fences nothing."""
         _check_text("sink", key)
         sink = self._sinks.get(key)
         if sink is None:
@@ -162,7 +163,8 @@ class Sinks:
         return sink.next_ticket - 1
 
     def admit(self, asked: Asked) -> Sink:
-        """The sink, if this run may still write. Makes that of a job without a ticket."""
+        """Returns the sink, if this run may still write. Makes the sink of a job without a
+        ticket."""
         sink = self._sinks.get(asked.key)
         if asked.ticket == 0 and (sink is None or sink.nameless):
             _check_text("sink", asked.key)
@@ -179,7 +181,7 @@ class Sinks:
         return sink
 
     def refusal(self, asked: Asked, sink: Sink) -> Refused | None:
-        """Why the batch does not follow; None: it does, or is committed."""
+        """Returns why the batch does not follow; None: it does, or is committed."""
         key, batch, done = asked.key, asked.batch, sink.committed_batch
         if not 0 <= batch < MAX_BATCH:
             return Refused(INVALID_ARGUMENT, f"batch: {batch} is not in 0..{MAX_BATCH - 1}")
@@ -204,7 +206,7 @@ class Sinks:
         return None
 
     def changed(self, asked: Asked, sink: Sink) -> Refused:
-        """The committed batch is asked for again, with other rows."""
+        """Refuses a committed batch that is asked for again with other rows."""
         text = (
             f"batch {asked.batch} of sink {asked.key!r} was committed with"
             f" {sink.committed_records} records, and this one has others"
@@ -224,7 +226,7 @@ class Sinks:
     # -- changes; nothing is refused any more -------------------------------------------
 
     def fence(self, asked: Asked, sink: Sink) -> None:
-        """Lower tickets write nothing more."""
+        """Fences lower tickets: they write nothing more."""
         self._sinks.setdefault(asked.key, sink)
         if asked.ticket != sink.ticket:
             sink.ticket, sink.run, sink.batch = asked.ticket, asked.run, -1
@@ -245,7 +247,7 @@ class Sinks:
         self._key_of[query] = key
 
     def reset(self, sink: Sink) -> None:
-        """What was committed stays; the next batch may be any, of any query."""
+        """Allows any next batch of any query; committed batches stay."""
         if sink.committed_batch >= 0:
             sink.before = Before(
                 sink.query, sink.committed_batch, sink.committed_records, sink.committed_digest
@@ -255,7 +257,7 @@ class Sinks:
         sink.ranges, sink.floor = (), 0
 
     def committed(self, key: str, records: int, digest: int) -> None:
-        """The sink's transaction was decided."""
+        """Notes the decision to commit the sink's transaction."""
         sink = self._sinks[key]
         assert sink.batch >= 0, "a transaction of an older ticket is aborted before"
         sink.version += 1
@@ -268,7 +270,7 @@ class Sinks:
                 sink.ranges = sink.ranges[1:]
 
     def forget_nameless(self, is_over: Callable[[int], bool]) -> list[int]:
-        """Forgets the oldest jobs that nobody runs again; returns their transactions."""
+        """Forgets the oldest jobs that never run again; returns their transactions."""
         nameless = sorted((s.last_id, key) for key, s in self._sinks.items() if s.nameless)
         over = [(last_id, key) for last_id, key in nameless if is_over(last_id)]
         excess = over[: max(0, len(nameless) - MAX_NAMELESS)]
@@ -296,7 +298,7 @@ def _token(reason: str, asked: Asked, sink: Sink) -> str:
 
 
 def _with(ranges: tuple[tuple[int, int], ...], batch: int) -> tuple[tuple[int, int], ...]:
-    """Rising ranges with one more number that is in none of them."""
+    """Adds a number to rising ranges that do not have it."""
     at = bisect_right(ranges, (batch, batch))
     first = last = batch
     low, high = at, at

@@ -1,12 +1,12 @@
-"""When an open transaction has been idle, or open, for too long. Lives one leadership. Pure.
+"""Timers of open transactions: find those idle, or open, for too long. Pure.
 
     KeepAlive, commands --renew--> Timers --due--> abort, proposed by the metadata leader
 
-Time is the leader's monotonic clock, passed in: no jump of a wall clock ends a transaction.
-A new leader counts anew, so an owner that keeps its transaction alive never loses it to a
-change of leaders, and one that is gone is found at most once more later. Nothing of it is
-replicated. Who is due is aborted by a command, and whichever comes first in the log, that
-or the commit, is the decision.
+Time is the leader's monotonic clock, passed in: no jump of a wall clock ends a transaction. Nothing
+of it is replicated, and a new leader counts anew. So an owner that keeps its transaction alive
+never loses it to a change of leaders; an abandoned one is found at most one timeout later. An
+overdue transaction is aborted by a command; the first of abort and commit in the log is the
+decision.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from cluster.transactions.types import State
 
 
 class Timers:
-    """What this leader knows of the open transactions' time."""
+    """Times of the open transactions, as this leader knows them. Lives one leadership."""
 
     def __init__(self) -> None:
         # transaction -> (first seen, last sign of life)
         self._seen: dict[int, tuple[float, float]] = {}
 
     def renew(self, transaction_id: int, now: float) -> None:
-        """The owner is alive."""
+        """Notes a sign of life of the owner."""
         first, _ = self._seen.get(transaction_id, (now, now))
         self._seen[transaction_id] = (first, now)
 
     def due(self, unfinished: Iterable[Transaction], now: float) -> list[Transaction]:
-        """The open transactions whose time is over; to be asked regularly."""
+        """Returns the open transactions past their time; call it regularly."""
         seen, self._seen = self._seen, {}
         found = []
         for row in unfinished:

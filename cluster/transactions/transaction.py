@@ -1,4 +1,4 @@
-"""One transaction and one owner, as the coordinator keeps them. Pure."""
+"""Transaction and owner, as the coordinator keeps them. Pure."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Part:
 
 @dataclass(slots=True)
 class Transaction:
-    """A transaction of a producer's name, or of a sink (`owner` is its key, `holder` nobody).
+    """A transaction of a producer's name, or of a sink (`owner` is its key, without a `holder`).
 
-    parts: by Raft group, in the order of their registration. expected: what the decision
-    to commit publishes.
+    parts: by Raft group, in the order of their registration. expected: the runs that a decided
+    commit publishes.
     """
 
     transaction_id: int
@@ -50,18 +50,18 @@ class Transaction:
     expected: tuple[Expected, ...] = ()
 
     def takes(self, group: int, holder: Holder) -> bool:
-        """Whether the holder may stage batches in the group; not: perhaps later."""
+        """Whether the holder may stage batches in the group; False: perhaps later."""
         ours = self.sink or holder == self.holder
         return self.state is State.OPEN and ours and group in self.parts
 
     def pending(self) -> list[int]:
-        """The groups whose marker is not known to be applied."""
+        """Returns the groups with no known applied marker."""
         return [group for group, part in self.parts.items() if not part.done]
 
     def next_markers(self, done: Collection[int] = ()) -> list[int]:
-        """Those of them whose marker may be written now; those of `done` are applied.
+        """Returns pending groups with a marker to write now; markers of `done` are applied.
 
-        Offsets of consumer groups come last: who reads on from there finds all records of
+        Offsets of consumer groups come last: a reader that starts from them finds all records of
         the transaction before its own.
         """
         pending = [group for group in self.pending() if group not in done]
@@ -69,17 +69,17 @@ class Transaction:
         return [group for group in pending if group not in last] or pending
 
     def is_of(self, expected: Sequence[Expected]) -> bool:
-        """Whether a repeated commit names the runs that the decision publishes.
+        """Whether a repeated commit names the same runs as the decision.
 
-        The runs come in any order: one producer has one run in each partition. Of a sink the
-        order within a partition counts, because its tasks' records are published in it.
+        The runs come in any order: one producer has one run in each partition. For a sink the order
+        within a partition counts, because its tasks' records are published in it.
         """
         key = attrgetter("group" if self.sink else "run")
         decided, asked = (sorted(runs, key=key) for runs in (self.expected, expected))
         return [run.asked for run in decided] == [run.asked for run in asked]
 
     def check_expected(self, expected: Sequence[Expected]) -> None:
-        """Whether a commit may publish this. Raises Refused."""
+        """Checks that a commit may publish these runs. Raises Refused."""
         if len(expected) > MAX_RUNS:
             text = f"{len(expected)} runs, the limit is {MAX_RUNS}"
             raise Refused(INVALID_ARGUMENT, text, self.transaction_id)
@@ -99,10 +99,10 @@ class Transaction:
 
 
 class Owner(NamedTuple):
-    """A name that began transactions: the last one, by whom and with which nonce.
+    """A name that began transactions, with the last one, its holder and its nonce.
 
-    before_id: the one whose commit began the last one, 0: none. Its owner may not have heard
-    what became of it.
+    before_id: the earlier transaction, if its commit began the last one; 0: none. Its owner may not
+        have heard the outcome.
     """
 
     holder: Holder

@@ -1,4 +1,4 @@
-"""What passes between the coordinator of transactions, the partitions and their callers. Pure."""
+"""Types between the transaction coordinator, the partitions and their callers. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class State(IntEnum):
-    """Of a transaction; the numbers of cluster.v1.TransactionState.
+    """States of a transaction; the numbers of cluster.v1.TransactionState.
 
-    Number 6 is kept free for one that is prepared: decided by somebody else.
+    Number 6 is reserved for a prepared transaction: decided by another system.
     """
 
     OPEN = 1
@@ -38,7 +38,7 @@ STALE_REQUEST = "STALE_REQUEST"
 FENCED = "FENCED"
 INVALID_ARGUMENT = "INVALID_ARGUMENT"
 UNKNOWN_TOPIC_OR_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
-# Of sinks.
+# For sinks.
 OTHER_QUERY = "OTHER_QUERY"
 OTHER_SINK = "OTHER_SINK"
 BATCH_GAP = "BATCH_GAP"
@@ -66,11 +66,11 @@ class Holder(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a commit publishes of one run: the prefix with so many records, up to `last`.
+    """Prefix of one run that a commit publishes: so many records, up to `last`.
 
-    size, max_timestamp_us: of that prefix, as the partition's leader found it.
-    consumer_group: of offsets that were staged for it; then `records` counts them, and
-    `last` is the number of the last call.
+    size, max_timestamp_us: of that prefix, as measured by the partition's leader.
+    consumer_group: of offsets that were staged for it; then `records` counts them, and `last` is
+        the number of the last call.
     """
 
     group: int
@@ -83,17 +83,17 @@ class Expected(NamedTuple):
 
     @property
     def run(self) -> tuple[int, int, str]:
-        """Which one it is."""
+        """The key of the run."""
         return self.group, self.producer_id, self.consumer_group
 
     @property
     def asked(self) -> tuple[int, int, int, int, str]:
-        """What the client said of it."""
+        """The client's part of the facts."""
         return self.group, self.producer_id, self.records, self.last, self.consumer_group
 
 
 class Published(NamedTuple):
-    """Where a run's records became readable."""
+    """Place of a run's published records."""
 
     producer_id: int
     epoch: int
@@ -106,7 +106,7 @@ class Published(NamedTuple):
 class Marker(NamedTuple):
     """The end of a transaction in one partition.
 
-    expected: the runs to publish, in that order; all else of the transaction is dropped.
+    expected: the runs to publish, in that order; other runs of the transaction are dropped.
     open_low: all transactions below it are finished in all partitions.
     """
 
