@@ -19,7 +19,7 @@ def main() -> int:
         from cluster.health_check import check
 
         return check(argv[1], os.environ)
-    from cluster.node.process import run  # after signals are taken
+    from cluster.node.process import run  # after signals are handled
 
     return run(argv, os.environ)
 

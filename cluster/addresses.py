@@ -1,4 +1,4 @@
-"""Addresses as settings have them: "host:port", with [brackets] around an IPv6 host. Pure."""
+"""Addresses in settings: "host:port", with [brackets] around an IPv6 host. Pure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import ipaddress
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of "host:port", without the brackets of an IPv6 host."""
+    """Split "host:port", without the brackets of an IPv6 host."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def with_port(address: str, port: int) -> str:
-    """The same host at another port."""
+    """Return the same host at another port."""
     return f"{address.rpartition(':')[0]}:{port}"
 
 
 def shifted(address: str, offset: int) -> str:
-    """The same host at a port that is higher by `offset`."""
+    """Return the same host at a port that is higher by `offset`."""
     return with_port(address, host_and_port(address)[1] + offset)
 
 
 def is_loopback(address: str) -> bool:
-    """Whether "host:port" is reached from this machine only, as far as its text shows."""
+    """Return whether only this machine reaches "host:port", as far as its text shows."""
     host, _ = host_and_port(address)
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -1,11 +1,11 @@
-"""What the calls of a node may hold together: bytes of memory, or batches under way.
+"""Budget of a node's calls: bytes of memory, or batches in progress.
 
     a call --take, release--> Account --> Budget, one for the node
            --room-----------> waits while the node holds much, and this call more than its share
 
-A call that holds little goes on while others wait: who holds the most is slowed first. What
-goes beyond the limit is refused by who asks `full`. Who has held unread answers for long while
-room is scarce is named by `hog` (docs/adr/0034).
+A call that holds little goes on while others wait: the largest holder is slowed first. Callers
+check `full` and refuse work beyond the limit. `hog` names the client that has held unread
+answers for long while room is scarce (docs/adr/0034).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNREAD_S = 10.0  # seconds that a client may leave an answer unread while room i
 
 
 class Account:
-    """What one call holds.
+    """Holdings of one call.
 
     client:        the connection that the call came over, as gRPC names it; "": not known yet.
     receiving:     waits for a message, of which any part may have come.
@@ -34,7 +34,7 @@ class Account:
         self.blocked_since: float | None = None
 
     def take(self, amount: int) -> None:
-        """Counts what is there already; whether it may stay, `Budget.full` says."""
+        """Count memory that is already held; `Budget.full` says whether it may stay."""
         self.held += amount
         self._budget.used += amount
 
@@ -54,7 +54,7 @@ class Account:
         return budget.used > budget.slow and self.held > budget.share
 
     async def room(self) -> None:
-        """Returns when this call may take more."""
+        """Return when this call may take more."""
         while self.must_wait:
             assert self._waiter is None, "one task waits for a call"
             self._waiter = asyncio.get_running_loop().create_future()
@@ -71,7 +71,7 @@ class Account:
 
 
 class Budget:
-    """slow: from here on who holds more than its share waits. limit: more is refused."""
+    """slow: above it, a call with more than its share waits. limit: above it, work is refused."""
 
     def __init__(self, limit: int, slow: int) -> None:
         assert 0 < slow <= limit
@@ -86,16 +86,16 @@ class Budget:
 
     @property
     def spare(self) -> int:
-        """What may be taken before anybody is slowed."""
+        """Return how much may be taken before any call is slowed."""
         return max(0, self.slow - self.used)
 
     @property
     def share(self) -> float:
-        """What each account may hold even when there is little room."""
+        """Return how much each account may hold even when there is little room."""
         return self.slow / max(1, len(self._accounts))
 
     def of_call(self, client: str = "") -> Account:
-        """The account of the call that the current task works on; closed with the task."""
+        """Return the account of the current task's call; closed with the task."""
         task = asyncio.current_task()
         assert task is not None, "a call is a task"
         account = self._accounts.get(task)
@@ -106,7 +106,7 @@ class Budget:
         return account
 
     def open(self, key: object, client: str = "") -> Account:
-        """An account that lasts until `close`."""
+        """Open an account that lasts until `close`."""
         assert key not in self._accounts
         account = self._accounts[key] = Account(self, client)
         return account
@@ -117,12 +117,12 @@ class Budget:
         account.release(account.held)
 
     def wake_all(self) -> None:
-        """There is room again."""
+        """Wake the waiting calls after room was freed."""
         for account in self.waiting:
             account.wake()
 
     def hog(self, now: float) -> str:
-        """If room is scarce, the client whose unread answers hold the most; else none.
+        """Return the client with the most unread answers if room is scarce; else "".
 
         now: loop time.
         """
@@ -135,5 +135,5 @@ class Budget:
         return max(held, key=held.__getitem__, default="")
 
     def receiving(self) -> Counter[str]:
-        """How many calls of each client wait for a message."""
+        """Count the calls of each client that wait for a message."""
         return Counter(one.client for one in self._accounts.values() if one.receiving)

@@ -2,9 +2,9 @@
 
 `NodeConfig.load(argv, environ)` is the only way in. Nothing is repaired silently: an unknown
 key of the file, a misspelt variable, a bad value or two settings that contradict each other
-raise `ConfigError` with the key, where it came from, the value and the limit.
+raise `ConfigError` with the key, its source, the value and the limit.
 
-What a setting is (its type, limits, help) stands once, in `settings.py`; the flag
+A setting's type, limits and help stand once, in `settings.py`; the flag
 `--election-timeout-ms`, the variable `ONCELOG_ELECTION_TIMEOUT_MS` and the TOML
 key `election_timeout_ms` all follow from it.
 """
@@ -37,19 +37,19 @@ from cluster.settings import (
     Setting,
 )
 
-# Variables with our prefix that are somebody else's: the command line client's, the tests'.
+# The command line client and the tests own these variables with our prefix.
 FOREIGN_ENV = ("ONCELOG_BOOTSTRAP", "ONCELOG_CLIENT_", "ONCELOG_TEST_", "ONCELOG_BENCH_")
 # Kubernetes gives them to every pod for each Service of the namespace, one called oncelog, say.
 _KUBERNETES_ENV = re.compile(
     ENV_PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
-MISSPELT = 0.85  # how like a setting's name another one must be to be taken for it
+MISSPELT = 0.85  # similarity to a setting's name from which a variable counts as misspelt
 ENV_CONFIG_FILE = "ONCELOG_CONFIG"
 DEFAULT_LISTEN = "127.0.0.1:7001"
 
-# What a message carries beside the payload of its largest batch.
+# Room in a message beside the payload of its largest batch.
 MESSAGE_OVERHEAD_BYTES = MIB
-LARGEST_MESSAGE_BYTES = 64 * MIB + MESSAGE_OVERHEAD_BYTES  # whatever max_batch_bytes is
+LARGEST_MESSAGE_BYTES = 64 * MIB + MESSAGE_OVERHEAD_BYTES  # for any max_batch_bytes
 MAX_NODES = 64
 MAX_ADDRESS_CHARS = 255
 WILDCARD_HOSTS = ("0.0.0.0", "[::]", "*")
@@ -115,7 +115,7 @@ class NodeConfig:
     last_seen_capacity: int = 1_000_000
     # Names of the settings that were given, and are not defaults.
     given: frozenset[str] = field(default=frozenset(), compare=False)
-    # Variables with our prefix that are no settings, each with the nearest one's name.
+    # Variables with our prefix that are not settings, each with the nearest setting's name.
     unknown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     # Asked for on the command line: print the settings and stop; say what to type next.
     print_config: bool = False
@@ -123,22 +123,22 @@ class NodeConfig:
 
     @property
     def max_message_bytes(self) -> int:
-        """Largest gRPC message a node sends or takes."""
+        """Return the largest gRPC message that a node sends or takes."""
         return self.max_batch_bytes + MESSAGE_OVERHEAD_BYTES
 
     @property
     def peer_listen(self) -> str:
-        """Where this node takes its peers' streams; empty if it has no peers from the start."""
+        """Return where this node takes its peers' streams; empty if it starts without peers."""
         alone = len(self.nodes) == 1 and not self.join
         return "" if alone else shifted(self.listen, self.peer_port_offset)
 
     def peer_stream_of(self, node: int) -> str:
-        """Where `node` takes its peers' streams."""
+        """Return where `node` takes its peers' streams."""
         return shifted(self.nodes[node], self.peer_port_offset)
 
     @property
     def advertised(self) -> str:
-        """What this node registers as its address for clients."""
+        """Return the address for clients that this node registers."""
         return self.advertise
 
     @classmethod
@@ -168,7 +168,7 @@ class NodeConfig:
         )
 
     def describe(self) -> str:
-        """The settings as a file that `load` reads back to the same settings."""
+        """Return the settings as a file that `load` reads back to the same settings."""
         # A node alone that listens on any free port has no address to print.
         alone = self.nodes == {self.node_id: self.listen}
         lines = []
@@ -191,7 +191,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as found, and where, for messages."""
+    """A given value, and its source for messages."""
 
     value: Any
     source: str
@@ -264,8 +264,11 @@ def _from_env(environ: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def _unknown_env(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Somebody else's variables, each with the nearest setting's. Raises ConfigError for a
-    misspelt setting: a node without permissions, say, must not start unnoticed."""
+    """Yield foreign variables, each with the nearest setting's.
+
+    Raises ConfigError for a misspelt setting: a node without permissions, say, must not start
+    unnoticed.
+    """
     ours = {setting.env for setting in SETTINGS} | {ENV_CONFIG_FILE}
     for key in sorted(environ):
         if not key.startswith(ENV_PREFIX) or key.startswith(FOREIGN_ENV) or key in ours:
@@ -284,7 +287,7 @@ def _bare(key: str) -> str:
 
 
 def _convert(setting: Setting, given: _Given) -> Any:
-    """`given` as the setting's type, within its limits."""
+    """Return `given` as the setting's type, within its limits."""
     match setting.kind:
         case "int":
             return _convert_int(setting, given)
@@ -339,7 +342,7 @@ def _convert_flag(setting: Setting, given: _Given) -> bool:
 
 
 def _convert_nodes(given: _Given) -> dict[int, str]:
-    """A table {"1": "host:port"} or the text "1=host:port,2=host:port"."""
+    """Parse a table {"1": "host:port"} or the text "1=host:port,2=host:port"."""
     pairs: list[tuple[str, object]] = []
     if isinstance(given.value, dict):
         pairs = list(given.value.items())
@@ -447,5 +450,5 @@ def _listed(keys: Sequence[str]) -> str:
 
 
 def _toml_string(text: str) -> str:
-    """`text` as a basic TOML string; settings hold no control characters."""
+    """Return `text` as a basic TOML string; settings hold no control characters."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,7 +1,7 @@
-"""The bytes of a partition's Raft entries: what is stored once and read for ever.
+"""Byte formats of a partition's Raft entries, which are stored once and read for ever.
 
     0x01   no-op                          (pysyncobj's own, and our confirmations)
-    0x08   who is in the group: its voters and learners (`cluster/consensus/configuration.py`)
+    0x08   the group's members: its voters and learners (`cluster/consensus/configuration.py`)
     0x10   a batch: fixed header, then the payload exactly as the client sent it
     0x11   a new log start (retention)
     0x12   a producer opened under an epoch
@@ -11,10 +11,10 @@
     0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
     0x31   offsets that a transaction's commit is to store (protobuf)
-    0x32   the same, about members: who owns a partition, and their commits (protobuf)
+    0x32   the same, about members: owners of partitions, and their commits (protobuf)
 
-Everything that apply may depend on is in the entry: the leader's clock, the
-lease lifetime, the expiry watermark. The header is 96 bytes, so the payload
+The entry has everything that apply may depend on: the leader's clock, the lease
+lifetime, the expiry watermark. The header is 96 bytes, so the payload
 begins at a multiple of 8 and its columns are aligned where the entry is.
 """
 
@@ -31,11 +31,11 @@ CONFIGURATION = 0x08
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
 MARKER = 0x14
 METADATA = 0x20
-# A kind of its own: releases from before the gate stop there, where they would have gone on
-# without an unknown command.
+# A kind of its own: releases from before the gate stop there. As an unknown command they would
+# skip it.
 UPGRADE = 0x21
 OFFSETS = 0x30
-# Kinds of their own: older releases stop there, where they would store what they cannot check.
+# Kinds of their own: older releases stop there. They would otherwise store unchecked offsets.
 STAGED_OFFSETS = 0x31
 GROUP_MEMBERS = 0x32
 VERSION = 1
@@ -52,18 +52,18 @@ assert HEADER_BYTES == 96
 
 
 class CorruptEntryError(CorruptionError):
-    """A stored entry is not what its place in the log says. The replica must stop."""
+    """A stored entry does not match its place in the log. The replica must stop."""
 
 
 def has_unknown_fields(message: Message) -> bool:
-    """Whether a newer release wrote it: it says what this one does not know. Removes that."""
+    """Return whether a newer release wrote fields unknown to this one. Removes them."""
     size = message.ByteSize()
     message.DiscardUnknownFields()
     return message.ByteSize() != size
 
 
 class BatchEntry(NamedTuple):
-    """Header of a batch entry. Times in milliseconds since the Unix epoch, as *_us says else."""
+    """Header of a batch entry. Times in milliseconds since the Unix epoch, unless named *_us."""
 
     codec: int
     record_count: int
@@ -92,7 +92,7 @@ class LogStartEntry(NamedTuple):
 
 
 class OpenProducerEntry(NamedTuple):
-    """Raises a producer's epoch. `metadata_index`: what the leader knew of names (HELD)."""
+    """Raises a producer's epoch. `metadata_index`: the leader's metadata for names (HELD)."""
 
     flags: int
     epoch: int
@@ -129,7 +129,7 @@ def pack_batch(entry: BatchEntry, payload: bytes) -> bytes:
 
 
 def unpack_batch(data: bytes) -> BatchEntry:
-    """Raises CorruptEntryError, as do the other `unpack_*`."""
+    """Unpack a batch. Raises CorruptEntryError, as do the other `unpack_*`."""
     try:
         kind, version, codec, flags, *rest = _BATCH.unpack_from(data)
     except struct.error as error:
@@ -174,7 +174,7 @@ def unpack_release(data: bytes) -> ReleaseEntry:
 
 
 def _unpack(layout: struct.Struct, expected: int, data: bytes) -> tuple[int, ...]:
-    """The fields behind kind and version."""
+    """Return the fields behind kind and version."""
     try:
         kind, version, *rest = layout.unpack(data)
     except struct.error as error:

@@ -1,8 +1,8 @@
-"""Operating faults of a node: what can go wrong without anyone having made a mistake in code.
+"""Operating faults of a node: failures without a bug in the code.
 
 Each layer raises these; the services translate them to gRPC statuses
 (`services/errors.py`), the entry point to exit codes. A broken invariant is an
-`AssertionError` instead and stops what it belongs to.
+`AssertionError` instead and stops its component.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class ProposalTimeoutError(ClusterError):
 
 
 class FeatureOffError(ClusterError):
-    """What was asked for needs an upgrade of the cluster to be finalized first."""
+    """The request needs an upgrade of the cluster to be finalized first."""
 
 
 class OlderReleaseError(ClusterError):
-    """The cluster has agreed on what this node's release does not know. The node must end."""
+    """The cluster uses something that this node's release does not know. The node must end."""
 
 
 class NotLeaderError(ClusterError):
-    """This node does not lead the group. `leader_id` is 0 where no leader is known."""
+    """This node does not lead the group. `leader_id` is 0 if no leader is known."""
 
     def __init__(self, message: str, leader_id: int = 0) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Who reaches a node's ports by its settings, and what it shows or demands there. Pure.
+"""Exposure of a node's ports by its settings: reachability, TLS and identities. Pure.
 
-`NodeConfig.load` asks it: a port is never open to all by mistake, and nobody is known by what
-everybody on the way can read.
+`NodeConfig.load` asks it: a port is never open to all by mistake, and no identity rests on a
+secret sent in the clear.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cluster.errors import ConfigError
 
 
 class Settings(Protocol):
-    """Those of a node that matter here. `NodeConfig` has them."""
+    """The settings of a node that matter here. `NodeConfig` has them."""
 
     @property
     def listen(self) -> str: ...
@@ -105,7 +105,7 @@ def _check_identities(config: Settings) -> None:
 
 
 def _check_url(name: str, url: str) -> None:
-    """Keys that somebody changes on the way would make anybody anyone."""
+    """Require https: keys changed on the way would let anyone take any identity."""
     if not url:
         return
     try:

@@ -1,7 +1,7 @@
-"""The feature gate: what this release knows, what the cluster has agreed on, and who asks.
+"""Feature gate: compares this release's features with the cluster's finalized ones.
 
     Hello of each node --Release--> upgrade --FinalizeUpgrade--> metadata --> Features
-    who writes something new --is_on, require--> Features
+    writers of new things --is_on, require--> Features
 
 A *cluster version* is a number that rises with releases that write something their
 predecessors cannot read. A release takes part in a range of them. The cluster is at one
@@ -11,7 +11,7 @@ node can go back to the release before.
 
 A *feature* is a name for something new. It comes with a version and is on when the cluster
 was finalized with it. Entry kinds and metadata commands that belong to a feature are listed
-here; what is not listed cannot be written (`tests/unit/test_features.py`).
+here; unlisted ones cannot be written (`tests/unit/test_features.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Versions(NamedTuple):
         return isinstance(version, int) and self.oldest <= version <= self.newest
 
     def common(self, other: Versions) -> int:
-        """The highest version that both have; 0 if there is none."""
+        """Return the highest version that both have; 0 if there is none."""
         newest = min(self.newest, other.newest)
         return newest if newest >= max(self.oldest, other.oldest) else 0
 
@@ -58,17 +58,17 @@ class Versions(NamedTuple):
 BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
 CLUSTER_VERSIONS = Versions(1, 2)
-# The settings that decide replicated facts are the cluster's, in the metadata.
+# The cluster's own settings, in the metadata, decide replicated facts.
 CLUSTER_SETTINGS = "cluster_settings"
-# Consumer groups whose partitions the nodes share out.
+# Consumer groups with partitions assigned by the nodes.
 GROUPS = "groups"
 # Partitions move to other nodes, and topics get more of them.
 REPLICA_CHANGES = "replica_changes"
 # Records of several partitions appear together or not at all.
 TRANSACTIONS = "transactions"
-# Rules that say who may do what.
+# Rules of permissions.
 PERMISSIONS = "permissions"
-# How much of a node each principal may use.
+# Limits on each principal's use of a node.
 QUOTAS = "quotas"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
@@ -80,8 +80,8 @@ FEATURES: Mapping[str, int] = {
     TRANSACTIONS: 2,
 }
 
-# What belongs to what: a cluster version that has it, or a feature. Who adds an entry kind,
-# a metadata command or a field of one adds it here.
+# Each thing's cluster version or feature. A new entry kind, metadata command or field of one
+# must be added here.
 Since = int | str
 ENTRIES: Mapping[int, Since] = {
     BATCH: 1,
@@ -94,7 +94,7 @@ ENTRIES: Mapping[int, Since] = {
     OFFSETS: 1,
     CONFIGURATION: REPLICA_CHANGES,
     GROUP_MEMBERS: GROUPS,
-    # Comes before its version: it is what raises it.
+    # Comes before its version, which it raises.
     UPGRADE: 1,
 }
 COMMANDS: Mapping[str, Since] = {
@@ -123,7 +123,7 @@ COMMANDS: Mapping[str, Since] = {
 
 
 class Finalized(NamedTuple):
-    """What a cluster has agreed on."""
+    """A cluster's finalized version and features."""
 
     version: int = 1
     features: frozenset[str] = frozenset()
@@ -136,14 +136,14 @@ class Finalized(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What a node's program can take part in. The defaults are a release from before the gate."""
+    """Abilities of a node's program. The defaults are a release from before the gate."""
 
     name: str = ""
     versions: Versions = BEFORE_THE_GATE
     features: frozenset[str] = frozenset()
 
     def lacks(self, finalized: Finalized) -> str:
-        """Why it cannot take part in a cluster that has agreed on this; empty: it can."""
+        """Return why it cannot take part in a cluster finalized so; empty: it can."""
         name = f"release {self.name}" if self.name else "a release from before cluster versions"
         if finalized.version not in self.versions:
             return f"{name} takes part in versions {self.versions}, not in {finalized.version}"
@@ -157,9 +157,9 @@ THIS_RELEASE = Release(__version__, CLUSTER_VERSIONS, frozenset(FEATURES))
 
 
 class Features:
-    """What is on, by this node's copy of the metadata. Asked by all who write something new.
+    """Features that are on, by this node's copy of the metadata. Every writer of new things asks.
 
-    An answer may be behind the cluster's, never ahead of it, and what is on stays on.
+    An answer may be behind the cluster's, never ahead of it, and a feature never goes off.
     """
 
     def __init__(self, finalized: Callable[[], Finalized] = Finalized) -> None:
@@ -191,6 +191,6 @@ class Features:
         )
 
     def may_write(self, kind: int) -> bool:
-        """Whether all replicas can read an entry of this kind."""
+        """Return whether all replicas can read an entry of this kind."""
         since = ENTRIES.get(kind)
         return since is not None and self._finalized().has(since)

@@ -26,7 +26,7 @@ _EMPTY_MESSAGE = bytes(5)  # not compressed, no bytes
 
 
 def check(address: str, environ: Mapping[str, str]) -> int:
-    """As any client: with TLS by its variables, ONCELOG_CLIENT_*. The exit code."""
+    """Check the node as a client: TLS by its variables, ONCELOG_CLIENT_*. Returns the exit code."""
     try:
         host, port = host_and_port(address)
         with _connected(host, port, environ) as sock:
@@ -51,7 +51,7 @@ def _connected(host: str, port: int, environ: Mapping[str, str]) -> socket.socke
 
 
 def _status(sock: socket.socket, authority: str) -> int:
-    """What the node says of itself. Raises OSError, or ValueError if it is no node."""
+    """Return the node's status. Raises OSError, or ValueError if it is no node."""
     headers = b"".join(
         _literal(name, value)
         for name, value in (
@@ -83,7 +83,7 @@ def _status(sock: socket.socket, authority: str) -> int:
 
 
 def _decoded(answer: bytes) -> int:
-    """HealthCheckResponse: one field, a small number; not there if it is 0."""
+    """Decode a HealthCheckResponse: one small number, left out if it is 0."""
     if len(answer) < len(_EMPTY_MESSAGE):
         raise ValueError("the node did not answer the health check")
     message = answer[len(_EMPTY_MESSAGE) :]
@@ -109,7 +109,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 
 
 def _literal(name: str, value: str) -> bytes:
-    """A header as HPACK writes one that is in no table (RFC 7541, 6.2.2)."""
+    """Encode a header outside HPACK's tables (RFC 7541, 6.2.2)."""
     text = b"\0"
     for part in (name.encode(), value.encode()):
         if len(part) > 126:

@@ -110,7 +110,7 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """One consumer group whose offsets this node keeps, at one moment. Seconds.
+    """One consumer group with its offsets on this node, at one moment. Seconds.
 
     rebalances:   of this leader's term. since_commit: -1 if nothing was committed.
     idle:         of the member that has not come back for records for longest.
@@ -130,7 +130,7 @@ GroupSource = Callable[[], Iterable[GroupSample]]
 
 
 class Clocks(Protocol):
-    """What a node knows of wall clocks. `ClockAgreement` is one."""
+    """A node's comparison of wall clocks. `ClockAgreement` is one."""
 
     @property
     def agreed(self) -> bool: ...
@@ -147,7 +147,7 @@ class UpgradePlan(Protocol):
 
 
 class Upgrades(Protocol):
-    """What the cluster could be upgraded to. `node.upgrades.Upgrades` is one."""
+    """Possible upgrades of the cluster. `node.upgrades.Upgrades` is one."""
 
     def plan(self) -> UpgradePlan: ...
 
@@ -156,14 +156,14 @@ StorageSource = Callable[[], EngineStats | None]
 
 
 class Memory(Protocol):
-    """What clients make the node hold. `Budget` is one."""
+    """Memory held for clients. `Budget` is one."""
 
     used: int
     limit: int
 
 
 class SyncState(Protocol):
-    """How the fsync under way is doing. `node.sync_watch.SyncWatch` is one."""
+    """State of the running fsync. `node.sync_watch.SyncWatch` is one."""
 
     hung: int
 
@@ -194,14 +194,14 @@ class Metrics:
         self.clocks: Clocks | None = None
         self.upgrades: Upgrades | None = None
         self.repairs: Callable[[], Iterable[Metric]] = tuple
-        self.machine: Callable[[], Iterable[Metric]] = tuple  # what the system limits
+        self.machine: Callable[[], Iterable[Metric]] = tuple  # limits of the system
         self.registry = CollectorRegistry()
         self.registry.register(_NodeCollector(self))
 
     def start_http(
         self, address: str, context: Callable[[], ssl.SSLContext] | None = None
     ) -> Callable[[], None]:
-        """Serve the page at http://ADDRESS/metrics, "host:port"; returns what ends that.
+        """Serve the page at http://ADDRESS/metrics, "host:port"; returns a function that stops it.
 
         context: of TLS, asked for each connection; then it is https. Raises ListenError.
         """
@@ -227,7 +227,7 @@ class _NodeCollector(Collector):
         self._metrics = metrics
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing up front: registering must not ask a node that is not up yet."""
+        """Return nothing: registering must not ask a node that is not up yet."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -470,7 +470,7 @@ def _labels(one: PartitionSample) -> list[str]:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not tell it this way."""
+    """Return the resident memory of this process; 0 if the system does not show it this way."""
     try:
         pages = int(_STATM.read_text().split()[1])
     except (OSError, IndexError, ValueError):

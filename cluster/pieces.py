@@ -1,4 +1,4 @@
-"""A state as bytes, piece by piece: what makes one can do other work in between.
+"""State as bytes in pieces, so that its writer can do other work in between.
 
 PartitionMachine, MetadataMachine --pieces()--> Checkpoints, a few at a time
 
@@ -18,7 +18,7 @@ PIECE_RECORDS = 500  # that are made for it
 
 
 def joined(parts: Iterable[bytes | bytearray]) -> Iterator[bytes]:
-    """The same bytes in pieces; only a part that is larger makes a larger one."""
+    """Yield the same bytes in pieces; only a larger part makes a larger piece."""
     waiting: list[bytes | bytearray] = []
     size = 0
     for part in parts:
@@ -35,7 +35,7 @@ def joined(parts: Iterable[bytes | bytearray]) -> Iterator[bytes]:
 def in_pieces(
     records: Iterable[T], weight: Callable[[T], int] = lambda record: 1
 ) -> Iterator[list[T]]:
-    """As many as may be made for one piece. weight: what one counts for."""
+    """Yield as many records as fit one piece. weight: the cost of one."""
     some: list[T] = []
     total = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""What settings a node has: for each its name, type, limits and help, once.
+"""Table of a node's settings: name, type, limits and help of each, once.
 
 config.py --reads flags, environment and file by--> SETTINGS
 """
@@ -123,7 +123,7 @@ SETTINGS: tuple[Setting, ...] = (
          "producers that a partition remembers at most"),
 )  # fmt: skip
 
-# What most nodes are started with; `--help` shows them first.
+# Most nodes start with these; `--help` shows them first.
 BASIC = frozenset(
     {
         "cluster_id", "node_id", "data_dir", "listen", "advertise", "nodes", "join",

@@ -14,9 +14,9 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def prepare() -> None:
-    """Opens /dev/null where a standard descriptor is missing; a stopping signal ends the start.
+    """Open missing standard descriptors on /dev/null; a stopping signal ends the start.
 
-    Else the next file that is opened, of the store say, gets the number of stderr.
+    Otherwise the next opened file, of the store say, would get the number of stderr.
     """
     for number in range(3):
         try:
@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def stopping() -> list[signal.Signals]:
-    """Signals that stop the node: all but those that the caller wants ignored (nohup, &)."""
+    """Return the signals that stop the node: all but those the caller ignores (nohup, &)."""
     return [
         signum
         for signum in STOPPING
@@ -41,14 +41,14 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 
 def part_stderr() -> int:
-    """A descriptor of stderr to wait at. What libraries write to a full pipe is lost from now on.
+    """Return a descriptor for waiting on stderr. Libraries' writes to a full pipe are lost.
 
-    They would wait for its reader, on whatever thread they are.
+    Otherwise they would block their thread until its reader comes.
     """
     own = os.dup(2)
     if stat.S_ISFIFO(os.fstat(2).st_mode):
         try:
-            # A description of our own: others may write to this pipe, too, and want to wait.
+            # Our own open file description: other writers of this pipe may want to wait.
             other = os.open("/dev/fd/2", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return own

@@ -1,8 +1,8 @@
-"""Pools of threads that are there before they are needed.
+"""Thread pools whose threads start before they are needed.
 
-A pool starts its threads one by one, with what it is given. When the system has no thread left by
-then (a limit of the user's or of the container's), what a node does in threads fails, and the
-node ends. So they are started with the node, which does not start without them.
+A pool starts its threads one by one, as work comes. If the system has no thread left by then (a
+limit of the user's or of the container's), the node's work in threads fails, and the node ends.
+So they are started with the node, which does not start without them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cluster.errors import ClusterError
 
 
 def start_all(pool: ThreadPoolExecutor, count: int) -> ThreadPoolExecutor:
-    """Starts the `count` threads that the pool may have. Raises ClusterError."""
+    """Start the `count` threads that the pool may have. Raises ClusterError."""
     together = threading.Barrier(count + 1)
     try:
         for _ in range(count):

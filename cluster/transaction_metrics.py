@@ -1,4 +1,4 @@
-"""Figures of transactions for Prometheus, in the form of its page. See `cluster.metrics`."""
+"""Transaction metrics for Prometheus, in the form of its page. See `cluster.metrics`."""
 
 from __future__ import annotations
 

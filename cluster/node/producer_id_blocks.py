@@ -50,9 +50,7 @@ class ProducerIdBlocks:
         self._max_age_s = max_age_s
 
     async def next_id(self) -> int:
-        """Return a producer id that no other caller has or will get. Raises the errors of
-        `allocate`.
-        """
+        """Return a producer id that no other caller gets. Raises the errors of `allocate`."""
         while True:
             if self._next < self._end and self._clock() - self._taken_at < self._max_age_s:
                 taken = self._next
