@@ -1,1 +1,1 @@
-"""Records become batches, get their sequences and go to leaders until each has an answer."""
+"""Sending: records become batches, get their sequences and go to leaders until all are answered."""

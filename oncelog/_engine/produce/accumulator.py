@@ -1,16 +1,16 @@
-"""Records wait here, per partition, until they form a batch that can be sent.
+"""Accumulator of records, per partition, until they form a batch that can be sent.
 
-Place in the flow: `Producer.send` appends under the lock, on the user's thread; the
-sender takes batches out on the engine's thread. Pure but for the lock: clock and wake-up
-are passed in. A batch keeps growing after its linger time until the sender has room for
-it, so slow acknowledgements make batches larger and not more.
+Place in the flow: `Producer.send` appends under the lock, on the user's thread; the sender takes
+batches out on the engine's thread. Pure but for the lock: clock and wake-up are passed in. A batch
+keeps growing after its linger time until the sender has room for it, so slow acknowledgements make
+batches larger and not more.
 
-Memory: `buffer_memory` counts payload bytes of everything that is not yet settled, in
-flight included. A batch reserves room in steps, so the check costs nothing per record.
+Memory: `buffer_memory` counts payload bytes of all unsettled batches, in flight included. A batch
+reserves room in steps, so the check costs nothing per record.
 
-The lock: a thread that holds it may lose the interpreter, and then the other one waits for
-both. So nothing under it calls out, the engine is woken after it is released, and the
-engine takes closed batches without it.
+The lock: a thread that holds it may lose the interpreter, and the other thread then waits for both.
+So no code under it calls out, the engine is woken after it is released, and the engine takes closed
+batches without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NEVER = float("inf")
 
 
 class Accumulator:
-    """All waiting records of a producer."""
+    """Waiting records of a producer."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Accumulator:
         self.clock = clock
         self.wake: Callable[[], None] = lambda: None  # until there is a sender
         self.lock = threads.shared_lock()
-        # A record is being added under the lock: nothing else may be, by a signal handler.
+        # A record is being added under the lock: a signal handler must not add another.
         self.busy = False
         self._space = threading.Condition(self.lock)
         self._waiting = 0
@@ -71,16 +71,16 @@ class Accumulator:
         self.stickiness = Stickiness(is_available)
         self._ready: dict[TopicPartition, None] = {}
         self._lingering: deque[OpenBatch] = deque()
-        self._linger_ends = _NEVER  # no later than that of the first one that lingers
+        self._linger_ends = _NEVER  # at or before the first lingering batch's end
         self._flushing = 0
         self._wake_wanted = False
         self.used = 0
         self.incomplete: set[Delivery] = set()
         self.failure: OncelogError | None = None
-        # Why no batch may be begun just now: a transaction begins or ends.
+        # Reason why no batch may begin now: a transaction begins or ends.
         self.paused: OncelogError | None = None
         self.transaction: ProducerTransaction | None = None
-        # Who numbered the records of a lane before the transaction.
+        # Numbering of each lane before the transaction: by the producer or the application.
         self._numbered_before: dict[Lane, tuple[bool, int | None]] = {}
         self.stopped = False
 
@@ -105,7 +105,7 @@ class Accumulator:
     ) -> RecordFuture:
         """Add a record to its partition's open batch; blocks while the buffer is full.
 
-        `timestamp_us` None: now. `expected_offset` -1: none. `others`: where it may go as well.
+        `timestamp_us` None: now. `expected_offset` -1: none. `others`: further lanes it may go to.
         """
         size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
         for name, content in headers:
@@ -132,7 +132,7 @@ class Accumulator:
             if others and self.stickiness.batches.get(lane.tp.topic) is not batch:
                 self.stickiness.opened(batch)
             if keyed and batch.keys is not None and not batch.headers and now < batch.tick_at:
-                # As `add`, without a call.
+                # Inlined `add`, without a call.
                 future._delivery = batch.delivery
                 future._index = len(batch.values)
                 batch.size += size
@@ -179,9 +179,9 @@ class Accumulator:
         max_batch_bytes: int,
         stored_as: tuple[int, int] | None = None,
     ) -> BatchFuture:
-        """Add a batch that is already encoded; it is sent as one, after what waits now.
+        """Add an encoded batch; it is sent as one, after the records that wait now.
 
-        `stored_as`: codec and checksum of a payload that is compressed already.
+        `stored_as`: codec and checksum of a payload that is already compressed.
         """
         size = len(payload)
         check_fits(size, max_batch_bytes, self.buffer_memory)
@@ -277,7 +277,7 @@ class Accumulator:
         return batch
 
     def _wait_for_space(self, deadline: float) -> None:
-        # What lingers holds the room that is waited for.
+        # Lingering batches hold the room that is waited for.
         self._make_all_due()
         self.wake()
         remaining = deadline - self.clock()
@@ -291,11 +291,11 @@ class Accumulator:
             self._space.wait(min(remaining, threads.SLICE_S))
         finally:
             self._waiting -= 1
-            self.busy = True  # others were, meanwhile
+            self.busy = True  # others were added in the meantime
         threads.check()
 
     def watch_space(self, watcher: Callable[[], None]) -> None:
-        """Have `watcher` called, once, when there may be room; on whatever thread."""
+        """Have `watcher` called once when there may be room; on any thread."""
         with self.lock:
             self._space_watchers.append(watcher)
 
@@ -312,7 +312,7 @@ class Accumulator:
         batch.limit = SHUT
         self.stickiness.closed(batch)
         batch.close()
-        # Signals are handled after a call: from here to the last one, all is one step.
+        # Signals are handled after a call: from here to the last line, all is one step.
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
         self._ready[tp] = None
@@ -320,7 +320,7 @@ class Accumulator:
         closed.append(batch)
 
     def drop_empty(self) -> None:
-        """Forget batches that were begun for a record that did not come."""
+        """Drop batches begun for a record that did not come."""
         for lane in self._lanes.values():
             batch = lane.open
             if batch is not None and not batch.values:
@@ -338,7 +338,7 @@ class Accumulator:
         self._linger_ends = _NEVER
 
     def begin_flush(self) -> list[Delivery]:
-        """Make everything due at once; return what is not yet settled."""
+        """Make everything due at once; return the unsettled deliveries."""
         with self.lock:
             self._flushing += 1
             self._make_all_due()
@@ -351,7 +351,7 @@ class Accumulator:
             self._flushing -= 1
 
     def abandon(self, failure: OncelogError) -> None:
-        """In a forked child: what waits is the parent's to send, its lock may be held."""
+        """In a forked child: the parent sends the waiting records; its lock may be held."""
         self.lock = threads.shared_lock()
         self.busy = False
         self._space = threading.Condition(self.lock)
@@ -364,12 +364,12 @@ class Accumulator:
     # --- transactions, on the engine's thread ----------------------------------------
 
     def pause(self, why: OncelogError) -> None:
-        """Begin no further batch, until `resume`; what is open is still filled."""
+        """Begin no further batch until `resume`; open batches still fill."""
         with self.lock:
             self.paused = why
 
     def resume(self, transaction: ProducerTransaction | None) -> None:
-        """Go on; records belong to this transaction from now on, or to none."""
+        """Go on; later records belong to this transaction, or to none."""
         with self.lock:
             unchanged = transaction is self.transaction
             assert unchanged or not self.incomplete, "a transaction begins and ends without batches"
@@ -378,7 +378,7 @@ class Accumulator:
             self.paused = None
 
     def fail_transaction(self, transaction: ProducerTransaction, error: OncelogError) -> None:
-        """It cannot be committed any more: take no further records for it."""
+        """Accept no further records for a transaction that cannot be committed any more."""
         with self.lock:
             transaction.fail(error)
             self._space.notify_all()
@@ -389,7 +389,7 @@ class Accumulator:
         return self.transaction if failed else None
 
     def drop_transaction(self) -> list[OpenBatch]:
-        """Take out what waits to be sent; sequences that were given may be given again."""
+        """Take out the waiting batches; their sequences may be given again."""
         left: list[OpenBatch] = []
         with self.lock:
             for lane in self._lanes.values():
@@ -406,11 +406,11 @@ class Accumulator:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to send, or will be: a signal may have ended the wake-up."""
+        """True if there is or will be something to send: a signal may have ended the wake-up."""
         return bool(self._ready) or self._linger_ends != _NEVER
 
     def ready(self, now: float) -> tuple[list[TopicPartition], float | None]:
-        """Return the partitions that may have something to send, and when to look again."""
+        """Return the partitions that may have something to send, and the time to look again."""
         if now >= self._linger_ends:
             with self.lock:
                 self._end_lingering(now)
@@ -447,9 +447,9 @@ class Accumulator:
             return lane.closed.popleft()
 
     def expire(self, now: float) -> list[OpenBatch]:
-        """Take out the batches whose delivery timeout is over; none has been sent."""
+        """Take out the batches with an expired delivery timeout; none has been sent."""
         limit = now - self.delivery_timeout_s
-        # A record has its batch's time: what waits for so long takes no more of them (ADR 89).
+        # A record has its batch's time: an old batch accepts no more records (ADR 89).
         old = now - self.delivery_timeout_s / 4
         expired: list[OpenBatch] = []
         with self.lock:
@@ -462,13 +462,13 @@ class Accumulator:
         return expired
 
     def refuse(self, failure: OncelogError) -> None:
-        """Take no further records, for this reason."""
+        """Reject further records for this reason."""
         with self.lock:
             if self.failure is None:
                 self.failure = failure
 
     def stop(self, failure: OncelogError | None) -> list[OpenBatch]:
-        """Refuse further records; return all waiting batches."""
+        """Reject further records; return all waiting batches."""
         left: list[OpenBatch] = []
         with self.lock:
             self.stopped = True
@@ -484,7 +484,7 @@ class Accumulator:
         return left
 
     def free(self, batch: OpenBatch) -> None:
-        """The batch's delivery is settled: its room is free."""
+        """Free the room of a settled batch."""
         batch.values = []
         batch.keys = batch.headers = batch.payload = None
         with self.lock:

@@ -1,7 +1,7 @@
-"""A batch while it fills, with the columns that its payload will have; what else waits.
+"""Open batch, with the columns that its payload will have, and the lane it waits in.
 
-Place in the flow: `accumulator` and `Producer.send` put records in, `sealing` makes the
-payload of them. Nothing here locks; whoever adds records holds the accumulator's lock.
+Place in the flow: `accumulator` and `Producer.send` put records in, `sealing` makes the payload of
+them. Nothing here locks; the caller that adds records holds the accumulator's lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHUT = -1  # the limit of a batch to which `Producer.send` must not add by itsel
 
 
 def check_condition(expected_offset: int, transaction: ProducerTransaction | None) -> None:
-    """Raises InvalidRequestError."""
+    """Check an expected offset. Raises InvalidRequestError."""
     if transaction is not None:
         raise InvalidRequestError(
             f"expected_offset={expected_offset}: records of a transaction have no offset "
@@ -29,7 +29,7 @@ def check_condition(expected_offset: int, transaction: ProducerTransaction | Non
 
 
 def check_fits(size: int, max_batch_bytes: int, buffer_memory: int) -> None:
-    """Raises BatchTooLargeError."""
+    """Check a record's size. Raises BatchTooLargeError."""
     if size > max_batch_bytes:
         raise BatchTooLargeError(
             f"{size} bytes with overhead, the topic's max_batch_bytes is {max_batch_bytes}"
@@ -39,7 +39,7 @@ def check_fits(size: int, max_batch_bytes: int, buffer_memory: int) -> None:
 
 
 class Lane:
-    """What waits in one partition."""
+    """Waiting batches of one partition."""
 
     __slots__ = ("closed", "counted", "last_given", "open", "tp")
 
@@ -48,12 +48,12 @@ class Lane:
         self.open: OpenBatch | None = None
         # Filled under the lock, emptied by the engine's thread alone.
         self.closed: deque[OpenBatch] = deque()
-        # Who numbers the records: the producer, or the application, up to `last_given`.
+        # Numbering of records: by the producer, or by the application, up to `last_given`.
         self.counted = False
         self.last_given: int | None = None
 
     def check_sequences(self, base_sequence: int | None, last_sequence: int | None) -> None:
-        """Take note of who numbers the next records. Raises InvalidRequestError."""
+        """Note the numbering of the next records. Raises InvalidRequestError."""
         if base_sequence is None or last_sequence is None:
             if self.last_given is not None:
                 raise InvalidRequestError(
@@ -136,22 +136,22 @@ class OpenBatch:
         self.limit = min(reserved, cap)  # above it, ask again
         self.due = False
         self.closed = False
-        # Set for a batch that came encoded,
+        # Set for a batch given as an encoded payload,
         self.payload: bytes | memoryview | None = None
-        # and for one that is sent as it came: its codec and its checksum.
+        # and for one forwarded as stored: its codec and its checksum.
         self.stored_as: tuple[int, int] | None = None
         self.record_count = 0
         self.max_timestamp_us = 0
 
     @property
     def room(self) -> int:
-        """What `limit` is while nothing else is done with the batch."""
+        """The value of `limit` while nothing else is done with the batch."""
         return min(self.reserved, self.cap)
 
     def tick(self, now: float) -> bool:
-        """The next record is the first of its millisecond.
+        """Begin a new millisecond with the next record.
 
-        False: a signal handler has sent meanwhile, and the batch is another than before.
+        False: a signal handler has sent in the meantime, and the batch has changed.
         """
         size, timestamp_us = self.size, int(now * 1e6)
         self.timestamps.add(len(self.values), timestamp_us)
@@ -159,7 +159,7 @@ class OpenBatch:
         return self.size == size and not self.closed
 
     def stamp(self, timestamp_us: int) -> None:
-        """The next record has a timestamp of its own."""
+        """Give the next record its own timestamp."""
         self.timestamps.add(len(self.values), timestamp_us)
         self.tick_at = 0.0
 
@@ -174,7 +174,7 @@ class OpenBatch:
         sequence: int | None,
         size: int,
     ) -> None:
-        """Put a record in; `limit` is to be set again. `timestamp_us` None: `now`.
+        """Put a record in; the caller sets `limit` again. `timestamp_us` None: `now`.
 
         `size`: of the record in the payload.
         """
@@ -203,7 +203,7 @@ class OpenBatch:
         sequences: list[int] | None,
         stored_as: tuple[int, int] | None,
     ) -> None:
-        """Take a payload that is encoded already: it is all that the batch has."""
+        """Take an encoded payload; the batch holds nothing else."""
         self.payload, self.stored_as = payload, stored_as
         self.size = len(payload)
         self.record_count = record_count
@@ -236,7 +236,7 @@ class OpenBatch:
         self.closed = True
 
     def cut(self, count: int) -> None:
-        """Take out what was added beyond so many records, wherever that was interrupted."""
+        """Drop everything beyond so many records, wherever the addition was interrupted."""
         for column in (self.values, self.keys, self.headers, self.sequences):
             if column is not None:
                 del column[count:]

@@ -1,8 +1,8 @@
-"""The transaction that a commit has begun for its producer's next begin, which saves a call.
+"""Following transaction: begun by a commit for its producer's next begin, which saves a call.
 
-Place in the flow: `transactions` asks here whether a commit shall begin another one, hands in
-what it began, and takes it when the application begins. What is not taken soon is aborted: an
-open transaction keeps the cluster from forgetting ended ones. Pure.
+Place in the flow: `transactions` asks here whether a commit shall begin another one, hands in the
+new one, and takes it when the application begins. It is aborted if it is not taken soon: an open
+transaction keeps the cluster from forgetting ended ones. Pure.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from oncelog._engine.produce.sealing import Identity
 from oncelog.v1 import transaction_pb2 as pb
 
-# Who begins so soon after a commit is expected to do so again; for so long one is kept.
+# An application that begins so soon after a commit is expected to do so again; the following
+# transaction is kept for so long.
 SOON_S = 1.0
-# Of the idle time, what may pass before it is taken: its first sign of life is due then.
+# Share of the idle time that may pass before it is taken: its first sign of life is due then.
 _IDLE_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Whose transaction it is, and the times that the application asked for."""
+    """Owner of the transaction, and the times that the application asked for."""
 
     identity: Identity
     idle_timeout_ms: int
@@ -28,7 +29,7 @@ class Terms:
 
 
 class Following:
-    """Of one producer. `begun`: the one that waits to be taken."""
+    """State of one producer. `begun`: the transaction that waits to be taken."""
 
     def __init__(self) -> None:
         self.begun: pb.BeginTransactionResponse | None = None
@@ -43,7 +44,7 @@ class Following:
         self._ended_at = now
 
     def keep(self, begun: pb.BeginTransactionResponse) -> float:
-        """Returns for how many seconds it may be taken."""
+        """Keep a transaction; returns the seconds until it may no longer be taken."""
         assert self.begun is None, "the one before was taken or aborted"
         self.begun = begun
         return min(SOON_S, begun.idle_timeout_ms / 1000 / _IDLE_SHARE)

@@ -1,12 +1,11 @@
-"""What became of a batch, and the futures of its records.
+"""Outcome of a batch, and the futures of its records.
 
 Place in the flow: `accumulator` makes one `Delivery` for each batch, `send()` returns a
-`RecordFuture` that points to it, `partition` settles it. A million `Future` objects, each
-with a lock of its own, would cost more than everything else that a send does, so the
-state is kept once per batch and a future is a pair (delivery, index) until somebody waits.
-Metadata is made when somebody asks for it.
+`RecordFuture` that points to it, `partition` settles it. A million `Future` objects, each with a
+lock of its own, would cost more than the rest of a send. So the state is kept once per batch, and a
+future is a pair (delivery, index) until a caller waits for it. Metadata is made on demand.
 
-All deliveries of a producer share one lock (their conditions are built on it): then
+All deliveries of a producer share one lock (their conditions are built on it), so
 `concurrent.futures.wait`, which takes the locks of many futures at once, cannot deadlock.
 """
 
@@ -33,7 +32,7 @@ OnDelivery = Callable[[RecordMetadata | None, OncelogError | None], object]
 
 
 def report_callback(what: str, error: BaseException) -> None:
-    """Log an error that a callback of the user has raised: each first one of its kind in full."""
+    """Log an error of a user's callback: the first of its kind in full."""
     kind = (what, type(error))
     times = _reported[kind] = _reported.get(kind, 0) + 1
     if times == 1:
@@ -46,17 +45,17 @@ _reported: dict[tuple[str, type[BaseException]], int] = {}
 
 
 class Watcher(Protocol):
-    """Wants to know when a delivery is settled."""
+    """Waits for a delivery to be settled."""
 
     def release(self) -> None:
         """Called with the lock held."""
 
     def call_back(self) -> None:
-        """Called after that, without it."""
+        """Called after `release`, without the lock."""
 
 
 class Delivery:
-    """The shared outcome of all records of one batch. Settled exactly once."""
+    """Shared outcome of all records of one batch. Settled exactly once."""
 
     __slots__ = (
         "base_offset",
@@ -80,14 +79,14 @@ class Delivery:
 
     def __init__(self, tp: TopicPartition, lock: threading.RLock) -> None:
         self.tp = tp
-        # Taken itself, not by the condition: a signal between two lines of Python code would
-        # leave it taken.
+        # Taken itself, not by the condition: a signal between two lines of Python code would leave
+        # it taken.
         self.lock = lock
         self.condition = threading.Condition(lock)
         self.done = False
         self.error: OncelogError | None = None
         self.record_count = 0
-        self.base_offset = -1  # in a transaction, within what it has in the partition
+        self.base_offset = -1  # in a transaction, within its records in the partition
         self.run: StagedRun | None = None
         self.base_sequence = -1
         self.producer_id = 0
@@ -97,7 +96,7 @@ class Delivery:
         self.sequences: Sequence[int] | None = None
         self.callbacks: list[tuple[int, OnDelivery]] | None = None
         self.watched: list[Watcher] | None = None
-        # Indexes of records whose failure somebody has looked at; -1: the whole batch.
+        # Indexes of records with a failure that the application has seen; -1: the whole batch.
         self.handled: set[int] = set()
 
     def succeed(self, base_offset: int, duplicate: bool) -> None:
@@ -122,7 +121,7 @@ class Delivery:
             future.release()
 
     def _call_back(self) -> None:
-        """Outside the lock: a callback may send."""
+        """Call back outside the lock: a callback may send."""
         for index, callback in self.callbacks or ():
             try:
                 if self.error is not None:
@@ -147,7 +146,7 @@ class Delivery:
         self.callbacks.append((index, callback))
 
     def watch(self, watcher: Watcher) -> bool:
-        """Have `watcher` told when it is settled; False if it is already."""
+        """Have `watcher` called when it is settled; False if it is already."""
         with self.lock:
             if self.done:
                 return False
@@ -176,14 +175,14 @@ class Delivery:
 
     @property
     def unhandled(self) -> int:
-        """Failed records that nobody has looked at."""
+        """Number of failed records that the application has not seen."""
         if self.error is None or -1 in self.handled:
             return 0
         return self.record_count - len(self.handled)
 
     @property
     def first_offset(self) -> int:
-        """-1 if it is not known: in a transaction, until that is committed."""
+        """First offset; -1 if it is not known: in a transaction, until that is committed."""
         if self.run is None or self.base_offset < 0:
             return self.base_offset
         return self.run.base_offset + self.base_offset if self.run.base_offset >= 0 else -1
@@ -196,7 +195,7 @@ class Delivery:
         base_offset = self.first_offset
         offset = base_offset + index if base_offset >= 0 else -1
         timestamp = self.timestamps[index] // 1000
-        # tuple.__new__: no Python frame for each record that is asked for.
+        # tuple.__new__: no Python frame for each record.
         return tuple.__new__(
             RecordMetadata,
             (
@@ -222,7 +221,7 @@ class Delivery:
 
 
 class _Watched:
-    """What `concurrent.futures` may want of a future, made when it wants it."""
+    """State that `concurrent.futures` needs of a future, made on demand."""
 
     __slots__ = ("callbacks", "waiters")
 
@@ -243,8 +242,8 @@ class DeliveryFuture(Future[T]):
     _watch: _Watched
 
     if not TYPE_CHECKING:
-        # Not Future's, which would make the very lock that this class avoids; and none of
-        # its own, because a call of it would be a tenth of what a send costs.
+        # Not Future's, which would make the lock that this class avoids. And none of its own:
+        # calling one would be a tenth of the cost of a send.
         __init__ = object.__init__
 
     @classmethod
@@ -262,11 +261,11 @@ class DeliveryFuture(Future[T]):
         raise NotImplementedError
 
     def metadata(self) -> T:
-        """What is known of it now, its identity at least, whatever became of it."""
+        """Return the metadata known now, its identity at least, whatever the outcome."""
         return self._value()
 
     def _watched(self) -> _Watched:
-        """Called with the lock held."""
+        """Return the state for `concurrent.futures`. Called with the lock held."""
         try:
             watch = self._watch
         except AttributeError:
@@ -275,7 +274,7 @@ class DeliveryFuture(Future[T]):
         return watch
 
     def release(self) -> None:
-        """The delivery is settled; called with the lock held."""
+        """Note that the delivery is settled; called with the lock held."""
         for waiter in self._watched().waiters:
             if self._delivery.error is None:
                 waiter.add_result(self)
@@ -291,7 +290,7 @@ class DeliveryFuture(Future[T]):
             except BaseException as error:  # noqa: BLE001  # a user's callback must not stop the engine
                 report_callback("a done callback", error)
 
-    # What concurrent.futures.wait and as_completed look at.
+    # Attributes that concurrent.futures.wait and as_completed read.
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -305,7 +304,7 @@ class DeliveryFuture(Future[T]):
     def _waiters(self) -> list[Any]:  # type: ignore[override]
         return self._watched().waiters
 
-    # The public interface of Future.
+    # Public interface of Future.
 
     def cancel(self) -> bool:
         return False

@@ -1,8 +1,8 @@
-"""Who the producer is: leases of producer ids, names, and where a partition goes on.
+"""Identities of a producer: leases of producer ids, names, and last sequences of partitions.
 
-Place in the flow: the sender asks for an identity when a partition has something to send
-and none to send it with: at the start, after a lease's 90 %, after a reset. All partitions
-share one identity; one that was reset gets its own, so the others are left alone.
+Place in the flow: the sender asks for an identity when a partition has something to send and no
+usable identity: at the start, after 90 % of a lease, after a reset. All partitions share one
+identity; a partition that was reset gets its own, so the others go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncelog.v1 import batch_pb2, producer_pb2
 log = logging.getLogger("oncelog.producer")
 
 _RENEW_AT = 0.9
-# A node that hangs must not hold up a producer while others answer.
+# A hanging node must not hold up a producer while others answer.
 _ATTEMPT_S = 2.0
 
 
@@ -39,15 +39,15 @@ class Identities:
         self.current: Identity | None = None
         # The newest epoch that this producer has leased under its name.
         self._newest: Identity | None = None
-        # Of the lease that is asked for, until it is answered. One whose caller gave up may have
-        # raised the epoch: with another number the next one would find the name taken over.
+        # Nonce of the present lease call, until it is answered. A cancelled call may have raised
+        # the epoch: with another nonce the next call would find the name taken over.
         self._nonce = 0
 
     async def acquire(self, tp: TopicPartition, used: Identity) -> tuple[Identity, int]:
         """Return an identity that the partition has not used, and its last sequence there.
 
-        Goes on trying while errors are retriable; records have their own deadline.
-        Raises FencedError if another producer has taken over the name.
+        Retries while errors are retriable; records have their own deadline. Raises FencedError if
+        another producer has taken over the name.
         """
         async with self._lock:
             identity = self.current
@@ -68,7 +68,7 @@ class Identities:
         """Return an identity that lasts for a transaction, if leases last so long.
 
         It is not renewed while one is open: that would raise the name's epoch, and fence it.
-        `used_up`: whether it will not do.
+        `used_up`: whether it is unusable.
         """
         async with self._lock:
             identity, now = self._newest, time.monotonic()

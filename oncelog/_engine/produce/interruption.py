@@ -1,8 +1,8 @@
-"""Calls that add records and end half way: by an error, or by a signal handler that raises.
+"""Interrupted calls that add records: ended half way by an error, or by a signal handler.
 
-Place in the flow: `Producer.send` and `accumulator` hand what they have begun to these, with the
+Place in the flow: `Producer.send` and `accumulator` hand their unfinished work to these, with the
 lock held or not. A signal handler may raise after any call in Python code. So a key may have been
-added without its value, and the lock may have been taken by a call that has not returned.
+added without its value, and a call that has not returned may have taken the lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def take_back(
     accumulator: Accumulator, added: OpenBatch | None, future: RecordFuture | None
 ) -> None:
-    """Nothing of the call's record stays in the open batch. The lock is released."""
+    """Remove all of the call's record from the open batch, and release the lock."""
     if accumulator.lock._is_owned():
         _cut(added, future)
         accumulator.lock.release()
@@ -40,7 +40,7 @@ def take_back_in(
     before: int | None,
     sequence: int | None,
 ) -> None:
-    """The same, for a call that may also have begun a batch, and numbered its record.
+    """Do the same for a call that may also have begun a batch and numbered its record.
 
     `before`: the last sequence that the lane was given before `sequence`.
     """
@@ -49,7 +49,7 @@ def take_back_in(
     _cut(added, future)
     if accumulator.busy and (added is None or not added.closed):
         if sequence is not None and lane.last_given == sequence:
-            lane.last_given = before  # it may be used again
+            lane.last_given = before  # `sequence` may be used again
         accumulator.drop_empty()
     accumulator.busy = False
     accumulator.lock.release()

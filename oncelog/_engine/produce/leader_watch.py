@@ -1,8 +1,8 @@
-"""Who leads the partitions that have something to send: asks until each has a leader to send to.
+"""Leader watch: asks until each partition with something to send has a leader to send to.
 
-Place in the flow: `sender` names topics whose leaders may be others by now, and leaders that have
-refused; what is found is in the cluster's `leaders`. Runs on the engine's loop; the only thing
-other threads call is `ask`.
+Place in the flow: `sender` names topics with possibly changed leaders, and leaders that have
+rejected; the answers go to the cluster's `leaders`. Runs on the engine's loop; other threads call
+`ask` only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ log = logging.getLogger("oncelog.producer")
 class LeaderWatch:
     """wanted: the partitions that have something to send.
 
-    is_open: whether there is a connection to this address.
-    on_round: called after each time that nodes were asked.
+    is_open: whether there is a connection to this address. on_round: called after each round of
+    questions to nodes.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class LeaderWatch:
     ) -> None:
         self._cluster, self._loop = cluster, loop
         self._wanted, self._is_open, self._on_round = wanted, is_open, on_round
-        self.failure = ""  # why the last round was not answered; "": it was
+        self.failure = ""  # error of the last round; "": it was answered
         self._stale: set[str] = set()
         self._any_stale = asyncio.Event()
-        # Leaders that refused, with their terms: there is another one, or will be.
+        # Leaders that rejected, with their terms: a new leader is there or will be.
         self._suspected: dict[TopicPartition, tuple[str, int]] = {}
 
     def mark_stale(self, topic: str) -> None:
@@ -51,10 +51,10 @@ class LeaderWatch:
         self._loop.call_soon_threadsafe(self.mark_stale, topic)
 
     def suspect(self, tp: TopicPartition, refused: str) -> None:
-        """Who is said to lead does not. Ask others, until one of them names another leader.
+        """Doubt the named leader. Ask other nodes until one of them names another leader.
 
-        It may be cut off, and then tells whoever asks it that it led last. So does a node
-        that is cut off with it, or one that has not heard of the election yet.
+        It may be cut off, and still name itself. So does a node that is cut off with it, or one
+        that has not learned of the election yet.
         """
         self._cluster.avoid(refused)
         self._cluster.leaders.suspect(tp)
@@ -64,7 +64,7 @@ class LeaderWatch:
         self.mark_stale(tp.topic)
 
     def leads(self, tp: TopicPartition) -> None:
-        """It has answered as a leader does, after all."""
+        """Note that it has answered as a leader does, after all."""
         if self._suspected:
             self._suspected.pop(tp, None)
 

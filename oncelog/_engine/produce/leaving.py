@@ -1,7 +1,7 @@
-"""The end of a producer: its flush, the failures nobody has looked at, and a program's end.
+"""End of a producer: its flush, its unseen failures, and the end of the program.
 
-Place in the flow: `Producer` flushes and closes by it. A producer that is dropped is ended here on
-the engine's loop, and those that are open when the program ends are flushed for a bounded time.
+Place in the flow: `Producer` flushes and closes through it. A dropped producer is ended here on the
+engine's loop. Producers that are open when the program ends are flushed for a bounded time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXIT_FLUSH_S = 5.0
 _STOP_S = 1.0
 
 _open: set[Sender] = set()
-_exit_of = 0  # the process whose end is prepared
+_exit_of = 0  # process with a prepared end
 
 
 def opened(sender: Sender) -> None:
@@ -38,19 +38,19 @@ def opened(sender: Sender) -> None:
     if _exit_of != os.getpid():
         _exit_of = os.getpid()
         if multiprocessing.parent_process() is not None:
-            # A process that multiprocessing forked does not call what atexit has.
+            # A process forked by multiprocessing does not call atexit functions.
             util.Finalize(None, flush_open, exitpriority=0)
 
 
 async def end(sender: Sender, cluster: Cluster) -> None:
-    """Free everything; what is not settled fails."""
+    """Free everything; unsettled records fail."""
     await sender.stop()
     _open.discard(sender)
     await cluster.close()
 
 
 async def end_dropped(sender: Sender, transactions: Transactions, cluster: Cluster) -> None:
-    """End a producer that nobody has any more, once its records are settled."""
+    """End a dropped producer once its records are settled."""
     await transactions.close(None)
     sender.accumulator.begin_flush()
     while sender.accumulator.incomplete:
@@ -61,7 +61,7 @@ async def end_dropped(sender: Sender, transactions: Transactions, cluster: Clust
 
 
 def flush(accumulator: Accumulator, timeout: float | None) -> None:
-    """Send what lingers and wait until all is settled. Raises RequestTimeoutError."""
+    """Send lingering records and wait until all are settled. Raises RequestTimeoutError."""
     refuse_to_wait("flush")
     deadline = None if timeout is None else time.monotonic() + timeout
     waiting = accumulator.begin_flush()
@@ -77,7 +77,7 @@ def flush(accumulator: Accumulator, timeout: float | None) -> None:
 
 
 def undelivered(senders: Iterable[Sender]) -> errors.UndeliveredRecordsError | None:
-    """The failures that nobody has looked at, once."""
+    """Return the failures that the application has not seen, once."""
     first: errors.OncelogError | None = None
     count = 0
     for sender in senders:
@@ -105,7 +105,7 @@ def raise_undelivered(sender: Sender) -> None:
 
 
 def flush_open() -> None:
-    """At the end of the program: flush what is open, and say what was not delivered."""
+    """Flush open producers at the end of the program, and log undelivered records."""
     senders = list(_open)
     if senders and not runtime.is_over():
         deadline = time.monotonic() + EXIT_FLUSH_S

@@ -1,7 +1,7 @@
-"""What became of batches: counters, what a sender must do next, errors that say it.
+"""Outcomes of batches: counters, the sender's next steps, and their errors.
 
-Place in the flow: `partition` decides and returns a `Reaction`, `sender` does what it asks
-for; both fail records with the errors made here. Pure.
+Place in the flow: `partition` decides and returns a `Reaction`, `sender` carries it out; both fail
+records with the errors made here. Pure.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from oncelog.types import TopicPartition
 
 @dataclass(slots=True)
 class Reaction:
-    """What the sender must do after an event."""
+    """Next steps of the sender after an event."""
 
-    # The leader is not known any more, or (leader_id, address) as hinted.
+    # The leader is unknown, or (leader_id, address) as hinted.
     leader_lost: bool = False
     leader_hint: tuple[int, str] | None = None
     # The whole producer stops with this error.
@@ -58,14 +58,14 @@ class Stats:
 
 
 def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFatalError | None:
-    """What a producer stops with that could not store a batch with given sequences.
+    """Return the error that stops a producer after a batch with given sequences failed.
 
-    A refused condition is no gap: the application asked for it.
+    A rejected condition is no gap: the application asked for it.
     """
     if batch.sequences is None or isinstance(error, errors.OffsetMismatchError):
         return None
     if batch.transaction is not None:
-        return None  # what follows goes with it
+        return None  # later records go with it
     return errors.ProducerFatalError(
         f"{batch.tp}: the records with the application's sequences {batch.sequences[0]} to "
         f"{batch.sequences[-1]} failed, and what follows must not be stored without them; "
@@ -74,7 +74,7 @@ def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFa
 
 
 def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalError:
-    """What a producer stops with whose own sequences, up to `stored`, the partition has lost."""
+    """Return the error of a partition that lost the producer's sequences up to `stored`."""
     return errors.ProducerFatalError(
         f"{tp}: the records with the application's sequences up to {stored} are no longer there, "
         f"the topic was deleted and created anew; what follows must not be stored without them: "
@@ -83,7 +83,7 @@ def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalErro
 
 
 def not_sent(tp: TopicPartition, limit_s: float, why: str) -> errors.DeliveryTimeoutError:
-    """why: what hindered the partition last; "": not known, in the next ones as well."""
+    """why: the partition's last obstacle; "": not known, in the next ones as well."""
     error = _late(f"{tp}: not sent within delivery_timeout_ms={limit_s * 1000:.0f}", why)
     error.outcome = "never_sent"
     return error
@@ -97,7 +97,7 @@ def not_acknowledged(tp: TopicPartition, attempts: int, why: str) -> errors.Deli
 
 
 def not_stored_again(tp: TopicPartition, why: str) -> errors.DeliveryTimeoutError:
-    """Of a batch that was refused and could not be sent under another producer id in time."""
+    """Return the error of a rejected batch with no time left for a new producer id."""
     error = _late(f"{tp}: delivery_timeout_ms is over", why)
     error.outcome = "not_stored"
     return error

@@ -1,20 +1,19 @@
-"""One partition's batches on their way: order, retries, and what each verdict means.
+"""Window of one partition: order, retries, and the effect of each verdict.
 
-Place in the flow: the sender asks `next()` for what to send, reports answers, broken
-connections and the passing of time, and does what the returned `Reaction` asks for. Pure:
-no IO, the clock's reading is an argument.
+Place in the flow: the sender asks `next()` for a batch, reports answers, broken connections and
+time, and carries out the returned `Reaction`. Pure: no IO, the clock's reading is an argument.
 
 The rules that make a retry safe:
 
 - sequences are given when a batch is first sent, and never change after that;
-- the window holds the batches on their way, in order; whatever goes wrong, everything in
-  it that is not acknowledged is sent again from the head on, the same bytes;
-- a batch behind a retried one may be answered OUT_OF_ORDER; the head, sent when all
-  before it was acknowledged, may not: then this producer cannot go on;
-- a batch that a node refused for good consumed no sequence. What was behind it in the
-  window can never be stored under the same producer id, because the gap stays; so it is
+- the window holds the batches in flight, in order. After any failure, all unacknowledged
+  batches in it are sent again from the head on, the same bytes;
+- a batch behind a retried one may be answered OUT_OF_ORDER. The head, sent when all before it
+  was acknowledged, may not: then this producer cannot go on;
+- a batch that a node rejected for good consumed no sequence. The batches behind it in the
+  window can never be stored under the same producer id, because the gap stays; so they are
   sealed anew under a new one (a reset, of this partition only);
-- that holds only while no attempt of the refused batch is unaccounted for. If one is, the
+- that holds only while no attempt of the rejected batch is unaccounted for. If one is, the
   outcome is unknown, and everything behind it fails as unknown too.
 """
 
@@ -70,7 +69,7 @@ class PartitionSender:
         self.tp = tp
         self._accumulator = accumulator
         self._idempotent = idempotent
-        self._leased = leased  # False: the user gave the producer id; no other can be had
+        self._leased = leased  # False: the user gave the producer id; there is no other
         self._max_in_flight = max_in_flight
         self._retries = retries
         self._codec = codec
@@ -80,7 +79,7 @@ class PartitionSender:
         self._on_done = on_done  # called once for each batch, after its delivery
         self.window: deque[SealedBatch] = deque()
         self._cursor = 0  # window[:cursor] was sent since the last rewind
-        self.again: deque[OpenBatch] = deque()  # to be sealed anew, before what waits
+        self.again: deque[OpenBatch] = deque()  # to be sealed anew, before the waiting batches
         self.retry_at = 0.0
         self.hindered = ""  # why the last attempt failed, or could not be made; "": it did not
         self._failures = 0
@@ -91,11 +90,11 @@ class PartitionSender:
         self.stored_given = -1
         self._dead = idempotent  # no batch may be sealed with `identity` any more
         self._resets = 0  # since the last acknowledgement
-        self._made_anew = False  # the topic was, while a transaction wrote to it
-        # A batch with the application's own sequences has failed. What follows it must not
-        # be stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
+        self._made_anew = False  # the topic was recreated while a transaction wrote to it
+        # A batch with the application's own sequences has failed. Later ones must not be stored:
+        # `prev_sequence` would hide the gap, and a copy would lose records unseen.
         self._gap: errors.ProducerFatalError | None = None
-        # Where a transaction began here: previous sequence, application's sequence.
+        # Start of a transaction here: previous sequence, application's sequence.
         self._before: tuple[ProducerTransaction, int, int] | None = None
 
     # --- identity --------------------------------------------------------------------
@@ -105,7 +104,7 @@ class PartitionSender:
         return not self.window and self._identity_over(now, current)
 
     def _identity_over(self, now: float, current: Identity | None) -> bool:
-        """Whether no further batch may be sealed with the identity; the window drains."""
+        """Tell whether no further batch may be sealed with the identity; the window drains."""
         if not self._idempotent:
             return False
         newer = current is not None and current.serial > self.identity.serial
@@ -113,7 +112,7 @@ class PartitionSender:
 
     @property
     def was_reset(self) -> bool:
-        """Whether this partition needs an identity that it has not used yet."""
+        """True if this partition needs an identity that it has not used yet."""
         return self._dead and self.identity is not NO_IDENTITY
 
     def has_used_up(self, identity: Identity) -> bool:
@@ -134,7 +133,7 @@ class PartitionSender:
         return not self.window and not self.again
 
     def next(self, now: float, current: Identity | None) -> SealedBatch | Reaction:
-        """Return the next batch to send; if there is none now, what the sender must do."""
+        """Return the next batch to send or, if there is none now, the sender's next steps."""
         if now < self.retry_at or self._gap is not None:
             return Reaction(fatal=self._gap)
         while self._cursor < len(self.window):
@@ -164,7 +163,7 @@ class PartitionSender:
                 return seal(
                     batch, self.identity, self._prev_sequence, deadline, self._codec, self._level
                 )
-            except Exception as error:  # whatever it is, it must not stop the other batches
+            except Exception as error:  # no error may stop the other batches
                 log.exception("%s: a batch cannot be encoded", self.tp)
                 failure = errors.InvalidBatchError(f"{self.tp}: cannot be encoded: {error}")
                 failure.outcome = "never_sent"
@@ -176,7 +175,7 @@ class PartitionSender:
             self._before = (transaction, self._prev_sequence, self.stored_given)
 
     def sent(self, sealed: SealedBatch, attempt_id: int, now: float) -> None:
-        """An attempt was handed to the connection; answers will name `attempt_id`."""
+        """Note that an attempt was handed to the connection; answers will name `attempt_id`."""
         if sealed.attempts:
             self._stats.batches_retried += 1
         else:
@@ -200,12 +199,11 @@ class PartitionSender:
     ) -> Reaction:
         verdict = result.verdict
         if sealed.acked or sealed not in self.window:
-            return Reaction()  # a second answer, or one for a batch that was given up
+            return Reaction()  # a second answer, or one for an abandoned batch
         if verdict in STORED:
-            # True whichever attempt it answers.
-            return self._stored(sealed, result, now)
+            return self._stored(sealed, result, now)  # true for any attempt
         if sealed.attempt_id != attempt_id:
-            return Reaction()  # says nothing about the attempt that is on its way
+            return Reaction()  # says nothing about the attempt in flight
         sealed.attempt_id = 0
         if verdict in RETRIABLE or verdict == V.VERDICT_UNSPECIFIED:
             return self._try_again(sealed, result, now)
@@ -230,7 +228,7 @@ class PartitionSender:
         return self._refused(sealed, error, now)
 
     def roll_back(self, transaction: ProducerTransaction) -> None:
-        """It is being aborted: its sequences are free, for late copies name the transaction."""
+        """Free the sequences of a transaction that aborts; late copies name the transaction."""
         if self._before is None or self._before[0] is not transaction:
             return
         assert self.idle, "its batches have failed"
@@ -241,8 +239,9 @@ class PartitionSender:
         self._dead = self._made_anew
 
     def _fenced(self, sealed: SealedBatch) -> None:
-        """What was sent behind a fenced batch is refused, too: a partition's epoch never falls,
-        and a node takes the batches of a stream in order.
+        """Fail the batches sent behind a fenced one, too: the node will reject them all.
+
+        A partition's epoch never falls, and a node takes the batches of a stream in order.
         """
         window = list(self.window)
         for other in window[window.index(sealed) + 1 :]:
@@ -277,7 +276,7 @@ class PartitionSender:
             window.popleft()
             self._cursor = max(0, self._cursor - 1)
         if window and window[0].refused:
-            # Its turn has come: what refused it, the gap before it, is filled.
+            # It is the head now: the gap before it, the reason of its rejection, is filled.
             self._rewind(now)
 
     def _try_again(self, sealed: SealedBatch, result: log_pb2.BatchResult, now: float) -> Reaction:
@@ -298,7 +297,7 @@ class PartitionSender:
         return reaction
 
     def on_connection_lost(self, now: float) -> None:
-        """No answer will come for the attempts on their way."""
+        """Note that no answer will come for the attempts in flight."""
         if any(sealed.attempt_id for sealed in self.window):
             self._failures += 1
             # The first retry goes at once: a new leader may already be known.
@@ -309,7 +308,7 @@ class PartitionSender:
         self._rewind(now)
 
     def send_again(self, now: float) -> None:
-        """Nobody knows what an answer meant: hear it once more."""
+        """Send a batch again after an answer of unknown meaning."""
         self._failures += 1
         self._rewind(now, self._backoff.delay(self._failures))
 
@@ -320,7 +319,7 @@ class PartitionSender:
                 sealed.attempt_id = 0
             sealed.refused = False
             if sealed.attempts > self._retries and not sealed.acked:
-                sealed.deadline = now  # `retries` is used up
+                sealed.deadline = now  # no retries are left
         self._cursor = 0
         self.retry_at = now + delay
 
@@ -330,7 +329,7 @@ class PartitionSender:
         if sealed.batch.transaction is not None:
             return self._staging_failed(sealed.batch.transaction, error)
         certain = not sealed.ambiguous or (
-            # Offsets only grow: a delayed copy will be refused for the same reason.
+            # Offsets only grow: a delayed copy will be rejected for the same reason.
             isinstance(error, errors.OffsetMismatchError)
             and error.next_offset > sealed.batch.expected_offset
         )
@@ -348,7 +347,7 @@ class PartitionSender:
             self.window.remove(other)
         self._cursor = min(self._cursor, len(self.window))
         if isinstance(error, errors.ProducerExpiredError) and certain:
-            # Nothing is wrong with its records: they need another producer id.
+            # Its records are valid: they need another producer id.
             return self._seal_again([sealed, *behind], error)
         self._fail([sealed], error)
         if not certain:
@@ -367,7 +366,7 @@ class PartitionSender:
     def _staging_failed(
         self, transaction: ProducerTransaction, error: errors.DeliveryError
     ) -> Reaction:
-        """It cannot be committed any more. All of it fails; what of it is stored is dropped."""
+        """Fail a transaction that cannot be committed any more; its stored records are dropped."""
         self._accumulator.fail_transaction(transaction, error)
         self.fail_all(error)
         return Reaction()
@@ -375,15 +374,15 @@ class PartitionSender:
     # --- another topic of the name ---------------------------------------------------
 
     def is_of(self, topic_id: int) -> bool:
-        """Whether this is the topic in which the batches' sequences began."""
+        """Tell whether this is the topic in which the batches' sequences began."""
         return topic_id == self._topic_id
 
     def on_topic_created_anew(self) -> Reaction:
-        """The topic was deleted and created again, and its leader knows nothing of this producer.
+        """Handle a topic that was deleted and recreated; its leader does not know this producer.
 
-        What had no answer may have been stored in the topic that is gone: it fails. What was
-        refused is in neither, nor what is behind it: it goes to the new one, under a new
-        producer id, so that no delayed copy can take its place.
+        An unanswered batch may have been stored in the deleted topic: it fails. A rejected batch
+        and those behind it are in neither topic: they go to the new one, under a new producer id,
+        so that no delayed copy can take their place.
         """
         what = f"{self.tp}: the topic was deleted and created anew"
         if not self._leased:
@@ -407,7 +406,7 @@ class PartitionSender:
 
     def _seal_again(self, behind: list[SealedBatch], error: errors.DeliveryError) -> Reaction:
         if not self._leased or self._resets >= 3:
-            # Records behind a refused one would need another producer id.
+            # Records behind a rejected one would need another producer id.
             fatal = errors.ProducerFatalError(
                 f"{self.tp}: {error.message}; the batches behind it need a new producer id"
             )
@@ -434,7 +433,8 @@ class PartitionSender:
         if self._gap is None:
             self._gap = gap_after(batch, error)
             if self._gap is not None:
-                # Before anybody learns of it: who does may send what comes next.
+                # Before the failure is reported: an application that sees it may send the next
+                # records.
                 self._accumulator.refuse(self._gap)
         batch.delivery.fail(error)
         self._on_done(batch)
@@ -448,11 +448,11 @@ class PartitionSender:
         return Reaction(fatal=self._gap)
 
     def expire(self, now: float) -> Reaction:
-        """Fail what is past its delivery timeout.
+        """Fail batches that are past their delivery timeout.
 
-        A batch that was sent may be stored, so it keeps its place in the window while
-        batches behind it are alive; when none is, the window is given up and the
-        partition goes on under a new producer id.
+        A sent batch may be stored, so it keeps its place in the window while batches behind it are
+        alive. When none is, the window is given up and the partition goes on under a new producer
+        id.
         """
         for sealed in self.window:
             if sealed.acked or sealed.abandoned or sealed.deadline > now:
@@ -479,7 +479,7 @@ class PartitionSender:
         self._cursor = 0
 
     def fail_all(self, error: errors.OncelogError) -> None:
-        """The producer stops, or its transaction: fail what is on its way."""
+        """Fail all batches in flight: the producer stops, or its transaction."""
         for sealed in self.window:
             if not sealed.acked and not sealed.abandoned:
                 ambiguous = sealed.ambiguous or sealed.attempt_id
@@ -493,7 +493,7 @@ class PartitionSender:
         self._cursor = 0
 
     def oldest_attempt(self) -> float | None:
-        """When the oldest attempt that waits for its answer was sent."""
+        """Return the time of the oldest unanswered attempt."""
         return min((s.sent_at for s in self.window if s.attempt_id), default=None)
 
 

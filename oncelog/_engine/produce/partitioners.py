@@ -1,8 +1,8 @@
-"""Which partition a record goes to.
+"""Partitioners: choose the partition of a record.
 
-Place in the flow: called by `Producer.send` when the user names no partition. With a key:
-Kafka's murmur2, so that a key lands where a Java producer would put it. Without: the
-rule of `stickiness`, one partition for a while.
+Place in the flow: called by `Producer.send` when the user names no partition. With a key: Kafka's
+murmur2, so that a key goes to the same partition as from a Java producer. Without: the rule of
+`stickiness`, one partition for a while.
 """
 
 from __future__ import annotations

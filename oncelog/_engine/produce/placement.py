@@ -1,8 +1,8 @@
-"""Where a record waits: the lane of the partition that it goes to.
+"""Placement of records: the lane of the partition that a record goes to.
 
-Place in the flow: `Producer.send` asks here, unless the record goes where the one before it
-went. The user's partition, else the user's partitioner, else the key's hash, else the
-partition that records without a key stick to for a while (`stickiness`).
+Place in the flow: `Producer.send` asks here, unless the record goes to the same place as the one
+before it. The user's partition comes first, then the user's partitioner, then the key's hash, then
+the sticky partition for records without a key (`stickiness`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Placement:
         partitioner: Partitioner | None,
         ask_again: Callable[[str], None],
     ) -> None:
-        """ask_again: for a topic's metadata, later, because a partition is not known."""
+        """ask_again: asks later for a topic's metadata, because a partition is not known."""
         self._accumulator = accumulator
         self._partitioner = partitioner
         self._ask_again = ask_again
@@ -36,7 +36,7 @@ class Placement:
     def lane(
         self, view: TopicView, key: bytes | None, partition: int | None
     ) -> tuple[Lane, Sequence[Lane]]:
-        """Return where a record waits, and where it may as well, if it is without a key."""
+        """Return a record's lane, and further lanes if it has no key."""
         lanes = self._lanes.get(view.name)
         if lanes is None or len(lanes) != len(view.partitions):
             tps = [TopicPartition(view.name, number) for number in range(len(view.partitions))]

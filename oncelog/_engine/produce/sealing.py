@@ -1,10 +1,9 @@
-"""A closed batch gets its producer id, epoch and sequences, and its final bytes.
+"""Sealing of a closed batch: gives it producer id, epoch, sequences, and its final bytes.
 
-Place in the flow: `partition` seals a batch at the moment it first goes on its way; from
-then on nothing about it changes, so every retry is byte-identical. The message's parts
-are kept, the payload as it is, so that nothing is copied before the message is put
-together. The field `id`, which differs from attempt to attempt, comes last: protobuf
-allows fields in any order.
+Place in the flow: `partition` seals a batch when it is first sent. From then on nothing about it
+changes, so every retry is byte-identical. The message's parts are kept, with the payload as it is,
+so that nothing is copied before the message is put together. The field `id`, which differs from
+attempt to attempt, comes last: protobuf allows fields in any order.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from oncelog.wire.varint import encode_varint
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The right to write as (producer_id, epoch). `serial` rises with each new one."""
+    """Right to write as (producer_id, epoch). `serial` rises with each new one."""
 
     producer_id: int
     epoch: int
@@ -28,7 +27,7 @@ class Identity:
     renew_at: float  # monotonic; when to get the next one
     expire_at: float
     lease_token: bytes = b""  # proves it to a partition that does not know it yet
-    proves_each: bool = False  # nodes may know who calls: then each batch proves whose it is
+    proves_each: bool = False  # nodes may authenticate callers: then each batch has the proof
 
 
 NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
@@ -36,7 +35,7 @@ NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
 
 @dataclass(slots=True, eq=False)
 class SealedBatch:
-    """A batch on its way. What is sent never changes; the rest is the state of its sending."""
+    """A batch in flight. Its bytes never change; the rest is the state of its sending."""
 
     batch: OpenBatch
     identity: Identity
@@ -47,12 +46,12 @@ class SealedBatch:
     payload: bytes | memoryview
     deadline: float
     attempts: int = 0
-    attempt_id: int = 0  # 0: no attempt whose answer is awaited
+    attempt_id: int = 0  # 0: no attempt is unanswered
     sent_at: float = 0.0
     first_sent_at: float = 0.0
-    # Some attempt ended without an answer that says what became of it,
+    # Some attempt ended with an answer that leaves the outcome open,
     ambiguous: bool = False
-    # or without any answer from the node in its time.
+    # or without any answer from the node in time.
     unanswered: bool = False
     # Everything before it was acknowledged when it was last sent.
     sent_as_head: bool = False

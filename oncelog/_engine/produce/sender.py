@@ -1,8 +1,8 @@
-"""The producer's IO: takes ripe batches, finds leaders, keeps a stream to each node.
+"""Sender: takes due batches, finds leaders, keeps a stream to each node.
 
-Place in the flow: `accumulator` (users' threads) -> here -> `stream` -> node, and back:
-answers -> `partition`, which decides -> deliveries. Runs on the engine's loop; other threads
-call `wake` and `ask` only. `leader_watch` knows the leaders, `identities` who the producer is.
+Place in the flow: `accumulator` (users' threads) -> here -> `stream` -> node, and back: answers ->
+`partition`, which decides -> deliveries. Runs on the engine's loop; other threads call `wake` and
+`ask` only. `leader_watch` finds the leaders, `identities` the producer ids.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from oncelog.wire.verdicts import RETRIABLE, answer_text
 
 log = logging.getLogger("oncelog.producer")
 
-# A batch without an answer for so long makes the client ask who leads now: a node that
-# was frozen or cut off does not say so. An election may not be over by then: it asks again
-# soon at first, and then once a second, for a cluster may also just be slow.
+# A batch unanswered for so long makes the client ask for the leader: a frozen node does not report
+# itself. It asks often during an election, then once a second: it may only be slow.
 _STALL_S = 1.0
 _STALL_PAUSES = Backoff(0.25, 1.0)
 _MAX_FAILED_KEPT = 1000
@@ -68,7 +67,7 @@ class Sender:
         # Nothing is sent to these: they wait for a producer id, or for news of their topic.
         self._identifying: set[TopicPartition] = set()
         self._connections = connections
-        self._alone = False  # after a refusal that may have been another's
+        self._alone = False  # after a rejection that another producer may have caused
         self._streams: dict[str, Lane] = {}
         self._sent_to: dict[TopicPartition, str] = {}
         self._woken = False
@@ -77,8 +76,8 @@ class Sender:
         self._watch = LeaderWatch(
             cluster, loop, wanted=lambda: self._busy, is_open=self._is_open, on_round=self._asked
         )
-        self.ask = self._watch.ask  # have a topic's leaders asked for, soon
-        # Topics with stalled partitions: how often it was asked who leads, and when it is due.
+        self.ask = self._watch.ask  # asks for a topic's leaders soon
+        # Topics with stalled partitions: leader questions so far, and the time of the next one.
         self._stalls: dict[str, tuple[int, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.settled = asyncio.Event()  # some batch was
@@ -115,7 +114,7 @@ class Sender:
             self.fail(errors.ProducerFatalError(f"a bug in the client: {error!r}"))
 
     async def stop(self) -> None:
-        """End all IO; what is not acknowledged fails, its outcome told."""
+        """End all IO; unacknowledged records fail, with their outcomes."""
         if not self._stopped:
             error = errors.DeliveryTimeoutError("the producer was closed before an acknowledgement")
             self._fail_everything(error, errors.ClientClosedError("the producer is closed"))
@@ -130,7 +129,7 @@ class Sender:
             await lane.wait_left()
 
     def fail(self, error: errors.ProducerFatalError) -> None:
-        """The producer cannot go on: all pending records fail, further ones are refused."""
+        """Fail all pending records and reject further ones: the producer cannot go on."""
         if self._stopped:
             return
         log.error("producer stops: %s", error)
@@ -157,7 +156,7 @@ class Sender:
         self.accumulator.free(batch)
         self.settled.set()
         if batch.delivery.error is None or batch.transaction is not None:
-            return  # of a transaction's failure its end tells
+            return  # the transaction's end reports the failure
         self.failed.append(batch.delivery)
         if len(self.failed) > _MAX_FAILED_KEPT:
             self.failed_dropped += self.failed.popleft().unhandled
@@ -165,7 +164,7 @@ class Sender:
     # --- sending ---------------------------------------------------------------------
 
     def _asked(self) -> None:
-        """Leaders were asked for: some partition may have lost its own, or be gone."""
+        """Handle new leader answers: a partition may have lost its leader, or be gone."""
         self._leave_unavailable()
         for tp in self.cluster.leaders.gone(self._busy):
             self._react(self._busy[tp], give_up(self.accumulator, self._busy[tp]))
@@ -181,7 +180,7 @@ class Sender:
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Send whatever can be sent now."""
+        """Send everything that can be sent now."""
         self._woken = False
         if self._stopped:
             return
@@ -194,7 +193,7 @@ class Sender:
                 self._busy[tp] = self._partition(tp)
         for tp, partition in list(self._busy.items()):
             self._feed(tp, partition, now)
-            if self._was_stopped():  # by a fatal answer to what was fed
+            if self._was_stopped():  # by a fatal answer to an earlier step
                 return
             if partition.idle and tp not in ready:
                 del self._busy[tp]
@@ -219,7 +218,7 @@ class Sender:
             return
         address = self.cluster.leaders.address(tp)
         if not address:
-            # What the last leader said tells more than that there is none.
+            # The last leader's error is more precise than "no leader".
             known = self._watch.failure or partition.hindered
             partition.hindered = known or "no leader is known"
             self._watch.mark_stale(tp.topic)
@@ -243,7 +242,7 @@ class Sender:
     def _may_stage(
         self, partition: PartitionSender, transaction: ProducerTransaction, now: float
     ) -> bool:
-        """Whether it goes on. It ends with its lease: a new one would fence it."""
+        """Tell whether it goes on. It ends with its lease: a new one would fence it."""
         current = self.identities.current
         if current is None or now >= current.expire_at or partition.has_used_up(current):
             text = f"{partition.tp}: the lease of {self.config.producer_name!r} cannot be used on"
@@ -252,7 +251,7 @@ class Sender:
         return transaction.failure is None
 
     def drop(self, transaction: ProducerTransaction, error: errors.OncelogError) -> None:
-        """It cannot be committed: what is not staged fails now, nobody waits for it."""
+        """Drop a transaction that cannot be committed: its unstaged records fail now."""
         self.accumulator.fail_transaction(transaction, error)
         self._fail_batches(self.accumulator.drop_transaction(), error)
 
@@ -367,7 +366,7 @@ class Sender:
     def _answered(
         self, partition: PartitionSender, sealed: SealedBatch, result: log_pb2.BatchResult
     ) -> None:
-        self._soon()  # first: what its callbacks send need not wake the loop
+        self._soon()  # first: records sent by its callbacks need not wake the loop
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
         if result.verdict in RETRIABLE:
             at = self._sent_to.get(partition.tp, "")
@@ -395,10 +394,10 @@ class Sender:
     async def _find_topic(
         self, partition: PartitionSender, error: errors.UnknownProducerError
     ) -> None:
-        """A leader does not know the producer: either all is lost, or it is another topic."""
+        """Find out why a leader does not know the producer: all is lost, or the topic is new."""
         tp = partition.tp
         try:
-            # Nobody else can be sure to know of the topic that this node leads.
+            # Only the node that leads the topic surely knows it.
             await self.cluster.refresh_at(self._sent_to[tp], tp.topic)
         except errors.OncelogError as problem:
             log.debug("no metadata: %s", problem)
@@ -445,7 +444,7 @@ class Sender:
                 if self.accumulator.transaction is None and self.accumulator.paused is None:
                     await self.identities.renew_if_due(now)
             except errors.OncelogError as error:
-                # Taken over by another instance, most likely: to go on would be to fight.
+                # Most likely another instance has taken over: to go on would be to fight it.
                 self.fail(_fatal(error))
             if now - metadata_at > self.config.metadata_max_age_ms / 1000:
                 metadata_at = now
@@ -453,7 +452,7 @@ class Sender:
                     self._watch.mark_stale(topic)
 
     def _search(self) -> bool:
-        """Look for leaders that are away, since nothing may wait for them; False: none is."""
+        """Look for missing leaders, since no batch may wait for them; False: none is missing."""
         topics, addresses = self.cluster.leaders.lacking()
         for topic in topics:
             self._watch.mark_stale(topic)
@@ -491,7 +490,7 @@ class Sender:
 
 
 def _fatal(error: errors.OncelogError) -> errors.ProducerFatalError:
-    """What a producer stops with that gets no producer id."""
+    """Return the error that stops a producer without a producer id."""
     if isinstance(error, errors.ProducerFatalError):
         return error
     return errors.ProducerFatalError(f"no producer id: {error}")

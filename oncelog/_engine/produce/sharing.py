@@ -1,11 +1,11 @@
-"""What producers of a process use together: a channel and a stream to each node.
+"""Connections shared by a process's producers: a channel and a stream to each node.
 
-Place in the flow: `Producer` joins, its `cluster` takes channels from the pool, its `sender`
-takes a lane of a stream. A small record costs far less in a message with others (ADR 72).
+Place in the flow: `Producer` joins, its `cluster` takes channels from the pool, its `sender` takes
+a lane of a stream. A small record costs far less in a message with others (ADR 72).
 
-Only producers whose settings towards the nodes are equal share, and only those whose batches
-may be sent again without harm: what one does wrong may end the stream of all. One with a name
-has its own, since a batch of a transaction may hold up what comes behind it on a stream.
+Producers share only if their settings towards the nodes are equal, and their batches may be sent
+again without harm: one producer's error may end the stream of all. A producer with a name has its
+own connections, since a transaction's batch may hold up later ones on a stream.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from oncelog._engine.net.channels import ChannelPool
 from oncelog._engine.produce.stream import ProduceStream
 from oncelog.config import ClientConfig, ProducerConfig
 
-_MOST_TIMEOUT_MS = 600_000  # what a node allows
+_MOST_TIMEOUT_MS = 600_000  # the nodes' limit
 
-# A producer looks so often at what has timed out; where many do, less often.
+# Interval of a producer's timeout checks; with many producers it is longer.
 _TICK_S, _SLOWEST_TICK_S, _LOOKS_PER_S = 0.1, 0.5, 640
 
 _Key = tuple[object, ...]
 
 
 class Connections:
-    """Of one producer, or of several. Raises ConfigError for files that are of no use."""
+    """Connections of one producer, or of several. Raises ConfigError for unusable files."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.pool = ChannelPool(config)
@@ -36,7 +36,7 @@ class Connections:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Connections:
-        """Those that a producer with these settings uses."""
+        """Return the connections for a producer with these settings."""
         if not config.enable_idempotence or config.producer_name:
             return cls(config)
         key = tuple(getattr(config, one.name) for one in dataclasses.fields(ClientConfig))
@@ -50,7 +50,7 @@ class Connections:
         return min(_SLOWEST_TICK_S, max(_TICK_S, self.pool.users / _LOOKS_PER_S))
 
     def stream(self, address: str, *, alone: bool) -> ProduceStream:
-        """One that is open, or opens itself; alone: that nobody else will use."""
+        """Return a stream that is open, or opens itself; alone: shared with no other producer."""
         if alone:
             return self._opened(address)
         stream = self._streams.get(address)

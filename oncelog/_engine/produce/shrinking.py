@@ -1,7 +1,7 @@
-"""A topic that was deleted and created anew with fewer partitions: what waits for the others fails.
+"""Recreated topics with fewer partitions: records for the missing partitions fail.
 
-Place in the flow: `sender` calls this for partitions that the newest answer of DescribeTopics does
-not have any more. They do not come back: a topic only gets more, so it is another topic.
+Place in the flow: `sender` calls this for partitions missing in the newest answer of
+DescribeTopics. They do not come back: a topic never shrinks, so this is another topic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog._engine.produce.partition import PartitionSender
 
 def give_up(accumulator: Accumulator, partition: PartitionSender) -> Reaction:
     """Fail all batches of a partition that is gone, each with its true outcome."""
-    reaction = partition.on_topic_created_anew()  # fails what may be stored in the old topic
+    reaction = partition.on_topic_created_anew()  # may be stored in the old topic
     if reaction.fatal is not None:
         return reaction
     tp = partition.tp

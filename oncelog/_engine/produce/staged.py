@@ -1,11 +1,11 @@
-"""Batches of one attempt of a task, staged in a transaction under a producer id of its own.
+"""Batches of one task attempt, staged in a transaction under a producer id of its own.
 
 Place in the flow: the Spark sink encodes -> `Stager.put` -> leaders of the partitions -> `flush`
-says what is staged where. Nobody sees it until the sink's batch is ended with this attempt
-among the winners; so an attempt that fails just stops.
+returns the staged counts. Staged records stay invisible until the sink's batch is ended with this
+attempt among the winners; so an attempt that fails just stops.
 
-Each partition has its own chain of sequences from 0, and one request under way, with all that
-waits for it. A request that had no answer is sent again as it was: a repeat is STAGED, too.
+Each partition has its own chain of sequences from 0, and one request in flight, with all batches
+that wait for it. An unanswered request is sent again unchanged: a repeat is STAGED, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Encoded(NamedTuple):
 
 
 class _Chain:
-    """One partition: what waits, in order, and how far it is numbered."""
+    """One partition: its waiting batches in order, and their numbering."""
 
     def __init__(self) -> None:
         self.waiting: deque[batch_pb2.Batch] = deque()
@@ -68,7 +68,7 @@ class Stager:
         return self._lease.producer_id
 
     async def start(self) -> None:
-        """A producer id that nobody had before."""
+        """Lease a producer id that nobody had before."""
         self._lease = await self._cluster.call(
             lambda channel: producer_stub(channel).LeaseProducer,
             producer_pb2.LeaseProducerRequest(),
@@ -76,7 +76,7 @@ class Stager:
         )
 
     async def put(self, tp: TopicPartition, encoded: Encoded) -> None:
-        """Takes a batch; waits while too much is under way. Raises what went wrong before."""
+        """Take a batch; waits while too much is in flight. Raises earlier errors."""
         chain = self._chains.setdefault(tp, _Chain())
         payload = compress(self._codec, encoded.payload)
         header = batch_pb2.BatchHeader(
@@ -106,7 +106,7 @@ class Stager:
         self._check()
 
     async def flush(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Waits until all is staged: the count of records and the last sequence of each."""
+        """Wait until all is staged; return the count of records and the last sequence of each."""
         while self._bytes:
             self._check()
             self._sent.clear()
@@ -138,7 +138,7 @@ class Stager:
             self._sent.set()
 
     async def _send_some(self, tp: TopicPartition, chain: _Chain) -> None:
-        """Stages the oldest batches, however often that has to be tried."""
+        """Stage the oldest batches, with retries."""
         deadline, failures = time.monotonic() + self._timeout_s, 0
         while True:
             request = _request(chain)
@@ -157,7 +157,7 @@ class Stager:
     async def _try(
         self, tp: TopicPartition, chain: _Chain, request: log_pb2.ProduceRequest
     ) -> str | None:
-        """Why it has to be tried again; None: something was staged. Raises what is final."""
+        """Return the reason for a retry; None: something was staged. Raises final errors."""
         address = self._cluster.leaders.address(tp)
         if not address:
             return "no leader"
@@ -179,7 +179,7 @@ class Stager:
                 staged += 1
                 continue
             if staged or result.verdict in RETRIABLE:
-                # What follows one that is not there yet is refused with it.
+                # Batches behind one that is not there yet are rejected with it.
                 problem = verdict_name(result.verdict)
                 if result.leader_address:
                     self._cluster.leaders.hint(tp, result.leader_id, result.leader_address)

@@ -1,9 +1,8 @@
-"""The time in which this process stood still does not count for deliveries.
+"""Standstill of this process: does not count for deliveries.
 
-Place in the flow: `sender` measures with each tick, before it looks at what has timed out. A
-process that was stopped, or that got no processor, has neither sent nor heard an answer in that
-time. Without this, its lingering records would fail at the moment at which they are sent, and
-with them those that join their batch.
+Place in the flow: `sender` measures with each tick, before it checks timeouts. A process that was
+stopped, or that got no processor, has neither sent nor received in that time. Without this, its
+lingering records would fail at the moment they are sent, with the records that join their batch.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from oncelog._engine.produce.partition import PartitionSender
 def postpone(
     accumulator: Accumulator, partitions: Iterable[PartitionSender], lost_s: float, now: float
 ) -> None:
-    """Put the ends of all deliveries off; what was begun since then has its usual time."""
+    """Put off the ends of all deliveries; later ones have their usual time."""
     with accumulator.lock:
         lanes = map(accumulator.lane, {delivery.tp for delivery in accumulator.incomplete})
         waiting = [one for lane in lanes for one in (lane.open, *lane.closed) if one is not None]

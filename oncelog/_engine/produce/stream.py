@@ -1,10 +1,9 @@
-"""One ordered stream of batches to one node, for one producer or for many of a process.
+"""Ordered stream of batches to one node, for one producer or for many of a process.
 
-Place in the flow: each sender has a lane of it, which it fills with sealed batches and gets
-answers from, and the news that the stream broke. It connects before it reports itself open, so
-a batch that is handed over has somewhere to go; a batch for a node that cannot be reached is
-never sealed. A message holds what all lanes have ready: for a small batch it costs more to
-send a message than to make the batch.
+Place in the flow: each sender has a lane of it, fills it with sealed batches, and gets answers from
+it, or the news that the stream broke. It connects before it reports itself open, so a batch is
+never sealed for an unreachable node. A message holds the ready batches of all lanes: for a small
+batch it costs more to send a message than to make the batch.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ log = logging.getLogger("oncelog.producer")
 _METHOD = "/oncelog.v1.LogService/ProduceStream"
 # Several small batches share a message up to this size.
 _MESSAGE_BYTES = 1024 * 1024
-# No more is handed to a lane than this before the connection has taken what it has: a batch
-# that waits in the accumulator can still grow, one that waits here cannot.
+# A lane gets no more than this before the connection has taken its batches: a batch that waits in
+# the accumulator can still grow, one that waits here cannot.
 _BACKLOG_BYTES = 4 * 1024 * 1024
 
-# Of all producers of the process: an answer names its attempt, whoever's it is.
+# Unique among all producers of the process: an answer names its attempt.
 _attempt_ids = itertools.count(1)
 
 
@@ -89,17 +88,17 @@ class Lane:
             self._on_room()
 
     def close(self, why: str) -> None:
-        """Give the stream up, whoever else uses it; `on_close` is called soon."""
+        """Close the stream for all its users; `on_close` is called soon."""
         self.stream.close(why)
 
     def leave(self, why: str) -> None:
-        """Of the stream the others may go on to use. `on_close` is not called."""
+        """Leave a stream that other producers may go on to use. `on_close` is not called."""
         self.closed = True
         self.outbox.clear()
         self.stream.left(self, why)
 
     async def wait_left(self) -> None:
-        """Returns when the stream has ended, if nobody else uses it."""
+        """Return when the stream has ended, if no other lane uses it."""
         await self.stream.wait_unused()
 
 
@@ -118,14 +117,14 @@ class ProduceStream:
         self.opened = False
         self.is_closing, self._why = False, ""
         self.was_shared = False
-        # Why the node will take none of this, however often it is sent.
+        # Reason why the node will take none of this, however often it is sent.
         self.refused: NotAuthorizedError | None = None
-        # Answers are awaited for these, by attempt id, oldest first.
+        # Unanswered batches by attempt id, oldest first.
         self.outstanding: dict[int, tuple[Lane, PartitionSender, SealedBatch]] = {}
         self._connect_timeout_s = connect_timeout_s
         self._end = request_end(commit_timeout_ms)
         self._lanes: list[Lane] = []
-        # Those that have something to send; one batch of each in turn.
+        # Lanes that have something to send; one batch of each in turn.
         self._turns: deque[Lane] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.create_task(self._run(channel), name=f"produce {address}")
@@ -179,7 +178,7 @@ class ProduceStream:
         except TimeoutError:
             why = "no connection"
         except asyncio.CancelledError:
-            why = self._why  # only `close` cancels this task: an end like others
+            why = self._why  # only `close` cancels this task: a normal end
         finally:
             self.is_closing = True
             if call is not None:
@@ -192,13 +191,13 @@ class ProduceStream:
                 lane.on_close(lane, why)
 
     async def _talk(self, call: Any) -> str:
-        """Write and read until the stream breaks; return why it did."""
+        """Write and read until the stream breaks; return the reason."""
         writer = asyncio.create_task(self._write(call))
         try:
             return await self._read(call)
         finally:
             writer.cancel()
-            # A write fails with what the read has already told.
+            # A failed write repeats the error of the read.
             await asyncio.gather(writer, return_exceptions=True)
 
     async def _write(self, call: Any) -> None:
@@ -212,7 +211,7 @@ class ProduceStream:
                     lane.written(size)
 
     def next_message(self) -> tuple[bytes, list[tuple[Lane, int]]]:
-        """As many batches as share a message, of each lane in order; lanes and sizes."""
+        """Return as many batches as share a message, of each lane in order; lanes and sizes."""
         parts, sent, total = list[bytes | memoryview](), list[tuple[Lane, int]](), 0
         turns = self._turns
         while turns:

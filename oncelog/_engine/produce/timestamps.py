@@ -1,9 +1,8 @@
-"""The timestamps of a batch's records, as runs of equal ones.
+"""Timestamps of a batch's records, as runs of equal ones.
 
-Place in the flow: a batch that fills adds to it, `sealing` encodes it, a record's metadata
-is read from it. Records that were sent in the same millisecond share the timestamp of the
-first of them: the clock is read for each record, but a number is made, kept and encoded
-for each millisecond only.
+Place in the flow: a batch that fills adds to it, `sealing` encodes it, a record's metadata is read
+from it. Records sent in the same millisecond share the timestamp of the first of them: the clock is
+read for each record, but a number is kept and encoded for each millisecond only.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Timestamps:
         self._values: list[int] = []
 
     def add(self, index: int, timestamp_us: int) -> None:
-        """The records from `index` on have this timestamp, until more is said."""
+        """Give the records from `index` on this timestamp, until the next call."""
         values = self._values
         if not values or values[-1] != timestamp_us:
             self._starts.append(index)
@@ -42,7 +41,7 @@ class Timestamps:
         return max(self._values)
 
     def encode(self, count: int) -> bytes:
-        """Return the column of `count` records as the payload has it: int64, little-endian."""
+        """Return the column of `count` records as in the payload: int64, little-endian."""
         ends = [*self._starts[1:], count]
         runs = zip(self._starts, ends, self._values, strict=True)
         return b"".join([struct.pack("<q", value) * (end - start) for start, end, value in runs])

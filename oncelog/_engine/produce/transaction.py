@@ -1,15 +1,15 @@
-"""One transaction as its producer sees it: what is staged, what failed, how it ends. Pure.
+"""Transaction state at its producer: staged records, failures, and its end. Pure.
 
-Place in the flow: `transactions` begins it and makes the calls; `partition` notes here what
-was staged; batches and deliveries point to it. How it ends:
+Place in the flow: `transactions` begins it and makes the calls; `partition` notes staged batches
+here; batches and deliveries point to it. Its states:
 
     OPEN --commit--> COMMITTING --answer--> COMMITTED
      |                   | refused: an earlier call, without an answer, may have decided
      +------abort--> ABORTING ---answer---> ABORTED
                          '-- "it was committed" --> COMMITTING: ask for the places
 
-No outcome is guessed. A call without an answer is made again, the same call, until one
-comes; what the coordinator says is final.
+No outcome is guessed. An unanswered call is repeated unchanged until an answer comes; the
+coordinator's answer is final.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class State(Enum):
     ABORTING = "aborting"
     COMMITTED = "committed"
     ABORTED = "aborted"
-    # It has ended, and nobody knows how: only if its name was given up meanwhile.
+    # It has ended with a forgotten outcome: only if its name was given up in the meantime.
     UNKNOWN = "unknown"
 
 
@@ -40,7 +40,7 @@ class Call(Enum):
 
 
 class StagedRun:
-    """What the transaction has in one partition; where it is, once it is committed."""
+    """Records of the transaction in one partition; with their place, once it is committed."""
 
     __slots__ = ("base_offset", "last_sequence", "record_count")
 
@@ -51,7 +51,7 @@ class StagedRun:
 
 
 class StagedOffsets:
-    """What the transaction has staged of one group's offsets."""
+    """Offsets that the transaction has staged for one group."""
 
     __slots__ = ("last_number", "offset_count")
 
@@ -61,7 +61,7 @@ class StagedOffsets:
 
 
 class ProducerTransaction:
-    """From begin to end. `failure`: why it can no longer be committed."""
+    """One transaction from begin to end. `failure`: why it can no longer be committed."""
 
     def __init__(
         self, transaction_id: int, producer_id: int, epoch: int, idle_timeout_s: float
@@ -77,7 +77,7 @@ class ProducerTransaction:
         self.failure: errors.OncelogError | None = None
         self.result: CommittedTransaction | None = None
         self._asked_to_commit = False
-        self._in_doubt = False  # a commit call without an answer may have decided
+        self._in_doubt = False  # an unanswered commit call may have decided
         self._refusal: errors.OncelogError | None = None
         self._was_committed = False
 
@@ -90,18 +90,18 @@ class ProducerTransaction:
         return self.runs.setdefault(tp, StagedRun())
 
     def staged(self, tp: TopicPartition, records: int, last_sequence: int) -> None:
-        """A batch is on disks of a majority. Batches of a partition come in any order."""
+        """Note a batch on disks of a majority. Batches of a partition come in any order."""
         run = self.run(tp)
         run.record_count += records
         run.last_sequence = max(run.last_sequence, last_sequence)
 
     def fail(self, error: errors.OncelogError) -> None:
-        """Something of it will not be there: it must not be committed. The first one counts."""
+        """Note that some of it is lost: it must not be committed. The first failure counts."""
         if self.failure is None and self.state is State.OPEN:
             self.failure = error
 
     def refusal(self) -> errors.TransactionAbortedError:
-        """What is said to who goes on with a transaction that has failed."""
+        """Return the error for calls after the transaction has failed."""
         assert self.failure is not None
         refused = errors.TransactionAbortedError(
             f"transaction {self.transaction_id} cannot be committed: {self.failure}"
@@ -110,7 +110,7 @@ class ProducerTransaction:
         return refused
 
     def check_open(self) -> None:
-        """Raises what who goes on with it is told."""
+        """Raises the error for calls that go on with it."""
         if self.failure is not None:
             raise self.refusal()
         if self.state is not State.OPEN:
@@ -121,7 +121,7 @@ class ProducerTransaction:
     # --- ending ------------------------------------------------------------------------
 
     def end(self, call: Call) -> Call:
-        """The application asks for this; returns the call to make."""
+        """Note the end that the application asks for; returns the call to make."""
         assert not self.is_over(), "a transaction ends once"
         if call is Call.COMMIT:
             assert self.failure is None, "what has failed is aborted"
@@ -132,7 +132,7 @@ class ProducerTransaction:
         return call
 
     def answered(self, call: Call, error: errors.OncelogError | None) -> Call | None:
-        """Takes note of an answer; returns the next call, None when there is none to make."""
+        """Note an answer; returns the next call, None if there is none to make."""
         if isinstance(error, errors.RetriableError):
             self._in_doubt |= call is Call.COMMIT
             return call
@@ -141,7 +141,7 @@ class ProducerTransaction:
         return self._abort_answered(error)
 
     def note_doubt(self) -> None:
-        """A commit call had no answer, or none that says what became of it."""
+        """Note a commit call without a clear answer."""
         self._in_doubt = True
 
     def _commit_answered(self, error: errors.OncelogError | None) -> Call | None:
@@ -154,13 +154,13 @@ class ProducerTransaction:
             self.state = State.ABORTED
             return None
         if self._was_committed:
-            # It is committed, but nobody says where its records are.
+            # It is committed, but the places of its records are forgotten.
             self.state = State.COMMITTED
             return None
         if unknown:
             self.state = State.UNKNOWN
             return None
-        # Refused; yet an earlier call, which had no answer, may have been granted.
+        # Rejected; yet an earlier, unanswered call may have been granted.
         self.state = State.ABORTING
         return Call.ABORT
 
@@ -171,8 +171,8 @@ class ProducerTransaction:
             self.state = State.COMMITTING
             return Call.COMMIT
         if error is None or not self._asked_to_commit:
-            # Without a commit call nothing of it is ever readable, whatever this one says:
-            # what could not be aborted now is aborted when it has been idle.
+            # Without a commit call it is never readable: if it cannot be aborted now, it is aborted
+            # after its idle time.
             self.state = State.ABORTED
             return None
         self._refusal = self._refusal or error
@@ -181,7 +181,7 @@ class ProducerTransaction:
         return None
 
     def error(self) -> errors.OncelogError:
-        """Why it was not committed, for who asked for that."""
+        """Return the reason why a requested commit did not happen."""
         if self.failure is not None and self._refusal is None:
             if isinstance(self.failure, errors.ProducerFatalError):
                 return self.failure
@@ -200,7 +200,7 @@ class ProducerTransaction:
         return error
 
     def published(self, places: Mapping[TopicPartition, PublishedRun]) -> CommittedTransaction:
-        """It is committed, and its records are there."""
+        """Note that it is committed, with the places of its records."""
         assert self.state is State.COMMITTED
         for tp, place in places.items():
             self.run(tp).base_offset = place.base_offset

@@ -1,9 +1,9 @@
-"""A producer's transactions: the calls, the signs of life, one transaction at a time.
+"""Transactions of a producer: the calls, the signs of life, one transaction at a time.
 
-Place in the flow: `oncelog.transaction` and its asyncio twin -> here -> TransactionService of
-any node. What is staged goes the way of all records; a transaction begins and ends with
-nothing on its way, so that a batch belongs to what was open when it began. What an answer
-means is decided in `transaction`. Runs on the engine's loop.
+Place in the flow: `oncelog.transaction` and its asyncio twin -> here -> TransactionService of any
+node. Staged records are sent like all others. A transaction begins and ends with nothing in flight,
+so that a batch belongs to the transaction open when it began. `transaction` decides the meaning of
+answers. Runs on the engine's loop.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from oncelog.v1.batch_pb2 import TopicPartition as Partition
 
 log = logging.getLogger("oncelog.producer")
 
-# A node that hangs must not hold up a call that another one answers. A commit waits for
-# markers in all partitions.
+# A hanging node must not hold up a call that another one answers. A commit waits for markers in all
+# partitions.
 _ATTEMPT_S, _COMMIT_ATTEMPT_S = 2.0, 4.0
 _DEFAULT_TOTAL_S = 900.0
-# So often within the idle time a transaction says that it lives.
+# Signs of life within the idle time.
 _SIGNS = 3
 
 
 class Transactions:
-    """Those of one producer, one after the other."""
+    """Transactions of one producer, one after the other."""
 
     def __init__(self, sender: Sender) -> None:
         self._config, self._cluster = sender.config, sender.cluster
@@ -46,20 +46,20 @@ class Transactions:
         self._groups = Groups(sender.cluster)
         self._lock = asyncio.Lock()
         self.current: ProducerTransaction | None = None
-        # The nonce of a begin that was not answered is used again: it may have begun one.
+        # The nonce of an unanswered begin is used again: it may have begun a transaction.
         self._nonce = 0
         self._nonce_of = 0  # the identity's serial
         self._answered = True
         self._alive: asyncio.Task[None] | None = None
         self._following = Following()
-        self._next: pb.NextTransaction | None = None  # that the commit under way shall begin
+        self._next: pb.NextTransaction | None = None  # begun by the commit in flight
         self._unused: asyncio.Task[None] | None = None
         self._closed = False
 
     # --- begin -------------------------------------------------------------------------
 
     async def begin(self, idle_timeout_ms: int, total_timeout_ms: int) -> ProducerTransaction:
-        """Begin one, when all that was sent before is settled. 0: the node's own times.
+        """Begin one when all records sent before are settled. 0: the node's own times.
 
         Sending stays paused until the caller claims it, or gives it back.
         """
@@ -86,7 +86,7 @@ class Transactions:
             return begun
 
     def give_back(self, begun: ProducerTransaction) -> None:
-        """Nobody has what was begun: the next begin takes it, or it is aborted soon."""
+        """Return an unclaimed transaction: the next begin takes it, or it is aborted soon."""
         if begun.state is not State.OPEN:
             return  # the producer is being closed
         if self._alive is not None:
@@ -101,7 +101,7 @@ class Transactions:
         self._unused = asyncio.create_task(self._abort_unused(kept_s), name="unused")
 
     async def _end_before(self) -> None:
-        """Whatever became of the one before must be known, also where its caller has gone."""
+        """Find the outcome of the previous transaction, even if its caller was cancelled."""
         before = self.current
         if before is None or before.is_over():
             return
@@ -155,7 +155,7 @@ class Transactions:
         except errors.RetriableError:
             raise
         except errors.OncelogError as error:
-            # A refusal says nothing of an attempt before it that had no answer.
+            # A rejection says nothing of an earlier, unanswered attempt.
             self._answered = not doubts
             if isinstance(error, errors.ProducerFatalError):
                 self._sender.fail(error)
@@ -168,7 +168,7 @@ class Transactions:
         self._answered = False
 
     def _near(self, transaction: ProducerTransaction | None) -> str:
-        """A node that leads where the transaction writes has a hop less to make."""
+        """Return a leader of one of its partitions: it saves a hop."""
         written = next(iter(transaction.runs), None) if transaction is not None else None
         return self._cluster.leaders.address(written) if written is not None else ""
 
@@ -179,7 +179,7 @@ class Transactions:
             self._following.take()
 
     async def _abort_unanswered(self) -> None:
-        """A begin without an answer may have begun one: asked again, the node tells which."""
+        """Abort the transaction of an unanswered begin: asked again, the node names it."""
         terms = self._following.terms
         if not self._answered and terms is not None:
             async with asyncio.timeout(_ATTEMPT_S):
@@ -192,7 +192,7 @@ class Transactions:
             producer_id=begun.producer_id,
             epoch=begun.epoch,
         )
-        # Where nobody answers it is aborted when it has been idle, or by the next lease.
+        # If no node answers, it is aborted after its idle time, or by the next lease.
         with contextlib.suppress(errors.OncelogError):
             await self._call(
                 lambda channel: transaction_stub(channel).AbortTransaction, abort, _ATTEMPT_S
@@ -217,7 +217,7 @@ class Transactions:
         )
 
     async def _drain(self) -> None:
-        """Return when nothing waits any more and nothing is on its way."""
+        """Return when nothing waits and nothing is in flight."""
         accumulator, settled = self._accumulator, self._sender.settled
         accumulator.begin_flush()
         try:
@@ -230,7 +230,7 @@ class Transactions:
     # --- while it is open --------------------------------------------------------------
 
     async def _keep_alive(self, transaction: ProducerTransaction) -> None:
-        """Say that it lives, in time for one answer that is lost."""
+        """Send signs of life, often enough that one may be lost."""
         request = pb.KeepTransactionsAliveRequest(transaction_ids=[transaction.transaction_id])
         pause = transaction.idle_timeout_s / _SIGNS
         while not transaction.is_over():
@@ -257,7 +257,7 @@ class Transactions:
         offsets: Mapping[TopicPartition, OffsetCommit],
         terms: CommitTerms | None,
     ) -> None:
-        """Store offsets with it. What cannot be stored fails the transaction."""
+        """Store offsets with it. Offsets that cannot be stored fail the transaction."""
         async with self._lock:
             transaction.check_open()
             staged = transaction.offsets.setdefault(group, StagedOffsets())
@@ -280,7 +280,7 @@ class Transactions:
     # --- end ---------------------------------------------------------------------------
 
     async def commit(self, transaction: ProducerTransaction) -> CommittedTransaction:
-        """Make all of it readable. Raises why it is not, with an outcome; it may be repeated."""
+        """Make it readable. Raises an error with an outcome; the call may be repeated."""
         async with self._lock:
             if not transaction.is_over():
                 self._pause(transaction)
@@ -292,7 +292,7 @@ class Transactions:
             return transaction.result
 
     async def abort(self, transaction: ProducerTransaction) -> None:
-        """Drop all of it. Raises TransactionCommittedError if it came too late."""
+        """Abort it. Raises TransactionCommittedError if the abort came too late."""
         async with self._lock:
             if not transaction.is_over():
                 self._pause(transaction)
@@ -307,7 +307,7 @@ class Transactions:
                 raise transaction.error()
 
     async def end_dropped(self, transaction: ProducerTransaction) -> None:
-        """Abort one that nobody has any more: it cannot be committed."""
+        """Abort a transaction without an owner: it cannot be committed."""
         with contextlib.suppress(errors.OncelogError):
             await self.abort(transaction)
 
@@ -374,7 +374,7 @@ class Transactions:
             first=self._near(transaction),
             timeout_s=left,
             attempt_timeout_s=_COMMIT_ATTEMPT_S,
-            # It may be decided by a call without an answer, whatever the next one is told.
+            # An unanswered call may have decided it, whatever the next call is told.
             on_retry=lambda error: transaction.note_doubt(),
         )
 
@@ -392,11 +392,11 @@ class Transactions:
         elif transaction.state is State.ABORTED:
             self._sender.roll_back(transaction)
         elif transaction.state is State.UNKNOWN:
-            # Nobody knows which sequences are stored, either.
+            # The stored sequences are not known, either.
             text = f"how transaction {transaction.transaction_id} ended is not known"
             self._sender.fail(errors.ProducerFatalError(text))
         if not transaction.is_over():
-            return  # refused: it may be asked again
+            return  # rejected: it may be asked again
         if self._alive is not None:
             self._alive.cancel()
         self._following.note_end(time.monotonic())
@@ -407,14 +407,14 @@ class Transactions:
         self._accumulator.resume(None)
 
     async def close(self, timeout_s: float | None) -> None:
-        """Abort what is open. What was asked to be committed is left to the cluster."""
+        """Abort an open transaction. A requested commit is left to the cluster."""
         request_s = self._config.request_timeout_ms / 1000
         try:
-            # Where nobody answers it is aborted when it has been idle.
+            # If no node answers, it is aborted after its idle time.
             with contextlib.suppress(errors.OncelogError, TimeoutError):
                 async with asyncio.timeout(min(request_s, timeout_s or request_s)):
                     async with self._lock:
-                        pass  # what is being ended, though its caller may have gone
+                        pass  # it is ending; its caller may be gone
                     if self.current is not None and self.current.state is State.OPEN:
                         await self.abort(self.current)
                     await self._abort_following()
@@ -434,7 +434,7 @@ class Transactions:
 
 
 def _written(transaction: ProducerTransaction | None) -> list[Partition]:
-    """Where it has staged something; the next one probably does as well."""
+    """Return the partitions it has staged in; the next one probably uses the same."""
     runs = transaction.runs if transaction is not None else ()
     return [Partition(topic=tp.topic, partition=tp.partition) for tp in runs]
 
@@ -442,7 +442,7 @@ def _written(transaction: ProducerTransaction | None) -> list[Partition]:
 def _commit_request(
     transaction: ProducerTransaction, following: pb.NextTransaction | None
 ) -> pb.CommitTransactionRequest:
-    """The same in each call: nothing is staged after the first one."""
+    """Return the request, equal in each call: nothing is staged after the first one."""
     request = pb.CommitTransactionRequest(
         transaction_id=transaction.transaction_id,
         producer_id=transaction.producer_id,
