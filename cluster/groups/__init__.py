@@ -1,1 +1,1 @@
-"""Consumer groups whose partitions the brokers share out. See README.md."""
+"""Consumer groups with partitions assigned by the brokers. See README.md."""

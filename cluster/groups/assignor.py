@@ -1,10 +1,10 @@
-"""Who of a group should read which partition. Pure functions of what is known.
+"""Assignment of partitions to a group's members. Pure functions.
 
     members' topics, partitions, present owners --assign--> partition -> member
 
-Both are deterministic, so two leaders that know the same decide the same, and sticky: what
-need not move does not. Moves follow KIP-54's and KIP-848's rules: a member that has its fair
-share keeps what it has.
+Both assignors are deterministic, so two leaders with the same input decide the same, and sticky:
+a partition moves only if it must. Moves follow KIP-54's and KIP-848's rules: a member with its
+fair share keeps its partitions.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Owners = Mapping[TopicPartition, str]
 def assign(
     name: str, topics: Topics, members: Subscriptions, owners: Owners
 ) -> dict[TopicPartition, str]:
-    """The wanted owner of each partition that a member reads; others are left out.
+    """Return the wanted owner of each partition with a reader; other partitions are left out.
 
-    `owners`: who has what now, without what is being given back already.
+    `owners`: the present ones, without partitions already being given back.
     """
     assert name in (UNIFORM, RANGE), name
     return (_range if name == RANGE else _uniform)(topics, members, owners)
 
 
 def _uniform(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicPartition, str]:
-    """As even as the subscriptions allow, over all topics together, with the fewest moves."""
+    """Assign as evenly as subscriptions allow, over all topics, with the fewest moves."""
     readers = _readers(topics, members)
     target: dict[TopicPartition, str] = {}
     held: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
@@ -62,7 +62,7 @@ def _level(
     held: dict[str, list[TopicPartition]],
     load: list[tuple[int, str]],
 ) -> None:
-    """Moves one partition at a time from who has most to who has least, while that helps."""
+    """Move one partition at a time from the most to the least loaded member, while that helps."""
     moved = True
     while moved:
         moved = False
@@ -92,10 +92,10 @@ def _level(
 
 
 def _range(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicPartition, str]:
-    """Of each topic a stretch for each reader, so that equal numbers of topics meet.
+    """Give each reader a stretch of each topic, so that equal numbers of topics meet.
 
-    Topics with the same readers and as many partitions are shared out alike. Who reads which
-    stretch follows from the names of the members alone, so a member that comes moves some.
+    Topics with the same readers and as many partitions are assigned alike. The stretches follow
+    from the members' names alone, so a new member moves some.
     """
     target: dict[TopicPartition, str] = {}
     for topic, count in sorted(topics.items()):
@@ -109,7 +109,7 @@ def _range(topics: Topics, members: Subscriptions, owners: Owners) -> dict[Topic
 
 
 def _readers(topics: Topics, members: Subscriptions) -> dict[TopicPartition, Set[str]]:
-    """Who may read each partition; those that nobody reads are left out."""
+    """Return each partition's possible readers; partitions without readers are left out."""
     of_topic = {
         topic: {member for member, wanted in members.items() if topic in wanted} for topic in topics
     }

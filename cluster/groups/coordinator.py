@@ -1,16 +1,16 @@
-"""One group's members, as the leader of its `__offsets` partition sees them in one term. Pure.
+"""Coordinator of one group's members, in one term of its `__offsets` partition's leader. Pure.
 
     streams --hello, owned, ping, leave--> GroupCoordinator --Ready--> entries, pushes
     facts (GroupOwnership, applied) ------------^                 |
     sessions, revocations: deadlines in seconds of one clock -----'
 
 KIP-848's state machine with two differences: assignments are pushed, and each change of an
-owner is an entry. A partition goes to somebody else only after its owner gave it back, or
-after the owner's session ended. Nobody waits for a member that has nothing to give back.
+owner is an entry. A partition gets a new owner only after its owner gave it back, or after the
+owner's session ended. No member waits for another that has nothing to give back.
 
-What is in here ends with the term. A new leader knows from the facts who owned what, and
-waits one session for those members to come back before it shares anything out: a fail-over
-moves no partition.
+The state here ends with the term. A new leader knows the owners from the facts, and waits one
+session for these members to come back before it assigns anything: a fail-over moves no
+partition.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Hello(NamedTuple):
     connection: rises with each connection of the member, so that a late one is noticed.
     epoch:      of the last assignment it got; 0: it has just begun, or was fenced.
     claim:      the number of the claim it was told to take over; 0: none.
-    owned:      what it holds. What else is its by the facts it has given back already, or never
-                heard of. That is shared out anew, under another number: a commit from before
-                may be on its way still, and must not count among those that follow.
+    owned:      the partitions it holds. Its other partitions by the facts were given back, or it
+                never heard of them. They are assigned anew, under another number: an earlier
+                commit may still be on its way, and must not count among later ones.
     """
 
     member: str
@@ -60,7 +60,7 @@ class Hello(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """All that a member owns, with the number of each ownership, and what it must give back."""
+    """All partitions of a member, the number of each ownership, and the partitions to give back."""
 
     epoch: int
     partitions: dict[TopicPartition, int]
@@ -68,13 +68,13 @@ class Assignment(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """The member is none any more. All but INSTANCE_TAKEN may begin anew."""
+    """The session is over. The member may begin anew, except after INSTANCE_TAKEN."""
 
     reason: str
 
 
 class InstanceHeld(NamedTuple):
-    """Another member goes by that instance id: say hello again with this claim to take over."""
+    """Another member has that instance id: say hello again with this claim to take over."""
 
     claim: int
 
@@ -110,14 +110,14 @@ class MemberView(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """What is to be done now: entries in this order, and then messages to members."""
+    """Work to do now: entries in this order, and then messages to members."""
 
     proposals: list[Proposal]
     pushes: list[Push]
 
 
 class _Revocation(NamedTuple):
-    number: int  # of the ownership that is asked back
+    number: int  # of the ownership to give back
     epoch: int  # of the assignment that asked for it
     deadline: float
 
@@ -129,15 +129,15 @@ class _Member:
     revoking: dict[TopicPartition, _Revocation] = field(default_factory=dict)
     released: dict[TopicPartition, int] = field(default_factory=dict)  # ownership given back
     sent: Assignment | None = None  # the last one on this connection
-    retiring: bool = False  # it does not get on with its work: all is asked back
+    retiring: bool = False  # it makes no progress: all its partitions are asked back
     idle: float = 0.0
 
 
 class GroupCoordinator:
     """One group in one term of the leader.
 
-    settings: what the group's first member chose; written with each change of owners.
-    facts:  the applied state now; read only. Whoever applies entries calls `applied` after.
+    settings: of the group's first member; written with each change of owners.
+    facts:  the applied state now; read only. After entries are applied, call `applied`.
     topics: topic id -> how many partitions, of all that exist.
     now:    in each call, seconds of one clock that does not go back.
     """
@@ -151,13 +151,13 @@ class GroupCoordinator:
     ) -> None:
         self._read_facts, self.settings, self._topics = facts, settings, dict(topics)
         self._members: dict[str, _Member] = {}
-        # Until an entry is applied: their claim of an instance id, or the end of their last life.
+        # They wait for an entry: their claim of an instance id, or the end of their last session.
         self._joining: dict[str, Hello] = {}
-        self._dropped: set[str] = set()  # the facts name them still
+        self._dropped: set[str] = set()  # still in the facts
         self._pushes: list[Push] = []
         self._in_flight = False
         self._target: dict[TopicPartition, str] = {}
-        self._stale = True  # the target is
+        self._stale = True  # of the target
         self.epoch = self._facts.epoch
         self._awaited = dict.fromkeys(self._facts.members(), now + settings.session_timeout)
 
@@ -167,20 +167,20 @@ class GroupCoordinator:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is a member, and nobody is named by the facts: it may be dropped."""
+        """Return whether there is no member, here or in the facts: the group may be dropped."""
         return not (self._members or self._joining or self._awaited or self._facts.has_members)
 
     def members(self) -> list[MemberView]:
-        """For people who look at the group; by name."""
+        """Describe the members for people, by name."""
         return [
             MemberView(member, known.hello.instance, tuple(sorted(known.revoking)), known.idle)
             for member, known in sorted(self._members.items())
         ]
 
-    # -- what members say ---------------------------------------------------------------
+    # -- members' messages --------------------------------------------------------------
 
     def hello(self, now: float, hello: Hello) -> None:
-        """A member begins, or goes on over a new connection."""
+        """Begin a session, or continue it over a new connection."""
         known = self._members.get(hello.member)
         if known is not None and hello.connection < known.hello.connection:
             return  # a late message of a connection that was given up
@@ -200,9 +200,10 @@ class GroupCoordinator:
         epoch: int,
         partitions: Collection[TopicPartition],
     ) -> None:
-        """The member has dealt with the assignment `epoch` and holds these partitions still.
+        """Note that the member has handled the assignment `epoch`, and still holds these
+        partitions.
 
-        It gives back only what it was asked for by that assignment or an earlier one: an
+        It gives back only partitions asked for by that assignment or an earlier one: an
         answer to an older assignment says nothing about a partition that came later.
         """
         known = self._live(now, member, connection)
@@ -214,9 +215,9 @@ class GroupCoordinator:
                 known.released[partition] = asked.number
 
     def ping(self, now: float, member: str, connection: int, idle: float = 0.0) -> bool:
-        """The member lives. `idle`: seconds since it last came back for records it fetched.
+        """Keep the member's session. `idle`: seconds since it last came back for fetched records.
 
-        Returns whether anything follows from it: mostly nothing does, and pings are many.
+        Returns whether the ping changes anything: most do not, and pings are many.
         """
         known = self._live(now, member, connection)
         if known is None:
@@ -228,15 +229,15 @@ class GroupCoordinator:
         return changed
 
     def leave(self, member: str, connection: int) -> None:
-        """The member has finished its work and goes; its partitions are free at once."""
+        """End a member that has finished its work; its partitions are free at once."""
         known = self._members.get(member)
         if known is not None and known.hello.connection == connection:
             self._drop(member, "")
 
-    # -- what else happens --------------------------------------------------------------
+    # -- other events -------------------------------------------------------------------
 
     def subscribe(self, member: str, topics: frozenset[int]) -> None:
-        """What a member's names and patterns mean has changed."""
+        """Note a change in the topics that a member's names and patterns match."""
         known = self._members.get(member)
         if known is not None and known.hello.topics != topics:
             known.hello = known.hello._replace(topics=topics)
@@ -249,11 +250,11 @@ class GroupCoordinator:
             self._topics, self._stale = dict(topics), True
 
     def applied(self) -> None:
-        """What was proposed last is applied, or will not be: the facts are what counts."""
+        """Note that the last proposal is applied, or will not be: now the facts count."""
         self._in_flight = False
 
     def next_due(self) -> float:
-        """When `advance` must be called at the latest; infinity: never."""
+        """Return when `advance` must be called at the latest; infinity: never."""
         due = [*self._awaited.values()]
         for member in self._members.values():
             due.append(member.deadline)
@@ -261,7 +262,7 @@ class GroupCoordinator:
         return min(due, default=float("inf"))
 
     def advance(self, now: float) -> Ready:
-        """What follows from all that was said. To be called after each event."""
+        """Return the consequences of all input. To be called after each event."""
         self._expire(now)
         self._finish_joining(now)
         proposals: list[Proposal] = []
@@ -296,17 +297,17 @@ class GroupCoordinator:
         self._awaited.pop(hello.member, None)
 
     def _take_back(self, known: _Member) -> None:
-        """What is the member's by the facts, and it says that it does not hold."""
+        """Take back the member's partitions in the facts that it does not hold."""
         for partition, number in self._facts.partitions_of(known.hello.member).items():
             if partition not in known.hello.owned:
                 known.revoking.pop(partition, None)
                 known.released[partition] = number
 
     def _begin(self, now: float, hello: Hello) -> None:
-        """A member that has no session here: it may have to wait for an entry first."""
+        """Begin a member without a session here: it may have to wait for an entry first."""
         claim = self._facts.instances.get(hello.instance)
         if hello.member in self._dropped:
-            # What it owned goes first, so that what it owns next has other numbers.
+            # Its old partitions are freed first, so that new ownerships get other numbers.
             self._joining[hello.member] = hello
         elif not hello.instance or (claim is not None and claim.member == hello.member):
             self._join(now, hello)
@@ -320,7 +321,7 @@ class GroupCoordinator:
             self._joining[hello.member] = hello
 
     def _finish_joining(self, now: float) -> None:
-        """Entries may have been applied that members wait for, or that end others."""
+        """Continue after applied entries: some members waited for them, some end by them."""
         facts = self._facts
         self._dropped.intersection_update(facts.members())
         waiting, self._joining = self._joining, {}
@@ -337,7 +338,7 @@ class GroupCoordinator:
         self._forget(member)
 
     def _forget(self, member: str) -> None:
-        """No session any more. The facts may name the member until `Remove` is applied."""
+        """End the session. The facts may name the member until `Remove` is applied."""
         self._members.pop(member, None)
         self._awaited.pop(member, None)
         self._dropped.add(member)
@@ -353,7 +354,7 @@ class GroupCoordinator:
             elif any(now >= asked.deadline for asked in known.revoking.values()):
                 self._drop(member, PROCESSING_TIMEOUT if known.retiring else REVOKE_TIMEOUT)
 
-    # -- who gets what ------------------------------------------------------------------
+    # -- assignment ---------------------------------------------------------------------
 
     def _propose(self, now: float) -> list[Proposal]:
         facts = self._facts
@@ -379,7 +380,7 @@ class GroupCoordinator:
         return proposals
 
     def _changes(self, now: float) -> list[OwnerChange]:
-        """What is free goes to whom it is meant for; what is not free is asked back."""
+        """Give free partitions to their wanted owners; ask for the others back."""
         self._forget_moved()
         if self._stale:
             self._find_target()
@@ -394,7 +395,7 @@ class GroupCoordinator:
                     changes.append(OwnerChange(partition, 0, wanted))
                 room -= 1
                 continue
-            known = self._members[owner.member]  # who is no member was removed before
+            known = self._members[owner.member]  # non-members were removed before
             if partition in known.released or not self._exists(partition):
                 changes.append(OwnerChange(partition, owner.number, wanted))
             elif wanted != owner.member and partition not in known.revoking:
@@ -407,7 +408,7 @@ class GroupCoordinator:
         return changes
 
     def _find_target(self) -> None:
-        """Who should have what. What is being given back already counts as free."""
+        """Assign all partitions. Those already being given back count as free."""
         self._stale = False
         self.epoch += 1
         members = {
@@ -430,7 +431,7 @@ class GroupCoordinator:
         return partition.partition < self._topics.get(partition.topic_id, 0)
 
     def _forget_moved(self) -> None:
-        """Revocations of ownerships that have ended since."""
+        """Drop revocations of ownerships that have ended since."""
         for member, known in self._members.items():
             if not (known.revoking or known.released):
                 continue

@@ -1,15 +1,15 @@
-"""The replicated facts of one consumer group: who owns which partition. Deterministic, pure.
+"""Replicated facts of one consumer group: the owner of each partition. Deterministic, pure.
 
     coordinator --change, claim, remove--> entry of __offsets --apply--> GroupOwnership
     CommitOffsets --member, ownership, number--> check_commit --> stored, or refused for good
 
-A commit is checked against these facts when it is applied, so a member that has lost a
-partition cannot commit there, whichever node leads and however late its commit arrives.
+A commit is checked against these facts when it is applied. So a member that has lost a
+partition cannot commit there, under any leader and however late its commit arrives.
 
-Ownership has a number of its own: the index of the entry that gave the partition away. The
-member and the group's epoch would not do: a member that lost a partition and got it back has
-the same id, and what it worked out under the first ownership may have been done again by
-somebody else meanwhile. (KIP-848 fences by member epoch, which has that gap.)
+Each ownership has a number: the index of the entry that gave the partition away. The member's
+id and the group's epoch are not enough. A member that lost a partition and got it back has the
+same id, and another member may have repeated its work of the first ownership meanwhile.
+(KIP-848 fences by member epoch, which has that gap.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNIFORM, RANGE = "uniform", "range"
 
 
 class GroupSettings(NamedTuple):
-    """Of one group: what its first member chose. Times in seconds."""
+    """Settings of one group, from its first member. Times in seconds."""
 
     assignor: str = UNIFORM
     session_timeout: float = 10.0
@@ -39,14 +39,14 @@ class GroupSettings(NamedTuple):
 
 
 class TopicPartition(NamedTuple):
-    """A partition of one creation of a topic; a topic that is made anew has another id."""
+    """A partition of one creation of a topic; a recreated topic has another id."""
 
     topic_id: int
     partition: int
 
 
 class Owner(NamedTuple):
-    """Who owns a partition. `number`: of this ownership; `last_commit`: of the newest commit."""
+    """A partition's owner. `number`: of this ownership; `last_commit`: of the newest commit."""
 
     member: str
     number: int
@@ -54,17 +54,17 @@ class Owner(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """Which member id goes by an instance id (KIP-345). `number`: of this claim."""
+    """The member id behind an instance id (KIP-345). `number`: of this claim."""
 
     member: str
     number: int
 
 
 class OwnerChange(NamedTuple):
-    """One partition goes to `member` ("": to nobody), if its ownership is still `expected`."""
+    """One partition goes to `member` ("": to none), if its ownership is still `expected`."""
 
     partition: TopicPartition
-    expected: int  # 0: nobody owns it
+    expected: int  # 0: no owner
     member: str
 
 
@@ -82,22 +82,22 @@ class GroupOwnership:
 
     @property
     def has_members(self) -> bool:
-        """Whether the brokers share this group out; commits by hand are refused meanwhile."""
+        """Return whether the brokers assign this group; commits by hand are refused meanwhile."""
         return bool(self.owners or self.instances)
 
     def members(self) -> list[str]:
-        """Who owns a partition or goes by an instance id, by name."""
+        """List the members that own a partition or hold an instance id, by name."""
         found = {owner.member for owner in self.owners.values()}
         return sorted(found | {one.member for one in self.instances.values()})
 
     def partitions_of(self, member: str) -> dict[TopicPartition, int]:
-        """What a member owns, with the number of each ownership."""
+        """Return a member's partitions, with the number of each ownership."""
         return {part: one.number for part, one in self.owners.items() if one.member == member}
 
     # -- apply ------------------------------------------------------------------------
 
     def change(self, index: int, epoch: int, changes: Iterable[OwnerChange]) -> int:
-        """Partitions change hands; returns how many did. One that has moved since is left."""
+        """Change owners; returns how many changed. A partition that has moved since is left."""
         assert index > 0
         self.epoch = max(self.epoch, epoch)
         changed = 0
@@ -113,10 +113,10 @@ class GroupOwnership:
         return changed
 
     def claim(self, index: int, instance: str, expected: int, member: str) -> bool:
-        """`member` goes by this instance id from now on, if the claim is still `expected`.
+        """Give this instance id to `member`, if the claim is still `expected`.
 
-        What the member before owned is the new one's, under new numbers: a restarted
-        process goes on where it was, and the old one, if it still runs, is fenced.
+        The new member takes over the former one's partitions, under new numbers: a restarted
+        process continues, and the old process, if it still runs, is fenced.
         """
         assert index > 0 and instance and member
         known = self.instances.get(instance)
@@ -131,7 +131,7 @@ class GroupOwnership:
         return True
 
     def remove(self, member: str) -> None:
-        """The member has left, or its session ended: nothing is its any more."""
+        """Remove all of a member that has left, or whose session ended."""
         for partition in self.partitions_of(member):
             del self.owners[partition]
         for name in [name for name, one in self.instances.items() if one.member == member]:
@@ -140,12 +140,12 @@ class GroupOwnership:
     def check_commit(
         self, partition: TopicPartition, member: str, ownership: int, number: int
     ) -> str:
-        """Why a commit must not be stored; "" if it may. Changes nothing.
+        """Return why a commit must not be stored; "" if it may. Changes nothing.
 
         member:    "" for a commit by hand, which needs a group without members.
         ownership: the number that came with the assignment.
         number:    of the commit, rising within a member's life, so that a late one is noticed.
-                   One that repeats the newest may be stored again: it says the same.
+                   A repeat of the newest number may be stored again: it has the same content.
         """
         refused = self.check_owner(partition, member, ownership)
         if refused or not member:
@@ -153,7 +153,7 @@ class GroupOwnership:
         return OUT_OF_ORDER if number < self.owners[partition].last_commit else ""
 
     def check_owner(self, partition: TopicPartition, member: str, ownership: int) -> str:
-        """Why this member ("": nobody who is one) has no say in the partition; "" if it has."""
+        """Return why this member ("": none) does not own the partition; "" if it does."""
         if not member:
             return GROUP_HAS_MEMBERS if self.has_members else ""
         owner = self.owners.get(partition)
@@ -161,9 +161,9 @@ class GroupOwnership:
         return "" if known else FENCED_MEMBER
 
     def is_repeat(self, partition: TopicPartition, number: int) -> bool:
-        """Whether the owner's newest commit has this number."""
+        """Return whether the owner's newest commit has this number."""
         return self.owners[partition].last_commit == number
 
     def committed(self, partition: TopicPartition, number: int) -> None:
-        """The owner's commit is stored."""
+        """Note the owner's stored commit."""
         self.owners[partition] = self.owners[partition]._replace(last_commit=number)

@@ -2,10 +2,10 @@
 
     StageOffsets entry --OffsetsTable--> StagedOffsets --marker--> stored, or dropped
 
-A transaction's calls for one group are kept in the order of their numbers, until its marker:
-a commit stores those that its decision names. Of one offset only one transaction has staged
-something, and nobody else commits it meanwhile: else the marker would bring back what others
-have moved since, or what was staged would be lost.
+A transaction's calls for one group are kept in the order of their numbers, until its marker: a
+commit stores those that its decision names. Only one transaction at a time may stage an offset,
+and no other commits it meanwhile. Otherwise the marker would undo later moves, or the staged
+offset would be lost.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class StagedOffsets:
         return self._calls.keys()
 
     def calls(self, transaction_id: int, group: str) -> list[pb.StageOffsets]:
-        """The oldest first."""
+        """Return the calls, the oldest first."""
         return self._calls.get(transaction_id, {}).get(group, [])
 
     def of(self, transaction_id: int) -> dict[str, tuple[int, int]]:
-        """Group -> how many offsets of all calls together, number of the last call."""
+        """Map groups to (offsets of all calls together, number of the last call)."""
         groups = self._calls.get(transaction_id, {})
         return {group: (_count(calls), calls[-1].number) for group, calls in groups.items()}
 
     def holders(self, group: str) -> Mapping[Key, int]:
-        """Offset -> the transaction that has staged it."""
+        """Map offsets to the transaction that has staged them."""
         return self._holders.get(group, {})
 
     def all_calls(self) -> Iterator[pb.StageOffsets]:
-        """By transaction, group and number."""
+        """Yield the calls by transaction, group and number."""
         for _, groups in sorted(self._calls.items()):
             for _, calls in sorted(groups.items()):
                 yield from calls
@@ -57,7 +57,7 @@ class StagedOffsets:
     # -- apply --------------------------------------------------------------------------
 
     def add(self, call: pb.StageOffsets) -> None:
-        """A call that was checked."""
+        """Add a checked call."""
         groups = self._calls.setdefault(call.transaction_id, {})
         groups.setdefault(call.group, []).append(call)
         holders = self._holders.setdefault(call.group, {})
@@ -65,7 +65,7 @@ class StagedOffsets:
             holders[record.topic, record.partition] = call.transaction_id
 
     def end(self, transaction_id: int) -> dict[str, list[pb.StageOffsets]]:
-        """What the transaction had staged, by group; it is not staged any more."""
+        """Remove and return the transaction's staged offsets, by group."""
         groups = self._calls.pop(transaction_id, {})
         for group in groups:
             holders = self._holders[group]

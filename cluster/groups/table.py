@@ -21,7 +21,7 @@ MAX_GROUPS_WITH_MEMBERS = 2000  # in one partition of __offsets
 
 
 class OwnershipTable:
-    """By group. A group without members is none here."""
+    """Ownerships by group. It holds only groups with members."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupOwnership] = {}
@@ -30,7 +30,7 @@ class OwnershipTable:
         return len(self._groups)
 
     def of(self, group: str) -> GroupOwnership:
-        """The facts of a group; without members, empty ones that are not kept."""
+        """Return the facts of a group; without members, empty ones that are not kept."""
         return self._groups.get(group) or GroupOwnership()
 
     def names(self) -> list[str]:
@@ -65,7 +65,7 @@ class OwnershipTable:
         return True
 
     def _grown(self, group: str) -> GroupOwnership | None:
-        """The facts to change; None: one group more would be too many."""
+        """Return the facts to change; None: one group more would be too many."""
         if group not in self._groups and len(self._groups) >= MAX_GROUPS_WITH_MEMBERS:
             return None
         return self._groups.setdefault(group, GroupOwnership())
@@ -78,7 +78,7 @@ class OwnershipTable:
     # -- snapshots ----------------------------------------------------------------------
 
     def records(self) -> Iterable[pb.OwnershipRecord]:
-        """By group; equal states give equal records."""
+        """Yield records by group; equal states give equal records."""
         for group, facts in sorted(self._groups.items()):
             yield pb.OwnershipRecord(
                 group=group,
