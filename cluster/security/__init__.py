@@ -1,1 +1,1 @@
-"""Who is on the other side of a connection, and what it may do: see README.md."""
+"""Identity and permissions of a connection's other side: see README.md."""

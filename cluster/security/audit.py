@@ -1,10 +1,10 @@
-"""The audit log: who was refused, and who changed what. JSON lines, one for each call.
+"""Audit log: refused calls, and changes with their callers. JSON lines, one for each call.
 
     Guarding --> Audit.note --> (queue, thread) --> file
 
 Names only: never records, keys, tokens. The node does not wait for the disk: beyond
 MAX_WAITING lines the newest are dropped, and so are refusals beyond MAX_REFUSED in a second,
-which anybody can cause. The next line that is written says how many.
+which anyone can cause. The next line that is written has their number.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Audit:
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._dropped = 0
         self._clock = clock
-        self._second, self._refused = 0, 0  # refusals in it
+        self._second, self._refused = 0, 0  # refusals in that second
         try:
             self._append("")
         except OSError as error:
@@ -53,7 +53,7 @@ class Audit:
     def note(
         self, method: str, principal: str, address: str, needs: Iterable[Need], result: str
     ) -> None:
-        """result: "ok", or the reason of the error. Never waits."""
+        """Note a call; never waits. result: "ok", or the reason of the error."""
         if result != "ok" and self._is_too_often():
             self._dropped += 1
             return
@@ -85,7 +85,7 @@ class Audit:
         return self._refused > MAX_REFUSED
 
     def close(self) -> None:
-        """Writes what is waiting, if the file takes it in time: a pipe may have no reader."""
+        """Write the queued lines, if the file takes them in time: a pipe may have no reader."""
         with contextlib.suppress(queue.Full):
             self._lines.put(None, timeout=CLOSE_TIMEOUT)
         self._thread.join(CLOSE_TIMEOUT)

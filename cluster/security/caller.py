@@ -1,7 +1,7 @@
-"""Who makes the call that is being answered: set once for each, read where an owner matters.
+"""Caller of the current call: set once for each, read wherever an owner matters.
 
-A context variable and no argument: gRPC gives each call a task of its own, whose tasks inherit
-it, and only few of the many functions in between have anything to do with it.
+A context variable instead of an argument: gRPC gives each call a task of its own, whose tasks
+inherit it, and most functions in between do not need it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-NOBODY = ""  # where nodes know nobody
+NOBODY = ""  # where nodes identify no callers
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A principal, and until when (seconds since the Unix epoch) it was shown to be it."""
+    """A principal, and the time (seconds since the Unix epoch) until which its proof holds."""
 
     principal: str
     expires: float = float("inf")

@@ -1,10 +1,9 @@
-"""A port's certificate, its key and the CAs that it trusts: read from files, and read again.
+"""A port's certificate, its key and its trusted CAs, reread when the files change.
 
     files --> CertificateFiles.read --> Pem --> gRPC (clients), contexts (nodes, metrics)
 
-Whoever needs them asks `Certificates` at each handshake. Files that changed are taken over
-once they belong together: they are replaced one after the other, and until the last one is
-there the pair that was sound goes on.
+Each handshake asks `Certificates`. Files are replaced one after the other: changes count once
+the files fit together, and until then the last sound pair stays in use.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """What the files hold. `ca` is empty where nobody has to show a certificate."""
+    """Content of the files. `ca` is empty if no certificate is demanded."""
 
     certificate: bytes
     key: bytes
@@ -47,7 +46,7 @@ class CertificateFiles:
     ca: Path | None
 
     def read(self) -> Pem:
-        """Raises ConfigError, which names the setting and the file."""
+        """Read the files. Raises ConfigError, which names the setting and the file."""
         found = self.key.stat().st_mode if self.key.exists() else 0
         if found & _OTHERS:
             text = f"others may use it (mode {stat.S_IMODE(found):o}); chmod 600"
@@ -71,7 +70,7 @@ class CertificateFiles:
         return pem
 
     def stamp(self) -> Stamp:
-        """Changes with the files. Raises OSError."""
+        """Return a value that changes with the files. Raises OSError."""
         paths = [self.certificate, self.key] + ([] if self.ca is None else [self.ca])
         return stamp_of(paths)
 
@@ -80,16 +79,16 @@ class Certificates:
     """The files' content as it was when it was last sound. Any thread may ask."""
 
     def __init__(self, files: CertificateFiles) -> None:
-        """Raises ConfigError: a node does not start with certificates that are of no use."""
+        """Raises ConfigError: a node does not start with unusable certificates."""
         self._files = files
         self._lock = threading.Lock()
         self._stamp = _looked_at(files)
         self._pem = files.read()
 
     def current(self) -> Pem:
-        """The same object until the files have changed; never raises.
+        """Return the same object until the files have changed; never raises.
 
-        What is unsound is logged, once for each change.
+        An unsound change is logged once.
         """
         with self._lock:
             try:
@@ -111,11 +110,11 @@ class Certificates:
 
 
 def _looked_at(files: CertificateFiles) -> Stamp:
-    """Before the files are read: what changes meanwhile is seen the next time."""
+    """Look before the files are read: a change meanwhile is seen the next time."""
     try:
         return files.stamp()
     except OSError:
-        return ()  # `read` says which file it is
+        return ()  # `read` names the missing file
 
 
 def _bytes(setting: str, path: Path) -> bytes:

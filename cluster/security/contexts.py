@@ -1,4 +1,4 @@
-"""Certificates -> contexts of TLS 1.3 for the sockets that are not gRPC's.
+"""TLS 1.3 contexts from certificates, for the sockets that are not gRPC's.
 
     Certificates --> Contexts --> peer_tls (nodes), the metrics page
 
@@ -18,29 +18,29 @@ from cluster.security.certificates import Certificates, Pem
 
 
 class Contexts:
-    """For both sides of a handshake. Any thread may ask."""
+    """TLS contexts of both sides of a handshake. Any thread may ask."""
 
     def __init__(self, certificates: Certificates) -> None:
         self._certificates = certificates
         self._lock = threading.Lock()
         self._pem = certificates.current()
         self._client, self._server = _contexts(self._pem)
-        # What connections that are still there were let in by.
+        # The CAs that admitted the connections still open.
         self._ca = WeakKeyDictionary[ssl.SSLContext, bytes]()
         self._note_ca()
 
     def client(self) -> ssl.SSLContext:
-        """For a connection that this node opens; the caller looks at whose certificate it got."""
+        """Return the context for an opened connection; the caller checks the peer's name."""
         self._renew()
         return self._client
 
     def server(self) -> ssl.SSLContext:
-        """Demands a certificate where the settings name CAs for it."""
+        """Return the context for listeners; demands a certificate if the settings name CAs."""
         self._renew()
         return self._server
 
     def trusts_as(self, context: ssl.SSLContext) -> bool:
-        """Whether the CAs are those that the context was made with."""
+        """Return whether the CAs are those that the context was made with."""
         self._renew()
         return self._ca.get(context) == self._pem.ca
 
@@ -57,7 +57,7 @@ class Contexts:
 
 
 def _contexts(pem: Pem) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """OpenSSL takes a key from a file only: one that nobody else reads, and not for long."""
+    """Make both contexts. OpenSSL reads keys only from files: this one is private and brief."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

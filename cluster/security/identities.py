@@ -1,8 +1,8 @@
-"""Who makes a call: by its token if it carries one, else by the certificate of its connection.
+"""Identity of a caller: by its token if it carries one, else by its connection's certificate.
 
-    Guarding --metadata, certificate--> Identities --> Caller, or why nobody is known
+    Guarding --metadata, certificate--> Identities --> Caller, or the reason for none
 
-A token that is of no use is refused, whatever certificate comes with it: who shows one means it.
+An invalid token is refused, even with a valid certificate: a client that sends a token means it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ _MAX_REMEMBERED = 10_000  # certificates
 
 
 class UnknownCallerError(Exception):
-    """Nobody is known to make this call; the text says why."""
+    """The caller cannot be identified; the text gives the reason."""
 
 
 class Identities:
-    """By what a node's settings allow. None: that kind of token is not taken."""
+    """Identities that a node's settings allow. None: that kind of token is not taken."""
 
     def __init__(self, static: StaticTokens | None, jwts: Jwts | None) -> None:
         self._static, self._jwts = static, jwts
         self._callers: dict[bytes, Caller] = {}  # by certificate
 
     async def caller(self, authorization: str, certificate: bytes) -> Caller:
-        """authorization: the header's value; certificate: PEM. Either may be empty.
+        """Return the caller. authorization: the header's value; certificate: PEM. Either may be
+        empty.
 
         Raises UnknownCallerError, TokensBusyError.
         """

@@ -1,12 +1,11 @@
-"""The keys that tokens may be signed with: a JSON Web Key Set (RFC 7517), of a file or a URL.
+"""Keys for signed tokens: a JSON Web Key Set (RFC 7517), of a file or a URL.
 
     Jwts --keys, renewed, look_again--> FileKeys --> a file, read again when it has changed
                                    '--> UrlKeys  --> the provider, by HTTPS
 
-Which URL is the node's setting and nothing else: no token names a place to get keys from. What
-was fetched stays while the provider cannot be reached, for a day. A token with a key that is not
-known has the set fetched again, as a provider that rolls its keys wants it; but not again soon,
-as anybody can send such tokens.
+Only the node's setting names the URL: no token names a place to get keys from. Fetched keys stay
+for a day while the provider cannot be reached. A token with an unknown key causes a new fetch,
+for providers that rotate their keys; but not again soon, as anyone can send such tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 
 MAX_BYTES = 1024 * 1024
 REFRESH_S = 300.0
-RETRY_S = 10.0  # between two times that the provider is asked
+RETRY_S = 10.0  # between two requests to the provider
 STALE_S = 24 * 3600.0
 TIMEOUT_S = 5.0  # of the provider, for each part and for all together
 _PIECE = 64 * 1024
@@ -43,19 +42,19 @@ Keys = Mapping[str, tuple[Any, tuple[str, ...]]]
 
 
 class KeySource(Protocol):
-    """value: the keys; empty: there are none yet, or none any more."""
+    """value: the keys; empty: there are none yet, or no longer."""
 
     value: Keys
 
     def renewed(self) -> bool:
-        """Whether they have changed since the last call."""
+        """Return whether they have changed since the last call."""
 
     async def look_again(self) -> bool:
-        """A key is missing: whether they have changed by now."""
+        """Look for a missing key; returns whether the keys have changed by now."""
 
 
 class FileKeys(WatchedFile[Keys]):
-    """Raises ConfigError for a file that is of no use."""
+    """Raises ConfigError for an unusable file."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _read)
@@ -65,7 +64,7 @@ class FileKeys(WatchedFile[Keys]):
 
 
 class UrlKeys:
-    """Fetched when somebody asks, and at most once at a time. Asked on the event loop only.
+    """Keys fetched on demand, at most one fetch at a time. Asked on the event loop only.
 
     fetch: the set as bytes; called in a thread. Raises OSError, HTTPException, ValueError.
     """
@@ -83,7 +82,7 @@ class UrlKeys:
     def renewed(self) -> bool:
         age = self._clock() - self._fetched_at
         if self.value and age >= REFRESH_S:
-            self._begin()  # nobody waits for it
+            self._begin()  # in the background
         if self.value and age >= STALE_S:
             log.error("jwt_keys_url: the keys are a day old and count no longer")
             self._take_over({})
@@ -97,7 +96,7 @@ class UrlKeys:
         return self.value is not before
 
     def _begin(self) -> asyncio.Task[None] | None:
-        """The fetch under way, or a new one; None: the last one was just now."""
+        """Return the current fetch, or a new one; None: the last one was just now."""
         now = self._clock()
         if self._task is None and now - self._tried_at >= RETRY_S:
             self._tried_at = now
@@ -124,11 +123,11 @@ class UrlKeys:
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **more: Any) -> None:
-        """None: the answer is the error that it is. Who redirects chooses where a node goes."""
+        """Return None: a redirect is an error, as it would choose the node's target."""
 
 
 def fetcher(url: str, ca: Path | None) -> Callable[[], bytes]:
-    """What gets the set. ca: of the provider; None: the system's. Raises ConfigError."""
+    """Return a function that gets the set. ca: the provider's; None: system. Raises ConfigError."""
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError as error:
@@ -153,7 +152,7 @@ def fetcher(url: str, ca: Path | None) -> Callable[[], bytes]:
 
 
 def parsed(data: bytes) -> Keys:
-    """Raises ValueError."""
+    """Parse a key set. Raises ValueError."""
     try:
         listed = json.loads(data)["keys"]
     except (KeyError, TypeError) as error:
@@ -189,7 +188,7 @@ def _read(path: Path) -> Keys:
 
 
 def _algorithms(raw: dict[str, Any]) -> tuple[str, ...]:
-    """Asymmetric ones only: a key that checks must not be one that signs."""
+    """Return asymmetric ones only: a key that checks must not be one that signs."""
     if "d" in raw or "k" in raw:
         return ()  # a secret does not belong here
     match raw.get("kty"):

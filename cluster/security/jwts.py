@@ -1,8 +1,8 @@
-"""Tokens of an identity provider (JWT, RFC 7519): signed, for this cluster, and not over.
+"""Tokens of an identity provider (JWT, RFC 7519): signed, for this cluster, and not expired.
 
-Who shows one is the principal `jwt:SUB`. Which key may have signed it follows from the key id
-within the set of keys that the settings name (`jwks`), and which algorithm from the key: never
-from the token, whose header anybody can write (RFC 8725).
+A valid token makes its sender the principal `jwt:SUB`. The key follows from the key id, within the
+settings' set of keys (`jwks`). The algorithm follows from the key, and never from the token, whose
+header anyone can write (RFC 8725).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Jwts:
     def __init__(self, keys: KeySource, issuer: str, audience: str) -> None:
         self._keys = keys
         self._issuer, self._audience = issuer, audience
-        self._right: dict[bytes, Caller] = {}  # by the SHA-256 of a token that was found right
+        self._right: dict[bytes, Caller] = {}  # by the SHA-256 of a valid token
 
     async def caller(self, token: str) -> Caller:
-        """One that was found right is not looked at again: see `expires`.
+        """Return the caller. A token once valid is not checked again: see `expires`.
 
         Raises TokenError, TokensBusyError.
         """
@@ -70,5 +70,5 @@ class Jwts:
         return Caller(f"jwt:{subject}", float(claims["exp"]) + LEEWAY_S)
 
     def _has(self, key_id: str) -> bool:
-        """One key alone needs no name."""
+        """Return whether there is such a key. A single key needs no id."""
         return key_id in self._keys.value or (not key_id and len(self._keys.value) == 1)

@@ -1,7 +1,7 @@
-"""Who a certificate is of, by its subject alternative names and nothing else. Pure.
+"""Names in a certificate: its subject alternative names and nothing else. Pure.
 
 A name is taken as it stands, byte for byte: no wildcard, no change of case, no common name.
-What a CA signed that only looks like somebody's name is nobody's.
+A signed name that only resembles a valid one is refused.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from cryptography import x509
 MAX_NAME_CHARS = 255
 _SCHEME = "oncelog://"  # of nodes; never a client's
 _NODE_ID = re.compile(r"[1-9][0-9]{0,9}")
-# No user, query, fragment or percent sign: what they hide reads differently elsewhere.
+# No user, query, fragment or percent sign: other readers parse their content differently.
 _URI = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9._~:/-]+")
 _DNS = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?")
 
 
 class NamelessError(ValueError):
-    """A certificate that names nobody who could be let in; the text says why."""
+    """A certificate without a name that can be let in; the text gives the reason."""
 
 
 def node_uri(cluster_id: str, node_id: int) -> str:
-    """The name in a node's certificate for its peers."""
+    """Return the name in a node's certificate for its peers."""
     return f"{_SCHEME}{quote(cluster_id, safe='')}/node/{node_id}"
 
 
 def node_of(der: bytes, cluster_id: str) -> int:
-    """The node that the certificate is of. Raises NamelessError."""
+    """Return the node that the certificate names. Raises NamelessError."""
     uris, _ = _names(der)
     if len(uris) != 1:
         raise NamelessError(f"has {len(uris)} URIs, and a node's has one")
@@ -41,7 +41,7 @@ def node_of(der: bytes, cluster_id: str) -> int:
 
 
 def principal_of(der: bytes) -> str:
-    """The URI of a client's certificate, or "dns:" and its DNS name. Raises NamelessError."""
+    """Return a client certificate's URI, or "dns:" and its DNS name. Raises NamelessError."""
     uris, dns = _names(der)
     names = uris or dns
     if len(names) != 1:
@@ -57,7 +57,7 @@ def principal_of(der: bytes) -> str:
 
 
 def expiry_of(der: bytes) -> float:
-    """Until when the certificate is valid: seconds since the Unix epoch. Raises NamelessError."""
+    """Return the certificate's expiry: seconds since the Unix epoch. Raises NamelessError."""
     try:
         return x509.load_der_x509_certificate(der).not_valid_after_utc.timestamp()
     except (ValueError, x509.InvalidVersion) as error:
@@ -65,7 +65,7 @@ def expiry_of(der: bytes) -> float:
 
 
 def _names(der: bytes) -> tuple[list[str], list[str]]:
-    """(URIs, DNS names) of a certificate, in their order."""
+    """Return (URIs, DNS names) of a certificate, in their order."""
     try:
         found = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(
             x509.SubjectAlternativeName

@@ -1,6 +1,6 @@
 """Server of the metrics page, over TLS or not: bounded in connections, threads and time.
 
-Anybody who reaches the port may connect, and each connection costs a thread and an open file.
+Anyone who reaches the port may connect, and each connection costs a thread and an open file.
 A scrape takes a second at most, so beyond MOST connections one more ends the oldest.
 """
 
@@ -23,7 +23,7 @@ MOST = 16
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a scrape is no news."""
+        """Log nothing: a scrape is no news."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -64,12 +64,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             secured = self._context().wrap_socket(request, server_side=True)
         except OSError:
-            return  # no handshake, or nobody that is trusted: told nothing
+            return  # no handshake, or an untrusted client: no answer
         with secured:
             super().finish_request(secured, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no fault of the node's."""
+        """Ignore a client that went away: it is no fault of the node's."""
 
 
 def start_page(
@@ -78,7 +78,7 @@ def start_page(
     registry: CollectorRegistry,
     context: Callable[[], ssl.SSLContext] | None,
 ) -> tuple[WSGIServer, threading.Thread]:
-    """`context`: of TLS, asked for each connection; None: http. Raises OSError."""
+    """Start the page. context: of TLS, asked for each connection; None: http. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, at = found[0][0], found[0][4]
     server = _Server((str(at[0]), port), family, context)

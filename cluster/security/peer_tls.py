@@ -3,9 +3,9 @@
     PeerLink ------client_context--> handshake <--server_context------ PeerListener
               '------------------- node_of(the other's certificate) --'
 
-Names of hosts play no part: a node is who its certificate says, wherever it runs, and its
-Hello must say the same. What was connected before goes on for as long as the other's
-certificate is valid and the CAs are the same; then it is made anew, if it can be.
+Host names play no part: the certificate names the node, wherever it runs, and its Hello must
+agree. An open connection continues while the other's certificate is valid and the CAs are the
+same. Then it is made anew, if possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cluster.security.names import NamelessError, expiry_of, node_of
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, until when (seconds since the Unix epoch), and by which CAs."""
+    """The node at the other end, its expiry (seconds since the Unix epoch), and its CAs."""
 
     node_id: int
     expires: float
@@ -31,7 +31,7 @@ class Peer:
 
 
 class PeerTls:
-    """Of one node, for all of its links and its listener."""
+    """TLS of one node, for all of its links and its listener."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PeerTls:
         node_id: int,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises ConfigError if the node's own certificate is not its own."""
+        """Raises ConfigError if the node's certificate names another node."""
         self._certificates, self._cluster_id = certificates, cluster_id
         self._wall_clock = wall_clock
         pem = certificates.current()
@@ -53,21 +53,21 @@ class PeerTls:
         self._contexts = Contexts(certificates)
 
     def client_context(self) -> ssl.SSLContext:
-        """For a connection that this node opens."""
+        """Return the context for a connection that this node opens."""
         return self._contexts.client()
 
     def server_context(self) -> ssl.SSLContext:
-        """For a connection that another node opened."""
+        """Return the context for a connection that another node opened."""
         return self._contexts.server()
 
     def peer(self, found: ssl.SSLObject) -> Peer:
-        """Who a handshake was made with. Raises NamelessError."""
+        """Return the other side of a handshake. Raises NamelessError."""
         der = found.getpeercert(binary_form=True)
         assert der is not None, "the context demands one"
         return Peer(node_of(der, self._cluster_id), expiry_of(der), found.context)
 
     def distrust(self, peer: Peer) -> str:
-        """Why the connection must be made anew; empty: it may go on."""
+        """Return why the connection must be made anew; empty: it may go on."""
         if self._wall_clock() >= peer.expires:
             return "its certificate is over"
         if not self._contexts.trusts_as(peer.context):

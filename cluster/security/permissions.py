@@ -1,10 +1,10 @@
-"""Who may do what: rules, and the one place where they are evaluated. Pure.
+"""Permission rules, and their only evaluation. Pure.
 
     Need (resource, operation) --Permissions.allows--> rules of the metadata group, superusers
 
 A rule allows or denies a principal some operations on a resource: one name, all names with a
-prefix, or "*" for all of a kind. What no rule allows is not allowed, and a rule that denies
-stands above all that allow. Whoever may do anything with a resource may also describe it.
+prefix, or "*" for all of a kind. Everything else is forbidden, and a rule that denies overrides
+all that allow. A principal that may do anything with a resource may also describe it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ KINDS = ("topic", "group", "producer", "sink", "cluster")
 OPERATIONS = (
     "read", "write", "create", "alter", "delete", "describe", "fence", "abort",
 )  # fmt: skip
-ALL = "*"  # as a principal: whoever is known; as a name: all; as an operation: each
+ALL = "*"  # as a principal: any known one; as a name: all; as an operation: each
 MAX_RULES = 10_000
 MAX_CHARS = 255
 _MAX_REMEMBERED = 100_000  # answers
 
 
 class Need(NamedTuple):
-    """What a request asks for. A name "*" is all of the kind, which only a rule for all gives."""
+    """A request's need. A name "*" is all of the kind, which only a rule for all gives."""
 
     operation: str
     kind: str
@@ -36,7 +36,7 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rule:
-    """deny: it forbids. prefix: `name` is how names begin."""
+    """deny: it forbids. prefix: `name` is a prefix of names."""
 
     principal: str
     kind: str
@@ -46,7 +46,7 @@ class Rule:
     deny: bool = False
 
     def fits(self, need: Need) -> bool:
-        """Whether it speaks of this resource."""
+        """Return whether it covers this resource."""
         if need.kind != self.kind:
             return False
         if self.prefix:
@@ -54,11 +54,11 @@ class Rule:
         return self.name in (ALL, need.name)
 
     def gives(self, operation: str) -> bool:
-        """Whether it allows the operation, if it allows."""
+        """Return whether it allows the operation, if it allows."""
         return operation in self.operations or ALL in self.operations or operation == "describe"
 
     def forbids(self, operation: str) -> bool:
-        """Whether it denies the operation, if it denies."""
+        """Return whether it denies the operation, if it denies."""
         return operation in self.operations or ALL in self.operations
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Rule:
 
 
 def fault(rule: Rule) -> str:
-    """What is wrong with a rule: begins with the field. Empty: nothing."""
+    """Return the fault of a rule, beginning with the field. Empty: none."""
     if not 1 <= len(rule.principal) <= MAX_CHARS or not rule.principal.isprintable():
         return f"principal: must have 1..{MAX_CHARS} printable characters"
     if rule.kind not in KINDS:
@@ -88,7 +88,7 @@ def fault(rule: Rule) -> str:
 
 
 def tidy(rule: Rule) -> Rule:
-    """The form in which equal rules are equal."""
+    """Return the form in which equal rules are equal."""
     operations = (ALL,) if ALL in rule.operations else tuple(sorted(set(rule.operations)))
     return Rule(rule.principal, rule.kind, rule.name, operations, rule.prefix, rule.deny)
 
@@ -97,7 +97,7 @@ class Permissions:
     """The evaluation that all code paths share.
 
     rules: those in force, the same object until they change.
-    superusers: may do everything, whatever the rules say: so that nobody shuts himself out.
+    superusers: may do everything under any rules, so that no operator locks himself out.
     """
 
     def __init__(self, rules: Callable[[], Sequence[Rule]], superusers: Iterable[str] = ()) -> None:
@@ -107,7 +107,7 @@ class Permissions:
         self._answers: dict[tuple[str, Need], bool] = {}
 
     def missing(self, principal: str, needs: Iterable[Need]) -> Need | None:
-        """The first need that is not allowed; None: all are."""
+        """Return the first need that is not allowed; None: all are."""
         for need in needs:
             if not self.allows(principal, need):
                 return need
@@ -144,5 +144,5 @@ class Permissions:
 
 
 def _touches(rule: Rule, need: Need) -> bool:
-    """A rule that denies one name also denies what is asked for all names."""
+    """Return whether a rule matches. One that denies a single name also denies a need for all."""
     return rule.fits(need) or (need.kind == rule.kind and need.name == ALL)

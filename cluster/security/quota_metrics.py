@@ -1,4 +1,4 @@
-"""What principals were made to wait for, in Prometheus's form: by quota, never by principal."""
+"""Delays of principals for their quotas, in Prometheus's form: by quota, never by principal."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""How much each principal may use at one node: the quotas, and what is used. Pure, but for a clock.
+"""Quotas of principals at one node, and their use. Pure, but for a clock.
 
     Limiting (calls), Appender (batches) --Usage--> Quotas --rows--> the metadata group
 
-A rate is a bucket that fills by its value each second, to one second's worth at most. What is
-used is taken out of it, more than is there as well: who overdrew it waits until it is filled
-again, so that the rate holds over time whatever the size of a message. A count is what is there
-at one moment. A node counts what goes through it, and nothing of other nodes.
+A rate is a bucket that fills by its value each second, to one second's worth at most. Use is
+taken out of it, even beyond its content. An overdrawn principal waits until the bucket is filled
+again, so that the rate holds over time for messages of any size. A count is the number at one
+moment. A node counts only its own traffic.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MAX_QUOTAS = 10_000
 MAX_CHARS = 255
 MAX_TRACKED = 10_000  # principals
 FRESH_S = 60.0  # a producer id may be on its way to the partition for so long
-LOOK_S = 0.1  # between two looks at all that was counted, for what has ended
-MAX_ENDED = 10_000  # transactions that are counted and may have ended
+LOOK_S = 0.1  # between two looks for ended things among those counted
+MAX_ENDED = 10_000  # counted transactions that may have ended
 _NO_LIMITS: Mapping[str, int] = {}
 
 
 class Quota(NamedTuple):
-    """value 0: no limit, whatever "*" has."""
+    """value 0: no limit, even if "*" has one."""
 
     principal: str
     name: str
@@ -44,7 +44,7 @@ class Quota(NamedTuple):
 
 
 class ExceededError(Exception):
-    """A quota is used up. retry_after_s: when it will not be; 0: not known."""
+    """A quota is used up. retry_after_s: seconds until it is not; 0: not known."""
 
     def __init__(self, quota: str, text: str, retry_after_s: float = 0.0) -> None:
         super().__init__(text)
@@ -52,7 +52,7 @@ class ExceededError(Exception):
 
 
 def fault(quota: Quota) -> str:
-    """What is wrong with it: begins with the field. Empty: nothing."""
+    """Return the fault of a quota, beginning with the field. Empty: none."""
     if not 1 <= len(quota.principal) <= MAX_CHARS or not quota.principal.isprintable():
         return f"principal: must have 1..{MAX_CHARS} printable characters"
     if quota.name not in NAMES:
@@ -63,7 +63,7 @@ def fault(quota: Quota) -> str:
 
 
 class Bucket:
-    """What is left of a rate; less than nothing where it is overdrawn."""
+    """Rest of a rate; negative if it is overdrawn."""
 
     __slots__ = ("_at", "_left", "rate")
 
@@ -72,7 +72,7 @@ class Bucket:
         self.rate, self._left, self._at = rate, float(rate), now
 
     def wait(self, now: float) -> float:
-        """Seconds until it is not overdrawn."""
+        """Return the seconds until it is not overdrawn."""
         self._left = min(float(self.rate), self._left + max(0.0, now - self._at) * self.rate)
         self._at = now
         return max(0.0, -self._left / self.rate)
@@ -88,30 +88,30 @@ class Bucket:
 
 @dataclass(slots=True)
 class _Producers:
-    """Of one partition: producer ids, and since when each was let in."""
+    """Producer ids of one partition, and since when each was let in."""
 
     since: dict[int, float] = field(default_factory=dict)
     looked_at: float = float("-inf")
 
 
 class Usage:
-    """What one principal uses at this node, and may."""
+    """One principal's use of this node, and its limits."""
 
     def __init__(self, quotas: Quotas, principal: str) -> None:
         self._quotas, self.principal = quotas, principal
         self._limits: Mapping[str, int] = _NO_LIMITS
         self._buckets: dict[str, Bucket] = {}
         self._streams = 0
-        self._connections = Counter[str]()  # calls under way of each
+        self._connections = Counter[str]()  # calls in progress of each
         self._beginning = 0
-        self._transactions: dict[int, Hashable] = {}  # number -> by what its begin is known
+        self._transactions: dict[int, Hashable] = {}  # number -> key of its begin
         self._staged: dict[int, int] = {}  # transaction -> bytes
         self._staged_bytes = 0  # of all of them
         self._staged_looked_at = float("-inf")
         self._producers: dict[int, _Producers] = {}  # by group
 
     def limits(self) -> Mapping[str, int]:
-        """Those in force now; empty: none."""
+        """Return the limits in force now; empty: none."""
         self._quotas.refresh()
         return self._limits
 
@@ -122,13 +122,13 @@ class Usage:
         }
 
     def _bucket(self, name: str, rate: int, now: float) -> Bucket:
-        """One whose rate stays keeps its debt; so nobody is freed of it by another's change."""
+        """Keep a bucket if its rate stays: another quota's change must not clear its debt."""
         known = self._buckets.get(name)
         return known if known is not None and known.rate == rate else Bucket(rate, now)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing would be lost with it."""
+        """Return whether dropping it loses nothing."""
         now = self._quotas.clock()
         return (
             not (self._connections or self._transactions or self._staged or self._producers)
@@ -139,7 +139,7 @@ class Usage:
     # -- rates --------------------------------------------------------------------------
 
     def wait(self, names: Iterable[str]) -> tuple[float, str]:
-        """Seconds until none of these rates is overdrawn, and by which it is that long."""
+        """Return the seconds until none of these rates is overdrawn, and the slowest rate."""
         longest, slowest = 0.0, ""
         if self.limits():
             now = self._quotas.clock()
@@ -156,7 +156,7 @@ class Usage:
             bucket.take(amount, self._quotas.clock())
 
     def delayed(self, name: str, seconds: float) -> None:
-        """For the metrics."""
+        """Count the delay for the metrics."""
         self._quotas.delayed[name] += seconds
 
     def exceeded(self, name: str, text: str, retry_after_s: float = 0.0) -> ExceededError:
@@ -173,7 +173,7 @@ class Usage:
 
     @contextmanager
     def call(self, connection: str, *, stream: bool) -> Iterator[None]:
-        """One call under way. Raises ExceededError."""
+        """Count one call in progress. Raises ExceededError."""
         if connection not in self._connections:
             self._check(CONNECTIONS, len(self._connections))
         if stream:
@@ -190,9 +190,9 @@ class Usage:
 
     @contextmanager
     def begin(self, nonce: Hashable) -> Iterator[Callable[[int], None]]:
-        """One transaction that is begun; what it gives is told its number.
+        """Begin one transaction; the yielded function takes its number.
 
-        One that is begun again, as its answer was lost, is not one more. Raises ExceededError.
+        A begin repeated after a lost answer does not count again. Raises ExceededError.
         """
         self._forget_ended(self._transactions)
         if nonce not in self._transactions.values():
@@ -204,7 +204,7 @@ class Usage:
             self._beginning -= 1
 
     def may_begin_after(self, transaction: int) -> bool:
-        """Whether one more may be begun as soon as this one has ended."""
+        """Return whether one more may be begun as soon as this one has ended."""
         self._forget_ended(self._transactions)
         limit = self.limits().get(TRANSACTIONS, 0)
         others = len(self._transactions.keys() - {transaction}) + self._beginning
@@ -228,7 +228,7 @@ class Usage:
                 self._look_at_staged()
 
     def _look_at_staged(self) -> None:
-        """Lets go of what has ended. Not again at once: a refusal must cost little."""
+        """Drop ended transactions. Not again at once: a refusal must cost little."""
         now = self._quotas.clock()
         if now - self._staged_looked_at >= LOOK_S:
             self._staged_looked_at = now
@@ -240,7 +240,7 @@ class Usage:
             del of[number]
 
     def check_producer(self, group: int, producer_id: int, is_known: Callable[[int], bool]) -> None:
-        """A producer id that a partition shall get to know. Raises ExceededError.
+        """Count a producer id that is new to a partition. Raises ExceededError.
 
         is_known: whether the partition has it.
         """
@@ -252,7 +252,7 @@ class Usage:
         if producer_id in known.since:
             return
         if len(known.since) >= self._limits[PRODUCERS] and now - known.looked_at >= LOOK_S:
-            # The partition forgets those whose lease is over; none is put out to make room.
+            # The partition forgets ids with expired leases; it evicts none to make room.
             known.looked_at = now
             known.since = {
                 pid: since
@@ -264,11 +264,11 @@ class Usage:
 
 
 class Quotas:
-    """Of one node. Asked on its event loop only.
+    """Quotas of one node. Asked on its event loop only.
 
     rows: those in force, the same object until they change.
     is_open: whether a transaction has not ended.
-    exempt: principals without limits, so that somebody can always take them away.
+    exempt: principals without limits, so that an operator can always lift them.
     delayed, refused: by quota, for the metrics.
     """
 
@@ -298,7 +298,7 @@ class Quotas:
         return found
 
     def refresh(self) -> None:
-        """Goes by the quotas that are in force now."""
+        """Apply the quotas that are in force now."""
         rows = self._rows()
         if rows is self._known:
             return
@@ -316,5 +316,5 @@ class Quotas:
         return {name: value for name, value in values.items() if value}
 
 
-# Of who makes the call that is being answered; none where nobody is known.
+# Of the current call's principal; none without identities.
 USAGE: ContextVar[Usage | None] = ContextVar("usage", default=None)

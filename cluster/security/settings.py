@@ -1,4 +1,4 @@
-"""The settings of security -> what each port of the node is given."""
+"""Security of each port, made from the settings."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What each port is given; None where it speaks in the clear.
+    """Security of each port; None for a port in the clear.
 
-    page: of the metrics page. identities: of clients; None where nobody is known.
-    superusers: None where everybody may do everything.
+    page: of the metrics page. identities: of clients; None without identities.
+    superusers: None if every caller may do everything.
     """
 
     clients: Certificates | None
@@ -38,7 +38,7 @@ class Security:
 
     @classmethod
     def of(cls, config: NodeConfig) -> Security:
-        """Reads the files. Raises ConfigError."""
+        """Read the files. Raises ConfigError."""
         clients = _certificates("tls", config.tls_cert, config.tls_key, config.tls_ca)
         peers = _certificates("peer", config.peer_cert, config.peer_key, config.peer_ca)
         if config.insecure:

@@ -2,11 +2,11 @@
 
     billing scrypt:16384:8:1:SALT:HASH        (both in hex; `oncelog acl token` makes the line)
 
-A token is `oncelog.NAME.SECRET`, and who shows it is the principal `token:NAME`. To check one
-costs scrypt's work, so that a stolen file is of no use; one that was found right is remembered
-by its SHA-256 until the file changes. What is wrong is never remembered. One is checked at a
-time, and only some of each name wait: who sends many wrong ones keeps out, for as long, only
-those of that name whose token was not seen since the start.
+A token is `oncelog.NAME.SECRET`, and its sender is the principal `token:NAME`. A check costs
+scrypt's work, so that a stolen file is of no use. A valid token is remembered by its SHA-256
+until the file changes, a wrong one never. One token is checked at a time; MAX_WAITING of each
+name and MAX_ALL_WAITING in all may wait. A flood of wrong tokens of one name keeps out, while it
+lasts, only clients of that name with a token not seen since the start.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LINE = re.compile(
 
 
 class TokenError(Exception):
-    """A token that does not say who sends it; the text says why, and nothing of the token."""
+    """A token that identifies no sender; the text gives the reason, and no part of the token."""
 
 
 class TokensBusyError(Exception):
-    """Too many are being checked; this one may be sound."""
+    """Too many tokens are being checked; this one may be valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Stored:
 
 
 class StaticTokens:
-    """Those of one file, which is read again when it has changed."""
+    """Tokens of one file, which is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError."""
@@ -63,7 +63,7 @@ class StaticTokens:
         self._checking: dict[bytes, asyncio.Task[str]] = {}  # by SHA-256
 
     async def principal(self, token: str) -> str:
-        """Raises TokenError, TokensBusyError."""
+        """Return the principal. Raises TokenError, TokensBusyError."""
         if self._file.renewed():
             self._right.clear()
         digest = hashlib.sha256(token.encode()).digest()
@@ -81,7 +81,7 @@ class StaticTokens:
     def _checked(self, digest: bytes, task: asyncio.Task[str]) -> None:
         del self._checking[digest]
         if not task.cancelled():
-            task.exception()  # who asked has it; they may have gone
+            task.exception()  # its waiters have it, or have gone
 
     async def _check(self, token: str) -> str:
         name, _, secret = token.removeprefix(PREFIX).partition(".")

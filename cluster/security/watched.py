@@ -1,4 +1,4 @@
-"""What a file holds, read again when the file has changed.
+"""Content of a file, read again when the file has changed.
 
 Jwts, StaticTokens --renewed, value--> WatchedFile --stat, read--> the file
 """
@@ -16,24 +16,24 @@ Stamp = tuple[tuple[int, int, int], ...]
 
 
 def stamp_of(paths: Iterable[Path]) -> Stamp:
-    """Changes with the files. Raises OSError."""
+    """Return a value that changes with the files. Raises OSError."""
     found = [path.stat() for path in paths]
     return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
 
 
 class WatchedFile(Generic[T]):
-    """value: what `read` made of the file when it was last sound."""
+    """value: the result of `read` when the file was last sound."""
 
     def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
-        """Raises what `read` raises, ConfigError for a file that is unsound or not there."""
+        """Raises the errors of `read`: ConfigError for a file that is unsound or missing."""
         self._path, self._read = path, read
         self._stamp = self._stamped()
         self.value = read(path)
 
     def renewed(self) -> bool:
-        """Whether the file had changed, and is read.
+        """Return whether the file had changed, and is read.
 
-        One that is gone or unsound leaves what was there: it is being replaced.
+        A missing or unsound file keeps the last value: it is being replaced.
         """
         stamp = self._stamped()
         if stamp in (self._stamp, ()):
