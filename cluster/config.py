@@ -117,7 +117,7 @@ class NodeConfig:
     given: frozenset[str] = field(default=frozenset(), compare=False)
     # Variables with our prefix that are not settings, each with the nearest setting's name.
     unknown: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    # Asked for on the command line: print the settings and stop; say what to type next.
+    # From the command line: print the settings and stop; print the next steps for a new user.
     print_config: bool = False
     next_steps: bool = False
 

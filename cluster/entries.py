@@ -31,8 +31,8 @@ CONFIGURATION = 0x08
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
 MARKER = 0x14
 METADATA = 0x20
-# A kind of its own: releases from before the gate stop there. As an unknown command they would
-# skip it.
+# A kind of its own, so that releases from before the gate stop there: they would skip an
+# unknown command.
 UPGRADE = 0x21
 OFFSETS = 0x30
 # Kinds of their own: older releases stop there. They would otherwise store unchecked offsets.

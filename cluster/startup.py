@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def stopping() -> list[signal.Signals]:
-    """Return the signals that stop the node: all but those the caller ignores (nohup, &)."""
+    """Return the stop signals: SIGTERM, and the others unless already ignored (nohup, &)."""
     return [
         signum
         for signum in STOPPING

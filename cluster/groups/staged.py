@@ -20,7 +20,7 @@ Key = tuple[str, int]  # topic, partition
 
 
 class StagedOffsets:
-    """By transaction and group. `len`: how many groups have some."""
+    """Staged offsets by transaction and group. `len`: how many groups have some."""
 
     def __init__(self) -> None:
         self._calls: dict[int, dict[str, list[pb.StageOffsets]]] = {}

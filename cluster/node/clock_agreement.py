@@ -84,7 +84,7 @@ class ClockAgreement:
         self._majority = (len(self._peers) + 1) // 2 + 1
         self._check(self._own_ms(self._wall_ms()))
 
-    # -- what the node asks -----------------------------------------------------------
+    # -- the node's questions ---------------------------------------------------------
 
     def now_ms(self) -> int:
         """Return the time. It stands still while the clock is not agreed; 0: it never was."""

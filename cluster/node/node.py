@@ -200,7 +200,7 @@ class Node:
             why_waiting=self._waits,
         )
 
-    # -- life ---------------------------------------------------------------------------
+    # -- start and stop -----------------------------------------------------------------
 
     @classmethod
     async def start(cls, config: NodeConfig) -> Node:

@@ -166,7 +166,7 @@ class Replicas:
         self._looked_for_tombstone: set[int] = set()
         self._destroyed_in: dict[int, WriteBatch] = {}
 
-    # -- what the metadata wants ----------------------------------------------------
+    # -- wanted by the metadata -----------------------------------------------------
 
     def reconcile(self, touched: Collection[int] = ()) -> None:
         """Open and close replicas as the metadata says.

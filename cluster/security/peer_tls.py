@@ -5,7 +5,7 @@
 
 Host names play no part: the certificate names the node, wherever it runs, and its Hello must
 agree. An open connection continues while the other's certificate is valid and the CAs are the
-same. Then it is made anew, if possible.
+same. Then it must reconnect.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PeerTls:
         return Peer(node_of(der, self._cluster_id), expiry_of(der), found.context)
 
     def distrust(self, peer: Peer) -> str:
-        """Return why the connection must be made anew; empty: it may go on."""
+        """Return why the connection must end; empty: it may go on."""
         if self._wall_clock() >= peer.expires:
             return "its certificate is over"
         if not self._contexts.trusts_as(peer.context):

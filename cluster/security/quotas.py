@@ -1,6 +1,6 @@
 """Quotas of principals at one node, and their use. Pure, but for a clock.
 
-    Limiting (calls), Appender (batches) --Usage--> Quotas --rows--> the metadata group
+    Limited (calls), Appender (batches) --Usage--> Quotas --rows--> the metadata group
 
 A rate is a bucket that fills by its value each second, to one second's worth at most. Use is
 taken out of it, even beyond its content. An overdrawn principal waits until the bucket is filled

@@ -1,6 +1,6 @@
 """GroupService: committed offsets of groups, in the replicated topic `__offsets`.
 
-    any node --(which partition of __offsets? who leads it?)--> NOT_LEADER or here
+    any node --(which partition of __offsets? which leader?)--> NOT_LEADER or here
     commit, delete --> entry --> OffsetsTable.apply --> results
     fetch, describe, list --> confirmation of leadership --> OffsetsTable
 

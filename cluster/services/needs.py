@@ -58,7 +58,7 @@ def _commit(request: Any) -> Iterable[Need]:
 
 
 def _fetch_offsets(request: Any) -> Iterable[Need]:
-    """Return more than a read's needs: a reader that goes on may end the group's transactions."""
+    """Require `read` of a consumer, which may end the group's transactions."""
     operation = "describe" if request.ignore_transactions else "read"
     yield Need(operation, "group", request.group)
     yield from _topics("describe", "partitions")(request)

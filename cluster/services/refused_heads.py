@@ -1,6 +1,6 @@
 """Refused heads of one ProduceStream, and the batches that the client sent behind them.
 
-    Appender.append --answered--> RefusedHeads --reason--> the answers to what builds on it
+    Appender.append --answered--> RefusedHeads --reason--> the answers to batches behind it
 
 A client pipelines. A node that is not ready refuses the first batch and may be ready for the
 next ones. These lie behind a gap: OUT_OF_ORDER, or UNKNOWN_PRODUCER, which tells a sound
