@@ -1,1 +1,1 @@
-"""Frames between nodes over TCP: connections, what is refused, what is sent."""
+"""Frames between nodes over TCP: connections, admission, sending."""

@@ -1,10 +1,10 @@
-"""Requests to one peer over its link, and who waits for their answers.
+"""Requests to one peer over its link, and the callers that wait for answers.
 
     PeerLink.ask --Request--> (frames) --> PeerStream --> PeerListener.answer
                  <-Response-- the same connection back ---------'
 
-An answer comes over the connection that the request took, so when that breaks, nobody waits
-in vain. Requests have a queue of their own beside the messages', and take turns with them.
+An answer comes over the connection that the request took. When that breaks, its callers get an
+error at once. Requests have a queue of their own beside the messages', and take turns with them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MAX_REQUESTS = 1024  # without an answer, over one connection
 
 
 class PeerCallError(Exception):
-    """A peer did not answer a request, or not as it should. It may have taken it."""
+    """A peer did not answer a request, or gave a wrong answer. It may have taken the request."""
 
 
 class Calls:
-    """The requests of one link: numbered, in order, and bounded in number."""
+    """Requests of one link: numbered, in order, and bounded in number."""
 
     def __init__(self) -> None:
         self._numbers = 0
@@ -51,7 +51,7 @@ class Calls:
         return response
 
     def pop(self) -> pb.Request:
-        """The request that is sent next."""
+        """Returns the request to send next."""
         return self._queue.popleft()
 
     def answered(self, response: pb.Response) -> None:
@@ -60,7 +60,7 @@ class Calls:
             future.set_result(response)
 
     def lost(self) -> None:
-        """The connection broke: nothing will be answered any more."""
+        """Fails all requests: the connection broke, so no answer will come."""
         self._queue.clear()
         for future in self._waiting.values():
             if not future.done():

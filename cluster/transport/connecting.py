@@ -1,4 +1,4 @@
-"""Opens a connection to another node, and asks there what a new data directory is.
+"""Connections to other nodes, and the request of a new data directory to join.
 
 PeerLink --connect--> Connection --first_frame--> the other's Hello
 a joining node --ask--> Welcome
@@ -36,9 +36,9 @@ class StrangerError(Exception):
 async def connect(
     address: str, tls: PeerTls | None, peer: int = 0
 ) -> tuple[Connection, Peer | None]:
-    """With TLS, also who is there. peer: the node that must be there; 0: any.
+    """Connects; with TLS, also returns the peer. peer: the required node; 0: any.
 
-    Raises OSError, ssl.SSLError, and NamelessError if another is there.
+    Raises OSError, ssl.SSLError, and NamelessError if it is another node.
     """
     sock = await _connect_tcp(address)
     if tls is None:
@@ -56,7 +56,7 @@ async def connect(
 
 
 async def first_frame(connection: Connection) -> pb.Frame:
-    """Raises StrangerError, StreamError, FrameError, OSError."""
+    """Receives the first frame. Raises StrangerError, StreamError, FrameError, OSError."""
     (length,) = LENGTH.unpack(await _receive(connection, LENGTH.size))
     if length > MAX_HELLO_BYTES:
         raise StreamError(f"a Hello of {length} bytes")
@@ -64,7 +64,9 @@ async def first_frame(connection: Connection) -> pb.Frame:
 
 
 async def ask(address: str, join: pb.Join, tls: PeerTls | None) -> pb.Welcome:
-    """What the node at `address` says. Raises what `connect` and `first_frame` do, TimeoutError."""
+    """Asks the node at `address` to join.
+
+    Raises the errors of `connect` and `first_frame`, and TimeoutError."""
     async with asyncio.timeout(CONNECT_TIMEOUT + 2 * HELLO_TIMEOUT):
         connection, _ = await connect(address, tls)
         with contextlib.closing(connection):
@@ -77,11 +79,11 @@ async def ask(address: str, join: pb.Join, tls: PeerTls | None) -> pb.Welcome:
 
 async def _connect_tcp(address: str) -> socket.socket:
     host, port = host_and_port(address)
-    # Without a limit of its own: one that was given up would go on in its thread.
+    # No limit for the look-up alone: it would go on in its thread after the limit.
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for family, kind, protocol, _, at in found[:-1]:
-        # A name may have several addresses, of which the peer listens at one.
+        # A name may have several addresses, and the peer may listen at only one.
         with contextlib.suppress(OSError):
             return await _connect_to(socket.socket(family, kind, protocol), at)
     family, kind, protocol, _, at = found[-1]

@@ -1,9 +1,9 @@
-"""A connection that this node opened to a peer: plain TCP, or TLS over it.
+"""Connection that this node opened to a peer: plain TCP, or TLS over it.
 
     PeerLink --hello, frames--> Connection --(TCP | TLS)--> PeerListener of the peer
 
-Plain frames go from their pieces to the kernel without a copy (`stream.FrameWriter`). TLS
-copies whatever it encrypts, so there the event loop's transport does the sending.
+Plain frames go from their pieces to the kernel without a copy (`stream.FrameWriter`). TLS copies
+everything it encrypts, so there the event loop's transport does the sending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from cluster.transport.stream import LENGTH, UNSENT_BYTES, FrameWriter, Piece
 
-MAX_UNREAD_BYTES = 2 * 1024 * 1024  # that came and were not taken: then nothing more is read
+MAX_UNREAD_BYTES = 2 * 1024 * 1024  # received and not taken: beyond that, nothing more is read
 
 RECORD_BYTES = 16 * 1024  # the most that TLS seals at once
 MAX_JOINED_BYTES = 256 * 1024
@@ -62,7 +62,7 @@ class PlainConnection:
 
 
 class TlsConnection(asyncio.Protocol):
-    """TLS as the client; also the Writer of its frames. `open` makes one."""
+    """TLS connection as the client; also the Writer of its frames. `open` makes one."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -97,7 +97,7 @@ class TlsConnection(asyncio.Protocol):
 
     @property
     def handshake(self) -> ssl.SSLObject:
-        """What it found out; the peer's certificate was verified."""
+        """The result of the handshake, which verified the peer's certificate."""
         assert self._transport is not None
         return cast(ssl.SSLObject, self._transport.get_extra_info("ssl_object"))
 
@@ -180,8 +180,7 @@ class TlsConnection(asyncio.Protocol):
 
 
 def joined(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same bytes with small pieces put together: each one becomes a TLS record of its own,
-    which is sealed by itself. Large ones are not copied for that."""
+    """Joins small pieces: TLS would seal each in a record of its own. Large ones are not copied."""
     found: list[Piece] = []
     small: list[Piece] = []
     size = 0

@@ -1,13 +1,12 @@
-"""Messages between nodes <-> the bytes of a frame.
+"""Codec of messages between nodes: messages <-> the bytes of a frame.
 
     u32 length of the head | u32 its CRC-32C | head: protobuf Frame | entries' bytes
 
-The head says what each message is and how long its entries are; their bytes
-follow as they are stored, so a frame costs no copy to build and one slice for
-each entry to take apart. Everything is checked before it is believed: the
-sender is another process, perhaps of another version, and TCP's own checksum
-lets through what a bad memory or card flips. An entry's checksum is not made
-here: it is the one that its leader made, and that each disk stores.
+The head says for each message its kind and the lengths of its entries. The entries' bytes follow as
+they are stored, so a frame costs no copy to build and one slice for each entry to take apart.
+Everything is checked: the sender is another process, perhaps of another version, and TCP's own
+checksum misses errors of bad memory or network cards. An entry's checksum is not made here: its
+leader made it, and each disk stores it.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, Leadership, ClockProbe, ClockReply)
 
 
 class FrameError(ValueError):
-    """The bytes are no frame of this version."""
+    """The bytes are not a frame of this version."""
 
 
 class DamagedFrameError(FrameError):
-    """The bytes are not those that were sent."""
+    """The bytes differ from those sent."""
 
 
 def size_of(message: Message) -> int:
-    """About how many bytes the message takes in a frame."""
+    """Returns about how many bytes the message takes in a frame."""
     if isinstance(message, Append) and message.data:
         return OVERHEAD_BYTES + sum(map(len, message.data))
     if isinstance(message, Heartbeat):
@@ -66,7 +65,7 @@ def encode_hello(hello: pb.Hello) -> bytes:
 
 
 def encode_head(frame: pb.Frame) -> bytes:
-    """A frame without messages."""
+    """Encodes a frame without messages."""
     return _prefixed(frame.SerializeToString())
 
 
@@ -75,7 +74,7 @@ def _prefixed(head: bytes) -> bytes:
 
 
 def encode_frame(messages: list[Message]) -> list[bytes]:
-    """The pieces of the frame, in order; entries as they are, not copied."""
+    """Returns the pieces of the frame, in order; entries as they are, not copied."""
     head = pb.Frame(messages=[_addressed_head(message) for message in messages]).SerializeToString()
     pieces = [_prefixed(head)]
     for message in messages:
@@ -85,7 +84,7 @@ def encode_frame(messages: list[Message]) -> list[bytes]:
 
 
 def decode_frame(raw: bytes | memoryview) -> tuple[pb.Frame, list[Message]]:
-    """Raises FrameError if the bytes are no frame of this version, or were damaged."""
+    """Decodes a frame. Raises FrameError if it is not of this version, or was damaged."""
     if len(raw) < _PREFIX.size:
         raise FrameError(f"frame of {len(raw)} bytes")
     length, checksum = _PREFIX.unpack_from(raw)
@@ -245,7 +244,7 @@ def _decode(raw: pb.Message) -> Message:
 
 
 def _decode_of_node(raw: pb.Message) -> Message:
-    """What is not said by one replica to another."""
+    """Decodes messages between nodes, not between replicas."""
     match raw.type:
         case pb.MESSAGE_TYPE_LEADER:
             return Leadership(raw.group, raw.term, raw.leader)

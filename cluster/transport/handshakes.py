@@ -1,10 +1,10 @@
-"""Accepts connections for a listener and does their TLS handshakes, as many as there is room for.
+"""Connections of a listener up to TLS: accepts them and runs a bounded number of handshakes.
 
     socket --accept--> handshake --> PeerStream of the listener
 
-A handshake that is begun and not finished costs buffers and stays for a while. So only some
-are under way: one more ends the oldest, since a peer's takes milliseconds. Each gets the
-context of its moment, so that a CA which was taken away counts no longer.
+An unfinished handshake costs buffers and may stay for a while. So their number is limited: one more
+ends the oldest, since a peer's takes milliseconds. Each gets the TLS context of its moment, so that
+a removed CA no longer counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ACCEPT_PAUSE = 0.1  # seconds after the system had no room for a connection
 
 
 class Handshakes:
-    """Of one listening socket, which it closes."""
+    """Handshakes of one listening socket, which it closes."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
-"""What nodes make of each other's Hellos: who is let in, who is refused and why. Pure.
+"""Hellos between nodes: decide if a node is let in, or refused and why. Pure.
 
     PeerLink --Identity.hello--> PeerListener --> Acceptance --a Hello--> Answers --> up, or not
     joining node --Join--------> PeerListener --> Acceptance --> Welcome
 
-Who does not name this cluster and one of its nodes is a stranger, and gets nothing, not even
-a reason. A member is told why it is refused: another version, a replaced data directory, or
-an id that another process is connected with. The simulator's nodes meet by the same objects.
+A stranger does not name this cluster and one of its nodes; it gets no answer, not even a reason. A
+member learns why it is refused: another version, a replaced data directory, or an id that another
+process is connected with. The simulator's nodes meet by the same objects.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ NO_NODE = "it is no node of the cluster any more"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is, as its Hello says.
+    """Identity of this process, as its Hello says.
 
-    instance:           the metadata group's replica that the directory joined as; 0: it began
-                        with it.
-    peer_address:       where it takes its peers' streams.
+    instance: the metadata group's replica that the directory joined as; 0: a founding one.
+    peer_address: the address for its peers' streams.
     write_registration: writes into a Hello which start of its directory this is.
     """
 
@@ -64,14 +63,14 @@ class Identity:
 
 
 class Acceptance:
-    """Whom one node lets in, and who is connected.
+    """Admission of peers to one node, and the connected peers.
 
-    peers:        node ids that may connect.
-    directory_of: of a node and the instance that it says it is: the id of its data directory as
-                  the cluster knows it; 0: any, or this node is behind and cannot know.
-    welcome:      to a node with a new data directory; None: such are strangers.
-    put_back:     why a peer's directory is an older copy, or nothing.
-    heard_of:     a node says who it is; it may be newer than all that is known here.
+    peers: node ids that may connect.
+    directory_of: the id of a node's data directory as the cluster knows it, by the node and its
+        claimed instance; 0: any, or this node is behind and cannot know.
+    welcome: answers a node with a new data directory; None: such nodes are strangers.
+    put_back: why a peer's directory is an older copy, or empty.
+    heard_of: takes each Hello; the node may be newer than all that is known here.
     """
 
     def __init__(
@@ -87,14 +86,14 @@ class Acceptance:
         self._welcome, self._put_back, self._heard_of = welcome, put_back, heard_of
         # peer -> (incarnation, streams open)
         self.connected: dict[int, tuple[int, int]] = {}
-        self._refused: dict[int, str] = {}  # the last refusal of each, logged once
+        self._refused: dict[int, str] = {}  # the last refusal of each peer, logged once
 
     @property
     def welcomes(self) -> bool:
         return self._welcome is not None
 
     def answer(self, hello: pb.Hello) -> pb.Hello:
-        """What it gets; `refused` says why it may not connect. Raises FrameError: a stranger."""
+        """Answers a Hello; `refused` says why it may not connect. Raises FrameError: a stranger."""
         self._heard_of(hello)
         if self._is_stranger(hello):
             raise FrameError("hello: of a stranger")
@@ -107,21 +106,21 @@ class Acceptance:
         return self._identity.hello(refused)
 
     def _is_stranger(self, hello: pb.Hello) -> bool:
-        """A node that was removed is none: it may not know, and has to be told to end."""
+        """Whether it is a stranger. A removed node is not: it must be told to end."""
         if hello.cluster_id != self._identity.cluster_id:
             return True
         is_ours = self._identity.membership.is_of(hello)
         return hello.node_id not in self._peers and not (is_ours and self._wrong_directory(hello))
 
     def answer_join(self, join: pb.Join) -> pb.Welcome:
-        """Raises FrameError if the joining node is not of this cluster."""
+        """Answers a join. Raises FrameError if the joining node is not of this cluster."""
         assert self._welcome is not None
         if join.cluster_id != self._identity.cluster_id:
             raise FrameError("join: of a stranger")
         return self._welcome(join)
 
     def begin(self, hello: pb.Hello) -> None:
-        """A stream of a peer that was let in."""
+        """Counts a stream of a peer that was let in."""
         streams = self.connected.get(hello.node_id, (0, 0))[1]
         self.connected[hello.node_id] = (hello.incarnation, streams + 1)
 
@@ -132,7 +131,7 @@ class Acceptance:
             self.connected[hello.node_id] = (incarnation, streams - 1)
 
     def refused_by_now(self, hello: pb.Hello) -> str:
-        """Why a peer that was let in would not be any more, or nothing."""
+        """Returns why a connected peer would be refused by now, or an empty text."""
         if hello.node_id not in self._peers:
             return NO_NODE
         return self._identity.versions.refusal(hello) or self._wrong_directory(hello)
@@ -165,23 +164,23 @@ class Acceptance:
 
 
 class NotYetError(FrameError):
-    """Nobody is let in yet: those who look for this node try again."""
+    """No peer is let in yet: a node that gets this tries again."""
 
 
 class NewHere(Acceptance):
-    """Of a node that does not know its cluster, or is not open yet."""
+    """Admission to a node that does not know its cluster, or is not open yet."""
 
     def answer(self, hello: pb.Hello) -> pb.Hello:
-        """Raises NotYetError."""
+        """Refuses every Hello. Raises NotYetError."""
         self._heard_of(hello)
         raise NotYetError("hello: this node does not know its cluster yet")
 
 
 class Answers:
-    """What the link to one peer makes of the Hellos that it answers with.
+    """Answers of one peer to this node's Hellos.
 
-    on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual:
-        this node refuses the peer as well.
+    on_refusal(peer, reason, mutual): called at each attempt that the peer refused; mutual: this
+    node refuses the peer as well.
     """
 
     def __init__(
@@ -200,14 +199,14 @@ class Answers:
             if refused != self._refusal:
                 log.error("refused by peer=%d: %s", self._peer, refused)
             self._refusal = refused
-            if answer.founding:  # else it is the peer that is new
+            if answer.founding:  # else the peer is the new one
                 self._on_refusal(self._peer, refused, membership.differs(answer))
             return False
         self._refusal = ""
         return True
 
     def _is_too_old(self, answer: pb.Hello) -> bool:
-        """That is the peer's to put right: it is no refusal of this node."""
+        """Whether the peer's release is too old; only the peer can fix that."""
         refused = self._identity.versions.refusal(answer)
         if refused and refused != self._refusal:
             log.error("no link to peer=%d: %s", self._peer, refused)

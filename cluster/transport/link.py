@@ -1,16 +1,16 @@
-"""Nodes talk to each other: one ordered stream of frames per peer and direction.
+"""Link to a peer: one ordered stream of frames per peer and direction.
 
     Driver --messages--> PeerLink --frames--> (TCP) --> PeerListener --messages--> Driver
              --requests (see `calls`)-------------------------'
 
-All groups of a node share the stream, so what piles up while a frame is being
-sent goes out together in the next one, small messages first (`send_queue`). Raft takes
-care of what is lost: when a link's queue is full, new entries are dropped rather than held.
+All groups of a node share the stream. Messages that queue up while a frame is being sent go out
+together in the next one, small messages first (`send_queue`). If a link's queue is full, new
+entries are dropped: Raft sends lost messages again.
 
-A stream begins with a Hello each way (`hellos`; `listener` has the other side), over TLS where the
-node has certificates for its peers: then the certificate must be of that peer. An empty frame
-is answered with one, so that each side notices when the other is gone. Who is no member
-of the cluster, as the listener knows it, gets no Hello: the connection is closed.
+A stream begins with a Hello each way (`hellos`; `listener` has the other side). If the node has
+certificates for its peers, TLS comes first, and the certificate must be of that peer. An empty
+frame is answered with an empty frame, so that each side notices when the other is gone. A node that
+the listener does not know as a member gets no Hello: the connection is closed.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from cluster.v1 import peer_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-MAX_FRAME_BYTES = 8 * 1024 * 1024  # that a listener takes, beside one message of any size
+MAX_FRAME_BYTES = 8 * 1024 * 1024  # accepted by a listener, beside one message of any size
 MAX_ANSWER_BYTES = 1024 * 1024
 RECONNECT_WAIT = 0.2  # seconds between attempts to reach a peer
-ANSWER_PIECE = 64 * 1024  # bytes of answers that are taken at a time
+ANSWER_PIECE = 64 * 1024  # bytes of answers taken at a time
 
 
 class PeerLink:
-    """The stream from this node to one peer; connects again for ever.
+    """Stream from this node to one peer; connects again forever.
 
-    hello:   the peer's, while the link is up.
+    hello: the peer's, while the link is up.
     version: of the protocol on the link.
-    address: where the peer takes streams of frames, "host:port".
+    address: "host:port" of the peer's listener.
     on_link(peer, up): called when the stream is established or broke.
     on_refusal(peer, reason, mutual): see Answers.
     """
@@ -103,7 +103,7 @@ class PeerLink:
         if self.version < PROTOCOL.newest:
             messages = [one for one in messages if MESSAGES[type(one)] <= self.version]
         if not self._queue:
-            # Not at once: the caller may have an fsync to begin, which can go on meanwhile.
+            # Not at once: the caller may begin an fsync first, which then runs meanwhile.
             self._loop.call_soon(self._send_next)
         self._queue.put(messages)
 
@@ -135,11 +135,11 @@ class PeerLink:
                 log.debug("link down peer=%d: %s", self.peer, error)
             finally:
                 self._set_up(False)
-            # Nothing announces that a peer is back; asking again is all there is.
+            # Nothing announces that a peer is back, so keep trying.
             await asyncio.sleep(RECONNECT_WAIT)
 
     async def _converse(self) -> None:
-        """One connection, from its first to its last byte. Raises what ended it."""
+        """Runs one connection, from its first to its last byte. Raises the error that ended it."""
         connection, self._certified = await connect(self.address, self._tls, self.peer)
         with contextlib.closing(connection):
             async with asyncio.timeout(HELLO_TIMEOUT):
@@ -151,7 +151,7 @@ class PeerLink:
             await self._send_until_lost(connection)
 
     async def _send_until_lost(self, connection: Connection) -> None:
-        """The link is up until the connection breaks. Raises what broke it."""
+        """Sends while the connection lasts. Raises the error that broke it."""
         lost: asyncio.Future[Exception] = self._loop.create_future()
 
         def lose(error: Exception) -> None:
@@ -189,14 +189,14 @@ class PeerLink:
             await asyncio.gather(end, return_exceptions=True)
 
     async def _read_answers(self, connection: Connection) -> None:
-        """The listener says nothing but answers; returns when it closes."""
+        """Reads answers, which are all that the listener sends; returns when it closes."""
         reader = FrameReader(self._on_answer, MAX_ANSWER_BYTES)
         while data := await connection.receive(min(ANSWER_PIECE, len(reader.get_buffer()))):
             reader.get_buffer()[: len(data)] = data
             reader.buffer_updated(len(data))
 
     def _on_answer(self, frame: memoryview) -> None:
-        """To a ping, or to a request. Raises StreamError, FrameError."""
+        """Takes the answer to a ping or a request. Raises StreamError, FrameError."""
         if not frame:
             self._ping_sent = False
             return
@@ -206,7 +206,7 @@ class PeerLink:
         self._calls.answered(head.response)
 
     def _tick(self) -> bool:
-        """Asks for a sign of the peer, if the last one came. See Keepalive."""
+        """Sends a ping, if the last one was answered. See Keepalive."""
         writer = self._writer
         assert writer is not None
         stuck = not writer.free and writer.sent == self._sent_at_tick
@@ -229,7 +229,7 @@ class PeerLink:
             self._loop.call_soon(self._send_next)  # others have their turn between frames
 
     def _send_next(self) -> None:
-        # The link may have broken since, and one frame may still be on its way.
+        # The link may have broken since, or one frame is still being sent.
         if self._writer is None or not self._writer.free:
             return
         if self._ping_due:

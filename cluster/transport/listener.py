@@ -1,13 +1,13 @@
-"""Takes what peers send: messages and requests, in the frames of their streams.
+"""Listener for peers: takes messages and requests, in the frames of their streams.
 
     PeerLink of a peer --frames--> PeerListener (one PeerStream for each) --messages--> receive
                        <-answers-                                         --requests--> answer
 
-Who is let in, and who hears why not, is decided in `hellos`. Until a Hello was accepted, a
+`hellos` decides which peers are let in, and which are told a reason. Until a Hello is accepted, a
 connection may hold little memory and not stay for long.
 
-With certificates for the peers, TLS comes first (`handshakes`): who has none of the peers' CA
-gets no byte of ours, and a Hello must be of the node that the certificate names.
+With certificates for the peers, TLS comes first (`handshakes`). A connection without a certificate
+of the peers' CA gets no byte of ours, and a Hello must be of the node that the certificate names.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from cluster.v1 import peer_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-MAX_STREAMS = 256  # a peer has one; what it gave up may linger for seconds
+MAX_STREAMS = 256  # a peer has one; streams that it gave up may linger for seconds
 
 
 class PeerListener:
-    """Listens for the peers' streams.
+    """Listener for the peers' streams.
 
-    acceptance: whom it lets in; another one while the node does not know its cluster.
-    receive:    messages of one peer, in order.
-    answer:     to a request of one peer.
-    max_frame:  bytes of the largest frame that a peer may send.
-    tls:        None where nodes speak in the clear.
-    most:       streams that are open at a time.
+    acceptance: decides about peers; replaced once the node knows its cluster.
+    receive: messages of one peer, in order.
+    answer: to a request of one peer.
+    max_frame: bytes of the largest frame that a peer may send.
+    tls: None if nodes connect without TLS.
+    most: limit on open streams.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class PeerListener:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             for family, at in sorted({(one[0], str(one[4][0])) for one in found}):
-                # As with gRPC, "::" stands for all addresses of both families. The port is
-                # not shared with another process: only what an earlier process left is ignored.
+                # As with gRPC, "::" stands for all addresses of both families. The port is not
+                # shared with another process: only leftovers of an earlier process are ignored.
                 both = at == "::" and socket.has_dualstack_ipv6()
                 self._sockets.append(
                     socket.create_server(
@@ -89,7 +89,7 @@ class PeerListener:
         return bool(self._sockets or self._servers or self._handshakes)
 
     async def start(self) -> None:
-        """Takes streams at what is bound. May be called again."""
+        """Takes streams at the bound sockets. May be called again."""
         loop = asyncio.get_running_loop()
         while self._sockets:
             sock = self._sockets.pop()
@@ -119,10 +119,10 @@ class PeerListener:
         for stream in list(self._streams):
             stream.close()
 
-    # -- what the streams ask ---------------------------------------------------------------
+    # -- calls by the streams ---------------------------------------------------------------
 
     def opened(self, stream: PeerStream) -> bool:
-        """Whether there is room for one more connection: the oldest stranger makes room."""
+        """Takes one more connection if there is room; the oldest stranger makes room."""
         if len(self._streams) >= self._most:
             stranger = next((each for each in self._streams if each.is_strange), None)
             if stranger is None:
@@ -207,7 +207,7 @@ class PeerStream(asyncio.BufferedProtocol):
     # -- frames -----------------------------------------------------------------------------
 
     def _received_hello(self, frame: memoryview) -> None:
-        """The first frame. Raises FrameError if it is no Hello."""
+        """Takes the first frame. Raises FrameError if it is not a Hello."""
         head, _ = decode_frame(frame)
         assert self._transport is not None and self._late is not None
         acceptance = self._listener.acceptance
@@ -231,7 +231,7 @@ class PeerStream(asyncio.BufferedProtocol):
         self._keepalive = Keepalive(self._loop, self._tick, self._silent)
 
     def _welcome(self, join: pb.Join) -> None:
-        """Raises FrameError if the joining node is not of this cluster."""
+        """Answers a join. Raises FrameError if the joining node is not of this cluster."""
         assert self._transport is not None
         self._check_certificate("join", join.node_id)
         welcome = self._listener.acceptance.answer_join(join)
@@ -273,7 +273,7 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _tick(self) -> bool:
         assert self._hello is not None
-        # Whoever was let in may not be wanted any more, or the cluster was upgraded since.
+        # The peer may have been removed since, or the cluster upgraded.
         refused = self._listener.acceptance.refused_by_now(self._hello)
         if self._listener.tls is not None and self._certified is not None:
             refused = refused or self._listener.tls.distrust(self._certified)
@@ -289,4 +289,4 @@ class PeerStream(asyncio.BufferedProtocol):
         self.close()
 
     def _ignored(self, frame: memoryview) -> None:
-        """What follows a refusal."""
+        """Drops a frame that follows a refusal."""

@@ -1,4 +1,4 @@
-"""Whether two nodes are of the same cluster: the same members, founded once.
+"""Membership of this node: tells if another node is of the same cluster.
 
     PeerLink, PeerListener --Hello--> Membership
 
@@ -12,13 +12,13 @@ from cluster.v1 import peer_pb2 as pb
 
 
 class Membership:
-    """What this node's data directory says of its cluster. founding: 0: not known yet."""
+    """This node's cluster, as its data directory says. founding: 0: not known yet."""
 
     def __init__(self, members: tuple[int, ...], founding: int):
         self.members, self.founding = members, founding
 
     def refusal(self, hello: pb.Hello) -> str:
-        """Why there can be no link with a node that says so; empty if there can."""
+        """Returns why there can be no link with the Hello's node; empty if there can."""
         theirs, node = tuple(hello.members), hello.node_id
         if not hello.founding:
             return (

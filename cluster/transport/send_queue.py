@@ -1,11 +1,11 @@
-"""What waits to leave on one link: small messages overtake entries.
+"""Queue of one link: small messages overtake entries.
 
     PeerLink.send --put--> small: heartbeats, votes, replies  --+--> next_frame
                            bulk:  entries, in their order -------+
 
 All groups of two nodes share a connection. A vote or a heartbeat behind megabytes of another
-group's entries comes too late, and its group elects a new leader for nothing. What may
-overtake what, and why Raft does not mind: docs/adr/0020.
+group's entries comes too late, and its group elects a new leader for nothing. docs/adr/0020 has the
+rules of overtaking, and why Raft allows it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_SMALL_BYTES = 8 * 1024 * 1024  # some 100,000 messages
 
 
 class SendQueue:
-    """Messages for one peer. What does not fit is dropped: Raft sends again what matters."""
+    """Messages for one peer. If the queue is full they are dropped: Raft sends them again."""
 
     def __init__(self) -> None:
         self._small: deque[Message] = deque()
@@ -48,7 +48,7 @@ class SendQueue:
                 self.small_bytes += size_of(message)
 
     def next_frame(self) -> list[Message]:
-        """The messages that go next, in order."""
+        """Returns the next messages, in order."""
         frame: list[Message] = []
         small = bulk = 0
         while self._small and small < FRAME_BYTES:
@@ -67,7 +67,7 @@ class SendQueue:
         return frame
 
     def _belongs_to_bulk(self, message: Append) -> bool:
-        """A heartbeat that speaks of its group's entries may not come before them."""
+        """Whether it must stay behind its group's entries, as a heartbeat that refers to them."""
         return bool(message.data) or (message.prev_index > 0 and message.group in self._in_bulk)
 
     def _put_bulk(self, message: Append) -> None:

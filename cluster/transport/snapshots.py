@@ -1,9 +1,9 @@
-"""Snapshots on their way: cut into parts by the sender, put together by the receiver.
+"""Transfer of snapshots: cut into parts by the sender, joined by the receiver.
 
     send_snapshot --part, answer, part, answer ..--> PeerListener --> SnapshotParts --> Snapshot
 
-One part is under way at a time, so that heartbeats have their turns and a queue holds little.
-What comes is checked as a whole by the group that is to install it; here it is only counted.
+One part is in flight at a time, so that heartbeats have their turns and a queue holds little. The
+group that installs the snapshot checks it as a whole; here its bytes are only counted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from cluster.v1 import peer_pb2 as pb
 PART_BYTES = 256 * 1024
 PART_TIMEOUT = 60.0  # seconds for one answer; the last comes after the installation
 MAX_SNAPSHOT_BYTES = 4 * 1024 * 1024 * 1024
-# What all that arrive may have together. A larger one is taken when it is the only one.
+# Of all arriving snapshots together. A larger one is taken if it is the only one.
 MAX_ARRIVING_BYTES = 256 * 1024 * 1024
 
 
 async def send_snapshot(link: PeerLink, snapshot: Snapshot) -> pb.SnapshotResult:
-    """What the peer says to the last part, or to one that it refused. Raises PeerCallError."""
+    """Sends a snapshot; returns the answer to the last part, or to a refused one.
+
+    Raises PeerCallError."""
     state = snapshot.state
     result = pb.SnapshotResult()
     for offset in range(0, max(1, len(state)), PART_BYTES):
@@ -55,15 +57,15 @@ async def send_snapshot(link: PeerLink, snapshot: Snapshot) -> pb.SnapshotResult
 
 @dataclass(slots=True)
 class _Arriving:
-    place: tuple[int, int, int, int, int, bytes, int]  # what all of its parts say
+    place: tuple[int, int, int, int, int, bytes, int]  # equal in all of its parts
     data: bytearray
-    at: float  # when the last part came
+    at: float  # time of the last part
 
 
 class SnapshotParts:
-    """What has come of snapshots, by peer and group: one of each at a time.
+    """Arriving snapshots, by peer and group: one of each at a time.
 
-    memory: counts it. A replica must get its state, so it is clients that make room.
+    memory: counts them. A replica must get its state, so clients have to make room.
     """
 
     def __init__(self, clock: Callable[[], float], memory: Account) -> None:
@@ -71,7 +73,9 @@ class SnapshotParts:
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def take(self, peer: int, part: pb.SnapshotPart) -> Snapshot | None:
-        """The snapshot whose last part this is. Raises SnapshotError, and forgets what came."""
+        """Adds a part; returns the snapshot after its last one.
+
+        Raises SnapshotError and drops the snapshot if the part does not fit."""
         try:
             return self._take(peer, part)
         finally:
@@ -114,7 +118,7 @@ class SnapshotParts:
         )
 
     def forget(self, peer: int) -> None:
-        """The peer's connection broke: it will begin again."""
+        """Drops a peer's parts: its connection broke, and it will begin again."""
         for key in [key for key in self._arriving if key[0] == peer]:
             del self._arriving[key]
         self._count()
@@ -125,7 +129,7 @@ class SnapshotParts:
         self._memory.take(size)
 
     def _make_room(self, size: int) -> None:
-        """Raises SnapshotError unless one more may begin. What was given up goes."""
+        """Drops abandoned snapshots. Raises SnapshotError unless one more may begin."""
         stale = self._clock() - PART_TIMEOUT
         self._arriving = {key: one for key, one in self._arriving.items() if one.at >= stale}
         if size > MAX_SNAPSHOT_BYTES:

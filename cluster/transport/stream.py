@@ -1,11 +1,10 @@
-"""Frames over one TCP connection, in one direction, without a copy that can be left out.
+"""Frames over one TCP connection, in one direction, without avoidable copies.
 
     FrameWriter --u32 length | frame--> (kernel) --> FrameReader --> on_frame(bytes so far)
 
-What is in a frame is the business of `frames`, who sends one that of `link` and
-`listener`. Both sides belong to the event loop and are called by it when the socket has
-room, or has bytes.
-Why not gRPC, as everywhere else: docs/adr/0012.
+`frames` knows the content of a frame; `link` and `listener` send and receive them. Both sides
+belong to the event loop, which calls them when the socket has room, or has bytes. docs/adr/0012
+says why this is not gRPC, as everywhere else.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from collections.abc import Callable, Sequence
 LENGTH = struct.Struct("<I")
 # Frames up to this size are read many at a time, larger ones up to their own end.
 STAGING_BYTES = 64 * 1024
-# A buffer that grew for frames beyond this size is given back after them.
+# A buffer that grew for frames beyond this size is released after them.
 KEPT_BYTES = 16 * 1024 * 1024
 MAX_PIECES = 512  # of one system call; Linux takes 1,024
-# Bytes that are not acknowledged for so long: the kernel gives the connection up.
+# If bytes stay unacknowledged for so long, the kernel gives the connection up.
 UNACKNOWLEDGED_MS = 3_000
-# That the kernel holds beside what is on its way: nothing can overtake there.
+# In the kernel beside bytes in flight; nothing can overtake them there.
 UNSENT_BYTES = 1024 * 1024
-# The kernel of a proxy acknowledges for a peer that is gone, so peers answer each other, too.
+# A proxy's kernel acknowledges even if the peer is gone, so peers answer pings as well.
 PING_EVERY = 2.0  # seconds
 MISSED_PINGS = 4  # in a row without a sign of the other side, and the connection is over
 
@@ -33,7 +32,7 @@ Piece = bytes | memoryview
 
 
 def framed(frame: bytes) -> bytes:
-    """A small frame as it goes over the connection."""
+    """Returns a small frame as it goes over the connection."""
     return LENGTH.pack(len(frame)) + frame
 
 
@@ -41,24 +40,24 @@ PING = framed(b"")
 
 
 class StreamError(Exception):
-    """What came over the connection is no frame that may come."""
+    """The received bytes are not an allowed frame."""
 
 
 def tune(sock: socket.socket) -> None:
-    """Small frames leave at once, and a peer that takes nothing is noticed."""
+    """Makes small frames leave at once, and a stuck peer noticed."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
 
 class Keepalive:
-    """Tells when the other side has been silent for too long.
+    """Watch over the other side: tells when it has been silent for too long.
 
     on_tick() -> whether there was a sign of it since the last tick, or none was due.
     on_silence(): none came for MISSED_PINGS ticks in a row; nothing is called after that.
 
-    Ticks are counted and not seconds: a node that stood still itself has one late tick, and
-    then reads what has come meanwhile.
+    It counts ticks, not seconds: a node that stood still itself has one late tick, and then reads
+    the bytes that arrived meanwhile.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class FrameWriter:
         self._on_free()
 
     def _drop(self, sent: int) -> None:
-        """Forgets what the kernel took."""
+        """Drops the bytes that the kernel took."""
         whole = 0
         for piece in self._pieces:
             if len(piece) > sent:
@@ -161,8 +160,8 @@ class FrameReader:
     on_frame(view): one frame; the view is valid until it returns.
     limit:          bytes of the largest frame that may come now. Both may change.
 
-    The buffer is kept from frame to frame: the kernel copies into memory that the
-    processor has at hand, and none has to be got and cleared.
+    The buffer is kept from frame to frame: the kernel copies into memory that is in the processor's
+    cache, and no memory has to be allocated and cleared.
     """
 
     def __init__(self, on_frame: Callable[[memoryview], None], limit: int) -> None:
@@ -172,14 +171,14 @@ class FrameReader:
         self._wanted = STAGING_BYTES  # where reading stops
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Returns room for the next bytes; never empty."""
         assert self._have < self._wanted <= len(self._buffer)
         return memoryview(self._buffer)[self._have : self._wanted]
 
     def buffer_updated(self, count: int) -> None:
-        """`count` bytes are in the buffer; whole frames are handed over.
+        """Takes `count` bytes in the buffer, and hands over whole frames.
 
-        Raises StreamError if a frame is longer than may come, and what `on_frame` raises.
+        Raises StreamError if a frame is too long, and the errors of `on_frame`.
         """
         self._have += count
         assert count > 0 and self._have <= self._wanted
@@ -194,7 +193,7 @@ class FrameReader:
         self._keep_rest(at, size)
 
     def _size(self, at: int) -> int:
-        """Of the frame that begins at `at`, its length included; 0: not known yet."""
+        """Returns the size of the frame at `at`, its length field included; 0: not known yet."""
         if self._have - at < LENGTH.size:
             return 0
         (length,) = LENGTH.unpack_from(self._buffer, at)
@@ -203,7 +202,7 @@ class FrameReader:
         return LENGTH.size + int(length)
 
     def _keep_rest(self, at: int, size: int) -> None:
-        """What begins at `at` goes to the front, with room for all of its `size`."""
+        """Moves the frame at `at` to the front, with room for all of its `size`."""
         rest = self._have - at
         room = max(size, STAGING_BYTES)
         if room > len(self._buffer) or (len(self._buffer) > KEPT_BYTES >= room):

@@ -1,11 +1,11 @@
-"""Whether two nodes' releases can talk, and in which version of the protocol between nodes.
+"""Versions of two nodes' releases: tell if they can talk, and by which protocol.
 
     PeerLink, PeerListener --Hello--> PeerVersions --> refused, or a link and its version
 
-Two ranges are compared. The *protocol* is that of the link: it is agreed on at each
-connection, the highest that both speak, and says which messages may go over it. The *cluster
-version* is that of all replicas together (`cluster/features.py`): a node whose release does
-not take part in the cluster's gets no link.
+Two ranges are compared. The *protocol* belongs to the link: each connection agrees on the highest
+that both speak, and it says which messages may go over the link. The *cluster version* belongs to
+all replicas together (`cluster/features.py`): a node with a release that does not support the
+cluster's version gets no link.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from cluster.consensus.message import (
 from cluster.features import Finalized, Release, Versions
 from cluster.v1 import peer_pb2 as pb
 
-# 3: before the gate. 4: a leader takes FinalizeUpgrade and knows what entry it belongs in;
-# replicas that were removed say so.
+# 3: before the gate. 4: a leader takes FinalizeUpgrade and knows its kind of entry; removed
+# replicas say so.
 PROTOCOL = Versions(3, 4)
 UPGRADES = 4
-# The protocol version that a message, or a request, came with. Who adds one adds it here.
+# The protocol version that a message, or a request, came with. Add new ones here.
 MESSAGES: Mapping[type[Message], int] = {
     Append: 3,
     AppendReply: 3,
@@ -67,7 +67,7 @@ REQUESTS: Mapping[str, int] = {
 
 
 class PeerVersions:
-    """What this node speaks and takes part in, and what its cluster has agreed on.
+    """Versions of this node's release, and those that its cluster has agreed on.
 
     finalized: by this node's copy of the metadata.
     """
@@ -81,18 +81,18 @@ class PeerVersions:
         self.release, self._finalized, self._protocol = release, finalized, protocol
 
     def write(self, hello: pb.Hello) -> None:
-        """Puts this node's into its Hello."""
+        """Puts this node's versions into its Hello."""
         hello.protocol_version, hello.newest_protocol_version = self._protocol
         hello.oldest_cluster_version, hello.newest_cluster_version = self.release.versions
         hello.features[:] = sorted(self.release.features)
         hello.release = self.release.name
 
     def common(self, hello: pb.Hello) -> int:
-        """The protocol version of a link; 0: there is none."""
+        """Returns the protocol version of a link; 0: there is none."""
         return self._protocol.common(_protocol_of(hello))
 
     def refusal(self, hello: pb.Hello) -> str:
-        """Why there can be no link with the node that says so; empty if there can."""
+        """Returns why there can be no link with the Hello's node; empty if there can."""
         if not self.common(hello):
             return (
                 f"protocol_version: node {hello.node_id} speaks {_protocol_of(hello)}, "
@@ -109,7 +109,7 @@ class PeerVersions:
 
 
 def release_of(hello: pb.Hello) -> Release:
-    """What a node's Hello says of its program. Fields that are not there: before the gate."""
+    """Returns the release in a node's Hello. Missing fields: from before the gate."""
     versions = Versions(hello.oldest_cluster_version or 1, hello.newest_cluster_version or 1)
     return Release(hello.release, versions, frozenset(hello.features))
 
