@@ -1,1 +1,1 @@
-"""May a batch be stored: the verdict, the last-seen map and what a leader has in flight. Pure."""
+"""Deduplication: the verdict on a batch, the last-seen map, a leader's batches in flight. Pure."""

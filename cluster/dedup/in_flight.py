@@ -1,9 +1,8 @@
-"""The leader's check of a batch before it proposes it.
+"""Leader's check of a batch before it proposes it.
 
-`InFlight` lays the batches that a leader has proposed and not yet applied over
-the last-seen map, so that a batch can be refused, or joined to the proposal it
-repeats, before it costs an entry, and so that a producer can pipeline. What it
-says is early, not final: apply decides.
+`InFlight` lays the batches that a leader has proposed and not yet applied over the last-seen map.
+So a batch can be refused, or joined to the proposal it repeats, before it costs an entry, and a
+producer can pipeline. The verdict is early, not final: apply decides.
 
     Leadership -> InFlight.check -> Raft -> LastSeen.advance
                                             LastSeen.check
@@ -56,7 +55,7 @@ class _Pending:
 
 
 class _Ahead:
-    """Where a producer will be once its proposed entries are applied."""
+    """State of a producer once its proposed entries are applied."""
 
     __slots__ = ("entries", "epoch", "last_sequence", "new", "opened")
 
@@ -79,13 +78,12 @@ class _Ahead:
 
 
 class InFlight:
-    """A leader's view: the applied map with the proposals of its term on top.
+    """Leader's view: the applied map with the proposals of its term on top.
 
-    Entries leave in the order in which they were added. The verdicts equal those
-    that the map gives once everything in flight is applied, with one difference:
-    what repeats a batch in flight is JOINED to it. An entry that takes offsets
-    without a producer counts as a batch of producer 0. Bounded by what the
-    caller lets into flight.
+    Entries leave in the order in which they were added. The verdicts equal those that the map gives
+    once everything in flight is applied, with one difference: a repeat of a batch in flight is
+    JOINED to it. An entry that takes offsets without a producer counts as a batch of producer 0.
+    The caller bounds the number in flight.
     """
 
     def __init__(self, last_seen: LastSeen, *, next_offset: int = 0) -> None:
@@ -116,14 +114,14 @@ class InFlight:
         return producer_id in self._ahead
 
     def published(self, records: int) -> None:
-        """Records took offsets that were not in flight here."""
+        """Notes that records took offsets without having been in flight here."""
         self._applied_next += records
 
     def check(self, meta: BatchMeta, *, next_offset_applied: int) -> Verdict:
-        """The verdict on `meta` behind everything in flight; changes nothing.
+        """Returns the verdict on `meta` after everything in flight; changes nothing.
 
-        `next_offset_applied` is the offset after what is applied, without what is
-        in flight. THROTTLED if the map is full and the producer new.
+        `next_offset_applied` is the offset after the applied batches, without those in flight.
+        THROTTLED if the map is full and the producer new.
         """
         if not self._pending:
             # With proposals in flight the caller may be ahead of `applied`.
@@ -148,7 +146,7 @@ class InFlight:
             if same_content(original.meta, meta):
                 return Verdict(Kind.JOINED, token=original.token)
             return conflict(meta, last_sequence)
-        # Not in flight. Only what the same epoch has stored can be repeated.
+        # Not in flight. Only batches stored by the same epoch can be repeated.
         stored = self._map.known(meta.producer_id)
         if (
             stored is not None
@@ -165,7 +163,7 @@ class InFlight:
         )
 
     def check_open(self, producer_id: int, epoch: int, *, pin: bool = True) -> Verdict:
-        """The verdict on an open behind everything in flight; see `LastSeen.open`."""
+        """Returns the verdict on an open after everything in flight; see `LastSeen.open`."""
         ahead = self._ahead.get(producer_id)
         if ahead is None:
             return self._map.check_open(
@@ -176,7 +174,7 @@ class InFlight:
         return Verdict(_APPENDED, current_epoch=epoch, last_sequence=ahead.last_sequence)
 
     def add(self, meta: BatchMeta, token: Hashable) -> None:
-        """A batch was proposed, right after `check` said APPENDED.
+        """Adds a proposed batch, right after `check` said APPENDED.
 
         `token` stands for the proposal; a duplicate is JOINED to it.
         """
@@ -185,7 +183,7 @@ class InFlight:
         self._track(pending)
 
     def add_open(self, producer_id: int, epoch: int, token: Hashable, *, pin: bool = True) -> None:
-        """An open was proposed, right after `check_open` said APPENDED."""
+        """Adds a proposed open, right after `check_open` said APPENDED."""
         pending = _Pending(token, producer_id, epoch, None, pin)
         self._pending.append(pending)
         self._track(pending)
@@ -215,10 +213,10 @@ class InFlight:
         return _Ahead(known.epoch, known.last_sequence, known.opened, False)
 
     def applied(self, token: Hashable, accepted: bool) -> None:
-        """The oldest proposal was applied; the map already shows its effect.
+        """Removes the oldest proposal, which was applied; the map already shows its effect.
 
-        `accepted` is False if apply rejected it. Proposals that built on it will
-        be rejected as well and no longer count.
+        `accepted` is False if apply rejected it. Proposals that built on it will be rejected as
+        well and no longer count.
         """
         pending = self._pending.popleft()
         assert pending.token == token, "proposals are applied in the order they were made"
@@ -246,7 +244,7 @@ class InFlight:
             del self._batches[pid, meta.epoch, meta.first, meta.last]
 
     def _rebuild(self) -> None:
-        """Play what is still in flight against the map anew."""
+        """Replays the proposals in flight against the map."""
         self._ahead.clear()
         self._batches.clear()
         self._records = self._new_producers = 0

@@ -1,4 +1,4 @@
-"""The last-seen map: what a partition remembers of each producer.
+"""Last-seen map of a partition: its memory of each producer.
 
 Part of the replicated state of one partition. It changes only when a log entry
 is applied (advance, check, record; open; release), from nothing but the entry
@@ -71,7 +71,7 @@ DEFAULT_CAPACITY = 1 << 20
 
 
 class ProducerEntry(NamedTuple):
-    """One producer as `describe` and `scan` show it.
+    """One producer, as `describe` and `scan` return it.
 
     `last_append_ms` is the log time of its last batch or open, `last_offset` the
     offset of its last record (-1: none), `recent` oldest first. `opened`: the
@@ -105,7 +105,7 @@ class LastSeen:
 
     @property
     def capacity(self) -> int:
-        """How many producers (retired ids included) a leader lets in."""
+        """The number of producers (retired ids included) that a leader lets in."""
         return self._capacity
 
     @property
@@ -119,7 +119,7 @@ class LastSeen:
         return self._expired_below
 
     def memory_bytes(self) -> int:
-        """What the map holds in memory."""
+        """The map's size in memory."""
         return self._table.memory_bytes() + sys.getsizeof(self._retired)
 
     # --- verdict and record
@@ -131,7 +131,7 @@ class LastSeen:
         next_offset: int,
         new_in_flight: int = -1,
     ) -> Verdict:
-        """The verdict on a valid batch against the applied state; changes nothing.
+        """Returns the verdict on a valid batch against the applied state; changes nothing.
 
         `next_offset` is the offset that the batch would get. `new_in_flight`: how many
         new producers a leader has in flight, so that it keeps to the capacity; apply
@@ -185,7 +185,7 @@ class LastSeen:
         return Verdict(Kind.PRODUCER_EXPIRED, message=f"producer_id: the lease of {pid} has ended")
 
     def record(self, meta: BatchMeta, base_offset: int, time_ms: int, *, pin: bool = False) -> None:
-        """Remember a batch that `check` said APPENDED for, at `base_offset`.
+        """Remembers a batch with the verdict APPENDED of `check`, at `base_offset`.
 
         `pin`: a name holds the id. It counts with the producer's first batch only: a
         name's id is the name's from the start, and once released it stays so.
@@ -205,9 +205,9 @@ class LastSeen:
         chunk.times[row] = self._clock
 
     def publish(self, producer_id: int, run: Run, time_ms: int, *, pin: bool = False) -> None:
-        """Remember what a transaction published, at the end of the producer's chain.
+        """Remembers a transaction's published run, at the end of the producer's chain.
 
-        An id that has expired meanwhile stays so: nothing of it is accepted any more.
+        An id that has expired meanwhile stays expired: nothing of it is accepted any more.
         """
         if time_ms > self._clock:
             self._clock = time_ms
@@ -226,7 +226,7 @@ class LastSeen:
     def check_open(
         self, producer_id: int, epoch: int, *, pin: bool = True, new_in_flight: int = -1
     ) -> Verdict:
-        """What `open` would answer; changes nothing."""
+        """Returns the verdict that `open` would give; changes nothing."""
         fault = validate_open(producer_id, epoch)
         if fault is not None:
             return fault
@@ -273,7 +273,8 @@ class LastSeen:
         return verdict
 
     def release(self, producer_id: int) -> bool:
-        """No name holds the id any more: it expires like any other. True if it was pinned."""
+        """Releases an id that no name holds any more: it expires like others. True if it was
+        pinned."""
         place = self._table.find(producer_id)
         if place is None:
             return False
@@ -288,13 +289,13 @@ class LastSeen:
         return True
 
     def pinned(self) -> Iterator[int]:
-        """The ids that names hold, rising; the map must not change meanwhile."""
+        """Yields the ids that names hold, rising; the map must not change meanwhile."""
         return self._table.pinned_ids()
 
     # --- time
 
     def advance(self, time_ms: int, *, lifetime_ms: int, expired_below: int = 0) -> int:
-        """Log time moves on: drop what has expired, return how many producers went.
+        """Moves log time on: drops expired producers and returns how many there were.
 
         To be called for every entry, with the stamps in it, before the entry is
         checked. Stamps and watermarks that go backwards are ignored. A producer
@@ -318,17 +319,17 @@ class LastSeen:
     # --- looking at it
 
     def known(self, producer_id: int) -> Known | None:
-        """What `judge` needs to know of a producer; None: not in the map."""
+        """Returns the facts about a producer for `judge`; None: not in the map."""
         place = self._table.find(producer_id)
         return None if place is None else unpack(place[0].records, place[1] * RECORD_BYTES)
 
     def describe(self, producer_id: int) -> ProducerEntry | None:
-        """One producer; None if the map does not know it."""
+        """Returns one producer; None if the map does not know it."""
         place = self._table.find(producer_id)
         return None if place is None else self._entry(*place)
 
     def scan(self, after: int = 0, limit: int = 1000) -> list[ProducerEntry]:
-        """At most `limit` producers with ids above `after`, rising."""
+        """Returns at most `limit` producers with ids above `after`, rising."""
         found: list[ProducerEntry] = []
         if limit > 0:
             for chunk, row in self._table.rows(after):
@@ -353,7 +354,7 @@ class LastSeen:
         )
 
     def resolve(self, producer_id: int, epoch: int, sequence: int) -> Resolved:
-        """Whether a sequence of that epoch is stored, as far as the map can tell.
+        """Tells whether a sequence of that epoch is stored, as far as the map knows.
 
         NEVER and COMMITTED are certain. NOT_YET: nothing forbids it to come.
         UNSPECIFIED: it cannot come any more, but it may have been stored before
@@ -371,11 +372,12 @@ class LastSeen:
     # --- snapshots
 
     def dump(self) -> bytes:
-        """The whole state; equal states give equal bytes."""
+        """Returns the whole state; equal states give equal bytes."""
         return b"".join(self.parts())
 
     def parts(self) -> Iterator[bytes | bytearray]:
-        """The state as `dump` gives it, of `dump_bytes`; it must not change meanwhile."""
+        """Returns the bytes of `dump` in parts, `dump_bytes` long; the state must not change
+        meanwhile."""
         columns = list(self._table.columns())
         return packed(self._clock, self._expired_below, self._retired, columns)
 
@@ -385,7 +387,7 @@ class LastSeen:
 
     @classmethod
     def load(cls, data: bytes, *, capacity: int = DEFAULT_CAPACITY) -> LastSeen:
-        """The map that `dump` wrote; ValueError if the bytes are damaged."""
+        """Loads a map that `dump` wrote. Raises ValueError if the bytes are damaged."""
         state = unpack_state(data)
         last_seen = cls(capacity=capacity)
         last_seen._clock = state.clock

@@ -1,12 +1,11 @@
-"""A sorted table of producer ids with a fixed-size record each, packed tight.
+"""Table of producer ids, sorted, with a packed fixed-size record each.
 
-The storage under `cluster.dedup.last_seen`, which alone knows what is in a record.
-Rows lie in chunks of at most 512, and a chunk is three columns: producer ids,
-times of last use and records, so a row costs its bytes and one more. Producer
-ids rise, so new rows go to the end and old ones leave from the front; a row in
-the middle costs one chunk's move. Look-up is two bisections, and a small cache
-in front keeps the producers that write now as cheap in a table of a million as
-in a table of ten.
+It is the storage of `cluster.dedup.last_seen`; only that module knows the content of a record. Rows
+lie in chunks of at most 512, and a chunk is three columns: producer ids, times of last use and
+records, so a row costs its bytes and one more. Producer ids rise, so new rows go to the end and old
+ones leave from the front; a row in the middle costs one chunk's move. Look-up is two bisections,
+and a small cache in front keeps the producers that write now as cheap in a table of a million as in
+a table of ten.
 
 Idle rows are found without a queue: each chunk carries a lower bound of its
 times, and only when the lowest bound of all falls due is that chunk looked at.
@@ -43,9 +42,9 @@ class Chunk:
 
 
 class PidTable:
-    """Producer id -> (time, record); times in ms, records of `record_size` bytes.
+    """Sorted table: producer id -> (time, record); times in ms, records of `record_size` bytes.
 
-    A record whose byte at `flags_at` has a bit of `pin_mask` is pinned.
+    A record is pinned if its byte at `flags_at` has a bit of `pin_mask`.
     """
 
     def __init__(self, record_size: int, *, flags_at: int, pin_mask: int) -> None:
@@ -66,7 +65,7 @@ class PidTable:
         return self._rows
 
     def find(self, pid: int) -> tuple[Chunk, int] | None:
-        """Where `pid` is: a chunk and the row in it."""
+        """Returns the place of `pid`: a chunk and the row in it."""
         # A cached place proves itself: rows move, but a wrong place holds another id.
         place = self._cache.get(pid)
         if place is not None:
@@ -183,7 +182,7 @@ class PidTable:
         self._rows = len(pids)
 
     def memory_bytes(self) -> int:
-        """What the table holds in memory, its fixed parts included."""
+        """The table's size in memory, its fixed parts included."""
         size = sys.getsizeof
         total = size(self._chunks) + size(self._firsts) + size(self._cache) + size(self._due)
         total += len(self._cache) * size((0, 0)) + len(self._firsts) * size(1 << 40)

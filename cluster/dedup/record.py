@@ -1,4 +1,4 @@
-"""How the last-seen map packs one producer: epoch, last sequence, recent batches.
+"""Record of one producer in the last-seen map: epoch, last sequence, recent batches.
 
 A record is `RECORD_BYTES` long. It holds the newest batch in full and the older
 ones of the window backwards, each relative to the next newer one, so that a new
@@ -46,10 +46,8 @@ _NO_OLDER = bytes(RECORD_BYTES - _OLDER_AT)
 RECENT = 0x07  # how many recent batches the record holds
 # The epoch was opened and has stored nothing; extra: the epoch that stored the rest.
 OPENED = 0x08
-# There may have been something that the record does not know. The chain does not
-# begin at 0; extra (unless OPENED): last sequence - floor. It saturates: 2**32
-# sequences further on, what is older is no longer vouched for. Or nothing is
-# stored, but the producer was opened after it had expired.
+# Unknown batches may precede: the chain does not begin at 0, or the producer was opened after
+# it expired. extra (unless OPENED): last sequence - floor, at most 2**32 - 1.
 FLOORED = 0x10
 PINNED = 0x20
 ALL_FLAGS = RECENT | OPENED | FLOORED | PINNED
@@ -64,7 +62,7 @@ def first_record(meta: BatchMeta, base_offset: int, pinned: int = 0) -> bytes:
 
 
 def _lone(meta: BatchMeta, base_offset: int, flags: int, extra: int) -> bytes:
-    """A record whose window holds this batch only, or nothing if its span does not fit."""
+    """Makes a record with only this batch in its window, or none if its span does not fit."""
     span = meta.last - meta.first
     if span > MAX_UINT32:
         span = 0
@@ -122,7 +120,7 @@ def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> No
 
 
 class Run(NamedTuple):
-    """What a transaction published here of one producer: sequences first..last of `epoch`.
+    """Published run of one producer: sequences first..last of `epoch`.
 
     `recent`: its newest batches with their offsets, oldest first; `whole`: these are all.
     """
@@ -136,11 +134,11 @@ class Run(NamedTuple):
 
 
 def published(records: bytearray, at: int, run: Run) -> bytes:
-    """The record at byte `at` once the run behind its last sequence is published."""
+    """Returns the record at byte `at` after its run was published."""
     _, _, epoch, flags = START.unpack_from(records, at)
     pinned = flags & PINNED
     if epoch > run.epoch:
-        # The run's successor has opened and waits for what it can go on from.
+        # The run's successor has opened and waits for its last sequence.
         stored = not flags & OPENED
         assert not stored, "nothing is stored beside an open run"  # in memory: last_seen's table
         return _opened_behind(epoch, run, pinned)
@@ -167,7 +165,7 @@ def _meta(batch: RecentBatch, epoch: int, prev: int) -> BatchMeta:
 
 
 def _chain(run: Run, floor: int, pinned: int) -> bytes:
-    """A record whose window holds what is known of a run, in a chain with that floor."""
+    """Makes a record with a run's known batches in its window, in a chain with that floor."""
     if not run.recent:
         record = bytearray(HEAD.pack(run.last, run.last_offset, run.epoch, pinned, 0, 0, 1, 0))
         record += _NO_OLDER
@@ -204,7 +202,7 @@ def open_epoch(records: bytearray, at: int, epoch: int, pinned: bool) -> None:
 
 
 def unpack(records: bytearray, at: int) -> Known:
-    """What the record at byte `at` says."""
+    """Unpacks the record at byte `at`."""
     last_sequence, base, epoch, flags, extra, span, count, crc = HEAD.unpack_from(records, at)
     recent = []
     first = last_sequence - span
@@ -238,7 +236,7 @@ def last_offset(records: bytearray, at: int) -> int:
 
 
 def resolve(records: bytearray, at: int, epoch: int, sequence: int) -> Resolved:
-    """Whether that sequence is stored, by the record at byte `at`; see LastSeen.resolve."""
+    """Tells whether that sequence is stored, by the record at byte `at`; see LastSeen.resolve."""
     head = HEAD.unpack_from(records, at)
     flags, extra, count = head[3], head[4], head[6]
     known = unpack(records, at)
@@ -266,9 +264,9 @@ def resolve(records: bytearray, at: int, epoch: int, sequence: int) -> Resolved:
 
 
 def _locate(known: Known, sequence: int, stored_below: bool) -> tuple[Resolution, int]:
-    """Where a sequence up to the last one is.
+    """Returns the place of a sequence up to the last one.
 
-    `stored_below`: what is below the recent batches was stored by this chain.
+    `stored_below`: this chain stored everything below the recent batches.
     """
     if sequence < 0:
         return Resolution.NEVER, -1

@@ -1,10 +1,10 @@
-"""The last-seen map as bytes: what a partition's snapshot holds of its producers.
+"""Last-seen map as bytes: the producers in a partition's snapshot.
 
     magic, version, record size, clock, expiry watermark, number of producers and
     of retired ids | retired ids | producer ids | times | records | crc32
 
-Numbers are little-endian, ids rise, and nothing depends on how the map came to
-be what it is: equal maps are equal bytes on every replica.
+Numbers are little-endian, ids rise, and nothing depends on the history of the map: equal maps are
+equal bytes on every replica.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CRC = struct.Struct("<I")
 
 
 class State(NamedTuple):
-    """What `unpack_state` found. Times in ms; `records` holds one record per producer id."""
+    """Unpacked state. Times in ms; `records` holds one record per producer id."""
 
     clock: int
     expired_below: int
@@ -39,7 +39,7 @@ class State(NamedTuple):
 
 
 def packed_bytes(rows: int, retired_rows: int) -> int:
-    """How long a map is that has so many producers and retired ids."""
+    """Returns the length of a map with so many producers and retired ids."""
     return _HEAD.size + _CRC.size + 8 * retired_rows + (16 + RECORD_BYTES) * rows
 
 
@@ -49,9 +49,9 @@ def packed(
     retired: array[int],
     columns: list[tuple[array[int], array[int], bytearray]],
 ) -> Iterator[bytes | bytearray]:
-    """The map, part by part. Columns are (ids, times, records) of consecutive runs of producers.
+    """Packs the map in parts. Columns are (ids, times, records) of consecutive runs of producers.
 
-    It must stay as it is until the last part was taken.
+    The map must stay as it is until the last part is taken.
     """
     crc = 0
     for part in _parts(clock, expired_below, retired, columns):
@@ -78,7 +78,7 @@ def _parts(
 
 
 def unpack_state(data: bytes) -> State:
-    """Raises ValueError if the bytes are damaged or of another version."""
+    """Unpacks a map. Raises ValueError if the bytes are damaged or of another version."""
     if len(data) < packed_bytes(0, 0):
         raise _damaged(f"{len(data)} bytes, at least {packed_bytes(0, 0)} are expected")
     magic, version, record_bytes, clock, expired_below, rows, retired_rows = _HEAD.unpack_from(data)
@@ -107,7 +107,7 @@ def unpack_state(data: bytes) -> State:
 
 
 def _validate(state: State) -> None:
-    """What a checksum cannot promise. By column, as there may be a million rows."""
+    """Checks the rules that a checksum does not cover; by column, for up to a million rows."""
     clock, expired_below, retired, pids, times, records = state
     if clock < 0 or expired_below < 0:
         raise _damaged("a number in its header is negative")

@@ -1,43 +1,38 @@
-"""The verdict on a batch: may it be appended, was it stored before, or why not.
+"""Verdict on a batch: append it, it was stored before, or why it is refused.
 
-Pure: no clock, no disk, no network, no state. `judge` is the table of verdicts
-for a producer that the partition knows, `admit` its last row; the map of known
-producers (`cluster.dedup.last_seen`) and the leader's view of what is in flight
-(`cluster.dedup.in_flight`) apply them to what they know.
+Pure: no clock, no disk, no network, no state. `judge` is the table of verdicts for a producer that
+the partition knows; `admit` is its last row. The map of known producers (`cluster.dedup.last_seen`)
+and the leader's view of batches in flight (`cluster.dedup.in_flight`) apply them to their state.
 
-A batch is (producer id, epoch, first, last, prev, ...): it holds the sequences
-first..last, and its producer says that it sent nothing between prev and first.
-So accepted batches form a chain, and each sequence up to the last one is either
-stored or was declared absent. What follows from that in the corners:
+A batch is (producer id, epoch, first, last, prev, ...): it holds the sequences first..last, and its
+producer says that it sent nothing between prev and first. So accepted batches form a chain, and
+each sequence up to the last one is either stored or was declared absent. This has consequences in
+the corners:
 
-* A batch that ends at or below the last sequence is a DUPLICATE only if it is
-  one of the recent batches (same first, last, count and crc) or lies wholly
-  below the oldest of them and above the floor, where the chain begins. Anything
-  else down there is another cut of the same sequences: part of a batch, several
-  batches, an overlap with the oldest recent one, a batch inside a gap that was
-  declared empty or before the chain. A client that repeats its bytes cannot
-  send that, and none of it may be called stored: OUT_OF_ORDER.
-* A gap below the recent batches is no longer known as one: a batch inside it,
-  which its producer said it never sent, is a DUPLICATE at offset -1. The log,
-  asked for the offset, knows better.
-* Same sequences and crc but another record count is a SEQUENCE_CONFLICT: to
-  call it a duplicate would confirm records that do not exist.
-* prev below the last sequence with first above it claims that stored sequences
-  were never sent: OUT_OF_ORDER, like every other hole.
+* A batch that ends at or below the last sequence is a DUPLICATE only if it is one of the recent
+  batches (same first, last, count and crc) or lies wholly below the oldest of them and above the
+  floor, where the chain begins. Anything else down there is another cut of the same sequences: part
+  of a batch, several batches, an overlap with the oldest recent one, a batch inside a gap that was
+  declared empty or before the chain. A client that repeats its bytes cannot send that, and none of
+  it may be called stored: OUT_OF_ORDER.
+* A gap below the recent batches is no longer known as one: a batch inside it, which its producer
+  did not send, is a DUPLICATE at offset -1. The log, asked for the offset, knows better.
+* Same sequences and crc but another record count is a SEQUENCE_CONFLICT: to call it a duplicate
+  would confirm records that do not exist.
+* prev below the last sequence with first above it claims that stored sequences were never sent:
+  OUT_OF_ORDER, like every other hole.
 * prev of a repeated batch is not compared: the batch is stored either way.
 
-After an open (OpenProducer) of epoch E the producer may go on in two ways. A
-first batch (prev = -1) begins a new chain. A batch whose prev is the
-predecessor's last sequence continues that chain, as mirrors do. Until one of
-them is accepted every other batch of E is OUT_OF_ORDER, even below the last
-sequence: what is stored there came from another epoch, which may have cut the
-same numbers from other data. For the same reason a continued chain has its
-floor where it began: a batch of E that reaches below its first sequence is
-never called a duplicate. A producer that begins anew after an open must wait
-for the acknowledgement of its first batch before it sends the second, or the
-second could be taken for a continuation if its prev happens to be the
-predecessor's last sequence; the first is then refused, never lost silently.
-Continuing at the last sequence has no such corner and is the rule.
+After an open (OpenProducer) of epoch E the producer may go on in two ways. A first batch (prev =
+-1) begins a new chain. A batch whose prev is the predecessor's last sequence continues that chain,
+as mirrors do. Until one of them is accepted every other batch of E is OUT_OF_ORDER, even below the
+last sequence: the batches stored there came from another epoch, which may have cut the same numbers
+from other data. For the same reason a continued chain has its floor where it began: a batch of E
+that reaches below its first sequence is never called a duplicate. A producer that begins anew after
+an open must wait for the acknowledgement of its first batch before it sends the second. Otherwise
+the second could be taken for a continuation if its prev happens to be the predecessor's last
+sequence; the first is then refused, never lost silently. Continuing at the last sequence has no
+such corner and is the rule.
 
 Without an open, a higher epoch must begin with a first batch.
 """
@@ -56,7 +51,7 @@ WINDOW = 5
 
 
 class Kind(IntEnum):
-    """What becomes of a batch; the numbers of oncelog.v1.Verdict."""
+    """Kinds of verdicts; the numbers of oncelog.v1.Verdict."""
 
     UNSPECIFIED = 0
     APPENDED = 1
@@ -79,10 +74,10 @@ class Kind(IntEnum):
     STORAGE_FULL = 34
     UNKNOWN_TOPIC_OR_PARTITION = 35
     TRANSACTION_CONFLICT = 36
-    # Ours alone, never on the wire: the same batch is being replicated; its
-    # outcome is the answer (Verdict.token says which one).
+    # Internal, never on the wire: the same batch is being replicated; its outcome is the answer
+    # (Verdict.token is its proposal).
     JOINED = 100
-    # STAGED to whoever sent it: it was staged before.
+    # Answered as STAGED to the sender: it was staged before.
     STAGED_DUPLICATE = 101
     # The coordinator must be asked before the batch may be staged here.
     UNREGISTERED = 102
@@ -97,7 +92,7 @@ class ExpectedOffsets(IntEnum):
 
 
 class Resolution(IntEnum):
-    """Whether a sequence is stored; the numbers of oncelog.v1.Resolution."""
+    """Answers about a sequence; the numbers of oncelog.v1.Resolution."""
 
     # The map alone cannot tell (an older epoch, an expired producer): the log can.
     UNSPECIFIED = 0
@@ -107,7 +102,7 @@ class Resolution(IntEnum):
 
 
 class BatchMeta(NamedTuple):
-    """What the verdict needs of a batch header, defaults filled in.
+    """Facts of a batch header for the verdict, defaults filled in.
 
     `prev` is -1 for a first batch, `expected_offset` -1 for "do not check".
     """
@@ -150,11 +145,11 @@ class RecentBatch(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a partition knows of a producer.
+    """A partition's knowledge of a producer.
 
-    `opened`: the epoch was raised by an open and has stored nothing yet, so
-    `last_sequence` and `recent` belong to a predecessor. `floor`: the chain has
-    nothing up to here (-1: it begins at 0). `recent`: oldest first.
+    `opened`: the epoch was raised by an open and has stored nothing yet, so `last_sequence` and
+    `recent` belong to a predecessor. `floor`: the chain has nothing up to here (-1: it begins at
+    0). `recent`: oldest first.
     """
 
     epoch: int
@@ -178,7 +173,7 @@ _APPENDED = Kind.APPENDED
 
 
 def validate(meta: BatchMeta, *, payload_size: int, max_payload: int) -> Verdict | None:
-    """Refuse a batch that is wrong by itself, whatever the state; None if it is sound.
+    """Refuses a batch that is invalid in any state; None if it is sound.
 
     Sizes are in bytes. The caller has already compared the payload with its crc.
     """
@@ -221,7 +216,7 @@ def _fault(meta: BatchMeta) -> str | None:
 
 
 def validate_open(producer_id: int, epoch: int) -> Verdict | None:
-    """Refuse an open (OpenProducer) that is wrong by itself; None if it is sound."""
+    """Refuses an open (OpenProducer) that is invalid in any state; None if it is sound."""
     if not 1 <= producer_id <= MAX_INT64:
         fault = f"producer_id: {producer_id} is not in 1..{MAX_INT64}"
     elif not 0 <= epoch <= MAX_INT32:
@@ -232,7 +227,7 @@ def validate_open(producer_id: int, epoch: int) -> Verdict | None:
 
 
 def out_of_order(last_sequence: int, epoch: int, message: str) -> Verdict:
-    """OUT_OF_ORDER with what the producer's epoch stored last (-1: nothing)."""
+    """OUT_OF_ORDER with the last stored sequence of the producer's epoch (-1: nothing)."""
     return Verdict(
         Kind.OUT_OF_ORDER, current_epoch=epoch, last_sequence=last_sequence, message=message
     )
@@ -264,7 +259,7 @@ def conflict(meta: BatchMeta, last_sequence: int) -> Verdict:
 
 
 def judge(known: Known, meta: BatchMeta) -> Verdict | None:
-    """The rows of the table for a known producer; None: nothing speaks against appending."""
+    """Returns a known producer's verdict; None: nothing speaks against appending."""
     epoch, last_sequence, opened, _, _ = known
     if meta.epoch < epoch:
         return fenced(meta.epoch, epoch)
@@ -293,7 +288,7 @@ def judge(known: Known, meta: BatchMeta) -> Verdict | None:
 
 
 def _judge_old(known: Known, meta: BatchMeta) -> Verdict:
-    """A batch of the current epoch that ends at or below the last sequence."""
+    """Judges a batch of the current epoch that ends at or below the last sequence."""
     for batch in reversed(known.recent):
         if batch.last == meta.last and batch.first == meta.first:
             if same_content(batch, meta):
@@ -311,7 +306,7 @@ def _judge_old(known: Known, meta: BatchMeta) -> Verdict:
 
 
 def admit(meta: BatchMeta, next_offset: int) -> Verdict:
-    """The last row: a batch that its producer may append, against its expected offset."""
+    """Admits a batch that its producer may append, if its expected offset fits."""
     expected = meta.expected_offset
     if expected >= 0 and expected != next_offset:
         return Verdict(
