@@ -7,7 +7,7 @@ No thread waits for the reader of stderr: lines beyond the queue's room are drop
     2026-03-01T12:00:00.123Z INFO cluster.consensus.group became leader partition=topic-0 term=3
 
 Fields are part of the message, `log.info("became leader partition=%s term=%d", ...)`.
-A line break in a message or a traceback is written as `\n`, so that one
+A line break in a message or a traceback is written as `\\n`, so that one
 event stays one line.
 """
 
