@@ -1,8 +1,7 @@
-"""The `oncelog` command: topics, records, the cluster, producers, groups,
-mirrors, measurements.
+"""Command `oncelog`: topics, records, the cluster, producers, groups, mirrors, measurements.
 
-Place in the flow: a thin layer over Admin, Producer and Consumer. The exit code is 0 only
-if the command did what it was asked; errors are one line on stderr.
+Place in the flow: a thin layer over Admin, Producer and Consumer. The exit code is 0 only if the
+command succeeded; errors are one line on stderr.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the console script."""
     try:
         import click  # noqa: F401
         import rich  # noqa: F401

@@ -1,4 +1,4 @@
-"""`python -m oncelog.cli`: the same as the `oncelog` command."""
+"""Entry point of `python -m oncelog.cli`, the same as the `oncelog` command."""
 
 from __future__ import annotations
 

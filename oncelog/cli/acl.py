@@ -1,4 +1,4 @@
-"""`oncelog acl add|remove|list|check|token`: who may do what, and static tokens."""
+"""Commands `oncelog acl add|remove|list|check|token`: permissions and static tokens."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from oncelog.cli.options import with_admin
 from oncelog.cli.output import print_json, print_table
 
 KINDS = ("topic", "group", "producer", "sink", "cluster")
-# What it costs to check a token, and to guess one whose hash was stolen (RFC 7914).
+# Cost of checking a token, and of guessing one with a stolen hash (RFC 7914).
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**14, 8, 1
 
 
 @click.group()
 def acl() -> None:
-    """Permissions: what is not allowed is denied, and a rule that denies stands above others."""
+    """Manage permissions of principals.
+
+    Operations without a rule are denied; rules that deny override rules that allow.
+    """
 
 
 def _rule(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options that make a rule."""
+    """Add the arguments and options that make a rule."""
     for option in (
         click.argument("name", default=""),
         click.argument("kind", type=click.Choice(KINDS)),
@@ -50,10 +53,12 @@ def _made(
 @_rule
 @with_admin
 def add(admin: Admin, as_json: bool, **given: Any) -> None:
-    """Add a rule, such as: add spiffe://example.org/billing read,describe topic orders
+    """Add a rule.
+
+    For example: add spiffe://example.org/billing read,describe topic orders
 
     \b
-    PRINCIPAL  a certificate's URI, dns:NAME, jwt:SUB, token:NAME, or * for all that are known
+    PRINCIPAL  a certificate's URI, dns:NAME, jwt:SUB, token:NAME, or * for all authenticated
     OPERATION  read, write, create, alter, delete, describe, fence, abort, or *
     NAME       * for all of the kind; none for the cluster
     """
@@ -68,7 +73,7 @@ def add(admin: Admin, as_json: bool, **given: Any) -> None:
 @_rule
 @with_admin
 def remove(admin: Admin, as_json: bool, **given: Any) -> None:
-    """Remove the rule that the same arguments added."""
+    """Remove a rule. Give the arguments that added it."""
     _, removed = admin.alter_permissions(remove=[_made(**given)])
     if as_json:
         print_json({"removed": removed})
@@ -80,7 +85,10 @@ def remove(admin: Admin, as_json: bool, **given: Any) -> None:
 @click.option("--principal", default="", help="Only the rules that name this one.")
 @with_admin
 def list_rules(admin: Admin, principal: str, as_json: bool) -> None:
-    """List rules, and whether the node that answers enforces them."""
+    """List rules.
+
+    Shows, too, whether the answering node enforces them.
+    """
     found = admin.list_permissions(principal)
     if as_json:
         print_json(asdict(found))
@@ -108,7 +116,7 @@ def list_rules(admin: Admin, principal: str, as_json: bool) -> None:
 @click.option("--principal", default="", help="Ask for this one instead of yourself.")
 @with_admin
 def check(admin: Admin, operation: str, kind: str, name: str, principal: str, as_json: bool) -> int:
-    """Exit with 0 if the rules allow it."""
+    """Check a permission. Exits with 0 if the rules allow it."""
     allowed = admin.check_permission(operation, kind, name, principal)
     if as_json:
         print_json({"allowed": allowed})
@@ -120,7 +128,10 @@ def check(admin: Admin, operation: str, kind: str, name: str, principal: str, as
 @acl.command()
 @click.argument("name")
 def token(name: str) -> None:
-    """Make a static token: the first line is the secret, the second goes into tokens_file."""
+    """Create a static token.
+
+    The first line is the secret; the second line goes into tokens_file.
+    """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,100}", name):
         raise click.UsageError("NAME must have 1..100 letters, digits, _ or -")
     secret, salt = secrets.token_urlsafe(32), secrets.token_bytes(16)

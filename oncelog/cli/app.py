@@ -1,4 +1,4 @@
-"""The command tree and the one place where errors become exit codes."""
+"""Command tree, and the one place where errors become exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from oncelog.errors import OncelogError
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="oncelog")
 def cli() -> None:
-    """A replicated, partitioned log that keeps every record once."""
+    """Manage an Oncelog cluster, and read and write its topics."""
 
 
 cli.add_command(server)
@@ -57,7 +57,7 @@ def run(arguments: list[str] | None = None) -> None:
         code = _code(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` for instance, has gone: no error of ours, but not all is done.
+        # The reader, such as `head`, has gone: not our error, but the output is incomplete.
         discard()
         code = 1
     except OSError as error:

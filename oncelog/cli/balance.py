@@ -1,4 +1,4 @@
-"""`oncelog cluster balance`."""
+"""Command `oncelog cluster balance`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 def balance(
     admin: Admin, as_json: bool, dry_run: bool, status: bool, cancel: bool, wait: bool
 ) -> None:
-    """Spread replicas and leaders over the nodes: by count, then by bytes.
+    """Spread replicas and leaders over the nodes.
 
-    At most 50 partitions move at a time; it goes on by itself, whoever leads the metadata.
+    Balances by count, then by bytes. At most 50 partitions move at a time. It goes on by itself,
+    also after the metadata leader changes.
     """
     if dry_run + status + cancel > 1 or (dry_run and wait):
         raise click.UsageError("--dry-run, --status and --cancel exclude each other")

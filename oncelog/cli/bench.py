@@ -1,8 +1,7 @@
-"""`oncelog bench produce|producers|consume|latency|failover|partitions|restart`.
+"""Commands `oncelog bench produce|producers|consume|latency|failover|partitions|restart`.
 
-Loads on any running cluster, and trials of it. The figures are one client process's; a
-table or JSON. `scripts/bench` of the source tree runs them beside other systems, on nodes
-of its own.
+Loads on any running cluster, and trials of it. The figures are those of one client process, as a
+table or JSON. `scripts/bench` of the source tree runs them beside other systems, on its own nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ _MAX_RECORD = 64 * 1024 * 1024
 
 @click.group()
 def bench() -> None:
-    """Measure a running cluster with this machine's client; the topic must exist."""
+    """Measure a running cluster.
+
+    The topic must exist. The figures are those of this machine's client.
+    """
 
 
 def _settings(context: Any, parameter: Any, given: tuple[str, ...]) -> dict[str, str]:
@@ -35,7 +37,7 @@ def _settings(context: Any, parameter: Any, given: tuple[str, ...]) -> dict[str,
 
 
 def _load_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What all loads that send share."""
+    """Add the options of all loads that send."""
     for option in (
         click.option(
             "--setting",
@@ -81,7 +83,10 @@ def produce(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Send records to TOPIC as fast as they are taken; count what is acknowledged."""
+    """Send records to TOPIC as fast as possible.
+
+    The figures count acknowledged records.
+    """
     if batch_bytes and spread:
         raise click.UsageError("--batch-bytes and --spread exclude each other")
     if (arrow or total_mb) and not batch_bytes:
@@ -113,7 +118,10 @@ def producers(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Many producers in one process, each record by record; linger.ms is 0."""
+    """Send from many producers in one process.
+
+    Each producer sends record by record; linger.ms is 0.
+    """
     figures = load.many_producers(
         bootstrap, {"linger.ms": "0", **settings}, topic,
         size=size, seconds=seconds, producers=count, depth=depth,
@@ -135,9 +143,9 @@ def latency(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Measure the time from a send to its acknowledgement.
+    """Measure the time from send to acknowledgement.
 
-    Without --rate one record is under way at a time and linger.ms is 0.
+    Without --rate one record is in flight at a time and linger.ms is 0.
     """
     if rate is None:
         settings = {"linger.ms": "0", **settings}
@@ -157,12 +165,15 @@ def latency(
 def consume(
     topic: str, seconds: float, records: bool, bootstrap: tuple[str, ...], as_json: bool
 ) -> None:
-    """Read what TOPIC holds now, from its start."""
+    """Read the present records of TOPIC.
+
+    Reads from the start of the topic.
+    """
     _print(load.consume(bootstrap, topic, seconds=seconds, records=records), as_json)
 
 
 def _power_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How nodes are ended and started."""
+    """Add the commands that stop and start nodes."""
     for name, what in (("start", "starts"), ("kill", "ends")):
         command = click.option(
             f"--{name}",
@@ -188,9 +199,10 @@ def failover(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Take a partition's leader away; measure the time to the next acknowledgement.
+    """Measure the outage after a leader is lost.
 
-    With --kill and --start by these commands, else by handing leadership over.
+    The outage ends with the next acknowledgement. With --kill and --start these commands stop
+    and start its node, else leadership is transferred.
     """
     if (kill is None) != (start is None):
         raise click.UsageError("--kill and --start belong together")
@@ -213,7 +225,10 @@ def restart(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """End and start NODE; measure until its replica of TOPIC serves, and has everything."""
+    """Measure the restart of NODE.
+
+    Stops and starts NODE. Measures until its replica of TOPIC serves, and until it has all records.
+    """
     if kill is None or start is None:
         raise click.UsageError("--kill and --start are needed")
     power = trials.Power(kill, start)
@@ -229,7 +244,10 @@ def restart(
 def partitions(
     count: int, replicas: int, seconds: float, size: int, bootstrap: tuple[str, ...], as_json: bool
 ) -> None:
-    """Make many partitions, write to 6 and to 100 of them, and delete them again."""
+    """Measure writes to many partitions.
+
+    Creates many partitions, writes to 6 and to 100 of them, and deletes them.
+    """
     figures = trials.partitions(
         bootstrap, count=count, replicas=replicas, seconds=seconds, size=size
     )

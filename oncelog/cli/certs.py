@@ -1,4 +1,4 @@
-"""`oncelog certs init|node|client`: certificates for an installation without a PKI of its own."""
+"""Commands `oncelog certs init|node|client`: certificates for installations without a PKI."""
 
 from __future__ import annotations
 
@@ -35,14 +35,20 @@ def _days(default: int) -> Callable[[Command], Command]:
 
 @click.group()
 def certs() -> None:
-    """Certificates for nodes and clients; what is there is replaced, authorities are not."""
+    """Create certificates for nodes and clients.
+
+    Existing certificates are replaced, authorities are not.
+    """
 
 
 @certs.command()
 @_DIRECTORY
 @_days(3650)
 def init(directory: Path, days: int) -> None:
-    """Make the two authorities: one for clients, one for nodes among themselves."""
+    """Create the two authorities.
+
+    One is for clients, one for the nodes among themselves.
+    """
     _print(make_authorities(directory, days))
 
 
@@ -54,7 +60,10 @@ def init(directory: Path, days: int) -> None:
 @_DIRECTORY
 @_days(365)
 def node(node_id: int, hosts: tuple[str, ...], cluster_id: str, directory: Path, days: int) -> None:
-    """Make what a node's settings tls_* and peer_* name."""
+    """Create the certificates of a node.
+
+    They are the files of the node's settings tls_* and peer_*.
+    """
     check_text({"host": hosts, "cluster_id": cluster_id})
     _print(make_node(directory, node_id, cluster_id, hosts, days))
 
@@ -64,7 +73,10 @@ def node(node_id: int, hosts: tuple[str, ...], cluster_id: str, directory: Path,
 @_DIRECTORY
 @_days(365)
 def client(name: str, directory: Path, days: int) -> None:
-    """Make a client's certificate; NAME is a URI, or a name in lower case."""
+    """Create the certificate of a client.
+
+    NAME is a URI, or a name in lower case.
+    """
     check_text({"name": name})
     principal, made = make_client(directory, name, days)
     _print(made)

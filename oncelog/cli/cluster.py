@@ -1,4 +1,4 @@
-"""`oncelog cluster info|health|upgrade|get|set`."""
+"""Commands `oncelog cluster info|health|upgrade|get|set`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from oncelog import Admin, ClusterInfo, OncelogError, TopicInfo, UpgradeInfo
 from oncelog.cli.options import INT64, with_admin
 from oncelog.cli.output import plural, print_facts, print_json, print_table
 
-DEFAULT_REPLICAS = 3  # of a topic that names no number, as far as there are nodes
-MAX_LOOKED_AT = 10_000  # partitions; a look at health is no load
+DEFAULT_REPLICAS = 3  # a topic's default, if there are enough nodes
+MAX_LOOKED_AT = 10_000  # partitions; a health check must not be a load
 MAX_NAMED = 5
 
 
 @click.group()
 def cluster() -> None:
-    """The cluster and its nodes."""
+    """Show, check and configure the cluster."""
 
 
 @cluster.command()
 @with_admin
 def info(admin: Admin, as_json: bool) -> None:
-    """Show nodes, controller, and how many topics and partitions there are."""
+    """Show nodes, controller, topics and partitions.
+
+    Topics and partitions are counted.
+    """
     facts = admin.describe_cluster()
     if as_json:
         print_json({**asdict(facts), "healthy": facts.healthy})
@@ -51,12 +54,12 @@ def info(admin: Admin, as_json: bool) -> None:
 @cluster.command()
 @with_admin
 def health(admin: Admin, as_json: bool) -> int:
-    """Exit with 0 only if everything is as it should be."""
+    """Check the cluster. Exits with 0 only if it is healthy."""
     facts = admin.describe_cluster()
     problems = find_problems(facts)
     notes = find_warnings(facts)
     if len(facts.nodes) > 1 and facts.partitions <= MAX_LOOKED_AT:
-        with suppress(OncelogError):  # who may not describe topics has no note of them
+        with suppress(OncelogError):  # callers that may not describe topics get no note of them
             notes += find_small(len(facts.nodes), admin.describe_topics())
     if facts.upgrade.pending:
         notes.append(describe_pending(facts.upgrade))
@@ -73,7 +76,7 @@ def health(admin: Admin, as_json: bool) -> int:
 
 
 def find_warnings(facts: ClusterInfo) -> list[str]:
-    """What somebody has chosen, and others should know."""
+    """Return warnings about risky settings."""
     return [
         f"node {node.node_id} is insecure: it listens without TLS beyond its machine"
         for node in facts.nodes
@@ -82,7 +85,7 @@ def find_warnings(facts: ClusterInfo) -> list[str]:
 
 
 def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:
-    """Topics with fewer replicas than a new one would get, and the command that gives them more."""
+    """Return topics with fewer replicas than new ones get, and the command that adds replicas."""
     most = min(nodes, DEFAULT_REPLICAS)
     small = [info for info in topics if info.replica_count < most]
     notes = [
@@ -100,10 +103,11 @@ def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:
 @click.option("--dry-run", is_flag=True, help="Exit with 0 if --finalize would work now.")
 @click.option("--finalize", is_flag=True, help="Turn on what the newer release has, for good.")
 def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
-    """Show what each node runs, and what the cluster was upgraded to.
+    """Show releases, and finalize an upgrade.
 
-    After all nodes run a newer release, --finalize lets them use what it has. Until then each
-    node can go back to the release before; afterwards none can.
+    Shows the release of each node, and the finalized version of the cluster. After all nodes run a
+    newer release, --finalize enables its features. Until then each node can go back to the release
+    before; afterwards none can.
     """
     if dry_run and finalize:
         raise click.UsageError("--dry-run and --finalize exclude each other")
@@ -123,7 +127,10 @@ def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
 @click.argument("name", required=False)
 @with_admin
 def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
-    """Show the settings that all nodes go by, or one of them."""
+    """Show cluster settings, or one of them.
+
+    These settings apply to all nodes.
+    """
     settings = admin.describe_cluster().settings
     if name is not None and name not in settings:
         click.echo(f"oncelog: {name}: the cluster has {', '.join(settings) or 'none'}", err=True)
@@ -137,10 +144,10 @@ def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
 @click.argument("value", type=INT64)
 @with_admin
 def set_setting(admin: Admin, as_json: bool, name: str, value: int) -> None:
-    """Change a setting of all nodes at once, for good.
+    """Change a setting of all nodes, for good.
 
-    A node to which another value is given as its own setting does not start again: leave it
-    out there.
+    A node configured with another value does not start again: remove the setting from its
+    configuration.
     """
     _print_settings(admin.set_cluster_setting(name, value), as_json)
 

@@ -1,4 +1,4 @@
-"""`oncelog group list|describe|seek|delete`."""
+"""Commands `oncelog group list|describe|seek|delete`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog.cli.streams import confirm_on_terminal
 
 @click.group()
 def group() -> None:
-    """Groups and the offsets they have committed."""
+    """Manage groups and their committed offsets."""
 
 
 @group.command("list")
@@ -48,7 +48,7 @@ def list_groups(admin: Admin, as_json: bool) -> None:
 @click.argument("name")
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
-    """Show a group's members and offsets, and how far they lag behind."""
+    """Show a group's members, offsets and lag."""
     found = admin.describe_group(name)
     if not found.exists:
         raise click.ClickException(f"there is no group {name!r}")
@@ -128,7 +128,7 @@ def _member(one: GroupMember, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _led(admin: Admin, tps: list[TopicPartition]) -> list[TopicPartition]:
-    """Those that have a leader."""
+    """Return the partitions that have a leader."""
     led: set[TopicPartition] = set()
     for name in {tp.topic for tp in tps}:
         try:
@@ -146,10 +146,10 @@ def _row(
     end: int | None,
     owner: GroupMember | None,
 ) -> dict[str, Any]:
-    """One partition of a group; null is what nobody has committed, or no leader tells."""
+    """Return one partition's row; null: not committed, or not known because it has no leader."""
     lag = None
     if at is not None and start is not None and end is not None:
-        lag = max(0, end - max(at.offset, start))  # below the start nothing can be read
+        lag = max(0, end - max(at.offset, start))  # records below the start cannot be read
     return {
         "topic": tp.topic,
         "partition": tp.partition,
@@ -184,10 +184,10 @@ def seek(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Have group NAME go on elsewhere in TOPIC; all partitions, or those named.
+    """Move the committed offsets of group NAME.
 
-    A time is in ISO 8601, "2026-11-23T08:00Z" or with an offset from UTC. The group must have
-    no members: stop its consumers first.
+    Moves all partitions of TOPIC, or those you name. A time is in ISO 8601, "2026-11-23T08:00Z" or
+    with an offset from UTC. The group must have no members: stop its consumers first.
     """
     place = _place(where)
     count = admin.describe_topic(topic).partition_count
@@ -219,7 +219,7 @@ def seek(
 
 
 def _place(where: str) -> str | int | datetime:
-    """start, end, an offset or a moment. Raises click.UsageError."""
+    """Parse start, end, an offset or a time. Raises click.UsageError."""
     known = {"earliest": "start", "latest": "end"}.get(where, where)
     if known in ("start", "end"):
         return known
@@ -238,7 +238,7 @@ def _place(where: str) -> str | int | datetime:
 def _wanted(
     admin: Admin, tps: list[TopicPartition], place: str | int | datetime
 ) -> dict[TopicPartition, int]:
-    """Raises click.ClickException for an offset that is not there."""
+    """Return the offsets to seek. Raises click.ClickException for an offset out of range."""
     starts, ends = _ends(admin, tps, "earliest"), _ends(admin, tps, "latest")
     if isinstance(place, str):
         return starts if place == "start" else ends
@@ -261,7 +261,7 @@ def _wanted(
 @click.option("--yes", is_flag=True, help="Do not ask; without a terminal nobody is asked.")
 @with_admin
 def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
-    """Forget a group and its offsets."""
+    """Delete a group and its offsets."""
     if not yes:
         confirm_on_terminal(f"Forget group {name} and its offsets?")
     if not admin.delete_group(name):

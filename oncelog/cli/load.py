@@ -1,9 +1,9 @@
-"""Loads on a running cluster, and what they measure: the engine room of `oncelog bench`.
+"""Loads on a running cluster, and their figures: the core of `oncelog bench`.
 
-Place in the flow: `cli/bench` parses and prints, this module sends and reads through the
-public Producer and Consumer. Every load returns a flat dict of figures, so that a program
-can read it as JSON. Records are random bytes; a rate counts what was acknowledged, from
-the first send to the last acknowledgement.
+Place in the flow: `cli/bench` parses and prints, this module sends and reads through the public
+Producer and Consumer. Every load returns a flat dict of figures, so that a program can read it as
+JSON. Records are random bytes. A rate counts acknowledged records, from the first send to the last
+acknowledgement.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from oncelog.errors import RequestTimeoutError
 
 Figures = dict[str, float]
 
-# Records that are sent between two looks at the clock.
+# Records between two looks at the clock.
 _STRIDE = 256
-# Values that take turns, so that no two neighbours are the same object.
+# Number of different values, so that neighbours are never the same object.
 _VALUES = 64
-# A load at a given rate sends what is due this often, seconds.
+# Interval in which a load at a given rate sends the due records, seconds.
 _TICK_S = 0.001
-# How long the last acknowledgements may take once nothing more is sent, seconds.
+# Time for the last acknowledgements after the last send, seconds.
 _DRAIN_S = 60.0
 
 
 def producer(bootstrap: Sequence[str], settings: Mapping[str, object]) -> Producer:
-    """A producer with these settings, by Kafka's dotted names or ours. Raises ConfigError."""
+    """Return a producer with these settings, under Kafka's names or ours. Raises ConfigError."""
     _, keywords = settings_from_dotted(
         ProducerConfig, {"bootstrap.servers": ",".join(bootstrap), **settings}
     )
@@ -40,7 +40,7 @@ def producer(bootstrap: Sequence[str], settings: Mapping[str, object]) -> Produc
 
 
 def percentiles(times_ms: Sequence[float]) -> Figures:
-    """p50, p99, p99.9, mean and max; nearest rank, so each is a time that was seen."""
+    """Return p50, p99, p99.9, mean and max; nearest rank, so each is a measured time."""
     if not times_ms:
         return {}
     ordered = sorted(times_ms)
@@ -76,9 +76,9 @@ class _Clock:
 
 
 def produce(client: Producer, topic: str, *, size: int, seconds: float, spread: int = 0) -> Figures:
-    """Single records of `size` bytes through `send`, as fast as it takes them.
+    """Send single records of `size` bytes through `send`, as fast as it takes them.
 
-    spread: send to this many partitions in turn, instead of where the partitioner says.
+    spread: send to this many partitions in turn, instead of using the partitioner.
     """
     values = [os.urandom(size) for _ in range(_VALUES)]
     client.send(topic, values[0]).result(_DRAIN_S)
@@ -116,10 +116,10 @@ def produce_batches(
     total_bytes: int = 0,
     arrow: bool = False,
 ) -> Figures:
-    """Whole batches through `send_batch`, over all partitions in turn.
+    """Send whole batches through `send_batch`, over all partitions in turn.
 
-    Each holds about `batch_bytes` in records of `size` bytes, as a list or an Arrow batch.
-    Ends after `seconds` or, if that is given, after `total_bytes`.
+    Each holds about `batch_bytes` in records of `size` bytes, as a list or an Arrow batch. Ends
+    after `seconds` or, if that is given, after `total_bytes`.
     """
     count = max(1, batch_bytes // (size + 16))  # 16 bytes of offset and timestamp
     batch: Any = [os.urandom(size) for _ in range(count)]
@@ -150,11 +150,11 @@ def many_producers(
     depth: int,
     connected: Callable[[], None] = lambda: None,
 ) -> Figures:
-    """`producers` producers at once, each with `depth` single-record batches under way.
+    """Run `producers` producers at once, each with `depth` single-record batches in flight.
 
-    Each acknowledgement sends the next record, so that every batch holds one record, if
-    `linger_ms` is 0. The latencies are those of the batches. `connected` is called when all
-    have sent a first record and the clock does not run yet.
+    Each acknowledgement sends the next record, so that every batch holds one record if `linger_ms`
+    is 0. The latencies are those of the batches. `connected` is called when all have sent a first
+    record, before the clock starts.
     """
     value = os.urandom(size)
     times: list[float] = []
@@ -209,7 +209,7 @@ def many_producers(
 
 
 def latency(client: Producer, topic: str, *, size: int, seconds: float) -> Figures:
-    """One record at a time: each is sent when the one before it is acknowledged."""
+    """Send one record at a time, each after the acknowledgement of the one before."""
     value = os.urandom(size)
     times: list[float] = []
     client.send(topic, value).result(_DRAIN_S)
@@ -224,10 +224,9 @@ def latency(client: Producer, topic: str, *, size: int, seconds: float) -> Figur
 def latency_at_rate(
     client: Producer, topic: str, *, size: int, seconds: float, rate: float
 ) -> Figures:
-    """Records at a steady rate; latency of one in each tick, from when it was due.
+    """Send at a steady rate; measure one record's latency in each tick, from its due time.
 
-    A tick that comes late counts from the time it should have come, so that a stall is
-    seen by all records that it delays, not only by one.
+    A late tick counts from its due time, so that a stall shows in all records that it delays.
     """
     values = [os.urandom(size) for _ in range(_VALUES)]
     times: list[float] = []
@@ -251,7 +250,7 @@ def latency_at_rate(
 
 
 class _Sample:
-    """Notes when one record was acknowledged; called on the client's thread."""
+    """Notes the time of one record's acknowledgement; called on the client's thread."""
 
     __slots__ = ("_due", "_times")
 
@@ -264,10 +263,10 @@ class _Sample:
 
 
 def consume(bootstrap: Sequence[str], topic: str, *, seconds: float, records: bool) -> Figures:
-    """All that the topic holds now, from its start, at most for `seconds`.
+    """Read all present records of the topic, from its start, at most for `seconds`.
 
-    As Arrow batches over the received memory, or, with `records`, as Record objects. The
-    first of them is read before the clock starts: it waits for connections and imports.
+    As Arrow batches over the received memory, or, with `records`, as Record objects. The first of
+    them is read before the clock starts: it waits for connections and imports.
     """
     take = _take_records if records else _take_batch
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:

@@ -1,4 +1,4 @@
-"""`oncelog mirror`: copies a topic, within a cluster or across."""
+"""Command `oncelog mirror`: copies a topic, within a cluster or across."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog.cli.output import print_json
 from oncelog.errors import FencedError, MissingExtraError
 from oncelog.mirror import Mirror, Progress, default_name
 
-# Tasks that another attempt has fenced are tried again.
+# Tasks fenced by another attempt are tried again.
 _MASTER = "local[*,4]"
 
 
@@ -60,10 +60,11 @@ def mirror(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Copy topic SOURCE into topic TARGET, each record once, and go on with what comes.
+    """Copy topic SOURCE into topic TARGET.
 
-    Started again it goes on where it stopped; started twice, the later one takes over and
-    the earlier one ends with FENCED. Stop a Spark mirror before you go on with the client.
+    Copies each record once, and follows new ones. A restarted mirror goes on where it stopped. If
+    you start it twice, the later one takes over and the earlier one ends with FENCED. Stop a Spark
+    mirror before you go on with the client.
     """
     there = target_bootstrap or bootstrap
     settings: dict[str, Any] = {
@@ -145,14 +146,14 @@ def _session(master: str | None) -> Any:
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("oncelog mirror")
-    # spark-submit hands its settings to the JVM that it started.
+    # spark-submit passes its settings to the JVM that it started.
     if master or "PYSPARK_GATEWAY_PORT" not in os.environ:
         builder = builder.master(master or _MASTER).config("spark.ui.showConsoleProgress", "false")
     return builder.getOrCreate()
 
 
 def _short(text: str) -> Exception:
-    """The line that matters, of a Java exception around a Python traceback."""
+    """Return the important line of a Java exception around a Python traceback."""
     lines = re.findall(r"^(?:oncelog\.\S*\.)?(\w+Error: .+)$", text, re.M)
     line = lines[-1] if lines else text.partition("\n")[0]
     if line.startswith("FencedError: "):
@@ -161,7 +162,7 @@ def _short(text: str) -> Exception:
 
 
 def _progress(there: tuple[str, ...], target: str, name: str) -> list[Progress]:
-    """How far each partition has come, as the target says."""
+    """Return each partition's progress, as the target reports it."""
     found = []
     with Admin(there) as admin:
         for tp, begun in sorted(admin.describe_group(name).offsets.items()):

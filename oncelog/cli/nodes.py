@@ -1,4 +1,4 @@
-"""`oncelog node list|add|remove|replace|drain|undrain`."""
+"""Commands `oncelog node list|add|remove|replace|drain|undrain`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
 
 class _Directory(click.ParamType[int]):
-    """The id of a data directory, as nodes print it: 16 hexadecimal digits."""
+    """Id of a data directory, as nodes print it: 16 hexadecimal digits."""
 
     name = "id"
 
@@ -35,7 +35,7 @@ DIRECTORY = _Directory()
 
 @click.group()
 def node() -> None:
-    """The nodes of the cluster: who is in it, who comes, who goes."""
+    """Add, remove, replace and drain nodes."""
 
 
 def change_options(command: Any) -> Any:
@@ -53,7 +53,7 @@ def change_options(command: Any) -> Any:
 @node.command("list")
 @with_admin
 def list_nodes(admin: Admin, as_json: bool) -> None:
-    """Show all nodes, and how far what is to be done with them is."""
+    """List nodes and their pending changes."""
     nodes = admin.list_nodes()
     if as_json:
         print_json([{**asdict(status), "state": state_of(status)} for status in nodes])
@@ -84,7 +84,10 @@ def list_nodes(admin: Admin, as_json: bool) -> None:
 @change_options
 @with_admin
 def add(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) -> None:
-    """Let a new node join; start it with an empty data directory and the setting `join`."""
+    """Let a new node join.
+
+    Start it with an empty data directory and the setting `join`.
+    """
     _change(admin, node_id, "add", as_json, dry_run, wait, _is_settled)
 
 
@@ -95,7 +98,7 @@ def add(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) ->
 def remove(
     admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool, cancel: bool
 ) -> None:
-    """Move what a node holds to others, then forget it."""
+    """Move a node's replicas away, then remove it."""
     if cancel:
         _change(admin, node_id, "keep", as_json, dry_run, wait, _is_settled)
     else:
@@ -128,7 +131,10 @@ def replace(
     accept_loss: bool,
     directory_id: int,
 ) -> None:
-    """Give up a node's lost data directory; start it with an empty one afterwards."""
+    """Replace a node's lost data directory.
+
+    The node gives up the lost directory; start it with an empty one afterwards.
+    """
     given: dict[str, Any] = {"accept_loss": accept_loss, "directory_id": directory_id}
     if not (yes or dry_run):
         for effect in admin.change_node(node_id, "replace", dry_run=True, **given):
@@ -141,7 +147,10 @@ def replace(
 @change_options
 @with_admin
 def drain(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) -> None:
-    """Have a node lead nothing, until it is undrained."""
+    """Drain a node before a restart.
+
+    The node leads nothing until it is undrained.
+    """
     _change(admin, node_id, "drain", as_json, dry_run, wait, _is_settled)
 
 

@@ -1,4 +1,4 @@
-"""What every command shares: `--bootstrap`, TLS, `--format`, clients, parameter types."""
+"""Options of all commands: `--bootstrap`, TLS, `--format`, clients, parameter types."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Bootstrap(click.ParamType[Any]):
 
 
 class Whole(click.ParamType[int]):
-    """A whole number that the protocol can carry; the node says which of them it takes."""
+    """A whole number that fits the protocol; the node checks its range."""
 
     name = "integer"
 
@@ -58,7 +58,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 
 
 def _set_security(given: dict[str, Any]) -> None:
-    """A flag is its variable, given for this run: for all clients that the command makes."""
+    """Set the flag's environment variable for this run, for all clients of the command."""
     for name, value in given.items():
         if value:
             os.environ[ENV_PREFIX + name.upper()] = "true" if value is True else value
@@ -101,7 +101,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`common`, with an open Admin as first argument in place of `bootstrap`."""
+    """Apply `common`, with an open Admin as first argument in place of `bootstrap`."""
 
     @common
     @click.option(

@@ -1,4 +1,4 @@
-"""How results are printed: tables for people, JSON for programs."""
+"""Output of results: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Numbers to the right. A pipe gets the whole width, so that nothing is cut."""
+    """Print a table with numbers to the right. A pipe gets the whole width, so nothing is cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     data = [[_cell(value) for value in row] for row in rows]
     for index, name in enumerate(columns):
@@ -40,7 +40,7 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
 
 
 def copied(there: int, whole: int) -> str | None:
-    """How much of what comes is there, in bytes; None: nothing comes."""
+    """Format the copied share of the bytes; None: nothing is being copied."""
     return f"{there} of {whole} bytes" if whole else None
 
 
@@ -49,7 +49,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def when(timestamp_ms: int) -> str:
-    """Return an ISO time, or "-" where there is none."""
+    """Return an ISO time, or "-" if there is none."""
     if timestamp_ms <= 0:
         return "-"
     try:
@@ -60,7 +60,7 @@ def when(timestamp_ms: int) -> str:
 
 
 def text(data: bytes | None) -> str | None:
-    """Return bytes as text; what is not UTF-8 shows as escapes."""
+    """Return bytes as text, with escapes for everything but UTF-8."""
     return None if data is None else data.decode("utf-8", errors="backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""`oncelog producer lease|list|describe|fence|resolve`."""
+"""Commands `oncelog producer lease|list|describe|fence|resolve`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog.config import MAX_INT32, MAX_INT64
 
 @click.group()
 def producer() -> None:
-    """Producer ids, names, and what partitions remember of them."""
+    """Manage producer ids and names."""
 
 
 @producer.command()
@@ -60,7 +60,10 @@ def list_names(admin: Admin, as_json: bool) -> None:
 def describe(
     admin: Admin, topic: str, partition: int, producer_id: int | None, limit: int, as_json: bool
 ) -> None:
-    """Show the last-seen state of producers in a partition."""
+    """Show producers known to a partition.
+
+    This is their last-seen state.
+    """
     states = admin.describe_producers(topic, partition, producer_id or 0, limit)
     if producer_id is not None and not states:
         raise click.ClickException(f"{topic}-{partition} does not know producer {producer_id}")
@@ -112,7 +115,10 @@ def resolve(
     sequence: int,
     as_json: bool,
 ) -> int:
-    """Tell whether a sequence was stored, and where; exit code 0 only if it was."""
+    """Find out whether a sequence was stored.
+
+    Shows its place. The exit code is 0 only if it was stored.
+    """
     found = admin.resolve_sequence(topic, partition, producer_id, epoch, sequence)
     if as_json:
         print_json(asdict(found))

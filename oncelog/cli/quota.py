@@ -1,4 +1,4 @@
-"""`oncelog quota set|remove|list`: how much each principal may use at a node."""
+"""Commands `oncelog quota set|remove|list`: each principal's limits at a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from oncelog.config import MAX_INT64
 
 @click.group()
 def quota() -> None:
-    """Quotas: rates delay whoever goes beyond, counts refuse. They hold at each node by itself."""
+    """Limit the use of nodes by principals.
+
+    Over a rate limit, calls are delayed; over a count limit, they are rejected. Each node applies
+    quotas by itself.
+    """
 
 
 @quota.command("set")
@@ -22,14 +26,16 @@ def quota() -> None:
 @click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE...")
 @with_admin
 def set_quotas(admin: Admin, principal: str, values: tuple[str, ...], as_json: bool) -> None:
-    """Set limits, such as: set dns:billing in_bytes_per_s=10000000 streams=20
+    """Set limits of a principal.
+
+    For example: set dns:billing in_bytes_per_s=10000000 streams=20
 
     \b
-    PRINCIPAL  as for `oncelog acl`; * for each one that has no value of its own
+    PRINCIPAL  as for `oncelog acl`; * for all without a value of their own
     NAME       in_bytes_per_s, out_bytes_per_s, requests_per_s, producer_ids_per_s,
                producer_ids (in a partition), open_transactions, staged_bytes,
                streams, connections
-    VALUE      0 for no limit, whatever * has
+    VALUE      0 for no limit, even if * has one
     """
     found = [_quota(principal, text) for text in values]
     admin.alter_quotas(found)
@@ -51,7 +57,10 @@ def _quota(principal: str, text: str) -> Quota:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @with_admin
 def remove(admin: Admin, principal: str, names: tuple[str, ...], as_json: bool) -> None:
-    """Remove a principal's limits, or the named ones: what * has is then in force."""
+    """Remove limits of a principal.
+
+    Removes all, or those you name; the limits of * apply instead.
+    """
     admin.alter_quotas(remove=[(principal, name) for name in names or ("",)])
     if as_json:
         print_json({"principal": principal, "removed": list(names)})

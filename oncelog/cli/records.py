@@ -1,4 +1,4 @@
-"""`oncelog topic produce` and `oncelog topic consume`."""
+"""Commands `oncelog topic produce` and `oncelog topic consume`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog import (
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import plural, print_json, text
 
-INTERRUPTED_S = 0.5  # that records under way get after Ctrl-C
+INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
 MAX_LINE_BYTES = 128 * 1024 * 1024  # longer than any record; the rest would be another one
 SHOWN_BYTES = 100
 
@@ -51,12 +51,15 @@ def produce(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Send each VALUE as a record, or, without any, each line of standard input."""
+    """Send records to a topic.
+
+    Each VALUE is a record. Without any, each line of standard input is one.
+    """
     lines: Iterable[bytes] = map(os.fsencode, values) if values else _stdin_lines()
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     report, what = _Report(), "value" if values else "line"
-    # Records that come slowly, from a terminal or a pipe, need not wait for others.
+    # Records that arrive slowly, from a terminal or a pipe, need not wait for others.
     with Producer(
         bootstrap,
         producer_name=producer_name,
@@ -86,7 +89,7 @@ def produce(
 
 
 class _Report:
-    """Counts what became of the records. Called on the client's thread."""
+    """Counts the outcomes of the records. Called on the client's thread."""
 
     def __init__(self) -> None:
         self.stored = self.failed = self.duplicates = 0
@@ -103,7 +106,7 @@ class _Report:
             self.error = self.error or error
 
     def why(self) -> str:
-        """What was not stored, and how much was."""
+        """Report the records that were not stored, and the number stored."""
         said = [self.refused] if self.refused else []
         if self.error is not None:
             count = f"{self.failed} of {self.failed + self.stored} records were not stored"
@@ -118,7 +121,7 @@ def _said(error: Exception) -> str:
 
 
 def _interrupted(producer: Producer, report: _Report) -> NoReturn:
-    """Ctrl-C: what is under way gets a moment, and the rest is told."""
+    """Handle Ctrl-C: records in flight get a moment, the rest is reported."""
     with suppress(OncelogError):
         producer.close(INTERRUPTED_S)
     left = report.number - report.stored
@@ -174,7 +177,10 @@ def consume(
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Print the records of TOPIC and follow it; values that are not UTF-8 as escapes."""
+    """Print the records of TOPIC and follow it.
+
+    Values that are not UTF-8 are printed with escapes.
+    """
     if start not in ("start", "end") and not start.isdecimal():
         raise click.UsageError(f"--from must be start, end or an offset, got {start!r}")
     write = _json_writer() if as_json else _text_writer(print_key)
@@ -313,7 +319,7 @@ def _json_writer() -> Any:
 
 
 def _json_bytes(data: bytes | None) -> object:
-    """Text where it is UTF-8; else {"base64": ...}, so that nothing is lost."""
+    """Return text for UTF-8, else {"base64": ...}, so that nothing is lost."""
     if data is None:
         return None
     try:

@@ -1,8 +1,8 @@
-"""`oncelog server`: starts a node in place of this process.
+"""Command `oncelog server`: starts a node in place of this process.
 
-The node's packages, `cluster` and `storage`, have names too general for a stranger's
-site-packages: the distribution oncelog-server keeps them in a folder of its own, and a source
-tree has them beside this package.
+The node's packages, `cluster` and `storage`, have names too general for site-packages. The
+distribution oncelog-server keeps them in a folder of its own; a source tree has them beside this
+package.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from oncelog.errors import MissingExtraError
 )
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED)
 def server(settings: tuple[str, ...]) -> None:
-    """Start a node (--help: its settings)."""
+    """Start a node. See its --help for settings."""
     environment = dict(os.environ)
     known = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([str(node_code()), *([known] if known else [])])
-    # -P: a folder of the user's that is called `cluster` is not taken for the node.
+    # -P: a user's folder called `cluster` is not taken for the node.
     command = [sys.executable, "-P", "-m", "cluster", "--next-steps", *settings]
     if {"-h", "--help"} & {*settings}:
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -40,7 +40,7 @@ def server(settings: tuple[str, ...]) -> None:
 
 
 def node_code() -> Path:
-    """The folder that has the node's packages. Raises MissingExtraError."""
+    """Return the folder with the node's packages. Raises MissingExtraError."""
     tree = Path(oncelog.__file__).parent.parent
     if (tree / "cluster" / "__main__.py").is_file():
         return tree

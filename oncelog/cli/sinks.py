@@ -1,4 +1,4 @@
-"""`oncelog sink list|describe|reset`."""
+"""Commands `oncelog sink list|describe|reset`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog.types import SinkInfo
 
 @click.group()
 def sink() -> None:
-    """Outputs of Spark's queries and jobs: what each has committed."""
+    """Manage outputs of Spark queries and jobs."""
 
 
 @sink.command("list")
@@ -45,7 +45,7 @@ def list_sinks(admin: Admin, as_json: bool) -> None:
 @click.argument("name")
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
-    """Show what a sink has committed, and who writes into it."""
+    """Show a sink's committed batches and writer."""
     found = _described(admin, name)
     if as_json:
         print_json(asdict(found))
@@ -73,9 +73,9 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_admin
 def reset(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
-    """Have a sink take whatever batch comes next, of any query.
+    """Let any query write the next batch.
 
-    What it holds stays. If the next query writes again what is there, it is there twice.
+    Stored records stay. If the next query writes them again, they are there twice.
     """
     found = _described(admin, name)
     if not yes:

@@ -1,4 +1,4 @@
-"""Standard streams of the command: missing ones, narrow encodings, readers that went away.
+"""Standard streams of the command: missing ones, narrow encodings, closed pipes.
 
 Place in the flow: `app.run` prepares them before a command and finishes them after it.
 """
@@ -15,15 +15,15 @@ import click
 
 
 def prepare() -> None:
-    """Gives a missing stream a descriptor that refuses its use; escapes what cannot be printed.
+    """Give a missing stream a descriptor that rejects its use; escape unprintable text.
 
-    Else a connection gets the number of the stream, and is written to.
+    Otherwise a connection would get the number of the stream, and be written to.
     """
     for number, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, mode)  # gets the lowest number that is free
+            os.open(os.devnull, mode)  # gets the lowest free number
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)))
     if sys.stdout is None:
@@ -39,13 +39,13 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 
 
 def discard() -> None:
-    """What was not written yet goes nowhere: the interpreter would try again at its end."""
+    """Drop unwritten output: the interpreter would try to write it again at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_text(given: dict[str, Any], binary: tuple[str, ...] = ()) -> None:
-    """Raises click.UsageError if an argument is not UTF-8, those named in `binary` aside."""
+    """Raises click.UsageError if an argument is not UTF-8, except those named in `binary`."""
     for name, value in given.items():
         texts = value if isinstance(value, tuple) else (value,)
         for text in texts:
@@ -55,7 +55,7 @@ def check_text(given: dict[str, Any], binary: tuple[str, ...] = ()) -> None:
 
 
 def confirm_on_terminal(question: str) -> None:
-    """Asks where somebody can answer; a script has decided already."""
+    """Ask a question on a terminal; a script has decided already."""
     if sys.stdin.isatty():
         click.confirm(question, abort=True, err=True)
 

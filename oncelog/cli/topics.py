@@ -1,4 +1,4 @@
-"""`oncelog topic create|list|describe|alter|reassign|delete`."""
+"""Commands `oncelog topic create|list|describe|alter|reassign|delete`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS_MOVE = (
 
 @click.group()
 def topic() -> None:
-    """Topics and their records."""
+    """Manage topics, and read and write records."""
 
 
 def config_options(command: Any) -> Any:
@@ -71,7 +71,10 @@ def create(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Create a topic and wait until each partition has a leader."""
+    """Create a topic.
+
+    Waits until each partition has a leader.
+    """
     info = admin.create_topic(name, partitions, replicas, to_config(options), timeout_ms=timeout_ms)
     if as_json:
         print_json(as_dict(info))
@@ -101,7 +104,10 @@ def list_topics(admin: Admin, as_json: bool) -> None:
 @click.argument("name")
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
-    """Show a topic's settings, leaders, replicas and offsets."""
+    """Show a topic's settings and partitions.
+
+    Partitions have leaders, replicas and offsets.
+    """
     info = admin.describe_topic(name)
     if as_json:
         print_json(as_dict(info))
@@ -156,10 +162,10 @@ def alter(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Change settings of a topic, or how many partitions or replicas it has.
+    """Change a topic's settings.
 
-    What is not named stays as it is. Replicas come and go while the topic is written; the number
-    they had takes back what is under way.
+    Options you omit keep their value. With --partitions and --replicas you change these numbers.
+    Replicas move while the topic is written; to undo a change in progress, give the former number.
     """
     settings = any(value is not None for value in options.values())
     changes = settings + (partitions is not None) + (replicas is not None)
@@ -235,10 +241,10 @@ def reassign(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Move a partition to these nodes, the preferred leader first.
+    """Move a partition to other nodes.
 
-    `topic describe` shows how far it is. With the nodes that hold it now, what is under way is
-    taken back.
+    The preferred leader comes first. `topic describe` shows the progress. To undo a move in
+    progress, name the present nodes.
     """
     before = placed(admin.describe_topic(name), partition)
     if not dry_run:

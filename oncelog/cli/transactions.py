@@ -1,4 +1,4 @@
-"""`oncelog txn list|describe|abort`."""
+"""Commands `oncelog txn list|describe|abort`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRANSACTION_ID = click.IntRange(1, MAX_INT64)
 
 @click.group()
 def txn() -> None:
-    """Transactions: which are open, how far they are, and their end."""
+    """Show and abort transactions."""
 
 
 @txn.command("list")
@@ -29,7 +29,10 @@ def txn() -> None:
 def list_transactions(
     admin: Admin, name: str, older_than: float, limit: int, as_json: bool
 ) -> None:
-    """List transactions that have not ended everywhere, the oldest first."""
+    """List unfinished transactions, oldest first.
+
+    A transaction is listed until it has ended in all its partitions.
+    """
     if math.isnan(older_than):
         raise click.UsageError("--older-than must be a number of seconds, got nan")
     found = admin.list_transactions(name, int(older_than * 1000), limit)
@@ -56,7 +59,7 @@ def list_transactions(
 @click.argument("transaction_id", type=TRANSACTION_ID)
 @with_admin
 def describe(admin: Admin, transaction_id: int, as_json: bool) -> None:
-    """Show a transaction, and what it has staged in each partition."""
+    """Show a transaction and its staged records."""
     one = admin.describe_transaction(transaction_id)
     if as_json:
         print_json(asdict(one))
@@ -95,7 +98,10 @@ def describe(admin: Admin, transaction_id: int, as_json: bool) -> None:
 @click.argument("transaction_id", type=TRANSACTION_ID)
 @with_admin
 def abort(admin: Admin, transaction_id: int, as_json: bool) -> None:
-    """Abort a transaction, whoever has it: nothing of it becomes readable."""
+    """Abort a transaction of any producer.
+
+    None of its records become readable.
+    """
     admin.abort_transaction(transaction_id)
     if as_json:
         print_json({"transaction_id": transaction_id, "state": "ABORTED"})

@@ -1,8 +1,8 @@
 """Trials of a running cluster: a lost leader, a restarted node, many partitions.
 
-Place in the flow: `cli/bench` parses and prints, this module acts and measures, through the
-public clients. How a node is ended and started again is the operator's to say, as a command
-line with `{node}` for its id; nothing here knows how nodes are deployed.
+Place in the flow: `cli/bench` parses and prints, this module acts and measures, through the public
+clients. The operator gives the commands that stop and start a node, with `{node}` for its id; this
+module does not know how nodes are deployed.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from oncelog.cli.load import Figures
 from oncelog.errors import RequestTimeoutError, RetriableError
 from oncelog.types import PartitionInfo, TopicInfo, TopicPartition
 
-_LOOK_S = 0.02  # between two looks at what no call waits for
+_LOOK_S = 0.02  # between two checks for an event that no call waits for
 _TIMEOUT_S = 120.0  # for a node to be back, or for a leader
-_TOPIC_SIZE = 100  # partitions of each topic that only lies there
+_TOPIC_SIZE = 100  # partitions of each topic that only exists
 _FEW, _SOME = 6, 100
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """How nodes are ended and started: command lines with `{node}` in place of the id."""
+    """Commands that stop and start nodes, with `{node}` in place of the id."""
 
     kill: str
     start: str
 
     def end(self, node: int) -> None:
-        """Raises click.ClickException with what the command said."""
+        """Stop a node. Raises click.ClickException with the command's output."""
         _command(self.kill, node)
 
     def begin(self, node: int) -> None:
-        """Raises click.ClickException with what the command said."""
+        """Start a node. Raises click.ClickException with the command's output."""
         _command(self.start, node)
 
 
@@ -59,11 +59,10 @@ def _command(line: str, node: int) -> None:
 def failover(
     bootstrap: Sequence[str], topic: str, *, partition: int, times: int, power: Power | None
 ) -> Figures:
-    """From the loss of a partition's leader to the next acknowledgement, `times` times.
+    """Measure from the loss of a partition's leader to the next acknowledgement, `times` times.
 
-    The record is sent as soon as the leader is gone. Without `power` leadership is handed
-    over to another replica, which is what a node does that is stopped in an orderly way.
-    Raises OncelogError.
+    The record is sent as soon as the leader is gone. Without `power`, leadership is transferred to
+    another replica, as by a node that stops in an orderly way. Raises OncelogError.
     """
     waits: list[float] = []
     with Admin(bootstrap) as admin, load.producer(bootstrap, {"linger.ms": "0"}) as producer:
@@ -88,10 +87,10 @@ def failover(
 def restart(
     bootstrap: Sequence[str], topic: str, *, partition: int, node: int, power: Power
 ) -> Figures:
-    """A node ended and started: until its replica of the partition can be read, and is level.
+    """Stop and start a node; measure until its replica can be read, and has caught up.
 
-    serving_s counts from the start command, level_s until it has all that was acknowledged
-    when it was started. Raises OncelogError.
+    serving_s counts from the start command, level_s until it has all records acknowledged before
+    the start. Raises OncelogError.
     """
     with Admin(bootstrap) as admin:
         replicas = _info(admin, topic, partition).replicas
@@ -111,7 +110,7 @@ def restart(
 def partitions(
     bootstrap: Sequence[str], *, count: int, replicas: int, seconds: float, size: int
 ) -> Figures:
-    """Makes `count` partitions, writes to 6 and to 100 of them in turn, and deletes them.
+    """Create `count` partitions, write to 6 and to 100 of them in turn, and delete them.
 
     create_s: until each has a leader. Raises OncelogError.
     """
@@ -134,7 +133,7 @@ def partitions(
 
 @contextmanager
 def _many(bootstrap: Sequence[str], count: int, replicas: int) -> Iterator[tuple[str, str]]:
-    """Topics with `count` partitions in all; the names of those with 6 and with 100."""
+    """Create topics with `count` partitions in all; yield the names of two, with 6 and 100."""
     sizes = [_FEW, _SOME]
     while (left := count - sum(sizes)) > 0:
         sizes.append(min(_TOPIC_SIZE, left))
@@ -170,13 +169,13 @@ def _leader(admin: Admin, topic: str, partition: int) -> int:
 
 
 def _end(bootstrap: Sequence[str], topic: str, partition: int) -> int:
-    """The high watermark as the leader has it."""
+    """Return the leader's high watermark."""
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         return consumer.end_offsets([(topic, partition)])[TopicPartition(topic, partition)]
 
 
 def _wait_level(bootstrap: Sequence[str], topic: str, partition: int, node: int, end: int) -> None:
-    """Until the node's replica can be read, and knows that all below `end` is committed."""
+    """Wait until the node's replica can be read, and knows that all below `end` is committed."""
     tp = TopicPartition(topic, partition)
     with Consumer(
         bootstrap_servers=bootstrap,
@@ -199,7 +198,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         if time.monotonic() > end:
             raise RequestTimeoutError(f"not so after {_TIMEOUT_S:g} s: {what}")
-        time.sleep(_LOOK_S)  # no event: nodes tell nobody that they are back
+        time.sleep(_LOOK_S)  # no event: nodes do not announce their return
 
 
 __all__ = ["Power", "failover", "partitions", "restart"]
