@@ -1,1 +1,1 @@
-"""Messages <-> types, errors <-> gRPC status, and the batch codec."""
+"""Wire format: messages <-> types, errors <-> gRPC status, and the batch codec."""

@@ -43,7 +43,7 @@ def headers_type() -> Any:
 
 @cache
 def schema(with_place: bool = True) -> Any:
-    """key, value[, topic, partition, offset], timestamp, headers: all nullable, for Spark."""
+    """Return key, value[, topic, partition, offset], timestamp, headers: nullable, for Spark."""
     pa = import_pyarrow()
     fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
     if with_place:
@@ -68,9 +68,9 @@ def to_arrow(
 ) -> Any:
     """Return a pyarrow.RecordBatch over the payload's own memory, checked in full.
 
-    Only numbers that do not lie at a multiple of 8, as Arrow asks for, are copied. With a
-    topic the batch also has the columns topic, partition and offset. `skip` leaves
-    out the first records, without a copy.
+    Only numbers that do not lie at a multiple of 8, as Arrow requires, are copied. With a topic the
+    batch also has the columns topic, partition and offset. `skip` leaves out the first records,
+    without a copy.
     """
     pa = import_pyarrow()
     _check_ends(decoded)
@@ -92,14 +92,14 @@ def to_arrow(
 
 
 def _repeated(value: str | int, count: int) -> Any:
-    """A column that says the same in each row; those of the last batches are kept."""
+    """Return a column with the same value in each row; those of the last batches are kept."""
     if count > _MOST_KEPT:
         return _repeat(value, count)
     return _kept(value, 1 << (count - 1).bit_length()).slice(0, count)
 
 
 def _repeat(value: str | int, count: int) -> Any:
-    # Made of buffers, because `pa.scalar` imports pandas, where that is installed: a second.
+    # Made of buffers: `pa.scalar` imports pandas, if installed, which takes a second.
     pa = import_pyarrow()
     if isinstance(value, str):
         data = value.encode()
@@ -115,7 +115,7 @@ _kept = lru_cache(maxsize=32)(_repeat)
 
 
 def _columns(pa: Any, decoded: DecodedPayload) -> list[Any]:
-    """key, value, timestamp, headers."""
+    """Return key, value, timestamp, headers."""
     lay = decoded.layout
     n = lay.record_count
     whole = pa.py_buffer(decoded.buffer)
@@ -156,7 +156,7 @@ def _columns(pa: Any, decoded: DecodedPayload) -> list[Any]:
 
 
 def _check_ends(decoded: DecodedPayload) -> None:
-    """The first and last offset of each buffer: what Arrow's own check does not ask for."""
+    """Check the first and last offset of each buffer, which Arrow's own check omits."""
     lay = decoded.layout
     ends = (
         ("value", lay.value_offsets, lay.values.size),
@@ -238,7 +238,7 @@ def encode_arrow(batch: Any, default_timestamp_us: int) -> tuple[bytes, int, int
 
 
 def rising_ends(array: Any) -> tuple[list[int], bool]:
-    """Return an Arrow array's first and last number, and whether each is above the one before.
+    """Return an Arrow array's first and last number, and whether each exceeds the one before.
 
     Raises InvalidRequestError if it does not hold integers.
     """
@@ -257,7 +257,7 @@ def rising_ends(array: Any) -> tuple[list[int], bool]:
 
 
 def is_texts(kind: Any) -> bool:
-    """Whether an Arrow type is one of binary or string, whatever its layout."""
+    """Tell whether an Arrow type is one of binary or string, in any layout."""
     pa = import_pyarrow()
     return any(
         test(kind)
@@ -274,7 +274,7 @@ def is_texts(kind: Any) -> bool:
 
 
 def plain_texts(array: Any) -> Any:
-    """A text column with offsets of 32 bits: whoever reads buffers must know their layout."""
+    """Return a text column with offsets of 32 bits, the layout that buffer readers expect."""
     pa = import_pyarrow()
     plain = pa.types.is_binary(array.type) or pa.types.is_string(array.type)
     return array if plain else array.cast(pa.binary())
@@ -290,7 +290,7 @@ def _as_binary(array: Any, name: str, nullable: bool = True) -> Any:
 
 
 def _header_pairs(array: Any) -> Any:
-    """The structs of all rows in one array, or None if there is not a single header."""
+    """Return the structs of all rows in one array, or None if there is no header."""
     pa = import_pyarrow()
     kind = array.type
     listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
@@ -310,7 +310,7 @@ def _running_sum(counts: Any) -> Any:
 
 
 def _raw(array: Any, width: int) -> Any:
-    """The memory of a fixed-width array without nulls."""
+    """Return the memory of a fixed-width array without nulls."""
     start = array.offset * width
     return array.buffers()[1].slice(start, len(array) * width)
 

@@ -1,11 +1,10 @@
-"""The payload of a batch: records as columns, laid out as Arrow lays them out.
+"""Payload of a batch: records as columns, laid out as in Arrow.
 
-Place in the flow: a producer's closed batch -> `encode_payload` -> compression -> the
-wire; a stored batch -> decompression -> `decode_payload` -> records, or, through
-`wire/arrow.py`, an Arrow batch without a copy. Nodes never call either: to them a payload
-is opaque. docs/protocol.md describes the layout for authors of other clients, and
-tests/vectors holds payloads that each of them must reproduce. Needs only the standard
-library.
+Place in the flow: a producer's closed batch -> `encode_payload` -> compression -> the wire; a
+stored batch -> decompression -> `decode_payload` -> records, or, through `wire/arrow.py`, an Arrow
+batch without a copy. Nodes never call either: to them a payload is opaque. docs/protocol.md
+describes the layout for authors of other clients, and tests/vectors holds payloads that each of
+them must reproduce. Needs only the standard library.
 
 All integers little-endian. A preamble of 32 bytes:
 
@@ -22,8 +21,8 @@ then these buffers, each padded with zeros to a multiple of 8 bytes:
     if headers: header offsets i32[n+1]  header-key offsets i32[h+1]  header keys (UTF-8)
                 [header-value validity]  header-value offsets i32[h+1]  header values
 
-A validity buffer is one bit for each row, least significant first, 1 = present; it is
-there only if its flag is set. Without the flag for keys all keys are null.
+A validity buffer is one bit for each row, least significant first, 1 = present; it exists only if
+its flag is set. Without the flag for keys all keys are null.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ HEADERS: Final = 8
 HEADER_VALUE_VALIDITY: Final = 16
 _ALL_FLAGS: Final = 31
 
-# Uncompressed. Also the bound of what decompression may produce.
+# Uncompressed. Also the limit of decompression.
 MAX_PAYLOAD_BYTES: Final = 64 * 1024 * 1024
-# What one record adds to a payload beside its own bytes, at most, headers left out:
-# 4 + 4 of offsets, 8 of timestamp, validity bits, and 4 of header offsets.
+# Bytes of one record in a payload beside its own, at most, headers left out: 4 + 4 of offsets, 8 of
+# timestamp, validity bits, and 4 of header offsets.
 RECORD_OVERHEAD: Final = 21
 HEADER_OVERHEAD: Final = 9
 # Preamble, one more offset in each of five offset buffers, and all padding.
@@ -64,7 +63,7 @@ def padded(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where a buffer lies in the payload."""
+    """Place of a buffer in the payload."""
 
     start: int
     size: int
@@ -72,7 +71,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything lies. It follows from the preamble alone."""
+    """Places of all buffers. They follow from the preamble alone."""
 
     flags: int
     record_count: int
@@ -215,7 +214,7 @@ def _put_binary(parts: list[bytes], column: Sequence[bytes | None]) -> tuple[boo
     """Append [validity,] offsets and data; return (has nulls, length of the data)."""
     nulls = False
     try:
-        # Without nulls, the common case, nothing here runs per record in Python.
+        # Without nulls, the common case, no Python code here runs per record.
         offsets = _offset_bytes(len(column), map(len, column))  # type: ignore[arg-type]
     except TypeError:
         nulls = True
@@ -243,10 +242,10 @@ def _offset_bytes(count: int, lengths: Iterable[int]) -> bytes:
 
 
 class DecodedPayload:
-    """The records of one payload, column by column, each decoded and checked when used.
+    """Records of one payload, column by column, each decoded and checked when used.
 
-    Every accessor raises InvalidBatchError if what it reads is damaged, so nothing
-    unchecked is ever handed out; `check()` looks at all columns at once.
+    Every accessor raises InvalidBatchError if its data is damaged, so nothing unchecked is ever
+    returned; `check()` looks at all columns at once.
     """
 
     __slots__ = ("_view", "layout")
@@ -347,8 +346,8 @@ class DecodedPayload:
 def decode_payload(payload: bytes | memoryview, record_count: int | None = None) -> DecodedPayload:
     """Return the payload's columns. `record_count`: the batch header's, to be compared.
 
-    Raises InvalidBatchError, with the reason, for anything that is not a payload. Costs
-    the same whatever the payload's size: columns are decoded when they are used.
+    Raises InvalidBatchError, with the reason, for an invalid payload. Its cost does not depend on
+    the payload's size: columns are decoded on use.
     """
     decoded = DecodedPayload(payload)
     if record_count is not None and record_count != len(decoded):

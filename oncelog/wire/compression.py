@@ -21,7 +21,7 @@ LZ4: Final = 2
 # Setting `compression_type` -> Codec of the protocol.
 CODECS: Final[dict[str, int]] = {"none": NONE, "zstd": ZSTD, "lz4": LZ4}
 
-# A zstd frame's window bounds what its decompressor allocates, whatever it produces.
+# A zstd frame's window limits the memory of its decompressor, whatever the output's size.
 _MAX_ZSTD_WINDOW: Final = 1 << 27
 
 _LONG_CHECKSUM: Final = 4 * 1024 * 1024
@@ -31,8 +31,8 @@ _local = threading.local()
 
 def checksum(payload: bytes | memoryview) -> int:
     """CRC-32C (Castagnoli)."""
-    # For less it is not worth to give the interpreter away: it comes back after a switch
-    # interval, 5 ms, if another thread is busy, and a megabyte takes a twentieth of that.
+    # A smaller one keeps the interpreter: it would come back only after a switch interval, 5 ms, if
+    # another thread is busy, and a megabyte takes a twentieth of that.
     return _crc32c.crc32c(payload, 0, len(payload) >= _LONG_CHECKSUM)
 
 
@@ -68,9 +68,9 @@ def compress(codec: int, payload: bytes, level: int | None = None) -> bytes:
 def decompress(
     codec: int, data: bytes | memoryview, limit: int = MAX_PAYLOAD_BYTES
 ) -> bytes | memoryview:
-    """Return the payload; never allocates much more than `limit`, whatever a frame claims.
+    """Return the payload; never allocates much more than `limit`, whatever size a frame claims.
 
-    What is not compressed is returned as it is.
+    Uncompressed data is returned as it is.
     """
     if codec == NONE:
         if len(data) > limit:

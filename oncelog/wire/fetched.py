@@ -1,10 +1,9 @@
-"""The answer to a fetch, its payloads left where they arrived.
+"""Answer to a fetch, with its payloads left in place.
 
-Place in the flow: `_engine/consume/fetcher` asks for the answer's bytes and has them cut up here;
-payloads are views of those bytes, which live as long as anything that was made of them.
-A parsed message would copy each payload when it is parsed and again whenever it is looked
-at. So payloads are cut out by hand; what lies around them is small, and protobuf parses it,
-which also keeps fields that this client does not know.
+Place in the flow: `_engine/consume/fetcher` gets the answer's bytes and has them cut up here;
+payloads are views of those bytes, and keep them alive. A parsed message would copy each payload
+when it is parsed and again on each access. So payloads are cut out by hand. The small rest is
+parsed by protobuf, which also keeps fields that this client does not know.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ _BATCHES: Final = 9  # PartitionRecords.batches
 _PAYLOAD: Final = 2  # StoredBatch.payload
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
-# Whoever keeps a batch keeps no more than this many times its size alive: smaller ones
-# are copied.
+# A batch keeps no more than this many times its size alive: smaller batches are copied.
 _MOST_HELD: Final = 8
 
 Section = tuple[int, int]  # from, to
@@ -52,7 +50,7 @@ class FetchedRecords:
 
 
 def read_fetch_response(data: bytes) -> list[FetchedRecords]:
-    """Raises DecodeError if this is no FetchResponse."""
+    """Cut up a response. Raises DecodeError if this is no FetchResponse."""
     try:
         partitions, _ = _cut(data, 0, len(data), _PARTITIONS)
         return [_records(data, start, end) for start, end in partitions]
@@ -74,7 +72,7 @@ def _records(data: bytes, start: int, end: int) -> FetchedRecords:
 
 
 def _cut(data: bytes, start: int, end: int, number: int) -> tuple[list[Section], bytes]:
-    """Return where the field `number`, of bytes or messages, lies, and all other fields."""
+    """Return the places of the field `number`, of bytes or messages, and all other fields."""
     found: list[Section] = []
     others: list[bytes] = []
     wanted = number << 3 | _BYTES

@@ -23,7 +23,7 @@ _RESOLUTIONS: dict[int, t.Resolution] = {
 
 
 def expected_offsets(name: object) -> t.ExpectedOffsets:
-    """Raises ConfigError for a word that is none of the three."""
+    """Parse a name. Raises ConfigError for any but the three."""
     try:
         return t.ExpectedOffsets(str(name))
     except ValueError:
@@ -159,7 +159,7 @@ def balance(message: cluster_pb2.BalanceClusterResponse) -> Balance:
 
 
 def upgrade_info(message: cluster_pb2.UpgradeInfo) -> t.UpgradeInfo:
-    # A node of an older release says nothing of it: its cluster was never upgraded.
+    # A node of an older release omits it: its cluster was never upgraded.
     version = max(message.cluster_version, 1)
     return t.UpgradeInfo(
         version,

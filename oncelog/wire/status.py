@@ -1,9 +1,8 @@
-"""Errors <-> gRPC status. Used by the client to read errors and by the nodes to send them.
+"""Errors <-> gRPC status. The client reads errors with it, nodes send them.
 
-Place in the flow: a service raises an `OncelogError`; `to_status` makes a gRPC code, a
-message and trailing metadata with a `google.rpc.ErrorInfo` of it; `from_rpc_error` makes
-the same error again in the client. Verdicts on batches do not pass here: they are fields
-of the produce response.
+Place in the flow: a service raises an `OncelogError`; `to_status` turns it into a gRPC code, a
+message and trailing metadata with a `google.rpc.ErrorInfo`; `from_rpc_error` makes the same error
+again in the client. Verdicts on batches do not pass here: they are fields of the produce response.
 
 ErrorInfo: domain "oncelog", reason as in `ERROR_CODES`, metadata holds "retriable"
 ("true" or "false") and the error's details as decimal or plain strings.
@@ -25,7 +24,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 # Longer texts are cut: gRPC carries a status in HTTP headers, which peers limit to 8 KiB.
 MAX_MESSAGE_CHARS = 1024
 
-# The one table: which error travels under which gRPC code. The reason is the class's own.
+# The only table of errors and their gRPC codes. The reason is the class's own.
 ERROR_CODES: dict[type[e.OncelogError], grpc.StatusCode] = {
     e.NotLeaderError: grpc.StatusCode.UNAVAILABLE,
     e.NotReadyError: grpc.StatusCode.UNAVAILABLE,
@@ -68,13 +67,13 @@ ERROR_CODES: dict[type[e.OncelogError], grpc.StatusCode] = {
 }
 BY_REASON: dict[str, type[e.OncelogError]] = {cls.reason: cls for cls in ERROR_CODES}
 
-# What a status without our ErrorInfo means: it comes from gRPC itself, from a proxy, or
-# from a server that is not one of ours.
+# Errors for a status without our ErrorInfo: it comes from gRPC itself, from a proxy, or from a
+# foreign server.
 _PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
     grpc.StatusCode.UNAVAILABLE: e.BrokerUnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: e.RequestTimeoutError,
     grpc.StatusCode.CANCELLED: e.BrokerUnavailableError,
-    # A message beyond a limit, most often: the same again would end the same way.
+    # Usually a message beyond a limit: the same message would fail again.
     grpc.StatusCode.RESOURCE_EXHAUSTED: e.InvalidRequestError,
     grpc.StatusCode.INVALID_ARGUMENT: e.InvalidRequestError,
     grpc.StatusCode.OUT_OF_RANGE: e.InvalidRequestError,
@@ -82,8 +81,8 @@ _PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
     grpc.StatusCode.DATA_LOSS: e.CorruptLogError,
 }
 
-# What grpc.aio puts in the place of any status that ends a stream while a message is written
-# to it: that the node stops, for instance.
+# grpc.aio reports this instead of any status that ends a stream during a write, for instance that
+# the node stops.
 _WRITE_MET_THE_END = (grpc.StatusCode.INTERNAL, "Internal error from Core")
 
 TrailingMetadata = tuple[tuple[str, bytes], ...]
@@ -92,8 +91,8 @@ TrailingMetadata = tuple[tuple[str, bytes], ...]
 def to_status(error: e.OncelogError) -> tuple[grpc.StatusCode, str, TrailingMetadata]:
     """Return (code, message, trailing metadata) for `context.abort`.
 
-    An error that is not in the table travels as INTERNAL: it was not meant to leave the
-    process, and its class would mean nothing to the other side.
+    An error that is not in the table travels as INTERNAL: it was not meant to leave the process,
+    and the peer does not know its class.
     """
     known = next((cls for cls in type(error).__mro__ if cls in ERROR_CODES), e.InternalError)
     code = ERROR_CODES[known]
@@ -121,7 +120,7 @@ def from_status(
         return cls(prefix + text)
     known = BY_REASON.get(info.reason)
     if known is None:
-        # A newer server: its own word says whether to retry.
+        # A newer server decides itself whether to retry.
         retriable = info.metadata.get("retriable") == "true"
         fallback = e.BrokerUnavailableError if retriable else e.InternalError
         return fallback(f"{info.reason}: {text}")
@@ -155,7 +154,7 @@ def _error_info(
             continue
         try:
             status = status_pb2.Status.FromString(value)
-        except DecodeError:  # not ours, so of no use
+        except DecodeError:  # not ours
             return None
         for detail in status.details:
             if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):

@@ -1,8 +1,8 @@
-"""A batch as it is stored: to be copied whole, without a look inside.
+"""Stored batch: can be copied whole, without decoding.
 
-Place in the flow: `Consumer.stored_batch` gives it out, `Producer.send_stored_batch` sends
-it on. What neither decodes nor compresses costs the same for a batch of a million records
-as for one of one (the idea of KIP-712, shallow mirroring).
+Place in the flow: `Consumer.stored_batch` returns it, `Producer.send_stored_batch` forwards it.
+Without decoding or compression, a batch of a million records costs as much as a batch of one (the
+idea of KIP-712, shallow mirroring).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog.types import Record, TopicPartition
 from oncelog.wire.batch import DecodedPayload, decode_payload
 from oncelog.wire.compression import decompress
 
-# What a batch costs does not depend on its size: below, copies put them together.
+# A batch has a fixed cost: copies join batches below this size.
 _SMALL_BYTES = 64 * 1024
 
 
@@ -39,21 +39,21 @@ class StoredBatch(NamedTuple):
         return self.base_offset + self.record_count - 1
 
     def goes_whole(self, codec: int, largest: int) -> bool:
-        """Whether a copy compressed by `codec`, in batches of at most `largest` bytes, takes it
-        as it is; else its records are put together with others, cut, or compressed anew.
+        """Tell whether a copy compressed by `codec`, in batches of at most `largest` bytes, takes
+        it as it is; else its records are joined with others, cut, or compressed again.
         """
         fits = _SMALL_BYTES <= len(self.payload) <= largest
         return fits and not self.skip and self.codec == codec
 
     def decoded(self) -> DecodedPayload:
-        """All its records as columns. Raises CorruptLogError if the payload is none."""
+        """Return all its records as columns. Raises CorruptLogError for an invalid payload."""
         try:
             return decode_payload(decompress(self.codec, self.payload), self.record_count)
         except InvalidBatchError as error:
             raise self.corrupt(error) from error
 
     def records(self) -> list[Record]:
-        """Its records without those to be skipped. Raises CorruptLogError."""
+        """Return its records without those to be skipped. Raises CorruptLogError."""
         decoded = self.decoded()
         try:
             return decoded.records(self.topic, self.partition, self.base_offset, self.skip)
@@ -61,7 +61,7 @@ class StoredBatch(NamedTuple):
             raise self.corrupt(error) from error
 
     def corrupt(self, error: InvalidBatchError) -> CorruptLogError:
-        """What is wrong with it, as what it means for whoever reads it."""
+        """Turn a payload's error into the reader's error."""
         return corrupt(TopicPartition(self.topic, self.partition), self.base_offset, error)
 
 

@@ -1,7 +1,7 @@
-"""Whole numbers as protobuf writes them: seven bits a byte, the lowest first.
+"""Varints of protobuf: seven bits a byte, the lowest first.
 
-Place in the flow: where messages are put together or cut up by hand, so that payloads are
-not copied: `wire/fetched.py`, the producer's `sealing`, the nodes' answers to a fetch.
+Place in the flow: used by code that assembles or cuts up messages by hand, so that payloads are not
+copied: `wire/fetched.py`, the producer's `sealing`, the nodes' answers to a fetch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at `at` and where what follows it begins.
+    """Return the number at `at` and the position behind it.
 
     Raises DecodeError if it has more than 64 bits, IndexError if the data ends within it.
     """

@@ -1,7 +1,7 @@
-"""What a node answered to a batch, as an error, and what its numbers are called.
+"""Verdicts of nodes on batches, as errors, and the names of their numbers.
 
-Place in the flow: `_engine/produce/partition.py` decides what to do by verdict and takes the
-error for the user from here.
+Place in the flow: `_engine/produce/partition.py` acts on the verdict and takes the user's error
+from here.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ _ERRORS: Final[dict[int, type[e.DeliveryError]]] = {
 def error_of(result: log_pb2.BatchResult, tp: TopicPartition) -> e.DeliveryError:
     """Return the error for a verdict that is neither a success nor retriable.
 
-    A verdict that this client does not know counts as an invalid batch: it must not be
-    repeated blindly.
+    A verdict unknown to this client counts as an invalid batch: it must not be repeated blindly.
     """
     verdict = result.verdict
     name = verdict_name(verdict)
@@ -69,7 +68,7 @@ def error_of(result: log_pb2.BatchResult, tp: TopicPartition) -> e.DeliveryError
 
 
 def is_understood(verdict: int) -> bool:
-    """Whether this client knows what the refusal says; a later version's may mean: stored."""
+    """Tell whether this client knows the rejection; one of a later version may mean: stored."""
     return verdict in _ERRORS
 
 
