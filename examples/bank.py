@@ -1,4 +1,4 @@
-"""Transfers between accounts in several partitions, and an auditor that may look at any time.
+"""Bank example: transfers between accounts in several partitions, and an auditor at any time.
 
     python examples/bank.py transfer --teller anna --times 1000      # several, at once
     python examples/bank.py audit
@@ -8,11 +8,11 @@ How it works:
 - An account's postings are in the partition of its number. A transfer takes an amount from one
   account, gives it to another, and a fee to the bank: three postings in one to three partitions,
   in one transaction.
-- Whatever happens to a teller in the middle, a transfer is there whole or not at all.
+- If a teller fails in the middle, its transfer is there as a whole or not at all.
 - In each partition all postings of a transfer appear at the same moment, and lie together: the
-  auditor demands it at every look. Between partitions there is no such moment: a transfer may be
-  seen in one partition before the other. It is only a little later: the auditor waits for it.
-  So money may be seen on its way, and is never lost or made.
+  auditor checks that at every look. Between partitions there is no such moment: a transfer may
+  be visible in one partition shortly before the other, and the auditor waits for it. So money
+  may be seen in transit, and is never lost or made.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from oncelog import (
     TransactionAbortedError,
 )
 
-BANK, FEE = 0, 1  # the bank's own account, and what it takes
+BANK, FEE = 0, 1  # the bank's own account, and its fee
 
 
 class Posting(NamedTuple):
-    """One line of an account. legs: how many postings the transfer has in this partition, and
-    in how many partitions it has some."""
+    """One line of an account. legs: the transfer's postings in this partition, and its number of
+    partitions."""
 
     transfer: str
     account: int
@@ -57,7 +57,7 @@ class Posting(NamedTuple):
 
 
 def postings(source: int, target: int, amount: int, partitions: int) -> list[Posting]:
-    """A transfer with its fee."""
+    """Return the postings of a transfer, with its fee."""
     transfer = uuid.uuid4().hex
     changes = [(source, -amount - FEE), (target, amount), (BANK, FEE)]
     places = Counter(account % partitions for account, _ in changes)
@@ -68,7 +68,7 @@ def postings(source: int, target: int, amount: int, partitions: int) -> list[Pos
 
 
 class Teller:
-    """Makes transfers. Its name is its own: a restart ends what the last one left open."""
+    """Makes transfers. Each teller has its own name: a restart ends the transaction left open."""
 
     def __init__(self, bootstrap: str, topic: str, name: str, partitions: int) -> None:
         with Admin(bootstrap) as admin:
@@ -81,17 +81,17 @@ class Teller:
         self._partitions = self._producer.partitions_for(topic)
 
     def transfer(self, source: int, target: int, amount: int) -> bool:
-        """Whether it was made."""
+        """Make a transfer; tell whether it was made."""
         txn = self._producer.transaction()
         try:
             with txn:
                 for one in postings(source, target, amount, self._partitions):
                     txn.send(self._topic, one.value(), partition=one.account % self._partitions)
         except TransactionAbortedError:
-            return False  # nothing of it is there: the customer may ask again
+            return False  # none of it is stored: the customer may ask again
         except CommitTimeoutError:
-            # It is decided, or will be, and nobody has said how. To make the transfer again
-            # could make it twice; to ask again cannot.
+            # It is or will be decided, but the outcome is not known. Making the transfer again
+            # could make it twice; asking again cannot.
             while txn.state not in ("committed", "aborted"):
                 try:
                     txn.commit()
@@ -110,12 +110,12 @@ class Auditor:
         self._consumer = Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
         self.balances: Counter[int] = Counter()
         self.transfers = 0
-        # Seen in some of their partitions: how many are missing.
+        # Transfers visible in some of their partitions: how many partitions are missing.
         self.on_their_way: dict[str, int] = {}
         self._left: dict[TopicPartition, list[Posting]] = {}
 
     def look(self) -> None:
-        """Read to the ends as they are now. Raises AssertionError for what must not be."""
+        """Read to the present ends. Raises AssertionError if the books are wrong."""
         ends = self._consumer.end_offsets(self._consumer.assignment())
         while any(self._consumer.position(place) < end for place, end in ends.items()):
             for place, records in self._consumer.getmany(timeout_ms=1000).items():
@@ -145,7 +145,7 @@ class Auditor:
             self.transfers += 1
 
     def audit(self) -> str:
-        """Look until all that was seen is whole; what the books say."""
+        """Look until all visible transfers are complete; return the balances."""
         self.look()
         seen = set(self.on_their_way)
         while seen & self.on_their_way.keys():

@@ -1,4 +1,4 @@
-"""A sharded key-value store over Oncelog, with any number of writers and no lost update.
+"""Sharded key-value store over Oncelog, with any number of writers and no lost update.
 
     python examples/kv_store.py put colour blue
     python examples/kv_store.py get colour
@@ -7,17 +7,16 @@
 How it works, as KIP-27 describes it:
 
 - A shard is a partition. Its log holds every change ever made: the key, and the new value
-  (None: deleted). The table in memory is what replaying that log gives.
-- A writer starts by replaying the log (`catch_up`). It then knows the table and the offset
-  that comes next.
+  (None: deleted). The table in memory is the result of replaying that log.
+- A writer starts by replaying the log (`catch_up`). It then knows the table and the next offset.
 - Each change is sent with `expected_offset`: store it only if it gets exactly that offset.
-  If that succeeds, nobody has written since we read, so the change was computed from what
-  is true. If it fails with OffsetMismatchError, somebody was faster: catch up, compute the
-  change anew, try again.
+  If that succeeds, no other writer has written since our read, so the change is based on the
+  present state. If it fails with OffsetMismatchError, another writer was faster: catch up,
+  compute the change again, and retry.
 
-There is no leader election and no lock. Two writers that both believe to be the only one
-merely slow each other down. The topic is made with `expected_offsets=required`, so that a
-program that forgets the condition is refused.
+There is no leader election and no lock. Two writers that both believe to be alone merely slow each
+other down. The topic is created with `expected_offsets=required`, so a program that forgets the
+condition is rejected.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Change = Callable[[bytes | None], bytes | None]
 
 
 class Shard:
-    """One partition: its table, and where its log goes on."""
+    """One partition: its table, and its next offset."""
 
     def __init__(self, producer: Producer, consumer: Consumer, place: TopicPartition) -> None:
         self.table: dict[bytes, bytes] = {}
@@ -51,9 +50,9 @@ class Shard:
         self._producer, self._consumer, self._place = producer, consumer, place
 
     def catch_up(self, look_for: bytes = b"") -> bool:
-        """Apply what is in the log and not in the table yet.
+        """Apply the log's new changes to the table.
 
-        Returns whether the change with the id `look_for` was among it.
+        Returns whether the change with the id `look_for` was among them.
         """
         found = False
         end = self._consumer.end_offsets([self._place])[self._place]
@@ -89,11 +88,10 @@ class Shard:
             try:
                 stored = future.result()
             except OffsetMismatchError:
-                self.catch_up()  # somebody was faster
+                self.catch_up()  # another writer was faster
             except DeliveryTimeoutError:
-                # Whether it is stored is not known, and it may still come. Trying again is
-                # safe: both attempts demand the same offset, so at most one is stored. And
-                # the id tells whether it was the first one after all.
+                # The outcome is not known yet. A retry is safe: both attempts demand the same
+                # offset, so at most one is stored. And the id tells whether it was the first one.
                 if self.catch_up(look_for=change_id):
                     return value
             else:
@@ -103,7 +101,7 @@ class Shard:
 
 
 class Store:
-    """All shards. A shard is replayed when it is first needed."""
+    """All shards. A shard is replayed on first use."""
 
     def __init__(self, bootstrap: str, topic: str, shards: int = 4) -> None:
         with Admin(bootstrap) as admin:
@@ -115,7 +113,7 @@ class Store:
             self._count = admin.describe_topic(topic).partition_count
         self._topic = topic
         self._shards: dict[int, Shard] = {}
-        # Nothing to wait for: a change is sent alone, and the next one needs its offset.
+        # No linger: a change is sent alone, and the next one needs its offset.
         self._producer = Producer(bootstrap, linger_ms=0)
         self._consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none")
 
@@ -129,7 +127,7 @@ class Store:
         return shard
 
     def get(self, key: bytes) -> bytes | None:
-        """The value as of now: with all changes that were acknowledged before this call."""
+        """Return the present value, with all changes acknowledged before this call."""
         shard = self._shard(key)
         shard.catch_up()
         return shard.table.get(key)

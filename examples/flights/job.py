@@ -1,7 +1,6 @@
 """Topic -> Spark -> topic: the delays of each airport and hour, each of them there once.
 
-The part to copy. It knows neither how the records came into the topic nor what happens to
-the nodes meanwhile.
+The part to copy. It does not depend on the source of the records, nor on faults of nodes.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ FLIGHT = "carrier string, flight int, origin string, dest string, dep_delay int"
 
 
 def session(master: str = "local[*]") -> SparkSession:
-    """Spark in this process, with as many tasks at a time as there are cores."""
+    """Return Spark in this process, with as many tasks at a time as there are cores."""
     ensure_java()
-    # The workers' Python is that of this program: it is where oncelog is installed.
+    # The workers use this program's Python, with oncelog installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master(master)
@@ -41,12 +40,12 @@ def session(master: str = "local[*]") -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
-        # A file for each task of the aggregation and trigger: the default of 200 is for more.
+        # One file for each task of the aggregation and trigger: the default of 200 is too many.
         .config("spark.sql.shuffle.partitions", "2")
         # The page shows all triggers of the run, not the last hundred.
         .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
-        # Each partition has its watermark, and the slowest one counts (see `departures`). It
-        # is the default, and the result depends on it.
+        # Each partition has its watermark, and the slowest one counts (see `departures`). It is the
+        # default, and the result depends on it.
         .config("spark.sql.streaming.multipleWatermarkPolicy", "min")
         .getOrCreate()
     )
@@ -55,14 +54,14 @@ def session(master: str = "local[*]") -> SparkSession:
 
 
 def departures(spark: SparkSession, bootstrap: str, topic: str, partitions: int) -> DataFrame:
-    """The topic as a stream of flights, with a watermark.
+    """Return the topic as a stream of flights, with a watermark.
 
-    A watermark says: nothing older comes any more. With one for the whole topic it would run
-    ahead with the fastest partition, and flights of a partition that waits for its new leader
-    would be dropped as late. So there is one for each partition. It needs no allowance for
-    late records, because Oncelog keeps a partition in the order in which its producer sent
-    it, and Spark goes by the slowest of them. (An allowance for the longest stall is simpler
-    where there are many partitions, or where event time passes no faster than time.)
+    A watermark says: no older record comes any more. With one for the whole topic it would run
+    ahead with the fastest partition, and flights of a partition that waits for its new leader would
+    be dropped as late. So there is one for each partition. It needs no allowance for late records,
+    because Oncelog keeps a partition in its producer's order, and Spark goes by the slowest of
+    them. (An allowance for the longest stall is simpler with many partitions, or if event time
+    passes no faster than time.)
     """
 
     def one(partition: int) -> DataFrame:
@@ -82,7 +81,7 @@ def departures(spark: SparkSession, bootstrap: str, topic: str, partitions: int)
 
 
 def with_tables(spark: SparkSession, flights: DataFrame) -> DataFrame:
-    """The flights with the airline's and the airports' names, and the weather of the hour."""
+    """Join the flights with the names of airline and airports, and the weather of the hour."""
 
     def read(name: str) -> DataFrame:
         # Cached, because a query reads its tables again in each micro-batch.
@@ -116,10 +115,10 @@ def _class(value: Column, classes: tuple[tuple[float, str], ...]) -> Column:
 
 
 def delays(flights: DataFrame) -> DataFrame:
-    """A row for each airport and hour: how many flights, how late, and the latest of them."""
+    """Return a row for each airport and hour: number of flights, delays, and the worst of them."""
     delay = F.col("dep_delay")
     number = F.concat_ws(" ", "carrier", "flight")
-    # The largest delay decides, then the names: whatever order the rows come in, it is the same.
+    # The largest delay decides, then the names: the result does not depend on the order of rows.
     worst = F.max(
         F.when(
             delay.isNotNull(),
@@ -167,14 +166,14 @@ def start(
     sink: str = "oncelog",
 ) -> StreamingQuery:
     """Write each row into a topic: when the watermark has passed its hour, or at each change."""
-    # Of one airport all rows are in one partition, so those of an hour stay in their order.
+    # All rows of an airport are in one partition, so those of an hour stay in their order.
     records = rows.select(
         F.col("origin").alias("key"),
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     )
     options = {"bootstrap.servers": bootstrap, "topic": topic}
     if sink == "oncelog":
-        # By this name the cluster knows which micro-batches are written.
+        # The cluster keeps the written micro-batches under this name.
         options["sinkId"] = topic
 
     def batch(rows: DataFrame, number: int) -> None:
@@ -182,10 +181,10 @@ def start(
         (job.option("batchId", number) if sink == "oncelog" else job).save()
 
     query = records.writeStream.outputMode(mode)
-    # Spark lets no Python sink take a stream in update mode; each micro-batch as a job it does.
+    # In update mode Spark gives no Python sink a stream; each micro-batch as a job it does.
     query = query.foreachBatch(batch) if mode == "update" else query.format(sink).options(**options)
     return (
-        # A query that is started again here goes on where it stopped.
+        # A query that is restarted here goes on at its last position.
         query.option("checkpointLocation", str(directory / f"checkpoint-{topic}"))
         .trigger(processingTime="2 seconds")
         .start()
@@ -193,10 +192,10 @@ def start(
 
 
 def results(bootstrap: str, topic: str) -> Any:
-    """The rows of that topic, as pandas has them.
+    """Return the rows of that topic, for pandas.
 
     Without those of the end of the stream, which update mode writes, too. A filter in the query
-    would be moved below the watermark, which then never saw that the stream has ended.
+    would be moved below the watermark, which then never saw the end of the stream.
     """
     rows: list[dict[str, Any]] = []
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:

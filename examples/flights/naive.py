@@ -1,7 +1,7 @@
-"""What people write without a sink: each task sends its rows with a producer, and that is that.
+"""Naive job without a sink: each task sends its rows with a producer.
 
 Not to copy. `scripts/flights` runs it beside the job: after a task, an executor or the driver was
-killed, Spark does a micro-batch again, and what it had sent before is there twice.
+killed, Spark repeats a micro-batch, and the records sent before are there twice.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class _Naive:
 
 
 class NaiveWriter(_Naive, DataSourceStreamArrowWriter):
-    """Of a stream."""
+    """Writer of a stream."""
 
 
 class NaiveJob(_Naive, DataSourceArrowWriter):
-    """Of a micro-batch in `foreachBatch`."""
+    """Writer of a micro-batch in `foreachBatch`."""
 
 
 __all__ = ["NAME", "NaiveSink"]

@@ -60,7 +60,7 @@ def _dates(axis: Any) -> None:
 
 
 def _heat_map(rows: Any) -> Any:
-    """A cell for each airport and hour: one row of the table each."""
+    """Draw a cell for each airport and hour: one row of the table each."""
     figure = _figure("Mean departure delay in each hour of each airport", 8.4)
     airports = sorted(rows["origin"].unique())
     panels = np.atleast_1d(figure.subplots(len(airports), 1, sharex=True))
@@ -92,7 +92,7 @@ def _heat_map(rows: Any) -> Any:
 
 
 def _causes(rows: Any) -> Any:
-    """Delay by the hour of the day, by wind and by visibility."""
+    """Draw the delay by the hour of the day, by wind and by visibility."""
     figure = _figure("Mean departure delay by hour of the day, wind and visibility", 5)
     by_hour, by_wind, by_visibility = figure.subplots(1, 3, width_ratios=[1.2, 1, 1])
     for origin, own in rows.groupby("origin"):
@@ -136,7 +136,7 @@ def _bars(axes: Any, rows: Any, column: str, names: list[str]) -> None:
 
 
 def _mean(rows: Any, values: Any, by: Any) -> Any:
-    """The mean of hourly means, each with the weight of its flights."""
+    """Return the mean of hourly means, each with the weight of its flights."""
     weights = rows["departed"].where(values.notna(), 0)
     return (values * weights).groupby(by).sum() / weights.groupby(by).sum()
 
@@ -149,7 +149,7 @@ def _mean_delay(rows: Any, by: Any) -> Any:
 
 
 def _run(outcome: Outcome) -> Any:
-    """Records per second on both sides, and how far in the year each side is."""
+    """Draw records per second on both sides, and the date that each side has reached."""
     figure = _figure("The run: how fast, and how far in time", 6.6)
     rate, progress = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1])
     start = outcome.moments[0].at
@@ -256,7 +256,7 @@ pandas makes the same table of the files.</p>
 
 
 def _worst_hours(rows: Any) -> str:
-    """The ten largest mean delays among hours with at least ten departures."""
+    """Return the ten largest mean delays among hours with at least ten departures."""
     worst = rows[rows["departed"] >= 10].nlargest(10, "mean_delay")
     lines = [
         "<tr><td>{}</td><td>{}</td><td class=number>{}</td><td class=number>{:.0f} min</td>"

@@ -1,9 +1,9 @@
-"""The job from end to end: send and compute at the same time, compare, draw.
+"""End-to-end run of the job: send and compute at the same time, compare, draw.
 
     python -m examples.flights.run --bootstrap localhost:7001
 
-`scripts/flights` calls `run` with a cluster of its own, and kills leaders on the way. Exit
-code 1 if the table differs from the one that pandas makes of the same files.
+`scripts/flights` calls `run` with a cluster of its own, and kills leaders on the way. Exit code 1
+if the table differs from the one that pandas makes of the same files.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ SHOWN = 10  # differences
 
 
 class Faults:
-    """What happens to the cluster during the replay. Here: nothing."""
+    """Faults of the cluster during the replay. Here: none."""
 
-    kills: list[tuple[float, str]]  # (seconds since 1970, what)
+    kills: list[tuple[float, str]]  # (seconds since 1970, name of the fault)
 
     def __init__(self) -> None:
         self.kills = []
 
     def begin(self, job: driver.Job) -> None:
-        """The job computes; no flight after the first is sent."""
+        """Note that the job computes; no flight after the first is sent."""
 
     def at(self, sent: int) -> None:
-        """So many flights are sent."""
+        """Note that so many flights are sent."""
 
     def wait(self) -> None:
-        """All flights are sent: wait until the cluster is whole again."""
+        """Wait until the cluster is whole again, after all flights are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the page shows beside the table. Times in seconds since 1970."""
+    """Results for the page, beside the table. Times in seconds since 1970."""
 
     records: int
     rows: int
     differences: list[str]
     figures: dict[str, int | float]  # the producer's
-    dropped: int  # records that Spark took for late
+    dropped: int  # records that Spark dropped as late
     moments: list[send.Moment]
     triggers: list[dict[str, Any]]  # at, batch, rows, watermark, dropped
     kills: list[tuple[float, str]] = field(default_factory=list)
     mode: str = driver.MODES[0]
     written: int = 0  # records in the topic of results
-    again: int = 0  # of them there before
+    again: int = 0  # of them, repeats
     naive: dict[str, int] | None = None  # written, again, differences
 
     @property
@@ -78,7 +78,7 @@ def run(
     master: str = "local[*]",
     naive: bool = False,
 ) -> Outcome:
-    """Do all of it; outcome.json and index.html are in `directory` afterwards."""
+    """Run everything; outcome.json and index.html are in `directory` afterwards."""
     faults = faults or Faults()
     flights = data.departures(records)
     for notes in directory.glob("checkpoint*"):
@@ -95,7 +95,7 @@ def run(
         with Producer(bootstrap, enable_idempotence=idempotent, linger_ms=20) as producer:
             moments = _send(producer, flights, seconds, work, faults)
             figures = dict(producer.metrics())
-        # Until all of the topic is read, and what became complete by that is written.
+        # Until all of the topic is read, and the rows completed by that are written.
         work.finish()
     finally:
         work.close()
@@ -123,7 +123,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is in a topic of results: the table that it comes to, and what is wrong with it."""
+    """Contents of a topic of results: the resulting table, and its faults."""
 
     rows: Any
     written: int
@@ -138,7 +138,7 @@ class _Found:
 def _found(bootstrap: str, topic: str, mode: str, wanted: Any) -> _Found:
     written = job.results(bootstrap, topic)
     last, again = check.last_of_each(written)
-    # In append mode there is no second row of an hour, so that one too many is a difference.
+    # In append mode there is no second row of an hour, so a surplus row is a difference.
     rows = last if mode == "update" else written
     return _Found(rows, len(written), again, check.differences(rows, wanted))
 
@@ -166,7 +166,7 @@ def _killed(kills: list[tuple[float, str]]) -> str:
 
 
 def report(outcome: Outcome, directory: Path) -> None:
-    """Print what was found."""
+    """Print the results."""
     figures = outcome.figures
     print(
         f"{outcome.records:,} flights; killed: {_killed(outcome.kills)}; "
@@ -189,7 +189,7 @@ def report(outcome: Outcome, directory: Path) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser, directory: Path) -> None:
-    """The options that this program and scripts/flights have in common."""
+    """Add the options that this program and scripts/flights have in common."""
 
     def records(text: str) -> int:
         number = int(text)

@@ -1,10 +1,9 @@
-"""Flights -> topic: the year again, faster, in the order in which it happened.
+"""Flights -> topic: replays the year, faster, in its order.
 
 A record is a flight: the key is the aircraft's tail number, the value compact JSON, and the
-timestamp the time at which it was due to leave. One producer sends all of them in the order
-of that time. So each partition is in that order too, and stays so whichever node is killed:
-an idempotent producer's batch that is sent again takes its place in the order, once. The job
-relies on it (see `job.departures`).
+timestamp the scheduled departure. One producer sends all of them in the order of that time. So each
+partition is in that order too, and stays so if nodes are killed: an idempotent producer's repeated
+batch takes its place in the order, once. The job relies on it (see `job.departures`).
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing import Any
 
 from oncelog import Producer
 
-# Not earlier than this before its time is up, so that one wait serves several flights.
+# Send at most this early, so that one wait serves several flights.
 AHEAD_S = 0.01
-LOOK_EVERY = 500  # records, where the clock does not wait for us
+LOOK_EVERY = 500  # records, when the clock does not wait for us
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How far the replay was. Times in seconds since 1970."""
+    """Progress of the replay. Times in seconds since 1970."""
 
     at: float
     sent: int
@@ -34,7 +33,7 @@ class Moment:
 
 
 def replay(producer: Producer, topic: str, flights: Any, seconds: float) -> Iterator[Moment]:
-    """Send `flights` so that they take so many seconds; yield now and then how far it is."""
+    """Send `flights` within so many seconds; yield the progress now and then."""
     times = flights["scheduled"].dt.as_unit("ms").astype("int64")
     start, first = time.time(), int(times.iloc[0])
     pace = seconds / max(1, int(times.iloc[-1]) - first)
@@ -72,10 +71,10 @@ def record(flight: Any) -> tuple[bytes | None, bytes]:
 
 
 def end_of_stream(producer: Producer, topic: str, partitions: int, flights: Any) -> None:
-    """One record without a value into each partition: no flight before this time will come.
+    """Send one record without a value into each partition: no flight before this time will come.
 
-    An hour's delays are complete when the stream has passed the hour's end, and only a record
-    can say that it has. A stream that goes on for ever does that by itself.
+    An hour's delays are complete when the stream has passed the hour's end, and only a record can
+    prove that. An endless stream does it by itself.
     """
     over = flights["scheduled"].iloc[-1].floor("h").timestamp() + 3600
     for partition in range(partitions):
