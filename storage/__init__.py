@@ -1,12 +1,11 @@
-"""What a node keeps on disk, for all its Raft groups together.
+"""Storage of a node: one store on disk for all its Raft groups.
 
     cluster --RaftLogStore, OffsetIndex, CheckpointStore--> KeyValue --> Engine
                                commit log: every batch, the entries <------|
-                               RocksDB: where they are, everything else <--|
+                               RocksDB: their places, everything else   <--|
 
-`kv` is the narrow waist: everything above it is stateless and works over any
-`KeyValue`, so a simulator can put a disk in memory under the real code. This
-package imports nothing else of ours.
+`kv` is the narrow interface: everything above it is stateless and works over any `KeyValue`, so a
+simulator can put an in-memory disk under the real code. This package imports nothing else of ours.
 """
 
 from __future__ import annotations

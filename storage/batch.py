@@ -1,23 +1,22 @@
-"""The engine's write batch: a list of operations until the moment it is written.
+"""Write batch of the engine: a list of operations until it is written.
 
-Nothing of RocksDB is in it, so it outlives a reopening of the store and can be
-written again after a stall or a full disk; values are referenced, not copied.
+It has nothing of RocksDB, so it outlives a reopening of the store and can be written again after a
+stall or a full disk. Values are referenced, not copied.
 """
 
 from __future__ import annotations
 
 from storage.kv import Family
 
-# Batches that put no more than this pass below the reserve, down to a quarter
-# of it: votes, small state. Those of them that trim pass always: they make room.
+# Batches with values up to this size pass below the reserve, down to a quarter of it: votes, small
+# state. Trimming ones among them always pass: they make room.
 HOUSEKEEPING_BYTES = 4096
 
 
 class Batch:
     """See `kv.WriteBatch`.
 
-    put_bytes: size of all values. checksums: those that came with a value, by the number
-    of its operation.
+    put_bytes: size of all values. checksums: given with a value, by the number of its operation.
     """
 
     __slots__ = ("checksums", "deletes_range", "operations", "put_bytes")
@@ -47,7 +46,7 @@ class Batch:
         return len(self.operations)
 
     def fits(self, free_bytes: int, reserve: int) -> bool:
-        """May this be written to a disk with so much left?"""
+        """Whether the batch may be written to a disk with this much space left."""
         if free_bytes >= reserve:
             return True
         small = self.put_bytes <= HOUSEKEEPING_BYTES

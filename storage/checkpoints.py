@@ -1,11 +1,10 @@
-"""Checkpoints: what the state machine of a group was at one applied index.
+"""Checkpoints of a group: its state machine's state at an applied index.
 
-A checkpoint is stored in chunks, and a manifest written after them makes it
-exist. Batches become durable in order, so a manifest implies its chunks. A
-small checkpoint rides in the caller's batch; of a large one only the manifest
-does, and its chunks go to the store piece by piece before, so that no batch
-and no memtable ever holds hundreds of megabytes. Who saves one may take its time
-for that: a `CheckpointWriter` takes the state as it is made.
+A checkpoint is stored in chunks, and a manifest written after them makes it exist. Batches become
+durable in order, so a manifest implies its chunks. A small checkpoint goes into the caller's batch.
+Of a large one only the manifest does; its chunks go to the store piece by piece before. So no batch
+and no memtable ever holds hundreds of megabytes. A `CheckpointWriter` takes the state as it is
+made, so saving may take its time.
 
     CHECKPOINTS  group | 1 | index          -> manifest: index, term, size, crc32c, chunk bytes
                  group | 2 | index | chunk  -> bytes
@@ -44,7 +43,7 @@ class CheckpointInfo:
 
 
 class CheckpointStore:
-    """The checkpoints of one group."""
+    """Checkpoints of one group."""
 
     def __init__(self, kv: KeyValue, group: int) -> None:
         self._kv = kv
@@ -52,17 +51,18 @@ class CheckpointStore:
         self._prefix = keys.prefix(group)
 
     def writer(self, index: int, term: int) -> CheckpointWriter:
-        """For the state at `index`, which comes piece by piece."""
+        """Makes a writer for the state at `index`, which comes piece by piece."""
         return CheckpointWriter(self, index, term)
 
     def put(self, batch: WriteBatch, index: int, term: int, state: bytes) -> int:
-        """Stores `state` as the checkpoint at `index` once `batch` is written; its CRC-32C."""
+        """Stores `state` as the checkpoint at `index` once `batch` is written; returns its
+        CRC-32C."""
         writer = self.writer(index, term)
         writer.add(state)
         return writer.finish(batch)
 
     def list(self) -> list[CheckpointInfo]:
-        """The complete checkpoints, oldest first."""
+        """Returns the complete checkpoints, oldest first."""
         begin, end = self._manifest_key(0), self._manifest_key(keys.MAX_NUMBER + 1)
         try:
             return [
@@ -72,7 +72,7 @@ class CheckpointStore:
             raise CorruptionError(f"checkpoints: {error}", group=self._group) from error
 
     def load(self, index: int) -> bytes:
-        """The state stored at `index`, checked.
+        """Returns the state stored at `index`, checked.
 
         Raises KeyError if there is no such checkpoint, CorruptionError if it is damaged.
         """
@@ -93,12 +93,12 @@ class CheckpointStore:
         return state
 
     def drop(self, batch: WriteBatch, index: int) -> None:
-        """The checkpoint at `index` goes."""
+        """Drops the checkpoint at `index`."""
         batch.delete(Family.CHECKPOINTS, self._manifest_key(index))
         batch.delete_range(Family.CHECKPOINTS, self._chunks_key(index), self._chunks_key(index + 1))
 
     def drop_below(self, batch: WriteBatch, index: int) -> None:
-        """Drops the checkpoints below `index`, and chunks left of ones never finished."""
+        """Drops the checkpoints below `index`, and the chunks of unfinished ones."""
         for key in (self._manifest_key, self._chunks_key):
             batch.delete_range(Family.CHECKPOINTS, key(0), key(index))
 
@@ -150,7 +150,7 @@ class CheckpointStore:
 
 
 class CheckpointWriter:
-    """Stores one state that is made piece by piece.
+    """Writer of one state that is made piece by piece.
 
     A large state writes its chunks as they come; they are invisible until the manifest
     is written, and dropped with the next `drop_below` if it never is.
@@ -163,7 +163,7 @@ class CheckpointWriter:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """The next bytes of the state. Writes what is too much to wait for `finish`."""
+        """Adds the next bytes of the state. Writes large states at once, before `finish`."""
         self._crc = crc32c(piece, self._crc)
         self.size += len(piece)
         self._waiting += piece
@@ -171,7 +171,7 @@ class CheckpointWriter:
             self._write(INLINE_BYTES)
 
     def finish(self, batch: WriteBatch) -> int:
-        """The checkpoint exists once `batch` is written; its CRC-32C."""
+        """Completes the checkpoint once `batch` is written; returns its CRC-32C."""
         if self._chunks:
             self._write(len(self._waiting))
         else:

@@ -1,12 +1,12 @@
-"""RocksDB as the engine uses it: tables in memory and in files, without a log of its own.
+"""RocksDB for the engine: tables in memory and in files, without a log of its own.
 
-The commit log is the only log, so RocksDB must never put into a file what is not durable
-there: after a power loss nobody could take it back. Therefore nothing here flushes by
-itself (memtables are larger than they ever get), and `flush` is called only by
-`flush_cycle`, which syncs the commit log before.
+The commit log is the only log, so RocksDB must never put rows into a file before they are durable
+there: after a power loss nobody could take them back. Therefore nothing here flushes by itself
+(memtables are larger than they ever get), and only `flush_cycle` calls `flush`, after it synced the
+commit log.
 
-The default family holds the bookkeeping: up to where tables hold the commit log, and whose
-entries each of its segments has.
+The default family holds the bookkeeping: the place up to which tables hold the commit log, and the
+groups in each of its segments.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from storage.options import EngineOptions, database_options, family_options
 
 log = logging.getLogger(__name__)
 
-#: as `Batch.operations`, an entry's value being its place in the commit log
+#: as `Batch.operations`, but an entry's value is its place in the commit log
 Row = tuple[Family, bytes, bytes | None, bool]
 
-# What a row takes in a memtable besides its key and value, about.
+# About the memory of a row in a memtable besides its key and value.
 _ROW_OVERHEAD = 64
 
 
@@ -41,7 +41,8 @@ class Database:
     """
 
     def __init__(self, path: Path, options: EngineOptions, *, new: bool) -> None:
-        """new: there may be none yet. Raises CorruptionError, LockedError, StorageError."""
+        """Opens RocksDB. new: it may not exist yet. Raises CorruptionError, LockedError,
+        StorageError."""
         self.families: dict[Family, Rdict] = {}
         self.unflushed_bytes = 0
         self.unflushed_range_deletes = 0
@@ -68,7 +69,7 @@ class Database:
     # -- rows ---------------------------------------------------------------------
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Into memory only. Raises RocksDB's own error."""
+        """Writes rows into memory only. Raises RocksDB's own error."""
         batch = RocksBatch(raw_mode=True)
         size = range_deletes = 0
         for family, key, value, is_range in rows:
@@ -87,7 +88,7 @@ class Database:
         self.unflushed_range_deletes += range_deletes
 
     def note(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes] = ()) -> None:
-        """Bookkeeping rows, all or none of them, in memory."""
+        """Writes bookkeeping rows, all or none of them, into memory."""
         batch = RocksBatch(raw_mode=True)
         for key, value in puts.items():
             batch.put(key, value)
@@ -96,7 +97,7 @@ class Database:
         self.default.write(batch, self._writes)
 
     def noted(self, key: bytes) -> bytes | None:
-        """A bookkeeping row. Raises CorruptionError, StorageError."""
+        """Returns a bookkeeping row. Raises CorruptionError, StorageError."""
         try:
             value: bytes | None = self.default.get(key)
         except Exception as error:
@@ -106,7 +107,7 @@ class Database:
     # -- flushing -----------------------------------------------------------------
 
     def flush_families(self) -> None:
-        """Begins to write all rows into files; what is written from now on is not among them."""
+        """Begins to write all present rows into files; later rows are not among them."""
         for family in self.families.values():
             family.flush(False)
         self.unflushed_bytes = self.unflushed_range_deletes = 0
@@ -127,22 +128,22 @@ class Database:
     # -- the end ------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes what is in memory, so everything of it must be durable in the commit log."""
-        # Handles first: each keeps RocksDB open.
+        """Flushes the rows in memory, so they must all be durable in the commit log."""
+        # Handles first: each of them keeps RocksDB open.
         self._handles.clear()
         for each in [*self.families.values(), self._db]:
             if each is not None:
                 try:
                     each.close()
                 except Exception as error:  # noqa: BLE001
-                    # After a fault it cannot flush. The commit log has it all.
+                    # After a fault it cannot flush. The commit log has all rows.
                     log.warning("closing RocksDB: %s", error)
         self.families.clear()
         self._db = None
 
     def abandon(self) -> None:
-        """Leaves RocksDB open until the process ends: closing would flush what is in memory,
-        and the commit log may not have it."""
+        """Leaves RocksDB open until the process ends: closing would flush rows that the commit log
+        may not have."""
         for each in [*self._handles.values(), *self.families.values(), self._db]:
             if each is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))

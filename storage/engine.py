@@ -1,18 +1,18 @@
-"""The store of a node: a commit log and RocksDB behind the `KeyValue` protocol.
+"""Engine of a node's store: a commit log and RocksDB behind the `KeyValue` protocol.
 
     write(batch)  --> a record of the commit log (page cache), rows in RocksDB's memory
     sync()        --> fdatasync of the commit log, then the mark; call it from a thread
     get(entry)    --> its row in RocksDB says where in the commit log it stands
 
-Faults. What then helps depends on what failed:
+Faults and their remedies:
 
-- There is no space for a record: the batch is refused and nothing else is harmed. `write`
-  may be called with it again and again, until there is space.
-- RocksDB cannot write its tables, for want of space or of open files: the commit log has
-  everything, so `write` opens RocksDB anew once there is both, and goes on.
-- Any other fault: every further write is refused, reads go on. An fsync that failed once
-  may report success the second time although the pages are lost. Only a restart of the
-  process helps, and it checks what it finds.
+- There is no space for a record: the batch is refused and nothing else is harmed. `write` may be
+  called with it again and again, until there is space.
+- RocksDB cannot write its tables, for lack of space or of open files: the commit log has
+  everything, so `write` reopens RocksDB once there is both, and goes on.
+- Any other fault: every further write is refused, reads go on. An fsync that failed once may report
+  success the second time although the pages are lost. Only a restart of the process helps; it
+  checks the stored data.
 
 Threads: any method from any thread; `close` waits for calls in flight. Nothing of RocksDB
 is handed out, so nothing keeps it open.
@@ -47,9 +47,9 @@ from storage.watermark import Watermark
 
 log = logging.getLogger(__name__)
 
-# RocksDB offers nothing to wait on for the end of a stall.
+# RocksDB has no event for the end of a stall.
 _STALL_POLL_S = 0.002
-# Open files, beyond those of its tables, with which RocksDB begins anew.
+# Open files that a new RocksDB needs, beyond those of its tables.
 _TO_REOPEN = 32
 _STALL_TEXT = "Write stall"
 
@@ -91,11 +91,10 @@ class Engine:
     ) -> Engine:
         """Opens or creates the store in a folder of its own.
 
-        directory: the data directory that it belongs to. None: it is not asked which.
-        Replays about `max_replay_bytes` of the commit log. Raises CorruptionError when
-        stored data is damaged or synced writes are missing, MissingStoreError and
-        IdentityError when it is not the directory's, and changes nothing then; LockedError,
-        StorageFullError, StorageError.
+        directory: the data directory that it belongs to; None: no check of that. Replays about
+        `max_replay_bytes` of the commit log. Raises CorruptionError when stored data is damaged or
+        synced writes are missing, MissingStoreError and IdentityError when it is not the
+        directory's, and changes nothing then; LockedError, StorageFullError, StorageError.
         """
         place = Path(path)
         if directory is not None:
@@ -104,7 +103,7 @@ class Engine:
             for folder in (place / "rocksdb", place / "log"):
                 system.make_directory(folder)
             mark = Watermark(place / "synced", system)
-            # Also what was created just before a crash.
+            # Also the names that were created just before a crash.
             system.sync_directory(place)
             system.sync_directory(place.parent)
         except OSError as error:
@@ -151,9 +150,9 @@ class Engine:
         return Batch()
 
     def write(self, batch: WriteBatch) -> None:
-        """See `KeyValue.write`. Raises StorageFullError and StorageError.
+        """Writes a batch as `KeyValue.write`. Raises StorageFullError and StorageError.
 
-        Waits when the tables are far behind what was written.
+        Waits when the tables are far behind the log.
         """
         assert isinstance(batch, Batch), batch
         if not batch.operations:
@@ -175,7 +174,7 @@ class Engine:
         return store is not None and store.cycle.must_wait() and self._failure is None
 
     def catch_up(self) -> None:
-        """Waits until the tables hold what was written. Blocks. Raises StorageError.
+        """Waits until the tables hold everything written. Blocks. Raises StorageError.
 
         If the disk is full, the next `write` says so.
         """
@@ -187,7 +186,7 @@ class Engine:
             self._guarded("write", store.cycle.run)
 
     def _append(self, store: OpenStore, batch: Batch) -> None:
-        """One record, and its rows. Holds the write lock."""
+        """Appends one record, and writes its rows. Holds the write lock."""
         commit_log = store.log
         if commit_log.end.position >= 2 * self.options.segment_bytes:
             self._guarded("write", lambda: commit_log.roll(commit_log.following()))
@@ -224,14 +223,14 @@ class Engine:
             except Exception as error:
                 if _STALL_TEXT not in str(error):
                     raise
-            time.sleep(_STALL_POLL_S)  # no event: RocksDB tells nobody that a flush ended
+            time.sleep(_STALL_POLL_S)  # RocksDB has no event for the end of a flush
             waited += _STALL_POLL_S
             if waited >= 10.0:
                 log.warning("store %s takes no writes: flushes do not keep up", self.path)
                 waited = 0.0
 
     def sync(self) -> None:
-        """See `KeyValue.sync`. One fdatasync for everything written so far by all groups."""
+        """Syncs as `KeyValue.sync`: one fdatasync for all groups' writes so far."""
         if not isinstance(self._failure, StorageFullError):  # the commit log is sound then
             self._refuse_if_failed()
         with self._shared() as store:
@@ -245,7 +244,7 @@ class Engine:
         return store.log.end.position >= self.options.segment_bytes
 
     def _keep_up(self) -> None:
-        """The next segment when it is time, and the tables behind the log."""
+        """Makes the next segment if one is due, and moves the tables on."""
         if self._failure is not None or not self._gate.enter():
             return
         try:
@@ -257,9 +256,9 @@ class Engine:
             if store is not None and store.cycle.is_due():
                 store.cycle.run()
         except StorageError:
-            return  # who met the fault has noted it
+            return  # the failed step has noted the fault
         except Exception as error:  # noqa: BLE001
-            # What was synced is; the next write is refused with this.
+            # Synced writes are safe; the next write is refused with this fault.
             self._fail(error, "flush")
         finally:
             self._gate.leave()
@@ -268,24 +267,25 @@ class Engine:
 
     @property
     def failure(self) -> StorageError | None:
-        """Why writes are refused until there is space again, or until a restart; or None."""
+        """The reason for refused writes, until there is space again, or until a restart; or
+        None."""
         return self._failure
 
     def _guarded(self, action: str, step: Callable[[], object]) -> None:
-        """Runs a step after whose failure nothing may be written any more."""
+        """Runs a step; if it fails, no more writes are allowed."""
         try:
             step()
         except StorageError:
-            raise  # known already, or none of the store itself
+            raise  # known already, or not a fault of the store itself
         except Exception as error:
             raise self._fail(error, action) from error
 
     def _fail(self, error: Exception, action: str) -> StorageError:
-        """Remembers the first fault; it is what all later writes are refused with."""
+        """Notes the first fault; all later writes are refused with it."""
         failure = fault_of(error, f"{action} {self.path}")
         if isinstance(failure, StorageFullError) and isinstance(error, OSError):
             return failure  # a file could not be opened: there is nothing to recover from
-        # A full disk may be waited out, what comes after it perhaps not.
+        # A full disk may get space again; a later fault may need a restart.
         if self._failure is None or (
             isinstance(self._failure, StorageFullError)
             and not isinstance(failure, StorageFullError)
@@ -314,7 +314,7 @@ class Engine:
         return status.f_bavail * status.f_frsize
 
     def _reopen(self) -> None:
-        """Opens RocksDB anew after a full disk, once there is space for its tables.
+        """Reopens RocksDB after a full disk, once there is space for its tables.
 
         Raises StorageFullError while there is too little space (reads go on).
         """
@@ -331,7 +331,7 @@ class Engine:
             if not self._setting.system.has_descriptors(_TO_REOPEN):
                 raise failure.again(f"{self.path}: recovery needs {_TO_REOPEN} more open files")
             if store is not None:
-                self._guarded("sync", store.log.sync)  # closing writes out what is in memory
+                self._guarded("sync", store.log.sync)  # closing flushes the rows in memory
                 self._store = None
                 store.db.close()
                 store.log.close()
@@ -387,7 +387,7 @@ class Engine:
         checked: bool = True,
         cached_only: bool = False,
     ) -> bytes | None:
-        """What the row points to. None: it was dropped, or moved and dropped, meanwhile."""
+        """Returns the entry at the row's place. None: dropped, or moved and dropped, meanwhile."""
         while True:
             pointer = Pointer.unpack(row)
             try:
@@ -439,7 +439,8 @@ class Engine:
     # -- space and figures ----------------------------------------------------------
 
     def stats(self) -> EngineStats:
-        """Figures for metrics. Lists the directory: for every few seconds, not for every batch."""
+        """Returns figures for metrics. Lists the directory: call it every few seconds, not per
+        batch."""
         with self._shared() as store:
             return measure(
                 self.path,
@@ -450,10 +451,10 @@ class Engine:
             )
 
     def reclaim(self) -> None:
-        """Gives trimmed entries' space back now; blocks, for an executor thread.
+        """Frees the space of trimmed entries now; blocks, for an executor thread.
 
-        Deletes segments of the commit log that no group needs, and moves what is
-        still alive out of those that are mostly garbage (one slow group among many).
+        Deletes segments of the commit log that no group needs. Moves live entries out of segments
+        that are mostly garbage (one slow group among many).
         """
         self._refuse_if_failed()
         with self._shared() as store:
@@ -461,7 +462,7 @@ class Engine:
             self._guarded("reclaim", lambda: store.reclaimer.run(room))
 
     def _move(self, entries: list[Moved]) -> None:
-        """Appends entries anew, as far as they still stand where they stood."""
+        """Appends entries again, if their place has not changed."""
         batch = Batch()
         with self._shared() as store:
             values = [store.log.read(pointer) for _, pointer in entries]
@@ -475,11 +476,11 @@ class Engine:
                     self._append(store, batch)
         self.sync()
 
-    # -- who is inside ----------------------------------------------------------------
+    # -- access to RocksDB ------------------------------------------------------------
 
     @contextmanager
     def _shared(self) -> Iterator[OpenStore]:
-        """Inside, RocksDB stays open."""
+        """Keeps RocksDB open inside."""
         if not self._gate.enter():
             raise StorageError(f"store {self.path} is being closed")
         try:
@@ -491,7 +492,7 @@ class Engine:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Inside, nobody else uses RocksDB."""
+        """Keeps all other users out of RocksDB inside."""
         if not self._gate.shut():
             raise StorageError(f"store {self.path} is being closed")
         try:

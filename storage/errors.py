@@ -1,6 +1,6 @@
-"""Everything that storage can report.
+"""Errors that storage can report.
 
-    StorageError                 the disk or RocksDB refused; the text says what was attempted
+    StorageError                 the disk or RocksDB refused; the text names the attempted step
     |-- StorageFullError         no space left, or less than the reserve, or no open files;
     |                            reads go on
     |-- CorruptionError          stored bytes fail their checksum, or synced ones are missing
@@ -27,9 +27,8 @@ class StorageError(Exception):
 class StorageFullError(StorageError):
     """There is no space to write to, or no file could be opened for it.
 
-    recoverable_in_place: the batch was not written and nothing else is in
-        doubt: write it again later. Otherwise writes that no sync covered may
-        be lost, and only a restart helps.
+    recoverable_in_place: the batch was not written and nothing else is in doubt: write it again
+    later. Otherwise unsynced writes may be lost, and only a restart helps.
     """
 
     def __init__(self, message: str, *, recoverable_in_place: bool = False) -> None:
@@ -37,15 +36,15 @@ class StorageFullError(StorageError):
         self.recoverable_in_place = recoverable_in_place
 
     def again(self, message: str) -> StorageFullError:
-        """The same fault, met once more."""
+        """Returns the same fault for a later write."""
         return StorageFullError(message, recoverable_in_place=self.recoverable_in_place)
 
 
 class CorruptionError(StorageError):
     """Stored data is damaged or missing. It is never served in part.
 
-    group, index: the Raft group and the entry or checkpoint concerned, None
-        where the damage cannot be pinned to one.
+    group, index: the Raft group and the entry or checkpoint concerned, None if the damage has no
+    single place.
     """
 
     def __init__(self, message: str, *, group: int | None = None, index: int | None = None) -> None:
@@ -60,11 +59,11 @@ class CorruptionError(StorageError):
 
 
 class NotCachedError(StorageError):
-    """What was asked for is not in memory, and the caller does not wait for the disk."""
+    """The value is not in memory, and the caller does not wait for the disk."""
 
 
 class LockedError(StorageError):
-    """A running process holds the directory. `pid` is that process where known, else 0."""
+    """A running process holds the directory. `pid`: of that process, 0 if unknown."""
 
     def __init__(self, message: str, *, pid: int = 0) -> None:
         super().__init__(message)
@@ -78,12 +77,12 @@ class IdentityError(StorageError):
 class MissingStoreError(StorageError):
     """The directory was used before, and its store, or a part of it, is not there.
 
-    Opened as a new one it would have forgotten votes and acknowledgements.
+    A new store in its place would have forgotten votes and acknowledgements.
     """
 
 
 def from_engine(error: Exception, action: str) -> StorageError:
-    """The error of ours for one that RocksDB reported as a text.
+    """Translates an error that RocksDB reported as a text.
 
     RocksDB's binding has one exception type for everything; its text begins
     with the status ("Corruption: ...", "IO error: ...") and ends with the
@@ -91,7 +90,7 @@ def from_engine(error: Exception, action: str) -> StorageError:
     """
     text = str(error)
     message = f"{action}: {text}"
-    # What RocksDB's own bookkeeping names, or should, and that is gone is lost data too.
+    # A file missing from RocksDB's own bookkeeping is lost data, too.
     if any(words in text for words in _DAMAGED):
         return CorruptionError(message)
     if any(words in text for words in _FULL):
@@ -102,11 +101,13 @@ def from_engine(error: Exception, action: str) -> StorageError:
 
 
 def fault_of(error: Exception, action: str) -> StorageError:
-    """The same for what a write, a sync or a flush met: full or not, and can it be waited out?"""
+    """Translates the error of a write, a sync or a flush, and tells if a full disk caused it.
+
+    If it did, the same call may succeed later."""
     failure = from_engine(error, action)
     if isinstance(failure, StorageFullError):
         if isinstance(error, OSError) and error.errno not in NO_DESCRIPTORS:
-            # Of the commit log itself, where a sync failed: nobody knows what is left.
+            # The commit log's sync failed: nobody knows which of its data is left.
             return StorageError(str(failure))
         failure.recoverable_in_place = True
     return failure
@@ -115,7 +116,7 @@ def fault_of(error: Exception, action: str) -> StorageError:
 _DAMAGED = (
     "Corruption:",
     "No such file or directory",
-    # Of a database that synced something before.
+    # Reported for a missing database that had synced before.
     "create_if_missing is false",
     "Column family not found",
 )

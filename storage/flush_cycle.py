@@ -1,16 +1,15 @@
-"""How the tables follow the commit log: what a start must replay, and when it gets shorter.
+"""Flush cycle of the tables: they follow the commit log, and a start replays less.
 
     log synced, switch memtables    --> all rows up to a place are being written out
-    wait until they are in files    --> note the place, and whose entries segments hold
+    wait until they are in files    --> note the place, and the usage of segments
     wait until that is in a file    --> a replay begins there
 
-Who writes may be the event loop, so nobody syncs while he holds the lock that a writer needs.
-Memtables are switched at a moment when all that was written is synced. There is one in each
-round of a node's driver: after its sync, while it writes nothing.
+A writer may be the event loop, so no sync runs under the lock that a writer needs. Memtables are
+switched at a moment when everything written is synced. Each round of a node's driver has such a
+moment: after its sync, while it writes nothing.
 
-The place is noted only after the tables below it are in files, so a crash between two steps
-means a longer replay and nothing else: replaying what a table already holds ends in the
-same state.
+The place is noted only after the tables below it are in files. So a crash between two steps only
+means a longer replay: replaying rows that a table already holds ends in the same state.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ REPLAY_KEY = b"replay"
 _PROBE_KEY = b"probe"
 _USAGE_KEY = struct.Struct(">5sxQ")
 _POLL_S = 0.002
-_TRIES = 20  # syncs, after each of which somebody had written already
-# At most this many times the intended memory and log are used before a writer has to wait.
+_TRIES = 20  # syncs that were each followed by a write at once
+# Memory and log may exceed their targets by this factor; then a writer has to wait.
 _SLACK = 4
-# A read of a memtable with many range marks sorts them anew after each new one.
+# A read of a memtable with many range deletes sorts them again after each new one.
 MAX_RANGE_DELETES = 1000
 
 
@@ -42,15 +41,15 @@ def usage_key(segment: int) -> bytes:
 
 
 def stored_place(db: Database) -> Place:
-    """Up to where the tables hold the log. Raises CorruptionError."""
+    """Returns the place up to which the tables hold the log. Raises CorruptionError."""
     row = db.noted(REPLAY_KEY)
     return BEGIN if row is None else Place.unpack(row)
 
 
 class FlushCycle:
-    """Of one open store.
+    """Flush cycle of one open store.
 
-    done: a replay begins here. usages: of segments whose use is not noted yet, or not all.
+    done: a replay begins here. usages: of segments without a complete noted usage.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class FlushCycle:
         write_lock: AbstractContextManager[object],
         system: System,
     ) -> None:
-        """write_lock: held by whoever appends."""
+        """write_lock: held by every appender."""
         self.done = done
         self.usages = usages
         self._db = db
@@ -71,12 +70,12 @@ class FlushCycle:
         self._options = options
         self._write_lock = write_lock
         self._running = system.lock()
-        self._wanted = False  # run waits for memtables to be switched
-        self._switched: tuple[Place, dict[int, bytes]] = (done, {})  # where, and the usages then
+        self._wanted = False  # `run` waits for a switch of memtables
+        self._switched: tuple[Place, dict[int, bytes]] = (done, {})  # its place and usages
 
     @property
     def replay_bytes(self) -> int:
-        """Of the log, about."""
+        """About the bytes of the log that a start would replay."""
         segments = self._log.end.segment - self.done.segment
         return self._log.end.position - self.done.position + segments * self._options.segment_bytes
 
@@ -88,16 +87,16 @@ class FlushCycle:
         )
 
     def must_wait(self) -> bool:
-        """Are the tables so far behind that nothing more should be written?"""
+        """Whether the tables are too far behind for more writes."""
         return (
             self._db.unflushed_bytes >= _SLACK * self._options.memtable_bytes
             or self.replay_bytes >= _SLACK * self._options.max_replay_bytes
         )
 
     def run(self) -> None:
-        """A whole cycle, waited for: the tables then hold all that was written before.
+        """Runs a whole cycle: on return the tables hold everything written before.
 
-        Raises RocksDB's own error when it cannot write, and what `CommitLog.sync` raises.
+        Raises RocksDB's own error when it cannot write, and the errors of `CommitLog.sync`.
         """
         with self._running:
             errors = self._db.background_errors
@@ -122,11 +121,11 @@ class FlushCycle:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether a call of `switch_if_synced` is wanted, by whoever has synced the log."""
+        """Whether the thread that syncs the log should call `switch_if_synced`."""
         return self._wanted
 
     def switch_if_synced(self) -> bool:
-        """Switches memtables, if that is wanted and the log has nothing that is not synced.
+        """Switches memtables, if that is wanted and the whole log is synced.
 
         Returns whether it is done. Raises RocksDB's own error.
         """
@@ -136,25 +135,25 @@ class FlushCycle:
             return not self._wanted
 
     def _switch(self) -> None:
-        """Holds the write lock."""
+        """Switches memtables. Holds the write lock."""
         if not self._wanted:
-            return  # the writer was quicker
+            return  # another thread was faster
         usages = {number: usage.pack() for number, usage in self.usages.items()}
         self._switched = self._log.end, usages
         self._wanted = False
         self._db.flush_families()
 
     def note(self, rows: Mapping[bytes, bytes]) -> None:
-        """Bookkeeping rows, in files on return. Raises RocksDB's own error."""
+        """Writes bookkeeping rows, in files on return. Raises RocksDB's own error."""
         errors = self._db.background_errors
         self._db.note(rows)
         self._db.flush_notes()
         self._wait(errors)
 
     def _wait(self, errors: int) -> None:
-        """Until all is in files. errors: how many RocksDB had met before it began to write."""
+        """Waits until all rows are in files. errors: RocksDB's count before it began to write."""
         while self._db.is_flushing():
             if self._db.background_errors != errors:
-                # Only a write says what is wrong, and whether it still is.
+                # Only a write reports the fault, and whether it persists.
                 self._db.note({_PROBE_KEY: b""})
-            time.sleep(_POLL_S)  # no event: RocksDB tells nobody that a flush ended
+            time.sleep(_POLL_S)  # RocksDB has no event for the end of a flush

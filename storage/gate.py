@@ -1,8 +1,8 @@
-"""Who is inside RocksDB: many callers at once, or the one that closes it.
+"""Gate to RocksDB: many callers at once, or the one that closes it.
 
-The binding frees the interpreter's lock in some calls, and closing under such
-a call is an error there. So closing waits for those inside, and those who
-come meanwhile are turned away instead of blocked: a caller may be an event loop.
+The binding frees the interpreter's lock in some calls, and closing under such a call is an error
+there. So closing waits for the callers inside, and new callers are turned away instead of blocked:
+a caller may be an event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Gate:
         self._shut = False
 
     def enter(self) -> bool:
-        """False when the gate is shut; else `leave` must follow."""
+        """Enters; returns False when the gate is shut, else `leave` must follow."""
         with self._changed:
             if self._shut:
                 return False
@@ -35,7 +35,7 @@ class Gate:
                 self._changed.notify_all()
 
     def shut(self) -> bool:
-        """Waits until nobody is inside. False when another thread has shut it."""
+        """Waits until the gate is empty. False when another thread has shut it."""
         with self._changed:
             if self._shut:
                 return False

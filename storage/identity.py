@@ -1,7 +1,7 @@
-"""A data directory belongs to one node of one cluster, and to one process at a time.
+"""Identity of a data directory: one node of one cluster, used by one process at a time.
 
-`claim` is the first thing a node does with its directory, before RocksDB sees
-it. Nothing is changed in a directory that is refused.
+`claim` is a node's first step with its directory, before RocksDB sees it. A refused directory is
+not changed.
 
     DIR/lock           flock'ed while a node runs; holds its pid for the error of the next one
     DIR/identity.json  {"format": 5, "cluster_id": ..., "node_id": ..., "directory_id": ...,
@@ -9,27 +9,27 @@ it. Nothing is changed in a directory that is refused.
                         "cluster_version": only from format 6 on, "instance": only in format 7,
                         "admitted": {"1": its directory id, ...}, only of the node that founded}
 
-The directory id is drawn when a directory is first used. The cluster remembers
-it: a node that comes back with an emptied directory has another one, and may
-not vote or acknowledge as if it still knew what it had promised. It is in the
-store and in its commit log, too, and `store` says whether there must be one.
+The directory id is drawn when a directory is first used. The cluster remembers it: a node that
+comes back with an emptied directory has another one, and may not vote or acknowledge as if it still
+knew its promises. The id is in the store and in its commit log, too, and `store` says whether there
+must be one.
 
-The members are the node ids of the cluster's nodes, as the settings named them when it was
-founded, and hold for good. The founding is a random number that all of them share: the node that
-founds the cluster draws it, and admits the others, each with one directory for good; the others
-learn it then (0: not yet). So two histories of one name are told apart, a changed setting does not
-make a second one, and an emptied directory cannot take the place of the one that was admitted.
+The members are the node ids of the cluster's nodes, as the settings named them when it was founded;
+they never change. The founding is a random number that all of them share. The node that founds the
+cluster draws it, and admits the others, each with one directory for good; the others learn it then
+(0: not yet). So two clusters of one name are told apart, a changed setting does not found a second
+one, and an emptied directory cannot replace the admitted one.
 
-The cluster version is the one that this node last knew its cluster to have agreed on: a
-release that does not take part in it must not open the directory. As long as nothing was
-agreed on (version 1) the format is 5, which older releases read; from then on it is 6.
+The cluster version is the last one that this node knew its cluster to have agreed on: a release
+that does not support it must not open the directory. Before the first agreement (version 1) the
+format is 5, which older releases read; afterwards it is 6.
 
-A directory that joined a cluster which was there has an instance: the version of the metadata
-group's configuration that added it. Its members are those that the cluster began with. Such a
-directory has format 7.
+A directory that joined an existing cluster has an instance: the version of the metadata group's
+configuration that added it. Its members are the founding nodes of the cluster. Such a directory has
+format 7.
 
-Formats 3 and 4 know no members. Format 3 has no `store`: such a directory has one, made by
-an older version, which does not hold the directory id yet.
+Formats 3 and 4 have no members. Format 3 has no `store`: such a directory has one, made by an older
+version, without the directory id.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ _FORMAT_BEFORE_JOINING = 6
 _FIRST_VERSION = 1  # of a cluster that was never upgraded
 _LOCK = "lock"
 _IDENTITY = "identity.json"
-# What a directory may hold and still count as new.
+# Files that a new directory may have.
 _IGNORED = frozenset({_LOCK, f"{_IDENTITY}.tmp", "lost+found"})
-# What a store consists of.
+# Parts of a store.
 _PARTS = ("", "rocksdb", "log", "synced")
 
 
 class StoreState(enum.Enum):
-    """Of the store in a data directory, as its identity says."""
+    """State of the store in a data directory, by its identity."""
 
-    NONE = "none"  # it may have to be made
+    NONE = "none"  # it may not exist yet
     OLD = "old"  # made by format 3: without a directory id
     MADE = "made"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What identity.json says."""
+    """Content of identity.json."""
 
     cluster_id: str
     node_id: int
@@ -80,8 +80,8 @@ class Identity:
     members: tuple[int, ...] = ()  # none: not recorded yet
     founding: int = 0
     cluster_version: int = _FIRST_VERSION
-    instance: int = 0  # not 0: it joined
-    # Of the node that founded: node id -> data directory that begins with the cluster.
+    instance: int = 0  # not 0: the directory joined
+    # On the founding node: node id -> data directory that begins with the cluster.
     admitted: Mapping[int, int] = field(default_factory=dict)
 
     def pack(self) -> bytes:
@@ -129,7 +129,7 @@ class DirectoryLock:
             )
 
     def note_store(self) -> None:
-        """There is a store now, and it has the directory id. Raises OSError."""
+        """Records that there is a store, with the directory id. Raises OSError."""
         if self.store is not StoreState.MADE:
             self._write(replace(self._identity, store=StoreState.MADE))
 
@@ -145,16 +145,16 @@ class DirectoryLock:
 
     @property
     def instance(self) -> int:
-        """Of the metadata group's replica in this directory; 0: the cluster began with it."""
+        """The instance of the metadata group's replica here; 0: a founding one."""
         return self._identity.instance
 
     def note_joined(self, members: Iterable[int], founding: int, instance: int) -> None:
-        """What a node of the cluster said. Raises StorageError if it cannot be written."""
+        """Records the cluster's answer to a join. Raises StorageError if it cannot be written."""
         assert founding > 0 and instance > 0 and not self.founding, "a new directory joins once"
         self._note(members=tuple(sorted(members)), founding=founding, instance=instance)
 
     def check_members(self, members: Iterable[int]) -> None:
-        """Raises IdentityError if the settings name others than the cluster began with."""
+        """Raises IdentityError if the settings name other members than the founding ones."""
         named, known = tuple(sorted(members)), self._identity.members
         if known and known != named:
             raise IdentityError(
@@ -171,7 +171,7 @@ class DirectoryLock:
         self._note_founding(members, self._system.random_number(), own)
 
     def note_founding(self, members: Iterable[int], founding: int) -> None:
-        """The node that founded the cluster admits this one. Raises StorageError."""
+        """Records that the founding node admits this one. Raises StorageError."""
         assert founding > 0 and not self.founding, "it is learned once"
         self._note_founding(members, founding, {})
 
@@ -181,9 +181,9 @@ class DirectoryLock:
         self._note(members=tuple(sorted(members)), founding=founding, admitted=admitted)
 
     def admit(self, node: int, directory: int) -> bool:
-        """Whether the node begins with the cluster, with this directory: the first one that asks.
+        """Whether the node begins with the cluster, with this directory; the first one wins.
 
-        Only the node that founded the cluster says so. Raises StorageError.
+        Only the founding node decides this. Raises StorageError.
         """
         admitted = self._identity.admitted
         if admitted and node not in admitted:
@@ -192,7 +192,7 @@ class DirectoryLock:
 
     @property
     def has_admitted(self) -> Mapping[int, int]:
-        """Node -> its directory, of the node that founded the cluster; none elsewhere."""
+        """Returns node -> its directory on the founding node; empty elsewhere."""
         return self._identity.admitted
 
     def _note(self, **changes: Any) -> None:
@@ -202,7 +202,7 @@ class DirectoryLock:
             raise StorageError(f"data directory {self.path}: {error}") from error
 
     def check_cluster_version(self, oldest: int, newest: int) -> None:
-        """Raises IdentityError unless a release that knows these versions may open it."""
+        """Raises IdentityError unless a release with these versions may open it."""
         version = self._identity.cluster_version
         if not oldest <= version <= newest:
             raise IdentityError(
@@ -212,7 +212,7 @@ class DirectoryLock:
             )
 
     def note_cluster_version(self, version: int) -> None:
-        """What the cluster has agreed on. Raises OSError."""
+        """Records the agreed version of the cluster. Raises OSError."""
         assert version >= self._identity.cluster_version, "it never falls"
         if version > self._identity.cluster_version:
             self._write(replace(self._identity, cluster_version=version))
@@ -242,16 +242,15 @@ class DirectoryLock:
 def claim(
     path: str | os.PathLike[str], cluster_id: str, node_id: int, system: System = SYSTEM
 ) -> DirectoryLock:
-    """Creates the directory if need be, locks it and checks or writes whose it is.
+    """Creates the directory if need be, locks it, and checks or writes its identity.
 
-    Raises LockedError when a running process holds it, IdentityError when it
-    belongs to another cluster or node or is not a data directory at all, and
-    StorageError when it cannot be used.
+    Raises LockedError when a running process holds it, IdentityError when it belongs to another
+    cluster or node or is not a data directory at all, and StorageError when it cannot be used.
     """
     directory = Path(path)
     try:
         system.make_directory(directory)
-        # Before the lock file is made: a stranger's directory stays as it is.
+        # Before the lock file is made: another cluster's directory stays as it is.
         if not (directory / _IDENTITY).exists():
             _refuse_strangers(directory)
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -285,12 +284,12 @@ def _note_pid(descriptor: int) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except OSError:
-        # Only for the text of an error. On a full disk the node must start, to be read.
+        # The pid only serves an error's text. On a full disk the node must start, to be read.
         return
 
 
 def _check_identity(directory: Path, cluster_id: str, node_id: int, system: System) -> Identity:
-    """What the directory is; drawn and written if it is new."""
+    """Checks the identity, or draws and writes a new one."""
     try:
         content = (directory / _IDENTITY).read_bytes()
     except FileNotFoundError:
@@ -325,7 +324,7 @@ def _refuse_strangers(directory: Path) -> None:
 
 
 def parse(directory: Path, content: bytes) -> Identity:
-    """What identity.json says. Raises IdentityError."""
+    """Parses identity.json. Raises IdentityError."""
     try:
         fields = json.loads(content.decode())
         found = fields["format"]

@@ -1,4 +1,4 @@
-"""Key layout: every key begins with its group, big endian, so a group is one range everywhere.
+"""Layout of keys: each begins with its group, big endian, so a group is one range everywhere.
 
     ENTRIES      group u64 | index u64
     OFFSETS      group u64 | last offset u64
@@ -16,7 +16,7 @@ import struct
 MAX_GROUP = 2**63 - 1
 MAX_NUMBER = 2**63 - 1
 NUMBERED_BYTES, STAGED_BYTES = 16, 32
-# No group has this bit, so what is staged is out of the way of all that goes by offset.
+# No group has this bit, so staged rows are outside all ranges of offsets.
 STAGED = 2**63
 
 _U64 = struct.Struct(">Q")
@@ -30,28 +30,28 @@ def prefix(group: int) -> bytes:
 
 
 def group_range(group: int) -> tuple[bytes, bytes]:
-    """(begin, end) of all keys of the group in any family."""
+    """Returns (begin, end) of all keys of the group in any family."""
     return prefix(group), _U64.pack(group + 1)
 
 
 def numbered(group: int, number: int) -> bytes:
-    """Key of an entry or of an index row. `number` up to 2**63: one past the last is a bound."""
+    """Returns an entry's or index row's key. `number` up to 2**63: one past the last is a bound."""
     assert 0 <= number <= MAX_NUMBER + 1, number
     return _PAIR.pack(group, number)
 
 
 def staged(group: int, transaction: int = 0, producer: int = 0, number: int = 0) -> bytes:
-    """Key of a row that no offset leads to yet, in a range of the group's own; 0: its begin."""
+    """Returns the key of a staged row, in a range of the group's own; 0: its begin."""
     assert 0 <= group <= MAX_GROUP and 0 <= number <= MAX_NUMBER + 1, (group, number)
     return _FOUR.pack(group | STAGED, transaction, producer, number)
 
 
 def staged_range(group: int) -> tuple[bytes, bytes]:
-    """(begin, end) of all such keys of the group."""
+    """Returns (begin, end) of all staged keys of the group."""
     return _U64.pack(group | STAGED), _U64.pack((group + 1) | STAGED)
 
 
 def number_of(key: bytes) -> int:
-    """The number at the end of a `numbered` or `staged` key."""
+    """Returns the number at the end of a `numbered` or `staged` key."""
     value: int = _U64.unpack_from(key, len(key) - 8)[0]
     return value

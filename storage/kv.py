@@ -1,10 +1,10 @@
-"""The narrow waist to the disk: ordered keys in four families, atomic batches, one sync.
+"""Interface to the disk: ordered keys in four families, atomic batches, one sync.
 
 Everything above (`raft_log`, `offset_index`, `checkpoints`) speaks only these
 Protocols. `Engine` implements them over RocksDB, the simulator in memory with
 the loss of unsynced writes.
 
-The contract that safety rests on:
+Safety rests on this contract:
 
 - a batch is applied whole or not at all, and batches in the order of `write`;
 - after a crash the survivors are a prefix of the batches written, and it
@@ -32,12 +32,12 @@ class WriteBatch(Protocol):
     """Changes that are written together, applied in the order of the calls."""
 
     def put(self, family: Family, key: bytes, value: bytes, checksum: int | None = None) -> None:
-        """checksum: CRC-32C of `value`, where it was made before; it is what is stored."""
+        """Puts a row. checksum: CRC-32C of `value`, if made before; it is stored."""
 
     def delete(self, family: Family, key: bytes) -> None: ...
 
     def delete_range(self, family: Family, begin: bytes, end: bytes) -> None:
-        """Deletes begin <= key < end, also what this batch put there before."""
+        """Deletes begin <= key < end, also rows that this batch put before."""
 
     def __len__(self) -> int:
         """Number of operations."""
@@ -59,13 +59,13 @@ class KeyValue(Protocol):
     def get_unchecked(
         self, family: Family, key: bytes, *, cached_only: bool = False
     ) -> bytes | None:
-        """As `get`, but the bytes may be damaged: for a caller with a checksum of its own.
+        """Gets as `get`, but maybe damaged bytes: for a caller with a checksum of its own.
 
         cached_only: raises NotCachedError instead of waiting for the disk.
         """
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Values in the order of `keys`, None where there is none."""
+        """Returns values in the order of `keys`, None for missing ones."""
 
     def scan(
         self,
@@ -76,10 +76,10 @@ class KeyValue(Protocol):
         limit: int | None = None,
         reverse: bool = False,
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Keys begin <= key < end, rising (falling with `reverse`), at most `limit`.
+        """Yields keys begin <= key < end, rising (falling with `reverse`), at most `limit`.
 
-        Memory is bounded however long the range. Not a snapshot: what is
-        written while the scan goes on may or may not be seen.
+        Memory is bounded for a range of any size. Not a snapshot: rows written during the scan may
+        or may not be seen.
         """
 
     def scan_keys(
@@ -91,4 +91,4 @@ class KeyValue(Protocol):
         limit: int | None = None,
         reverse: bool = False,
     ) -> Iterator[bytes]:
-        """The keys that `scan` gives, without a look at their values, which may be damaged."""
+        """Yields the keys of `scan`, without reading their values, which may be damaged."""

@@ -14,15 +14,14 @@ from storage.kv import Family
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """All in bytes, but for counts that say so.
+    """Figures in bytes, except for counts.
 
-    disk_bytes: everything in the store's directory. replay_bytes: of the commit
-    log, what a restart would replay, about. memtable_bytes, cache_bytes: memory.
-    free_disk_bytes: left on the file system. log_bytes, log_garbage_bytes: the
-    commit log, and what of it nobody needs, as the last reclaim found it.
-    stalled: RocksDB takes no writes. flushes_pending: families with rows that are
-    being written out. compaction_pending_bytes: RocksDB's estimate of what it is
-    behind with. background_errors: count since the store was opened.
+    disk_bytes: everything in the store's directory. replay_bytes: about the part of the commit log
+    that a restart would replay. memtable_bytes, cache_bytes: memory. free_disk_bytes: left on the
+    file system. log_bytes, log_garbage_bytes: the commit log, and its garbage at the last reclaim.
+    stalled: RocksDB takes no writes. flushes_pending: families with rows that are being written
+    out. compaction_pending_bytes: RocksDB's estimate of its backlog. background_errors: count since
+    the store was opened.
     """
 
     disk_bytes: int
@@ -41,7 +40,7 @@ class EngineStats:
 def measure(
     path: Path, families: Mapping[Family, Rdict], db: Rdict, *, replay_bytes: int, garbage: int
 ) -> EngineStats:
-    """replay_bytes, garbage: of the commit log, which its owner knows."""
+    """Measures a store. replay_bytes, garbage: of the commit log, given by its owner."""
     sizes = _file_sizes(path)
     status = os.statvfs(path)
 
@@ -70,7 +69,7 @@ def number(db: Rdict, name: str) -> int:
 
 
 def _file_sizes(path: Path) -> list[tuple[str, int]]:
-    """(folder, bytes on disk) of all files below; files come and go meanwhile."""
+    """Yields (folder, bytes on disk) of all files below; the set may change meanwhile."""
     sizes = []
     for folder, _, names in os.walk(path):
         for name in names:

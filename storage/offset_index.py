@@ -1,4 +1,4 @@
-"""From offsets to Raft entries: one row for each stored batch of a partition.
+"""Index from offsets to Raft entries: one row for each stored batch of a partition.
 
     OFFSETS  group | last offset -> raft index, base offset, record count,
                                     payload bytes, max timestamp, append time,
@@ -7,16 +7,15 @@
 The key holds the batch's last offset, so the first row at or after an offset
 is the batch that contains it.
 
-What a transaction stages has rows of the same form under keys of their own, with
-offsets that count from its run's first record. When a run is published it gets one
-row among the offsets, however long it is, and its staged rows stay as they are:
+Staged batches of a transaction have rows of the same form under keys of their own, with offsets
+that count from their run's first record. A published run of any length gets one row among the
+offsets, and its staged rows stay as they are:
 
     OFFSETS  group | last offset -> base offset, record count, transaction, producer,
                                     append time
 
-Who reads rows sees batches only: a run's row stands for all that it leads to. It is
-listed once more (transaction 0), so that a run's rows go when the log's start has
-passed it.
+Readers of rows see batches only: a run's row is expanded to its batches. It is listed once more
+(transaction 0), so that a run's rows are dropped when the log's start has passed it.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from storage import keys
 from storage.errors import CorruptionError
 from storage.kv import Family, KeyValue, WriteBatch
 
-SEARCH_ROWS = 512  # looked at in one step of a search
+SEARCH_ROWS = 512  # read in one step of a search
 _ROW = struct.Struct(">QQIIqqI")
 _RUN = struct.Struct(">QQQQq")
 assert _RUN.size != _ROW.size, "the length tells which one it is"
 
 
 class IndexEntry(NamedTuple):
-    """Where a batch is and what a reader needs to know before reading it.
+    """Place of a batch, with the facts that a reader needs before reading it.
 
     raft_index: its Raft entry. base_offset .. last_offset: its records.
     payload_bytes: size of the stored entry. max_timestamp_us: highest client
@@ -73,7 +72,7 @@ class RunRow(NamedTuple):
 
 
 class OffsetIndex:
-    """The index of one group. Writes go into the caller's batch."""
+    """Index of one group. Writes go into the caller's batch."""
 
     def __init__(self, kv: KeyValue, group: int) -> None:
         self._kv = kv
@@ -86,15 +85,15 @@ class OffsetIndex:
         batch.put(Family.OFFSETS, key, _ROW.pack(*entry))
 
     def find(self, offset: int) -> IndexEntry | None:
-        """The batch that holds `offset`; the first one above where offsets were trimmed."""
+        """Returns the batch that holds `offset`, or the first one above it after a trim."""
         return next(self._rows(offset, limit=1), None)
 
     def scan(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Up to `limit` batches, from the one that `find(offset)` gives."""
+        """Yields up to `limit` batches, from `find(offset)` on."""
         return list(self._rows(offset, limit=limit))
 
     def scan_back(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Up to `limit` batches that end below `offset`, the last one first."""
+        """Yields up to `limit` batches that end below `offset`, the last one first."""
         found: list[IndexEntry] = []
         holder = next(self._read(max(0, offset), limit=1), None)
         if isinstance(holder, RunRow) and holder.base_offset < offset:
@@ -115,12 +114,11 @@ class OffsetIndex:
         return next(self._rows(0, limit=1, reverse=True), None)
 
     def find_timestamp(self, timestamp_us: int) -> Iterator[IndexEntry | None]:
-        """Looks for the first batch whose highest timestamp is at or after `timestamp_us`.
+        """Looks for the first batch with a highest timestamp at or after `timestamp_us`.
 
-        Client timestamps need not rise, so this reads rows from the start: 60 bytes for
-        each batch, with bounded memory. It goes in steps, so that the caller can do
-        something else in between: None for each SEARCH_ROWS that were looked at in vain,
-        then the batch, if there is one.
+        Client timestamps need not rise, so this reads rows from the start: 60 bytes for each batch,
+        with bounded memory. It goes in steps, so that the caller can do other work in between. It
+        yields None after each SEARCH_ROWS without a match, then the batch, if there is one.
         """
         for number, row in enumerate(self._rows(0, limit=None), 1):
             if row.max_timestamp_us >= timestamp_us:
@@ -134,20 +132,20 @@ class OffsetIndex:
     def put_staged(
         self, batch: WriteBatch, transaction_id: int, producer_id: int, entry: IndexEntry
     ) -> None:
-        """A staged batch; its offsets count from the run's first record."""
+        """Puts a staged batch; its offsets count from the run's first record."""
         assert entry.record_count > 0, entry
         key = keys.staged(self._group, transaction_id, producer_id, entry.last_offset)
         batch.put(Family.OFFSETS, key, _ROW.pack(*entry))
 
     def put_run(self, batch: WriteBatch, run: RunRow) -> None:
-        """A run was published as it is staged."""
+        """Publishes a run with its staged rows as they are."""
         assert run.record_count > 0, run
         row = _RUN.pack(*run)
         batch.put(Family.OFFSETS, keys.numbered(self._group, run.last_offset), row)
         batch.put(Family.OFFSETS, keys.staged(self._group, number=run.last_offset), row)
 
     def staged(self, transaction_id: int, producer_id: int) -> list[IndexEntry]:
-        """All batches of a run, which is short."""
+        """Returns all batches of a run, which is short."""
         begin = keys.staged(self._group, transaction_id, producer_id)
         end = keys.staged(self._group, transaction_id, producer_id, keys.MAX_NUMBER + 1)
         return [self._decode(*row) for row in self._kv.scan(Family.OFFSETS, begin, end)]
@@ -171,7 +169,7 @@ class OffsetIndex:
     def _batches_of(
         self, run: RunRow, begin: int = 0, end: int | None = None, *, reverse: bool = False
     ) -> Iterator[IndexEntry]:
-        """Its batches that hold `begin` or follow, and end below offset `end`."""
+        """Yields its batches from the one that holds `begin`, up to end offset `end`."""
         base, where = run.base_offset, (run.transaction_id, run.producer_id)
         after = run.last_offset + 1 if end is None else min(end, run.last_offset + 1)
         low = keys.staged(self._group, *where, max(0, begin - base))
@@ -211,7 +209,7 @@ class OffsetIndex:
     def _rows(
         self, offset: int, *, limit: int | None, reverse: bool = False
     ) -> Iterator[IndexEntry]:
-        """Batches from the one that holds `offset` on, or from the last one backwards."""
+        """Yields batches from the one that holds `offset` on, or from the last one backwards."""
         return islice(self._all_batches(max(0, offset), limit, reverse), limit)
 
     def _all_batches(self, offset: int, limit: int | None, reverse: bool) -> Iterator[IndexEntry]:
@@ -226,7 +224,7 @@ class OffsetIndex:
                 after, count = row.last_offset + 1, count + 1
             if limit is None or reverse or count < limit:
                 return
-            # Runs without batches: they begin below what this replica has.
+            # Runs without batches: they begin below the state this replica has.
             offset = after
 
     def _read(

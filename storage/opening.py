@@ -1,10 +1,10 @@
-"""What a start does with a store: RocksDB opened, the log replayed, both ready to go on.
+"""Opening of a store: opens RocksDB, replays the log, and gets both ready to go on.
 
     open_store --> Database, Replay --> CommitLog, FlushCycle, Reclaimer: an OpenStore,
-                   which lives until the store is closed, or opened anew after a full disk
+                   which lives until the store is closed, or reopened after a full disk
 
 The directory's id is a row of RocksDB's bookkeeping and in the header of each file of the
-log. A store of format 3 gets both here: the row, and a new file for what is appended.
+log. A store of format 3 gets both here: the row, and a new file for further records.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 DIRECTORY_KEY = b"directory"
 _U64 = struct.Struct(">Q")
-# Rows of a replay that are given to RocksDB at once.
+# Replayed rows go to RocksDB in batches of this size.
 _REPLAYED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """The parts of a store, from one opening to the end of it."""
+    """Parts of a store, from one opening to its end."""
 
     db: Database
     log: CommitLog
@@ -52,7 +52,7 @@ class OpenStore:
             try:
                 self.cycle.run()
             except Exception as error:  # noqa: BLE001
-                # The next start replays more. What counts is in the commit log.
+                # The next start replays more. The commit log has everything.
                 log.warning("closing %s: %s", path, error)
         if is_sound and self.log.failure is None:
             self.db.close()
@@ -63,8 +63,8 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an opening needs to know. directory: whose store it is, None for a tool, which
-    takes what it finds. write_lock, move: see FlushCycle, Reclaimer."""
+    """Parameters of an opening. directory: the store's owner; None for a tool, which takes any
+    store. write_lock, move: see FlushCycle, Reclaimer."""
 
     path: Path
     options: EngineOptions
@@ -76,7 +76,7 @@ class Setting:
 
     @property
     def is_made(self) -> bool:
-        """Is there a store for certain, of the present format?"""
+        """Whether a store of the present format certainly exists."""
         return self.directory is not None and self.directory.store is StoreState.MADE
 
 
@@ -105,7 +105,7 @@ def open_store(setting: Setting) -> OpenStore:
         replay.finish()
         return _open_at_end(setting, db, replay, done, usages)
     except BaseException as error:
-        # What no sync covered must not get into tables.
+        # Rows that no sync covered must not get into tables.
         if replay is None or replay.end.number <= replay.synced:
             db.close()
         else:
@@ -134,23 +134,23 @@ def _open_at_end(
         row = {DIRECTORY_KEY: _U64.pack(directory_id)}
         if setting.directory is not None and setting.directory.store is StoreState.OLD:
             try:
-                cycle.note(row)  # from now on it must be there
+                cycle.note(row)  # required from now on
             except Exception as error:
                 raise from_engine(error, f"write {setting.path / 'rocksdb'}") from error
         else:
-            db.note(row)  # in a file with the first rows that are
+            db.note(row)  # in a file together with the first rows there
     return OpenStore(db, commit_log, cycle, Reclaimer(db, commit_log, cycle, setting.move))
 
 
 def _directory_id(setting: Setting, db: Database, done: Place) -> int | None:
-    """What the log's headers must say, None if anything will do.
+    """Returns the id that the log's headers must have, None for any.
 
     Raises IdentityError when RocksDB is another directory's, CorruptionError.
     """
     wanted = setting.directory.directory_id if setting.directory is not None else None
     row, path = db.noted(DIRECTORY_KEY), setting.path / "rocksdb"
     if row is None:
-        # It is in a file as soon as anything is. Before that, the log decides.
+        # The id is in a file as soon as any row is. Before that, the log decides.
         if setting.is_made and done != BEGIN:
             raise CorruptionError(f"{path}: the id of the data directory is missing")
         return wanted

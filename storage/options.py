@@ -1,7 +1,7 @@
-"""How RocksDB is set up for a log: the node's settings and their translation.
+"""Options of RocksDB: the node's settings and their translation.
 
-The reasons, setting by setting, stand beside each. Rows are small: entries are in the
-commit log, and only their places are here.
+Each setting has its reason beside it. Rows are small: RocksDB holds only the places of entries,
+which are in the commit log.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class EngineOptions:
     """Settings of one node's store. Raises ValueError naming the field and its limits.
 
     segment_bytes: from this size on the commit log goes on in a new file.
-    max_replay_bytes: of the commit log, which a restart replays, about; beyond it RocksDB
-        is told to write its tables.
+    max_replay_bytes: of the commit log, which a restart replays, about; beyond it RocksDB is told
+        to write its tables.
     memtable_bytes: the same for rows in memory; four times as much is the most they take.
     block_cache_bytes: one cache for all families.
     max_open_segments: file descriptors kept for reading the commit log.
-    page_cache_bytes: of the commit log, about, that stay in the system's page cache; what
-        was used the longest ago goes first. 0: all, as long as the system likes.
+    page_cache_bytes: about the bytes of the commit log that stay in the system's page cache; the
+        least recently used go first. 0: the system decides.
     max_open_files: file descriptors that RocksDB keeps.
-    min_free_bytes: below this much free disk, writes are refused before the disk is really
-        full, so that flushes and trims still have room.
+    min_free_bytes: below this much free disk, writes are refused before the disk is really full, so
+        that flushes and trims still have room.
     background_jobs: threads for flushes and compactions.
     """
 
@@ -71,10 +71,10 @@ class EngineOptions:
 
 
 def database_options(options: EngineOptions, *, new: bool) -> Options:
-    """What holds for the whole database. new: there may be no database yet."""
+    """Makes the options of the whole database. new: there may be no database yet."""
     db = Options(raw_mode=True)
-    # A MANIFEST that lost its end does not know the families. Made anew they would be
-    # empty, in silence.
+    # A MANIFEST that lost its end does not know the families. Creating them would make them empty,
+    # silently.
     db.create_if_missing(new)
     db.create_missing_column_families(new)
     db.set_paranoid_checks(True)
@@ -88,14 +88,14 @@ def database_options(options: EngineOptions, *, new: bool) -> Options:
     db.set_max_manifest_file_size(16 * MIB)
     db.set_stats_dump_period_sec(0)
     db.set_stats_persist_period_sec(0)
-    # Reading every table's properties at start is what makes large stores slow to open.
+    # Reading every table's properties would make the start of a large store slow.
     db.set_skip_stats_update_on_db_open(True)
     _family(db, Cache(64 * KIB))
     return db
 
 
 def family_options(options: EngineOptions) -> dict[Family, Options]:
-    """One set for each family; all share one block cache."""
+    """Makes the options of each family; all share one block cache."""
     cache = Cache(options.block_cache_bytes)
     families = {family: Options(raw_mode=True) for family in Family}
     for each in families.values():
@@ -113,15 +113,14 @@ def _family(each: Options, cache: Cache) -> None:
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     each.set_block_based_table_factory(table)
-    # Never reached: a memtable is written out when we say so, see `database`.
+    # Never reached: only `database` decides when a memtable is written out.
     each.set_write_buffer_size(_NEVER_FULL)
     each.set_max_write_buffer_number(4)
     each.set_compression_type(DBCompressionType.lz4())
     each.set_target_file_size_base(8 * MIB)
     each.set_max_bytes_for_level_base(32 * MIB)
-    # A write holds the interpreter's lock, so RocksDB must not make it wait for a
-    # compaction. Tables are small here (entries are in the commit log), reading a few
-    # more of them is cheap.
+    # A write holds the interpreter's lock, so RocksDB must not make it wait for a compaction.
+    # Tables are small here, so reading a few more of them is cheap.
     each.set_level_zero_file_num_compaction_trigger(4)
     each.set_level_zero_slowdown_writes_trigger(64)
     each.set_level_zero_stop_writes_trigger(128)

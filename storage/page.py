@@ -1,7 +1,7 @@
-"""Reading from RocksDB: one page of a scan, with a cursor that does not outlive it.
+"""Pages of a scan of RocksDB, with a cursor that does not outlive its page.
 
-A cursor keeps the whole RocksDB open, and a generator that somebody left
-suspended would keep the cursor; so scans go page by page.
+A cursor keeps the whole RocksDB open, and a suspended generator would keep the cursor; so scans go
+page by page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rocksdict import Rdict, ReadOptions
 from storage.errors import StorageError, from_engine
 from storage.kv import Family
 
-#: A key and what stands in RocksDB at it.
+#: A key and its value in RocksDB.
 KeyRow = tuple[bytes, bytes]
 PAGE_ROWS = 512
 PAGE_BYTES = 1024 * 1024
@@ -24,7 +24,7 @@ PAGE_BYTES = 1024 * 1024
 def read_page(
     family: Rdict, begin: bytes, end: bytes, *, rows: int, reverse: bool
 ) -> tuple[list[KeyRow], bool]:
-    """Up to `rows` rows or PAGE_BYTES of begin <= key < end, and whether there may be more."""
+    """Reads up to `rows` rows or PAGE_BYTES of begin <= key < end; tells if there may be more."""
     page: list[KeyRow] = []
     size = 0
     # The upper bound keeps the cursor from loading a value past the end.
@@ -61,7 +61,7 @@ def paged(
     limit: int | None,
     reverse: bool,
 ) -> Iterator[KeyRow]:
-    """The rows of begin <= key < end, at most `limit`, from as many pages as it takes."""
+    """Yields rows of begin <= key < end, at most `limit`, from as many pages as needed."""
     left = sys.maxsize if limit is None else limit
     while left > 0 and begin < end:
         page, more = page_of(begin, end, min(PAGE_ROWS, left))
@@ -74,13 +74,13 @@ def paged(
 
 
 def page_rows(family: Rdict, begin: bytes, end: bytes, rows: int = PAGE_ROWS) -> list[KeyRow]:
-    """The first rows of begin <= key < end."""
+    """Returns the first rows of begin <= key < end."""
     return read_page(family, begin, end, rows=rows, reverse=False)[0] if begin < end else []
 
 
 @contextmanager
 def reading(family: Family) -> Iterator[None]:
-    """Inside, RocksDB's errors become ours."""
+    """Translates RocksDB's errors inside into ours."""
     try:
         yield
     except StorageError:

@@ -1,4 +1,4 @@
-"""One Raft group's log and hard state, typed, stateless over a `KeyValue`.
+"""Log and hard state of one Raft group, typed, stateless over a `KeyValue`.
 
 An entry's value is the data verbatim. Its term is not stored with it: terms
 change rarely, so a small table of (first index, term) says them all, and no
@@ -42,16 +42,15 @@ _POINT_DELETES = 256
 
 @dataclass(slots=True)
 class LogState:
-    """What a restarted replica knows of its log without reading an entry.
+    """State of a restarted replica's log, without any entry read.
 
     base_index, base_term: everything up to there is covered by a checkpoint.
     last_index: the last stored entry, base_index when there is none.
-    term_starts: rising (first index, term). The first row is always
-        (base_index, base_term), so that a bisection finds the term of every
-        index from the base on.
+    term_starts: rising (first index, term). The first row is always (base_index, base_term), so
+        that a bisection finds the term of every index from the base on.
     term, voted_for: hard state; voted_for 0 means no vote in that term.
     commit_index: all up to there is known to be committed; 0: nothing is.
-    configurations: (index, what was stored), rising.
+    configurations: (index, stored bytes), rising.
     """
 
     base_index: int = 1
@@ -65,7 +64,7 @@ class LogState:
 
 
 class RaftLogStore:
-    """The stored log of `group`. Writes go into the caller's batch."""
+    """Stored log of `group`. Writes go into the caller's batch."""
 
     def __init__(self, kv: KeyValue, group: int) -> None:
         self._kv = kv
@@ -75,7 +74,7 @@ class RaftLogStore:
     # -- reading --------------------------------------------------------------
 
     def load(self) -> LogState:
-        """State of the log as written. Raises CorruptionError naming the group."""
+        """Loads the state of the log. Raises CorruptionError naming the group."""
         state = LogState()
         starts: list[tuple[int, int]] = []
         begin, end = keys.group_range(self._group)
@@ -108,8 +107,8 @@ class RaftLogStore:
     def _last_index(self, base_index: int) -> int:
         begin = keys.numbered(self._group, base_index + 1)
         end = keys.group_range(self._group)[1]
-        # Forward first: backward in an empty range meets another group's entry,
-        # whose damage is not this group's.
+        # Forward first: backward in an empty range meets another group's entry, which may be
+        # damaged without harm to this group.
         if not any(True for _ in self._kv.scan_keys(Family.ENTRIES, begin, end, limit=1)):
             return base_index
         for key in self._kv.scan_keys(Family.ENTRIES, begin, end, limit=1, reverse=True):
@@ -119,10 +118,10 @@ class RaftLogStore:
         raise CorruptionError("the entries have a first one and no last one")
 
     def read(self, first: int, last: int) -> list[bytes]:
-        """Data of the entries first..last, both included.
+        """Reads data of the entries first..last, both included.
 
-        Raises CorruptionError naming group and index when one is missing or
-        damaged. The caller bounds the number of bytes it asks for.
+        Raises CorruptionError naming group and index when one is missing or damaged. The caller
+        bounds the number of bytes it asks for.
         """
         assert 0 < first <= last, (first, last)
         wanted = [keys.numbered(self._group, index) for index in range(first, last + 1)]
@@ -140,7 +139,7 @@ class RaftLogStore:
     def read_checked_by(
         self, index: int, is_intact: Callable[[bytes], bool], *, cached_only: bool = False
     ) -> bytes:
-        """Data of one entry that the caller can check more quickly than the store does.
+        """Reads one entry that the caller can check faster than the store does.
 
         Raises CorruptionError as `read` does, StorageError; NotCachedError with `cached_only`.
         """
@@ -148,7 +147,7 @@ class RaftLogStore:
         try:
             data = self._kv.get_unchecked(Family.ENTRIES, key, cached_only=cached_only)
         except CorruptionError:
-            data = None  # `read` says what is wrong with it
+            data = None  # `read` reports the damage
         if data is not None and is_intact(data):
             return data
         self.read(index, index)
@@ -167,29 +166,29 @@ class RaftLogStore:
     def put_entry(
         self, batch: WriteBatch, index: int, data: bytes, checksum: int | None = None
     ) -> None:
-        """checksum: CRC-32C of `data`, where it was made before."""
+        """Puts an entry. checksum: CRC-32C of `data`, if made before."""
         batch.put(Family.ENTRIES, keys.numbered(self._group, index), data, checksum)
 
     def put_term_start(self, batch: WriteBatch, first_index: int, term: int) -> None:
-        """Entries from `first_index` on have `term`. Only needed where the term changes."""
+        """Records that entries from `first_index` on have `term`. Only needed for a new term."""
         batch.put(Family.STATE, self._start_key(first_index), _U64.pack(term))
 
     def put_hard_state(self, batch: WriteBatch, term: int, voted_for: int) -> None:
         batch.put(Family.STATE, self._prefix + _HARD_STATE, _PAIR.pack(term, voted_for))
 
     def put_commit(self, batch: WriteBatch, index: int) -> None:
-        """All up to `index` is committed once `batch` is durable."""
+        """Records that all up to `index` is committed, once `batch` is durable."""
         batch.put(Family.STATE, self._prefix + _COMMIT, _U64.pack(index))
 
     def put_instance(self, batch: WriteBatch, instance: int) -> None:
         batch.put(Family.STATE, self._prefix + _INSTANCE, _U64.pack(instance))
 
     def put_configuration(self, batch: WriteBatch, index: int, stored: bytes) -> None:
-        """The entry at `index` is a configuration."""
+        """Records that the entry at `index` is a configuration."""
         batch.put(Family.STATE, self._configuration_key(index), stored)
 
     def drop_configurations(self, batch: WriteBatch, first: int, stop: int) -> None:
-        """Those of the entries first..stop-1."""
+        """Drops the configurations of the entries first..stop-1."""
         begin, end = self._configuration_key(first), self._configuration_key(stop)
         batch.delete_range(Family.STATE, begin, end)
 
@@ -204,8 +203,8 @@ class RaftLogStore:
     def trim_to(self, batch: WriteBatch, base_index: int, base_term: int) -> None:
         """Drops the entries up to `base_index`, which becomes the base.
 
-        Term starts up to there go as well: what follows has the base's term
-        until the next start.
+        Term starts up to there are dropped as well: later entries have the base's term until the
+        next start.
         """
         batch.delete_range(
             Family.ENTRIES,
@@ -216,13 +215,13 @@ class RaftLogStore:
         self._put_base(batch, base_index, base_term)
 
     def reset(self, batch: WriteBatch, base_index: int, base_term: int) -> None:
-        """Begins anew above an installed snapshot: all entries and term starts go."""
+        """Restarts the log above an installed snapshot: all entries and term starts are dropped."""
         batch.delete_range(Family.ENTRIES, *keys.group_range(self._group))
         batch.delete_range(Family.STATE, self._start_key(0), self._start_key(keys.MAX_NUMBER + 1))
         self._put_base(batch, base_index, base_term)
 
     def destroy(self, batch: WriteBatch, tombstone: bytes = b"") -> None:
-        """Drops everything of this group in all families, but for the tombstone that it gets."""
+        """Drops everything of this group in all families, and leaves its tombstone."""
         begin, end = keys.group_range(self._group)
         for family in Family:
             batch.delete_range(family, begin, end)
@@ -230,16 +229,16 @@ class RaftLogStore:
             batch.put(Family.STATE, self._prefix + _TOMBSTONE, tombstone)
 
     def instance(self) -> int:
-        """Of the replica whose log this is."""
+        """Returns the instance of this log's replica."""
         stored = self._kv.get(Family.STATE, self._prefix + _INSTANCE)
         return 0 if stored is None else int(_U64.unpack(stored)[0])
 
     def is_new(self) -> bool:
-        """Whether the replica never did anything: it has no term."""
+        """Whether the replica never took part: it has no term."""
         return self._kv.get(Family.STATE, self._prefix + _HARD_STATE) is None
 
     def tombstone(self) -> bytes:
-        """What `destroy` left; empty if there is none."""
+        """Returns the tombstone that `destroy` left; empty if there is none."""
         return self._kv.get(Family.STATE, self._prefix + _TOMBSTONE) or b""
 
     def _delete_entries(self, batch: WriteBatch, first: int, last: int) -> None:

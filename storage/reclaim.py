@@ -1,11 +1,11 @@
-"""Giving the disk back what trims have dropped.
+"""Reclaimer of disk space that trims have freed.
 
-A segment of the commit log goes once no group has an entry in it. Groups are trimmed at
-their own pace, so a slow one can keep many segments alive; when more than half of the log
-is garbage, what is left in the emptiest segments is appended anew and they go.
+A segment of the commit log is deleted once no group has an entry in it. Groups are trimmed at their
+own pace, so a slow one can keep many segments. When more than half of the log is garbage, the live
+entries of the emptiest segments are appended again, and these segments are deleted.
 
-A segment is deleted only after a sync: what dropped its entries, or moved them, must not be
-undone by a power loss afterwards.
+A segment is deleted only after a sync: a power loss must not undo the trim or the move of its
+entries afterwards.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from storage.page import page_rows
 
 log = logging.getLogger(__name__)
 
-# Above this share of garbage, in the log and in a segment, the rest is worth copying.
+# Above this share of garbage, in the log and in a segment, copying the rest pays.
 WORTH_MOVING = 0.5
-# How much of the log one call copies at most.
+# Share of the log that one call copies at most.
 MOVED_SHARE = 0.25
 MOVED_AT_ONCE = 4 * 1024 * 1024
 
-#: key and place of an entry that is to be written again if it still is there
+#: key and place of an entry to write again if it is still there
 Moved = tuple[bytes, Pointer]
 
 
 @dataclass(slots=True)
 class _Old:
-    """A segment that may go. left: bytes of entries that are still needed, about."""
+    """A segment that may be deleted. left: about the bytes of entries that are still needed."""
 
     number: int
     size: int
@@ -46,7 +46,7 @@ class _Old:
 
 
 class Reclaimer:
-    """Of one open store; one call of `run` at a time."""
+    """Reclaimer of one open store; one call of `run` at a time."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Reclaimer:
         self.garbage_bytes = 0
 
     def run(self, free_bytes: int) -> None:
-        """Deletes what nobody needs; copies if that pays and fits. Raises StorageError."""
+        """Deletes unneeded segments; copies entries if that pays and fits. Raises StorageError."""
         if self._cycle.done.segment < self._log.end.segment:
             self._cycle.run()  # else the last closed segments would wait for more writes
         old = list(self._old_segments())
@@ -82,7 +82,7 @@ class Reclaimer:
             self._db.note({}, [usage_key(number) for number in gone])
 
     def _old_segments(self) -> Iterator[_Old]:
-        """Closed, and not needed for a replay."""
+        """Yields segments that are closed, and not needed for a replay."""
         begins: dict[bytes, bytes | None] = {}
         for number, size in self._log.sizes().items():
             if number >= self._cycle.done.segment:
@@ -96,7 +96,7 @@ class Reclaimer:
             yield _Old(number, size, min(left, size), usage)
 
     def _begin(self, group: bytes, begins: dict[bytes, bytes | None]) -> bytes | None:
-        """The first key that the group has now."""
+        """Returns the group's present first key."""
         if group not in begins:
             begin, end = keys.group_range(int.from_bytes(group))
             rows = page_rows(self._db.families[Family.ENTRIES], begin, end, 1)
@@ -104,7 +104,9 @@ class Reclaimer:
         return begins[group]
 
     def _move_from(self, emptiest: list[_Old], most: int, free_bytes: int) -> list[int]:
-        """Copies what is left in one of them, and in more up to `most` bytes; their numbers."""
+        """Copies the entries left in one segment, and in more up to `most` bytes.
+
+        Returns the numbers of these segments."""
         moved: list[int] = []
         size = 0
         for each in emptiest:
@@ -115,7 +117,7 @@ class Reclaimer:
             try:
                 self._empty(each)
             except CorruptionError as error:
-                # It stays as it is, for whoever reads it to find.
+                # The segment stays as it is; a reader will find the damage.
                 log.error("segment %d cannot be emptied: %s", each.number, error)
                 continue
             moved.append(each.number)

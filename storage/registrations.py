@@ -1,10 +1,10 @@
-"""Which starts of its node a data directory knows of (`cluster/metadata/registrations.py`).
+"""Registrations of node starts in a data directory (`cluster/metadata/registrations.py`).
 
     DIR/lives   magic "OLLIFE1\n" | known u64 | its number u64 | begun u64 | crc32c u32
 
-The file's name and magic are older than the word: what was written before must open. It is written
-in place, and shorter than a sector, so that a node starts on a full disk. It lies in the store, so
-that it is put back from a copy together with what the node has promised.
+The file's name and magic are older than the term "registration": existing files must open. The file
+is written in place, and shorter than a sector, so that a node starts on a full disk. It is in the
+store, so that a restored copy has it together with the node's promises.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SIZE = _LAYOUT.size + _CHECKSUM.size
 
 
 class StoredRegistrations:
-    """known, number: the newest that the cluster has confirmed. begun: written, and perhaps
-    registered; the same as known if nothing is under way. 0: none.
+    """Stored registrations. known, number: the newest that the cluster has confirmed. begun:
+    written, and perhaps registered; the same as known if none is in progress. 0: none.
     """
 
     def __init__(self, path: Path, system: System = SYSTEM) -> None:
@@ -47,11 +47,11 @@ class StoredRegistrations:
             raise CorruptionError(f"{path} is damaged")
 
     def begin(self) -> None:
-        """A new one, durable before anybody hears of it. Raises StorageError."""
+        """Begins a new one, durable before any node hears of it. Raises StorageError."""
         self._write(self.known, self.number, self._system.random_number())
 
     def confirm(self, number: int) -> None:
-        """The one that was begun is registered. Raises StorageError."""
+        """Records that the begun one is registered. Raises StorageError."""
         self._write(self.begun, number, self.begun)
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""The operating system as the store uses it: files, locks, randomness.
+"""Operating system for the store: files, locks, randomness.
 
-Everything that the commit log, the mark and the identity do to a disk goes through one
-object of this class, so that a test can pass one in that fails, loses what no sync covered,
-or decides which thread goes on. RocksDB's files are RocksDB's own.
+All disk access of the commit log, the mark and the identity goes through one object of this class.
+So a test can pass one that fails, loses unsynced writes, or decides which thread goes on. RocksDB
+handles its own files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS)
 
 
 class System:
-    """The real one. Raises OSError from every call."""
+    """The real system. Raises OSError from every call."""
 
     def has_descriptors(self, count: int) -> bool:
         """Whether so many files could be opened now."""
@@ -34,11 +34,11 @@ class System:
         return True
 
     def lock(self) -> AbstractContextManager[object]:
-        """Held by one thread at a time."""
+        """Returns a lock for one thread at a time."""
         return threading.Lock()
 
     def random_number(self) -> int:
-        """1 to 2**63 - 1, which nobody can guess."""
+        """Returns 1 to 2**63 - 1, unpredictable."""
         return 1 + secrets.randbelow(2**63 - 1)
 
     # -- one file -----------------------------------------------------------------
@@ -53,7 +53,7 @@ class System:
         return os.pread(descriptor, size, position)
 
     def is_cached(self, descriptor: int, position: int) -> bool:
-        """Whether the page is in the page cache. True where the file system does not tell."""
+        """Whether the page is in the page cache. True if the file system does not tell."""
         try:
             os.preadv(descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -97,10 +97,10 @@ class System:
         finally:
             self.close(descriptor)
 
-    # -- made of these ------------------------------------------------------------
+    # -- combined steps -----------------------------------------------------------
 
     def make_directory(self, path: Path) -> None:
-        """Creates it and its parents, as far as they are not there; durable on return."""
+        """Creates it and its missing parents; durable on return."""
         if path.is_dir():
             return
         if path.parent != path:
@@ -113,8 +113,7 @@ class System:
         self.sync_directory(path.parent)
 
     def write_atomically(self, path: Path, content: bytes) -> None:
-        """Replaces a file: after a crash there is the old content or the new, durable on
-        return."""
+        """Replaces a file, durable on return; after a crash it has the old content or the new."""
         temporary = path.with_name(path.name + ".tmp")
         descriptor = self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:

@@ -1,7 +1,7 @@
-"""A thread for what nobody should wait for: the next segment, tables behind the commit log.
+"""Upkeep thread of the store: makes the next segment, and moves tables on.
 
-An acknowledgement waits for a sync, so a sync does nothing else. It wakes this thread,
-which looks whether something is due.
+An acknowledgement waits for a sync, so a sync does nothing else. It wakes this thread, which checks
+if any step is due.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""How far the last sync reached, kept beside the commit log.
+"""Sync mark beside the commit log: the number of the last synced record.
 
-A record that was torn by a power loss looks like one that was damaged later, and a
-segment that is gone looks like nothing at all. So after each sync the number of the last
-record is written here, and on start the log must have at least that many. The mark itself
-is not synced: after a kill it is exact, after a power loss it may be some seconds old, but
-it never claims more than was synced. What it lags behind, the records themselves say
-(`commitlog/record.py`).
+A record that was torn by a power loss looks like one that was damaged later, and a missing segment
+leaves no trace. So after each sync the number of the last record is written here, and on start the
+log must have at least that many. The mark itself is not synced: after a kill it is exact, after a
+power loss it may be some seconds old, but it never claims more than was synced. The records
+themselves prove the later syncs (`commitlog/record.py`).
 
     magic "OLSYNC1\\n" | record number u64 | crc32c of both u32
 """

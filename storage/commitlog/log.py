@@ -1,21 +1,21 @@
-"""The commit log's files: append, sync, roll, and reading a value back.
+"""Files of the commit log: append, sync, roll, and reading a value back.
 
     append(encoded) --> pwritev at the end of the active segment (page cache)
     accept()        --> the record counts; or take_back(): it never was there
     sync()          --> fdatasync of every segment written since the last one, then the mark;
-                        what is too much in the page cache is given back (page_cache.py)
+                        excess pages of the cache are given back (page_cache.py)
     roll(next)      --> the next segment; the ones before are only read from now on
     read(pointer)   --> the value, checked
 
 Records never span segments, so a segment may be larger than `segment_bytes` by one record.
 
-The first fault is the last thing that happens to the log. After an fsync that failed the
-system drops the pages, forgets the error and says yes the next time; so the fault is noted
-under the lock that the sync holds, and whoever waits behind it is refused, as is every later
-append, roll, deletion and mark. Reading goes on.
+After its first fault the log takes no more writes. After an fsync that failed, the system drops the
+pages, forgets the error and reports success the next time. So the fault is noted under the lock
+that the sync holds; callers that wait for it are refused, as is every later append, roll, deletion
+and mark. Reading goes on.
 
-Threads: `read`, `sync` and `following` from any; the caller sees to it that `append` with
-what follows it and `roll` do not meet.
+Threads: `read`, `sync` and `following` from any. The caller keeps `append`, with the calls after
+it, and `roll` apart.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PLACE = struct.Struct(">QQQ")
 
 
 class Place(NamedTuple):
-    """Between two records. number: of the record before it, 0 before the first."""
+    """A place between two records. number: of the record before it, 0 before the first."""
 
     segment: int
     position: int
@@ -54,18 +54,18 @@ class Place(NamedTuple):
 
     @classmethod
     def unpack(cls, row: bytes) -> Place:
-        """Raises CorruptionError."""
+        """Unpacks a place. Raises CorruptionError."""
         if len(row) != _PLACE.size:
             raise CorruptionError(f"where tables end in the commit log: {len(row)} bytes")
         return cls(*_PLACE.unpack(row))
 
 
-#: Where the log of a new store begins.
+#: Start of the log of a new store.
 BEGIN = Place(1, 0, 0)
 
 
 class Pointer(NamedTuple):
-    """Where a value stands, its size and its CRC-32C."""
+    """Place of a value, its size and its CRC-32C."""
 
     segment: int
     position: int
@@ -77,17 +77,16 @@ class Pointer(NamedTuple):
 
     @classmethod
     def unpack(cls, row: bytes) -> Pointer:
-        """Raises CorruptionError."""
+        """Unpacks a pointer. Raises CorruptionError."""
         if len(row) != _POINTER.size:
             raise CorruptionError(f"a place in the commit log of {len(row)} bytes")
         return cls(*_POINTER.unpack(row))
 
 
 class CommitLog:
-    """Open at its end. Every method raises OSError for what the system refuses.
+    """The log, open at its end. Every method raises the system's OSError.
 
-    failure: the first such fault, unless it was for lack of space or of open files, and nothing
-        was harmed.
+    failure: the first fault. A lack of space or of open files is none if nothing was harmed.
     """
 
     def __init__(
@@ -101,9 +100,10 @@ class CommitLog:
         page_cache_bytes: int = 0,
         system: System = SYSTEM,
     ) -> None:
-        """`end`: where the next record goes; what stands behind it is gone already, and what
-        stands before it is durable. At position 0 the segment is made anew; else it has a
-        header. `page_cache_bytes`: 0 is no limit.
+        """Opens the log at `end`, the place of the next record.
+
+        Everything before `end` is durable; nothing is behind it. At position 0 the segment is
+        created, else it has a header. `page_cache_bytes`: 0 is no limit.
         """
         self.directory = directory
         self.failure: OSError | None = None
@@ -116,7 +116,7 @@ class CommitLog:
         self._sync_lock = system.lock()
         self._following_lock = system.lock()
         self._following: Segment | None = None
-        # Of the segments that may still be appended to, by their numbers.
+        # Salts of segments that may still be appended to, by segment number.
         self._salts: dict[int, int] = {}
         if end.position:
             self._active = Segment(directory, end.segment, system, os.O_RDWR)
@@ -138,7 +138,7 @@ class CommitLog:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all that was accepted is durable. Who asks keeps others from appending."""
+        """Whether every accepted record is durable. The caller keeps others from appending."""
         return self._synced == self._end
 
     # -- faults -------------------------------------------------------------------
@@ -158,10 +158,10 @@ class CommitLog:
     # -- writing ------------------------------------------------------------------
 
     def append(self, encoded: Encoded) -> Place:
-        """Writes the next record, not durable yet; where it begins. `accept` must follow.
+        """Writes the next record, not durable yet; returns its place. `accept` must follow.
 
-        Raises StorageFullError when there is no space and nothing was appended. After any
-        other OSError nobody knows what is there.
+        Raises StorageFullError when there is no space and nothing was appended. After any other
+        OSError the file's content is unknown.
         """
         assert self._appended is None, "the record before was neither accepted nor taken back"
         self.refuse_if_failed()
@@ -184,13 +184,13 @@ class CommitLog:
         return before
 
     def accept(self) -> None:
-        """The appended record counts from now on."""
+        """Makes the appended record count from now on."""
         assert self._appended is not None
         self._pages.wrote(self._end.segment, self._end.position, self._appended.position)
         self._end, self._appended = self._appended, None
 
     def take_back(self) -> None:
-        """The appended record was not meant; no sync counted it."""
+        """Removes the appended record, which no sync counted."""
         assert self._appended is not None
         self._appended = None
         self._cut(self._end.position)
@@ -203,8 +203,8 @@ class CommitLog:
             raise
 
     def following(self) -> Segment | None:
-        """Creates the next segment, for `roll`. None while there is no space for it, or no
-        file can be opened."""
+        """Creates the next segment, for `roll`; None while there is no space or file handle
+        for it."""
         with self._following_lock:
             self.refuse_if_failed()
             number, made = self._end.segment + 1, self._following
@@ -220,7 +220,7 @@ class CommitLog:
             return self._following
 
     def _create(self, number: int) -> Segment:
-        """A segment without records, durable."""
+        """Creates a durable segment without records."""
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
         segment = Segment(self.directory, number, self._system, flags)
         header = Header(self._directory_id, number, self._system.random_number())
@@ -243,7 +243,8 @@ class CommitLog:
         self._end = Place(following.number, HEADER_BYTES, self._end.number)
 
     def sync(self) -> int:
-        """Makes every record durable that was accepted before the call; the last one's number."""
+        """Makes all records accepted before the call durable; returns the number of the
+        last one."""
         with self._sync_lock:
             self.refuse_if_failed()
             end, unsynced = self._end, tuple(self._unsynced)
@@ -265,7 +266,7 @@ class CommitLog:
     # -- reading ------------------------------------------------------------------
 
     def read(self, pointer: Pointer) -> bytes:
-        """The value there. Raises CorruptionError when it is not what was written."""
+        """Reads a value. Raises CorruptionError when it differs from the written one."""
         value = self.read_unchecked(pointer)
         if crc32c(value) != pointer.crc:
             raise CorruptionError(f"{self._place_of(pointer)}: the bytes fail their checksum")
@@ -278,7 +279,7 @@ class CommitLog:
         return segment is not None and segment.is_cached(pointer.position, pointer.size)
 
     def read_unchecked(self, pointer: Pointer) -> bytes:
-        """The value there, which may be damaged. Raises CorruptionError when it is cut off."""
+        """Reads a value that may be damaged. Raises CorruptionError when it is cut off."""
         try:
             value = self._segment(pointer.segment).read(pointer.position, pointer.size)
         except FileNotFoundError as error:
@@ -307,23 +308,23 @@ class CommitLog:
         return segment
 
     def _give_back(self) -> None:
-        """Pages beyond the limit, to the system. Never of what may not be durable."""
+        """Gives pages beyond the limit back to the system; never pages that may not be durable."""
         for number, piece in self._pages.excess(self._synced.segment, self._synced.position):
-            # The file may be deleted by now; and nothing hangs on a hint.
+            # The file may be deleted by now; and nothing depends on a hint.
             with suppress(OSError):
                 self._segment(number).give_back(piece * PIECE_BYTES, PIECE_BYTES)
 
     # -- the files ----------------------------------------------------------------
 
     def sizes(self) -> dict[int, int]:
-        """Bytes of each segment by number, rising."""
+        """Returns the bytes of each segment by number, rising."""
         return {
             number: path_of(self.directory, number).stat().st_size
             for number in numbers_in(self.directory)
         }
 
     def delete(self, numbers: Iterable[int]) -> None:
-        """Segments that nothing points to any more."""
+        """Deletes segments that nothing points to any more."""
         self.refuse_if_failed()
         numbers = tuple(numbers)
         try:

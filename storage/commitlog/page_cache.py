@@ -1,18 +1,17 @@
-"""How much of the log the system's page cache holds.
+"""Share of the commit log in the system's page cache, and its limit.
 
     append --> wrote(segment, begin, end) --> the newest pieces of the log
     read ----> read(segment, begin, end) ---> others, the ones read last
     excess(durable) --> pieces to give back, with POSIX_FADV_DONTNEED
 
-Problem: the system keeps every page that was ever written, until all memory is used, and
-takes a free page for each new one. Where that page was never used before it is dear: on a
-virtual machine whose host takes free memory back, it comes from the host, at five times the
-price of writing it. And what a node uses of memory says nothing about what it needs.
+Problem: the system keeps every page that was ever written, until all memory is used, and takes a
+free page for each new one. A page that was never used before is expensive: on a virtual machine
+whose host takes free memory back, it comes from the host, at five times the price of writing it.
+Moreover, a node's memory use then says nothing about its needs.
 
-Answer: a limit. Beyond it, the oldest of the written pieces are given back, and their pages
-are what the system hands out next. Who reads them later reads from disk. A quarter of the
-limit is for what such readers bring in, so one that goes through old records does not cost
-the others the new ones.
+Answer: a limit. Beyond it, the oldest of the written pieces are given back, and the system hands
+out their pages next. Later reads of them come from disk. A quarter of the limit is for pieces that
+such reads bring in, so a reader of old records does not push out the new ones.
 
 Pure: knows numbers, no files. Safe for use by several threads.
 """
@@ -27,15 +26,15 @@ from itertools import islice
 # The kernel gives back whole folios only, which are at most 2 MiB, at multiples of their size.
 PIECE_BYTES = 4 * 1024 * 1024
 
-#: A segment's number, and which of its pieces.
+#: A segment's number, and the number of the piece in it.
 Piece = tuple[int, int]
 
 
 class PageCache:
-    """Which pieces of the log are in the page cache, as far as we brought them there."""
+    """Pieces of the log in the page cache, as far as this process brought them there."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes`: 0 leaves it all to the system; else two pieces are the least."""
+        """`limit_bytes`: 0 leaves the cache to the system; else it is at least two pieces."""
         assert limit_bytes >= 0
         self._is_limited = limit_bytes > 0
         pieces = limit_bytes // PIECE_BYTES
@@ -46,7 +45,7 @@ class PageCache:
         self._lock = threading.Lock()
 
     def wrote(self, segment: int, begin: int, end: int) -> None:
-        """The bytes begin..end of the segment are at the log's end now."""
+        """Notes that the bytes begin..end of the segment are at the log's end now."""
         if self._is_limited:
             with self._lock:
                 for piece in _pieces(segment, begin, end):
@@ -54,7 +53,7 @@ class PageCache:
                     self._read.pop(piece, None)
 
     def read(self, segment: int, begin: int, end: int) -> None:
-        """Somebody read the bytes begin..end of the segment."""
+        """Notes that the bytes begin..end of the segment were read."""
         if self._is_limited:
             with self._lock:
                 for piece in _pieces(segment, begin, end):
@@ -63,9 +62,9 @@ class PageCache:
                         self._read.move_to_end(piece)
 
     def excess(self, segment: int, position: int) -> list[Piece]:
-        """Pieces to give back, from then on not counted any more.
+        """Returns pieces to give back, which no longer count then.
 
-        What stands at or behind `position` of `segment` may not be durable: it stays.
+        Bytes at or behind `position` of `segment` may not be durable: they stay.
         """
         if len(self._written) <= self._written_limit and len(self._read) <= self._read_limit:
             return []
@@ -77,7 +76,7 @@ class PageCache:
             ]
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """The files of these segments are gone, and their pages with them."""
+        """Drops deleted segments; their pages are gone with them."""
         gone = set(numbers)
         with self._lock:
             for kept in (self._written, self._read):
@@ -86,14 +85,14 @@ class PageCache:
 
 
 def _pieces(segment: int, begin: int, end: int) -> Iterator[Piece]:
-    """Those that hold any of the bytes begin..end."""
+    """Returns the pieces that hold any of the bytes begin..end."""
     assert 0 <= begin <= end
     last = max(begin, end - 1) // PIECE_BYTES
     return ((segment, number) for number in range(begin // PIECE_BYTES, last + 1))
 
 
 def _taken_off(kept: OrderedDict[Piece, None], limit: int, bound: Piece) -> list[Piece]:
-    """The oldest ones below the bound, as many as there are too many."""
+    """Takes off the excess: the oldest pieces below the bound."""
     below = (piece for piece in kept if piece < bound)
     taken = list(islice(below, max(0, len(kept) - limit)))
     for piece in taken:

@@ -1,4 +1,4 @@
-"""One record of the commit log: a batch of the store as bytes. Pure.
+"""Record of the commit log: a batch of the store as bytes. Pure.
 
     head   salt u64 | crc32c u32 | body bytes u32 | values bytes u32 | number u64 | synced u64
     body   for each operation, big endian
@@ -7,13 +7,13 @@
              delete range  kind u8 | family u8 | begin bytes u16 | end bytes u16 | begin | end
     values of all puts, one after the other
 
-The head's checksum covers what follows it in the head and the body, and so the checksums of
-the values; a value can be read and checked alone. Numbers rise by one from record to record.
+The head's checksum covers the rest of the head and the body, and so the checksums of the values; a
+value can be read and checked alone. Numbers rise by one from record to record.
 
-`synced` is a claim: all records up to that number were durable when this one was written.
-So a whole record proves that one before it which is damaged was not just torn. The salt is
-the segment's, drawn at random: whoever writes values cannot write what looks like a record
-into them, and records are found behind a damaged one by looking for it.
+`synced` is a claim: all records up to that number were durable when this one was written. So a
+whole record proves that a damaged record before it was not just torn. The salt is the segment's,
+drawn at random: clients cannot write values that look like a record. The search for records behind
+a damaged one looks for the salt.
 
 In segments of format 3 a head is: crc32c u32 | body bytes u32 | values bytes u32 | number u64.
 Their salt is 0 here, and they claim nothing.
@@ -54,7 +54,7 @@ Change = tuple[Family, bytes, bytes | None, bool]
 
 
 class Head(NamedTuple):
-    """The sizes that a record says it has, not checked yet. salt: 0 in format 3."""
+    """Sizes claimed by a record, not checked yet. salt: 0 in format 3."""
 
     salt: int
     crc: int
@@ -73,10 +73,10 @@ class Head(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One operation of a record that was read.
+    """Operation of a record that was read.
 
-    value_at, value_bytes, value_crc: where a put's value begins, counted from the record's
-    first byte, its size and CRC-32C; value_at is 0 for deletes. end: of a deleted range.
+    value_at, value_bytes, value_crc: place of a put's value, counted from the record's first byte,
+    its size and CRC-32C; value_at is 0 for deletes. end: of a deleted range.
     """
 
     family: Family
@@ -89,7 +89,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A record ready to be written, but for its head.
+    """Record ready to be written, except for its head.
 
     values: of all puts, referenced, not copied. places: for each of them (distance from the
     record's first byte, size, CRC-32C).
@@ -101,7 +101,7 @@ class Encoded:
     record_bytes: int
 
     def head(self, salt: int, number: int, synced: int) -> bytes:
-        """The record's own; salt: of its segment. synced: what is known to be durable."""
+        """Returns the record's head; salt: of its segment. synced: number known to be durable."""
         body_bytes = len(self.body)
         values_bytes = self.record_bytes - HEAD_BYTES - body_bytes
         covered = _COVERED.pack(body_bytes, values_bytes, number, synced)
@@ -110,10 +110,10 @@ class Encoded:
 
 
 def encode(changes: Sequence[Change], checksums: Mapping[int, int] = _NONE_KNOWN) -> Encoded:
-    """The record of these changes. Raises ValueError when it is larger than 4 GiB.
+    """Encodes the record of these changes. Raises ValueError when it is larger than 4 GiB.
 
-    checksums: CRC-32C of values by the number of their change, where it was made before.
-    It is stored as it is: a value that was damaged since then is found when it is read.
+    checksums: CRC-32C of values by the number of their change, if made before. They are stored
+    unchanged: a value that was damaged since then is found when it is read.
     """
     assert changes, "an empty batch is not written"
     parts: list[bytes] = []
@@ -145,12 +145,12 @@ def encode(changes: Sequence[Change], checksums: Mapping[int, int] = _NONE_KNOWN
 
 
 def head_bytes(salt: int) -> int:
-    """Of each record in a segment with this salt."""
+    """Returns the size of each record's head in a segment with this salt."""
     return HEAD_BYTES if salt else _OLD_HEAD.size
 
 
 def parse_head(content: bytes, salt: int) -> Head | None:
-    """Of the first `head_bytes(salt)` bytes of a record in a segment with this salt.
+    """Parses the first `head_bytes(salt)` bytes of a record in a segment with this salt.
 
     None: it does not begin with the salt.
     """
@@ -162,7 +162,7 @@ def parse_head(content: bytes, salt: int) -> Head | None:
 
 
 def is_whole(head: Head, body: bytes) -> bool:
-    """Is this head the one that was written with this body?"""
+    """Whether this head was written with this body."""
     if head.salt:
         covered = _COVERED.pack(head.body_bytes, head.values_bytes, head.number, head.synced)
     else:
@@ -171,7 +171,7 @@ def is_whole(head: Head, body: bytes) -> bool:
 
 
 def decode(head: Head, body: bytes) -> Iterator[Operation]:
-    """The operations of a body that `is_whole`. Raises CorruptionError for one it cannot be."""
+    """Decodes a body that `is_whole`. Raises CorruptionError if it is malformed."""
     at, value_at = 0, head.head_bytes + len(body)
     try:
         while at < len(body):

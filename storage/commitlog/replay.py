@@ -1,14 +1,13 @@
-"""What a start reads of the commit log: the records that no table holds yet.
+"""Replay of the commit log at a start: reads the records that no table holds yet.
 
-Reads from a place on, record by record, until one is not whole: the end, perhaps. Up to
-what is known to be synced everything must be there. The sync mark says how far that is, and
-it may lag; so before the end is taken for one, what stands behind it is searched for whole
-records, and the claims that they make count too. What no claim covers may be torn, with good
-records after it, because the disk writes in its own order. Those are cut off, so that what
-survives is a prefix of what was written.
+It reads from a place on, record by record, until one is not whole: the end, perhaps. All records up
+to the last synced one must be there. The sync mark has its number, but may lag. So before the end
+is accepted, the bytes behind it are searched for whole records, and their claims count too. Records
+that no claim covers may be torn, with good records after them, because the disk writes in its own
+order. They are cut off, so that the survivors are a prefix of the written records.
 
-Values of entries that are known to be synced are not read: their checksums are compared
-when somebody reads them. Behind that they decide where the log ends.
+Values of entries that are known to be synced are not read: their checksums are compared at the
+first read. Behind the synced records, checksums of values decide where the log ends.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class _Opened(NamedTuple):
 class Replay:
     """One pass over the log from `start` on.
 
-    end: moves with each record read. synced: number of the last record that must be there,
-    as far as is known. directory_id: what the headers say, None before the first.
+    end: moves with each record read. synced: highest number known to be synced; the records up to
+    it must be there. directory_id: from the headers, None before the first.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Replay:
         has_log: bool = False,
         system: System = SYSTEM,
     ) -> None:
-        """directory_id: what headers must say, None if it is not known. has_log: there is one
+        """Begins a pass. directory_id: expected in headers, None if unknown. has_log: a log exists
         for certain, and its last files have headers."""
         self.end = start
         self.synced = synced
@@ -88,10 +87,10 @@ class Replay:
     # -- reading ------------------------------------------------------------------
 
     def records(self) -> Iterator[tuple[Place, list[Replayed]]]:
-        """(where it begins, its operations) of each record.
+        """Yields each record: (its place, its operations).
 
-        Raises CorruptionError when synced records are missing or damaged, IdentityError when
-        a file is of another data directory; no file was changed then.
+        Raises CorruptionError when synced records are missing or damaged, IdentityError when a file
+        is of another data directory; no file was changed then.
         """
         self._check_start()
         while (record := self._next() or self._next_if_synced()) is not None:
@@ -104,7 +103,7 @@ class Replay:
             )
 
     def _check_start(self) -> None:
-        """What tables hold was there once, and its entries must be there still."""
+        """Checks that the log reaches the start: the tables' entries must still be there."""
         opened = self._at(self.end.segment)
         size = opened.segment.size if opened is not None else 0
         if size < self.end.position or (opened is None and self._has_log):
@@ -116,7 +115,7 @@ class Replay:
             self.end = self._unsynced_from = self.end._replace(position=opened.begin)
 
     def _at(self, number: int) -> _Opened | None:
-        """The segment; None when there is none, or one that was torn when it was made."""
+        """Returns the segment; None if it is missing, or was torn during its creation."""
         if self._opened is None or self._opened.segment.number != number:
             self._opened = self._open(number)
         return self._opened
@@ -142,7 +141,7 @@ class Replay:
         return _Opened(segment, header)
 
     def _without_header(self, segment: Segment) -> _Opened | None:
-        """Of format 3, which is certain if a record begins it; else torn when it was made."""
+        """Returns a segment of format 3, which begins with a record; else it may be torn."""
         opened = _Opened(segment, None)
         if self._read_head(opened, 0) is not None:
             return opened
@@ -155,7 +154,7 @@ class Replay:
         return opened
 
     def _next(self) -> tuple[Place, list[Replayed]] | None:
-        """The record at `end`, None when there is no whole one."""
+        """Returns the record at `end`, None if it is not whole."""
         while (opened := self._at(self.end.segment)) is not None:
             if (record := self._read(opened)) is not None:
                 head, operations = record
@@ -174,7 +173,7 @@ class Replay:
         return None
 
     def _next_if_synced(self) -> tuple[Place, list[Replayed]] | None:
-        """The same once more, if a record behind it says that it was synced."""
+        """Tries again, if a record behind it claims that it was synced."""
         claimed = max(self._claims_behind(), default=0)
         if claimed <= self.synced or claimed <= self.end.number:
             return None
@@ -182,7 +181,7 @@ class Replay:
         return self._next()
 
     def _read_head(self, opened: _Opened, position: int) -> tuple[Head, bytes] | None:
-        """Head and body of the record there, None when they are not whole."""
+        """Returns head and body of the record there, None when they are not whole."""
         size = head_bytes(opened.salt)
         content = opened.segment.read(position, size)
         head = parse_head(content, opened.salt) if len(content) == size else None
@@ -209,10 +208,10 @@ class Replay:
             operations.append((operation, None if is_entry else value))
         return head, operations
 
-    # -- what stands behind the end -----------------------------------------------
+    # -- records behind the end ---------------------------------------------------
 
     def _claims_behind(self) -> Iterator[int]:
-        """How far the log was synced, as whole records from `end` on say."""
+        """Yields the claims of whole records from `end` on: numbers up to which all was synced."""
         for number in numbers_in(self._directory):
             if number >= self.end.segment:
                 opened = self._open(number)
@@ -221,7 +220,7 @@ class Replay:
                     yield from self._claims_in(opened, begin)
 
     def _claims_in(self, opened: _Opened, begin: int) -> Iterator[int]:
-        """Wherever the salt stands a record may begin."""
+        """Yields the claims in one segment; a record may begin at each occurrence of the salt."""
         salt = SALT.pack(opened.salt)
         while len(content := opened.segment.read(begin, _PIECE_BYTES)) >= HEAD_BYTES:
             at = content.find(salt)
@@ -236,16 +235,16 @@ class Replay:
 
     @property
     def log_end(self) -> Place:
-        """Where the log goes on: in a new segment if the last one has no header."""
+        """The place of the next record: in a new segment if the last one has no header."""
         if self._opened is not None and not self._opened.header and self.end.position:
             return Place(self.end.segment + 1, 0, self.end.number)
         return self.end
 
     def finish(self) -> None:
-        """Makes what was read durable, and cuts off what stands behind it.
+        """Makes the records read durable, and cuts off the bytes behind them.
 
-        What no sync covered is written once more in its place: after an fsync that failed,
-        the pages may be in memory only, and look clean.
+        Records that no sync covered are rewritten in their place: after an fsync that failed, their
+        pages may be in memory only, and look clean.
         """
         for number in numbers_in(self._directory):
             if number > self.end.segment:

@@ -1,4 +1,4 @@
-"""One file of the commit log, and the header that it begins with.
+"""Segment file of the commit log, and its header.
 
     header   magic "OLLOG4\\r\\n" | directory id u64 | segment number u64 | salt u64 |
              crc32c of all before u32
@@ -7,8 +7,8 @@
 The header is durable before the first record is written behind it. Files of format 3 have
 none: they begin with a record.
 
-Whoever reads holds the object, so a file that is dropped from a cache, or deleted, stays
-open until the last reader is done with it.
+A reader holds the object, so a file that is dropped from a cache, or deleted, stays open until its
+last reader is done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crc32c import crc32c
 from storage.errors import CorruptionError
 from storage.system import SYSTEM, System
 
-# What one system call takes; the limit of Linux is 1024.
+# Parts of one system call; the limit of Linux is 1024.
 _PARTS = 512
 # Values up to here are joined first: copying is cheaper than a list of many parts.
 _JOINED_BYTES = 64 * 1024
@@ -38,8 +38,8 @@ HEADER_BYTES = _FIELDS.size + _CRC.size
 
 
 class Header(NamedTuple):
-    """directory_id: of the data directory, 0 if there is none. number: of the segment. salt:
-    what each of its records begins with."""
+    """directory_id: of the data directory, 0 if there is none. number: of the segment. salt: each
+    of its records begins with it."""
 
     directory_id: int
     number: int
@@ -68,7 +68,7 @@ class Segment:
             self._system.close(self._descriptor)
 
     def header(self) -> Header | None:
-        """None: it has none, being of format 3 or torn when it was made.
+        """Returns the header; None: it has none, being of format 3 or torn when it was made.
 
         Raises CorruptionError.
         """
@@ -85,14 +85,14 @@ class Segment:
         return header
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes: fewer only where the file ends."""
+        """Reads up to `size` bytes: fewer only at the file's end."""
         content = self._system.pread(self._descriptor, size, position)
         if len(content) == size or not content:
             return content
         return content + self.read(position + len(content), size - len(content))
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether the pages that these bytes begin and end in are in the system's page cache."""
+        """Whether the first and last page of these bytes are in the system's page cache."""
         last = position + size - 1
         is_cached = self._system.is_cached(self._descriptor, position)
         if is_cached and last // _PAGE_BYTES > position // _PAGE_BYTES:
@@ -109,7 +109,7 @@ class Segment:
     def _write_parts(self, position: int, parts: Sequence[bytes]) -> int:
         size = sum(len(part) for part in parts)
         done = self._system.pwritev(self._descriptor, parts, position)
-        if done < size:  # a disk that is nearly full, or more than the system takes at once
+        if done < size:  # a nearly full disk, or the system's limit for one call
             rest = memoryview(b"".join(parts))
             while done < size:
                 done += self._system.pwrite(self._descriptor, rest[done:], position + done)
@@ -119,7 +119,7 @@ class Segment:
         self._system.fdatasync(self._descriptor)
 
     def give_back(self, position: int, size: int) -> None:
-        """Lets go of the pages that the system keeps of these bytes, as far as they are on disk."""
+        """Gives back the system's cached pages of these bytes, as far as they are on disk."""
         os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def cut(self, size: int) -> None:
@@ -135,5 +135,5 @@ def path_of(directory: Path, number: int) -> Path:
 
 
 def numbers_in(directory: Path) -> list[int]:
-    """Of all segment files there, rising."""
+    """Returns the numbers of all segment files there, rising."""
     return sorted(int(file.stem) for file in directory.glob("*.log") if file.stem.isdecimal())

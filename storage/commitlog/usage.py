@@ -1,9 +1,8 @@
-"""Whose entries a segment holds: what decides when it may be deleted. Pure.
+"""Usage of a segment by groups: tells when it may be deleted. Pure.
 
-A segment is kept while any group still has an entry that may stand in it. For each group
-(the first eight bytes of a key) it is known from which key to which, and how many bytes;
-what is left of them follows from where the group's entries begin now, because a log is
-dropped from its head.
+A segment is kept while any group still has an entry that may be in it. The usage has for each group
+(the first eight bytes of a key) the first and last key and the number of bytes. Since a log is
+dropped from its head, the group's present first key tells how much of that is left.
 
     stored: for each group, first and last key bytes u16, u16 | first | last | bytes u64
 """
@@ -31,9 +30,9 @@ class Span:
     size: int
 
     def left(self, begin: bytes | None) -> int:
-        """Bytes still needed, about, when the group's entries begin at `begin` now.
+        """Returns about how many bytes are needed if the group's entries now begin at `begin`.
 
-        0 only if none of them is: an empty value is needed too.
+        0 only if no entry is: an empty value is needed too.
         """
         if begin is None or begin > self.last:
             return 0
@@ -46,7 +45,7 @@ class Span:
 
 
 class Usage:
-    """The groups in one segment."""
+    """Groups with entries in one segment."""
 
     __slots__ = ("spans",)
 
@@ -54,7 +53,7 @@ class Usage:
         self.spans: dict[bytes, Span] = {}
 
     def note(self, key: bytes, size: int) -> None:
-        """An entry was appended to the segment."""
+        """Notes an entry appended to the segment."""
         span = self.spans.get(key[:_GROUP_BYTES])
         if span is None:
             self.spans[key[:_GROUP_BYTES]] = Span(key, key, size)
@@ -78,7 +77,7 @@ class Usage:
 
     @classmethod
     def unpack(cls, content: bytes) -> Usage:
-        """Raises CorruptionError."""
+        """Unpacks a usage. Raises CorruptionError."""
         usage = cls()
         for span in _spans(content):
             usage.spans[span.first[:_GROUP_BYTES]] = span
