@@ -55,8 +55,7 @@ class CheckpointStore:
         return CheckpointWriter(self, index, term)
 
     def put(self, batch: WriteBatch, index: int, term: int, state: bytes) -> int:
-        """Stores `state` as the checkpoint at `index` once `batch` is written; returns its
-        CRC-32C."""
+        """Stores a checkpoint that is complete once `batch` is written; returns its CRC-32C."""
         writer = self.writer(index, term)
         writer.add(state)
         return writer.finish(batch)

@@ -41,8 +41,10 @@ class Database:
     """
 
     def __init__(self, path: Path, options: EngineOptions, *, new: bool) -> None:
-        """Opens RocksDB. new: it may not exist yet. Raises CorruptionError, LockedError,
-        StorageError."""
+        """Opens RocksDB. new: it may not exist yet.
+
+        Raises CorruptionError, LockedError, StorageError.
+        """
         self.families: dict[Family, Rdict] = {}
         self.unflushed_bytes = 0
         self.unflushed_range_deletes = 0
@@ -142,8 +144,10 @@ class Database:
         self._db = None
 
     def abandon(self) -> None:
-        """Leaves RocksDB open until the process ends: closing would flush rows that the commit log
-        may not have."""
+        """Leaves RocksDB open until the process ends.
+
+        Closing would flush rows that the commit log may not have.
+        """
         for each in [*self._handles.values(), *self.families.values(), self._db]:
             if each is not None:
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))

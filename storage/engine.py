@@ -267,8 +267,7 @@ class Engine:
 
     @property
     def failure(self) -> StorageError | None:
-        """The reason for refused writes, until there is space again, or until a restart; or
-        None."""
+        """The reason for refused writes, until there is space again or a restart; or None."""
         return self._failure
 
     def _guarded(self, action: str, step: Callable[[], object]) -> None:
@@ -439,8 +438,7 @@ class Engine:
     # -- space and figures ----------------------------------------------------------
 
     def stats(self) -> EngineStats:
-        """Returns figures for metrics. Lists the directory: call it every few seconds, not per
-        batch."""
+        """Returns figures for metrics. Lists the directory: not for every batch."""
         with self._shared() as store:
             return measure(
                 self.path,

@@ -101,9 +101,10 @@ def from_engine(error: Exception, action: str) -> StorageError:
 
 
 def fault_of(error: Exception, action: str) -> StorageError:
-    """Translates the error of a write, a sync or a flush, and tells if a full disk caused it.
+    """Translates the error of a write, a sync or a flush.
 
-    If it did, the same call may succeed later."""
+    A StorageFullError of it is marked recoverable_in_place.
+    """
     failure = from_engine(error, action)
     if isinstance(failure, StorageFullError):
         if isinstance(error, OSError) and error.errno not in NO_DESCRIPTORS:

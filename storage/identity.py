@@ -108,7 +108,7 @@ class DirectoryLock:
 
     @property
     def directory_id(self) -> int:
-        """Random, 1 to 2**63 - 1, drawn when the directory was new."""
+        """The directory's id: random, 1 to 2**63 - 1, drawn when it was new."""
         return self._identity.directory_id
 
     @property
@@ -140,7 +140,7 @@ class DirectoryLock:
 
     @property
     def founding(self) -> int:
-        """Random, 1 to 2**63 - 1, the same on all members; 0: not known here yet."""
+        """The cluster's founding: random, 1 to 2**63 - 1, equal on all members; 0: unknown yet."""
         return self._identity.founding
 
     @property

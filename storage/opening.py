@@ -63,8 +63,11 @@ class OpenStore:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Parameters of an opening. directory: the store's owner; None for a tool, which takes any
-    store. write_lock, move: see FlushCycle, Reclaimer."""
+    """Parameters of an opening.
+
+    directory: the store's owner; None for a tool, which takes any store. write_lock, move: see
+    FlushCycle, Reclaimer.
+    """
 
     path: Path
     options: EngineOptions

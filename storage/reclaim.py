@@ -106,7 +106,8 @@ class Reclaimer:
     def _move_from(self, emptiest: list[_Old], most: int, free_bytes: int) -> list[int]:
         """Copies the entries left in one segment, and in more up to `most` bytes.
 
-        Returns the numbers of these segments."""
+        Returns the numbers of these segments.
+        """
         moved: list[int] = []
         size = 0
         for each in emptiest:

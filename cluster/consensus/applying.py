@@ -23,7 +23,8 @@ MAX_APPLY_PER_ADVANCE = 256
 class Applying:
     """The applying of one replica; lives as long as `raft`.
 
-    configure(index): puts the configuration of that entry into force."""
+    configure(index): puts the configuration of that entry into force.
+    """
 
     def __init__(
         self,

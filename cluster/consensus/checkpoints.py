@@ -124,7 +124,7 @@ class Checkpoints:
         return base
 
     def applied(self, size: int) -> None:
-        """An entry of `size` bytes was applied."""
+        """Counts an applied entry of `size` bytes."""
         self.applied_bytes += size
         self._entries += 1
         grown = self.applied_bytes - self._saved_bytes
@@ -229,8 +229,7 @@ class Checkpoints:
         return self._budget.has(self)
 
     def drop_from(self, index: int) -> None:
-        """Drops checkpoints that may hold a wrong state, as far as the log has the entries after
-        them."""
+        """Drops checkpoints with a maybe wrong state, as far as the log has the entries after."""
         batch = self._batch()
         while self.indexes and self.indexes[-1] >= max(index, self._journal.base_index + 1):
             self._store.drop(batch, self.indexes.pop())

@@ -43,7 +43,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All replicas of a group. Each change raises `version` by one; groups begin with 0."""
+    """Replicas of a group. Each change raises `version` by one; groups begin with 0."""
 
     version: int
     voters: tuple[Member, ...]
@@ -197,8 +197,7 @@ class Members:
         self.has_instances = bool(self.instance or any(self._instances.values()))
 
     def exclude_other(self) -> None:
-        """Excludes a permanently lost voter of two: this replica decides alone until another
-        change."""
+        """Excludes the lost one of two voters: this replica decides alone until another change."""
         assert self.is_voter and len(self.voters) == 1
         del self._instances[self.voters[0]]  # its messages are ignored from now on
         self.voters, self.peers, self.majority = (), self.learners, 1

@@ -222,7 +222,7 @@ class Driver:
         group = self.groups.get(message.group)
         return group is not None and message.term >= group.term
 
-    # -- while a sync is under way ------------------------------------------------------
+    # -- during a sync -----------------------------------------------------------------
 
     def send_heartbeats(self) -> None:
         """Sends heartbeats of the leaders here. Nothing is received, decided or written."""

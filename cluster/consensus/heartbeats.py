@@ -3,11 +3,11 @@
     leader's group, nothing to say --quiesce--> Heartbeats --Heartbeat--> follower's groups
     leader's group <--unquiesce-- Heartbeats <--HeartbeatReply-- those that see it otherwise
 
-A node may lead a thousand partitions, most of them idle. Each would send the same
-peers the same ten times a second, at the cost of a tick, two messages and two
-replies. A quiescent group is not ticked: it is a row (group, term, commit index) in
-the one message that goes to each peer, and for a follower that agrees with its row
-that is its leader's heartbeat. (CockroachDB calls these coalesced heartbeats.)
+A node may lead a thousand partitions, most of them idle. Each would send the same peers the same
+ten times a second, at the cost of a tick, two messages and two replies. A quiescent group is not
+ticked: it is a row (group, term, commit index) in the single message to each peer, and for a
+follower that agrees with its row that is its leader's heartbeat. (CockroachDB calls these coalesced
+heartbeats.)
 
 A row promises nothing and says only that the leader lives. A follower of another term or leader, or
 one that does not know the commit index, names the group in its reply; the group is unquiesced and

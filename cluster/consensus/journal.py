@@ -316,7 +316,7 @@ class Journal:
         return self.voted_for or None
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: N802, N803
-        """Volatile: see the module's text."""
+        """Sets the volatile commit index; see the module's text."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
         return max(self.applied_index, self._committed)

@@ -114,7 +114,7 @@ class PreVoteReply:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutNow:
-    """Leader to the follower that shall lead next (Raft thesis, 3.10)."""
+    """Request of the leader to its successor: stand for election now (Raft thesis, 3.10)."""
 
     group: int
     term: int
@@ -170,7 +170,7 @@ class StateChecksum:
 class Snapshot:
     """A leader's state exactly at `index`, in pieces on the wire: it goes by a call of its own.
 
-    configuration: the one in force there, as it is stored; empty: the one of the beginning.
+    configuration: in force there, as it is stored; empty: the group's first.
     """
 
     group: int
@@ -203,7 +203,7 @@ def checksum_of(
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """To nodes without a replica: `leader` leads the group in `term`."""
+    """Notice to nodes without a replica: `leader` leads the group in `term`."""
 
     group: int
     term: int

@@ -28,7 +28,7 @@ class Quiescence:
         self.begun = self.is_quiet = False
 
     def heartbeat(self, *, nothing_to_say: bool) -> None:
-        """The group itself is about to send a heartbeat."""
+        """Notes that the group itself is about to send a heartbeat."""
         assert not self.begun
         self._quiet_heartbeats = self._quiet_heartbeats + 1 if nothing_to_say else 0
         self.is_quiet = self._quiet_heartbeats >= QUIET_HEARTBEATS

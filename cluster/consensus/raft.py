@@ -60,7 +60,7 @@ class Raft:
 
     @property
     def is_configured(self) -> bool:
-        """False: a configuration is committed that is not in force here yet."""
+        """Whether the newest committed configuration is in force here."""
         applied, commit = self.journal.applied_index, self.core.commit_index
         return not any(applied < one.index <= commit for one in self.journal.configurations)
 

@@ -35,8 +35,7 @@ class Receiver:
     def receive(
         self, sender: int, message: GroupMessage, leading: LeaderTerm | None
     ) -> GroupMessage | None:
-        """Takes a message; returns the answer. leading: this replica's term as leader, if
-        it leads."""
+        """Takes a message; returns the answer. leading: this replica's term as leader, or None."""
         raft, core = self._raft, self._raft.core
         match message:
             case Append():

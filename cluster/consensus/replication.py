@@ -80,7 +80,7 @@ class Progress:
         assert self.window.bytes >= 0
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Ends the sending: nothing is sent any more."""
         self.clear_inflight()
         if self.ahead is not None:
             self.ahead.close()
@@ -94,7 +94,7 @@ class Progress:
 
     @property
     def window_bytes(self) -> int:
-        """About how much may be sent, if the window is open."""
+        """Returns about how many bytes may be sent, if the window is open."""
         return max(1, min(MAX_INFLIGHT_BYTES - self.inflight_bytes, self.window.free))
 
     @property

@@ -27,7 +27,7 @@ _SOONER = 0.75  # of the log after which a replica saves by itself
 
 
 class StateDivergedError(Exception):
-    """At `index` this replica's state is not the others'."""
+    """This replica's state at `index` differs from the others'."""
 
     def __init__(self, index: int, text: str) -> None:
         super().__init__(text)

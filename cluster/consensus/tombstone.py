@@ -45,7 +45,8 @@ class Tombstone:
     def answer(self, message: GroupMessage) -> Removed | None:
         """Answers a message, never with a vote.
 
-        None: nobody waits for an answer to it, or it is for a newer replica."""
+        None: nobody waits for an answer to it, or it is for a newer replica.
+        """
         if message.to_instance > self.instance or not isinstance(message, _ASKS):
             return None
         return self.removed(message.group, message.from_instance)

@@ -273,8 +273,7 @@ class LastSeen:
         return verdict
 
     def release(self, producer_id: int) -> bool:
-        """Releases an id that no name holds any more: it expires like others. True if it was
-        pinned."""
+        """Releases an id that no name holds any more, so that it expires. True if it was pinned."""
         place = self._table.find(producer_id)
         if place is None:
             return False
@@ -376,8 +375,7 @@ class LastSeen:
         return b"".join(self.parts())
 
     def parts(self) -> Iterator[bytes | bytearray]:
-        """Returns the bytes of `dump` in parts, `dump_bytes` long; the state must not change
-        meanwhile."""
+        """Returns the bytes of `dump` in parts, `dump_bytes` long; the state must stay as it is."""
         columns = list(self._table.columns())
         return packed(self._clock, self._expired_below, self._retired, columns)
 

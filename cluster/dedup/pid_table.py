@@ -105,7 +105,7 @@ class PidTable:
             self.lower_bound(chunk, time)
 
     def lower_bound(self, chunk: Chunk, time: int) -> None:
-        """A row of `chunk` that is not pinned may have been last used at `time`."""
+        """Notes that an unpinned row of `chunk` may have been last used at `time`."""
         if time < chunk.bound:
             self._set_bound(chunk, time)
 
@@ -133,7 +133,7 @@ class PidTable:
         self._mend([place[0]])
 
     def drop_range(self, start: int, end: int) -> int:
-        """Remove the rows with start <= id < end that are not pinned; how many there were."""
+        """Removes the unpinned rows with start <= id < end; returns how many there were."""
         low = bisect_right(self._firsts, start) - 1
         chunks = self._chunks[low : bisect_left(self._firsts, end, low)]
         dropped = 0
@@ -145,7 +145,7 @@ class PidTable:
         return dropped
 
     def drop_idle(self, before: int) -> array[int]:
-        """Remove the rows last used before that time that are not pinned; their ids, rising."""
+        """Removes the unpinned rows last used before that time; returns their ids, rising."""
         dropped = array("q")
         touched = []
         while self.oldest < before:
@@ -160,7 +160,7 @@ class PidTable:
         return array("q", sorted(dropped))
 
     def columns(self) -> Iterator[tuple[array[int], array[int], bytearray]]:
-        """(ids, times, records) of consecutive runs of rows, to be copied at once."""
+        """Yields (ids, times, records) of consecutive runs of rows, to be copied at once."""
         for chunk in self._chunks:
             yield chunk.pids, chunk.times, chunk.records
 

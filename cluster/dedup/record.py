@@ -54,7 +54,7 @@ ALL_FLAGS = RECENT | OPENED | FLOORED | PINNED
 
 
 def first_record(meta: BatchMeta, base_offset: int, pinned: int = 0) -> bytes:
-    """The record of a chain that begins with this batch; `pinned` is PINNED or 0."""
+    """Makes the record of a chain that begins with this batch; `pinned` is PINNED or 0."""
     if not meta.first:
         return _lone(meta, base_offset, pinned, 0)
     extra = min(meta.last - meta.first + 1, MAX_UINT32)
@@ -73,7 +73,7 @@ def _lone(meta: BatchMeta, base_offset: int, flags: int, extra: int) -> bytes:
 
 
 def opened_record(epoch: int, *, pinned: bool, expired: bool) -> bytes:
-    """A record of a producer that was opened and has stored nothing, as far as is known.
+    """Makes the record of a producer that has opened and, as far as is known, stored nothing.
 
     `expired`: it could have been here and forgotten.
     """
@@ -156,7 +156,7 @@ def published(records: bytearray, at: int, run: Run) -> bytes:
 
 
 def published_first(run: Run, pinned: int = 0) -> bytes:
-    """The record of a chain that begins with this run; `pinned` is PINNED or 0."""
+    """Makes the record of a chain that begins with this run; `pinned` is PINNED or 0."""
     return _chain(run, run.first - 1, pinned)
 
 
@@ -184,7 +184,7 @@ def _chain(run: Run, floor: int, pinned: int) -> bytes:
 
 
 def _opened_behind(epoch: int, run: Run, pinned: int) -> bytes:
-    """The record of a producer that opened `epoch` before its predecessor's run was published."""
+    """Makes the record of a producer that opened `epoch` before its predecessor's run ended."""
     record = bytearray(_chain(run, run.first - 1, pinned))
     _OPENED_PART.pack_into(record, _EPOCH_AT, epoch, record[FLAGS_AT] | OPENED, run.epoch)
     return bytes(record)

@@ -28,11 +28,11 @@ After an open (OpenProducer) of epoch E the producer may go on in two ways. A fi
 as mirrors do. Until one of them is accepted every other batch of E is OUT_OF_ORDER, even below the
 last sequence: the batches stored there came from another epoch, which may have cut the same numbers
 from other data. For the same reason a continued chain has its floor where it began: a batch of E
-that reaches below its first sequence is never called a duplicate. A producer that begins anew after
-an open must wait for the acknowledgement of its first batch before it sends the second. Otherwise
-the second could be taken for a continuation if its prev happens to be the predecessor's last
-sequence; the first is then refused, never lost silently. Continuing at the last sequence has no
-such corner and is the rule.
+that reaches below its first sequence is never called a duplicate. A producer that begins a new
+chain after an open must wait for the acknowledgement of its first batch before it sends the second.
+Otherwise the second could be taken for a continuation if its prev happens to be the predecessor's
+last sequence; the first is then refused, never lost silently. Continuing at the last sequence
+avoids this and is the rule.
 
 Without an open, a higher epoch must begin with a first batch.
 """
@@ -227,14 +227,14 @@ def validate_open(producer_id: int, epoch: int) -> Verdict | None:
 
 
 def out_of_order(last_sequence: int, epoch: int, message: str) -> Verdict:
-    """OUT_OF_ORDER with the last stored sequence of the producer's epoch (-1: nothing)."""
+    """Makes OUT_OF_ORDER with the epoch's last stored sequence (-1: nothing)."""
     return Verdict(
         Kind.OUT_OF_ORDER, current_epoch=epoch, last_sequence=last_sequence, message=message
     )
 
 
 def fenced(epoch: int, current_epoch: int) -> Verdict:
-    """FENCED by `current_epoch`."""
+    """Makes FENCED by `current_epoch`."""
     return Verdict(
         Kind.FENCED,
         current_epoch=current_epoch,
@@ -248,7 +248,7 @@ def same_content(batch: RecentBatch | BatchMeta, meta: BatchMeta) -> bool:
 
 
 def conflict(meta: BatchMeta, last_sequence: int) -> Verdict:
-    """SEQUENCE_CONFLICT: the same sequences with other content."""
+    """Makes SEQUENCE_CONFLICT: the same sequences with other content."""
     return Verdict(
         Kind.SEQUENCE_CONFLICT,
         current_epoch=meta.epoch,

@@ -41,7 +41,7 @@ class IssuedBlocks:
         return zip(self._first, self._issued, self._node, strict=True)
 
     def add(self, first_id: int, now_ms: int, node_id: int, lifetime_ms: int) -> None:
-        """Record that the ids from `first_id` on were issued at `now_ms`."""
+        """Records that the ids from `first_id` on were issued at `now_ms`."""
         assert not self._first or first_id > self._first[-1], "producer ids must rise"
         assert not self._issued or now_ms >= self._issued[-1], "the log's clock must not fall"
         span = max(1, lifetime_ms // BLOCKS_PER_LIFETIME)
@@ -52,7 +52,7 @@ class IssuedBlocks:
             self.restore(first_id, now_ms, node_id)
 
     def restore(self, first_id: int, issued_ms: int, node_id: int) -> None:
-        """Append a record of a snapshot as it is."""
+        """Appends a record of a snapshot as it is."""
         self._first.append(first_id)
         self._issued.append(issued_ms)
         self._node.append(node_id)
@@ -64,13 +64,11 @@ class IssuedBlocks:
             del self._first[:count], self._issued[:count], self._node[:count]
 
     def expired_below(self, now_ms: int, lifetime_ms: int, next_id: int) -> int:
-        """Returns the first id in a running lease; `next_id`, the first unissued one, if
-        none is."""
+        """Returns the first id with a running lease; `next_id`, the first unissued, if none has."""
         position = bisect_right(self._issued, now_ms - lifetime_ms)
         return self._first[position] if position < len(self._first) else next_id
 
     def issued_ms(self, producer_id: int) -> int | None:
-        """Returns when the lease of an issued `producer_id` began; None: it is over and
-        forgotten."""
+        """Returns when the lease of an issued id began; None: it is over and forgotten."""
         position = bisect_right(self._first, producer_id) - 1
         return self._issued[position] if position >= 0 else None

@@ -49,7 +49,7 @@ class NameState:
 
 
 class ProducerNames:
-    """All names. Times are the metadata group's clock, in milliseconds."""
+    """Producer names. Times are the metadata group's clock, in milliseconds."""
 
     def __init__(self, limit: int = MAX_NAMES) -> None:
         self._limit = limit
@@ -131,7 +131,7 @@ class ProducerNames:
         return self._active[name], used
 
     def sweep(self, now_ms: int, expiry_ms: int) -> None:
-        """Turn names that were idle for `expiry_ms` into tombstones."""
+        """Turns names that were idle for `expiry_ms` into tombstones."""
         while self._active:
             oldest = next(iter(self._active.values()))
             if not oldest.lapsed(now_ms, expiry_ms):
@@ -141,7 +141,7 @@ class ProducerNames:
             self._tombstones[oldest.name] = replace(oldest, tombstone=True)
 
     def restore(self, names: Iterable[NameState]) -> None:
-        """Fill an empty table from a snapshot, in the order of `__iter__`. Raises ValueError."""
+        """Fills an empty table from a snapshot, in the order of `__iter__`. Raises ValueError."""
         assert not len(self), "restore into a table that is not empty"
         last = (False, -1)
         for state in names:
@@ -180,7 +180,7 @@ class ProducerNames:
 
 
 def check_producer_name(name: str) -> None:
-    """Raise Rejected unless `name` may name a producer."""
+    """Raises Rejected unless `name` may name a producer."""
     if not 1 <= len(name) <= MAX_NAME_CHARS:
         text = f"has {len(name)} characters, must have 1..{MAX_NAME_CHARS}"
         raise invalid("producer_name", text)

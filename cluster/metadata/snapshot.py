@@ -249,10 +249,10 @@ def _name_of(record: pb.NameRecord) -> NameState:
 
 
 def _check_snapshot(snapshot: pb.MetadataSnapshot) -> None:
-    """Raise ValueError unless the parts of `snapshot` hold together.
+    """Raises ValueError unless the parts of `snapshot` fit together.
 
-    A checksum has already said that these are the bytes that were written; this
-    finds the fault that wrote them, before it spreads.
+    The checksum only proves that the written bytes are unchanged. This check finds wrong bytes that
+    were written, before they spread.
     """
     if snapshot.next_producer_id < 1 or snapshot.next_topic_id < 1:
         raise ValueError("the next ids are missing")

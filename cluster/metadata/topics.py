@@ -4,9 +4,8 @@ Pure values and checks. `MetadataState` holds the topics and runs the checks whe
 applied. The services run the same checks before they propose, so most refusals cost no log entry. A
 check raises `Rejected`.
 
-The limits here decide whether a command in the log is accepted. All replicas
-must agree on that for ever, so a limit may be raised only together with a new
-field in the command that says so.
+The limits here decide whether a command in the log is accepted. All replicas must agree on that, so
+a limit may be raised only together with a new field in the command that says so.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class TopicSettings:
     expected_offsets: int = ExpectedOffsets.EXPECTED_OFFSETS_CHECKED
 
     def altered(self, config: TopicConfig, *, set_expected_offsets: bool) -> TopicSettings:
-        """These settings with the fields that `config` sets. Raises Rejected."""
+        """Returns the settings with the fields that `config` sets. Raises Rejected."""
         settings = TopicSettings(
             config.retention_ms if config.HasField("retention_ms") else self.retention_ms,
             config.retention_bytes if config.HasField("retention_bytes") else self.retention_bytes,
@@ -202,7 +201,7 @@ def is_internal(name: str) -> bool:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise Rejected unless `name` may name a user's topic."""
+    """Raises Rejected unless `name` may name a user's topic."""
     if not 1 <= len(name) <= MAX_TOPIC_NAME_CHARS:
         limit = f"1..{MAX_TOPIC_NAME_CHARS}"
         raise invalid("name", f"has {len(name)} characters, must have {limit}", limit)
@@ -215,19 +214,19 @@ def check_topic_name(name: str) -> None:
 
 
 def check_partition_count(count: int) -> None:
-    """Raise Rejected unless a topic may have `count` partitions."""
+    """Raises Rejected unless a topic may have `count` partitions."""
     _limit("partitions", count, 1, MAX_PARTITIONS_PER_TOPIC)
 
 
 def check_room(used: int, more: int) -> None:
-    """Raise Rejected unless the cluster may have `more` partitions beside those it has."""
+    """Raises Rejected unless the cluster may have `more` partitions beside those it has."""
     if used + more > MAX_PARTITIONS:
         text = f"{more} more: the cluster has {used}, its limit is {MAX_PARTITIONS}"
         raise invalid("partitions", text, f"..{MAX_PARTITIONS - used}")
 
 
 def check_more_partitions(now: int, wanted: int) -> None:
-    """Raise Rejected unless a topic of `now` partitions may have `wanted`."""
+    """Raises Rejected unless a topic of `now` partitions may have `wanted`."""
     if wanted <= now:
         text = f"{wanted} must be more than the topic has, {now}: partitions are never taken away"
         raise invalid("partitions", text, f"{now + 1}..{MAX_PARTITIONS_PER_TOPIC}")
@@ -235,7 +234,7 @@ def check_more_partitions(now: int, wanted: int) -> None:
 
 
 def check_replica_count(count: int) -> None:
-    """Raise Rejected unless a partition may have `count` replicas."""
+    """Raises Rejected unless a partition may have `count` replicas."""
     _limit("replicas", count, 1, MAX_REPLICAS)
 
 
@@ -255,7 +254,7 @@ def check_placements(placements: Sequence[Sequence[int]], known: Collection[int]
 
 
 def check_replicas(replicas: Sequence[int], known: Collection[int]) -> None:
-    """Raise Rejected unless a partition may be held by these nodes."""
+    """Raises Rejected unless a partition may be held by these nodes."""
     check_replica_count(len(replicas))
     if len(set(replicas)) != len(replicas):
         raise invalid("replicas", f"names a node twice: {list(replicas)}")

@@ -127,8 +127,7 @@ class BatchIndex:
         return self._stored.first()
 
     def recent(self, offset: int) -> list[IndexEntry]:
-        """Returns rows of the batch that holds `offset` and of some after it, if they are in
-        memory."""
+        """Returns rows of the batch with `offset` and of some after it, if they are in memory."""
         recent = self._recent
         if not recent or offset < recent[0].base_offset:
             return []
@@ -140,8 +139,10 @@ class BatchIndex:
         return self._stored.scan(offset, limit=PAGE_ROWS)
 
     def recent_below(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Returns rows of up to `limit` batches that begin below `offset`, newest first, from
-        memory."""
+        """Returns rows of up to `limit` batches that begin below `offset`, newest first.
+
+        They come from memory.
+        """
         recent = self._recent
         if not recent or offset <= recent[0].base_offset:
             return []

@@ -203,8 +203,7 @@ class OffsetsTable:
     def _commit_owned(
         self, commit: pb.CommitGroupOffsets, record: pb.OffsetRecord, ownership: int
     ) -> CommitResult:
-        """Commits an offset in a group with members, or for a committer that is no member
-        any more."""
+        """Commits an offset in a group with members, or for a committer that was one."""
         facts = self._ownerships.of(commit.group)
         part = TopicPartition(record.topic_id, record.partition)
         error = facts.check_commit(part, commit.member, ownership, commit.number)

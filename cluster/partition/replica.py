@@ -146,8 +146,7 @@ class Partition:
         return unable
 
     def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
-        """Proposes as `propose`; UNREGISTERED if the coordinator does not know the
-        transaction yet."""
+        """Proposes as `propose`; UNREGISTERED if the coordinator must learn of it first."""
         leadership = self._leadership
         if leadership is not None and not leadership.staging.knows(transaction_id):
             return Answer(UNREGISTERED)

@@ -88,8 +88,7 @@ class Staging:
     # -- batches ----------------------------------------------------------------------
 
     def check(self, request: AppendRequest, *, new_in_flight: int) -> Verdict:
-        """Returns the verdict, with batches in flight; UNREGISTERED if the transaction is
-        unknown."""
+        """Returns the verdict with batches in flight; UNREGISTERED for an unknown transaction."""
         meta, number = request.meta, request.transaction_id
         fault = _fault(meta, number)
         if fault:
@@ -174,7 +173,8 @@ class Staging:
     def answer_open(self, producer_id: int, epoch: int, answer_to: AnswerTo) -> None:
         """Answers an open after its epoch was raised, once lower epochs have no staged run.
 
-        A run published later would raise the last sequence that the successor learns."""
+        A run published later would raise the last sequence that the successor learns.
+        """
         run = self._machine.runs.run_of(producer_id)
         if run is not None and run.epoch < epoch:
             self._opening.append((producer_id, epoch, answer_to))

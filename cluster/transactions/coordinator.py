@@ -64,7 +64,7 @@ MIN_IDLE_MS, MAX_TOTAL_MS = 1000, 24 * 3600 * 1000
 
 
 class Coordinator:
-    """All transactions of the cluster."""
+    """Transactions of the cluster."""
 
     def __init__(self, *, max_open: int = MAX_OPEN, max_behind: int = MAX_BEHIND) -> None:
         self._max_open, self._max_behind = max_open, max_behind
@@ -81,7 +81,7 @@ class Coordinator:
 
     @property
     def open_low(self) -> int:
-        """All transactions below it have ended in all partitions."""
+        """The number below which all transactions have ended in all partitions."""
         return next(iter(self._unfinished), self._next)
 
     @property

@@ -81,7 +81,7 @@ class RunTable:
 
     @property
     def open_low(self) -> int:
-        """All transactions below it have ended in all partitions."""
+        """The number below which all transactions have ended in all partitions."""
         return self._open_low
 
     def run_of(self, producer_id: int) -> Run | None:

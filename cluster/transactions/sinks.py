@@ -163,8 +163,7 @@ class Sinks:
         return sink.next_ticket - 1
 
     def admit(self, asked: Asked) -> Sink:
-        """Returns the sink, if this run may still write. Makes the sink of a job without a
-        ticket."""
+        """Returns the sink, if this run may write; makes the sink of a job without a ticket."""
         sink = self._sinks.get(asked.key)
         if asked.ticket == 0 and (sink is None or sink.nameless):
             _check_text("sink", asked.key)

@@ -3,8 +3,8 @@
     KeepAlive, commands --renew--> Timers --due--> abort, proposed by the metadata leader
 
 Time is the leader's monotonic clock, passed in: no jump of a wall clock ends a transaction. Nothing
-of it is replicated, and a new leader counts anew. So an owner that keeps its transaction alive
-never loses it to a change of leaders; an abandoned one is found at most one timeout later. An
+of it is replicated, and a new leader starts to count again. So an owner that keeps its transaction
+alive never loses it to a change of leaders; an abandoned one is found at most one timeout later. An
 overdue transaction is aborted by a command; the first of abort and commit in the log is the
 decision.
 """

@@ -66,7 +66,8 @@ async def first_frame(connection: Connection) -> pb.Frame:
 async def ask(address: str, join: pb.Join, tls: PeerTls | None) -> pb.Welcome:
     """Asks the node at `address` to join.
 
-    Raises the errors of `connect` and `first_frame`, and TimeoutError."""
+    Raises the errors of `connect` and `first_frame`, and TimeoutError.
+    """
     async with asyncio.timeout(CONNECT_TIMEOUT + 2 * HELLO_TIMEOUT):
         connection, _ = await connect(address, tls)
         with contextlib.closing(connection):

@@ -164,7 +164,7 @@ class Acceptance:
 
 
 class NotYetError(FrameError):
-    """No peer is let in yet: a node that gets this tries again."""
+    """Every node is refused yet; it should try again."""
 
 
 class NewHere(Acceptance):

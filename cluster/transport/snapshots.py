@@ -28,7 +28,8 @@ MAX_ARRIVING_BYTES = 256 * 1024 * 1024
 async def send_snapshot(link: PeerLink, snapshot: Snapshot) -> pb.SnapshotResult:
     """Sends a snapshot; returns the answer to the last part, or to a refused one.
 
-    Raises PeerCallError."""
+    Raises PeerCallError.
+    """
     state = snapshot.state
     result = pb.SnapshotResult()
     for offset in range(0, max(1, len(state)), PART_BYTES):
@@ -75,7 +76,8 @@ class SnapshotParts:
     def take(self, peer: int, part: pb.SnapshotPart) -> Snapshot | None:
         """Adds a part; returns the snapshot after its last one.
 
-        Raises SnapshotError and drops the snapshot if the part does not fit."""
+        Raises SnapshotError and drops the snapshot if the part does not fit.
+        """
         try:
             return self._take(peer, part)
         finally:

@@ -203,8 +203,7 @@ class CommitLog:
             raise
 
     def following(self) -> Segment | None:
-        """Creates the next segment, for `roll`; None while there is no space or file handle
-        for it."""
+        """Creates the next segment, for `roll`; None if there is no space or file handle."""
         with self._following_lock:
             self.refuse_if_failed()
             number, made = self._end.segment + 1, self._following
@@ -243,8 +242,7 @@ class CommitLog:
         self._end = Place(following.number, HEADER_BYTES, self._end.number)
 
     def sync(self) -> int:
-        """Makes all records accepted before the call durable; returns the number of the
-        last one."""
+        """Makes all records accepted before the call durable; returns the last one's number."""
         with self._sync_lock:
             self.refuse_if_failed()
             end, unsynced = self._end, tuple(self._unsynced)

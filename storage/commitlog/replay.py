@@ -73,8 +73,11 @@ class Replay:
         has_log: bool = False,
         system: System = SYSTEM,
     ) -> None:
-        """Begins a pass. directory_id: expected in headers, None if unknown. has_log: a log exists
-        for certain, and its last files have headers."""
+        """Begins a pass over the log.
+
+        directory_id: expected in headers, None if unknown. has_log: a log exists for certain, and
+        its last files have headers.
+        """
         self.end = start
         self.synced = synced
         self.directory_id = directory_id

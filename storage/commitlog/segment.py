@@ -38,8 +38,11 @@ HEADER_BYTES = _FIELDS.size + _CRC.size
 
 
 class Header(NamedTuple):
-    """directory_id: of the data directory, 0 if there is none. number: of the segment. salt: each
-    of its records begins with it."""
+    """Header of a segment file.
+
+    directory_id: of the data directory, 0 if there is none. number: of the segment. salt: each of
+    its records begins with it.
+    """
 
     directory_id: int
     number: int
