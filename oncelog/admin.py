@@ -125,8 +125,7 @@ class Admin:
         accept_loss: bool = False,
         directory_id: int = 0,
     ) -> tuple[str, ...]:
-        """Change a node's membership or duty: "add", "replace", "remove", "keep", "drain",
-        "undrain".
+        """Change a node: "add", "replace", "remove", "keep", "drain" or "undrain".
 
         Returns a text about the effect once it is decided; `list_nodes` shows the progress.
         directory_id: id of the lost data directory, if one of two nodes is lost and the other

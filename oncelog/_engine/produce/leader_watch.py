@@ -22,8 +22,8 @@ log = logging.getLogger("oncelog.producer")
 class LeaderWatch:
     """wanted: the partitions that have something to send.
 
-    is_open: whether there is a connection to this address. on_round: called after each round of
-    questions to nodes.
+    is_open: whether there is a connection to this address.
+    on_round: called after each round of questions to nodes.
     """
 
     def __init__(

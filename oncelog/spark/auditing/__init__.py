@@ -1,1 +1,1 @@
-"""What is wrong with a topic, counted by Spark and shown on a page."""
+"""Audit of a topic: its faults, counted by Spark and shown on a page."""

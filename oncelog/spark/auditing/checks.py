@@ -1,15 +1,15 @@
-"""What an audit looks for, as Spark queries over its table of small rows.
+"""Checks of an audit, as Spark queries over its table of small rows.
 
-Place in the flow: `auditing` hands over the rows of the topic and of its copy, and writes
-what comes back. Each fault becomes one row of a table of findings; counts are counts of
-those rows, but for gaps, where a row stands for a range of numbers.
+Place in the flow: `run` hands over the rows of the topic and of its copy, and writes the
+results. Each fault becomes one row of a table of findings. Counts are counts of those rows, except
+for gaps, where a row stands for a range of numbers.
 
-No query has a task that grows with the topic: what follows the order of a partition or of a
-producer is cut into stretches of about a million, each looked at by itself, and carried over
-from one stretch to the next in a small table (`_highest_before`).
+No query has a task that grows with the topic. Checks in the order of a partition or of a producer
+are cut into stretches of about a million rows. Each stretch is checked by itself, and a small table
+carries values from one stretch to the next (`_highest_before`).
 
-This is one of three checkers of the project, and shares nothing with the other two (those of
-the tests of the cluster): neither code nor the way it looks at a record.
+This is one of three checkers of the project, and shares nothing with the other two (those of the
+tests of the cluster): neither code nor the way it looks at a record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 STRETCH = 1 << 20
-# kind -> what it means, in the order of a report
+# kind -> its meaning, in the order of a report
 TOPIC_KINDS = {
     "duplicate": "the same identity again",
     "gap": "numbers of a producer that are nowhere",
@@ -47,21 +47,21 @@ _NEEDS_NUMBERS = ("gap", "order", "key_order", "unreadable")
 
 
 def kinds(numbered: bool, compared: bool) -> dict[str, str]:
-    """Return the kinds that are looked for, with what they mean."""
+    """Return the kinds of faults to look for, with their meanings."""
     found = {k: v for k, v in TOPIC_KINDS.items() if numbered or k not in _NEEDS_NUMBERS}
     return {**found, **COPY_KINDS} if compared else found
 
 
 def ranked(rows: DataFrame) -> DataFrame:
-    """Add `nth`, the how-manieth of its identity on its side a row is, and `known`: whether
-    the identity is in the topic at all. `rows` are those of both sides, with `side`."""
+    """Add `nth`, the position of a row among those of its identity on its side, and `known`:
+    whether the identity is in the topic at all. `rows` are those of both sides, with `side`."""
     again = Window.partitionBy("identity", "side").orderBy("partition", "offset")
     known = f.max(f.col("side") == "topic").over(Window.partitionBy("identity"))
     return rows.withColumn("nth", f.row_number().over(again)).withColumn("known", known)
 
 
 def pairs(ranks: DataFrame) -> DataFrame:
-    """The n-th record of an identity in the topic (`t`) with the n-th one in the copy (`c`)."""
+    """Pair the n-th record of an identity in the topic (`t`) with that of the copy (`c`)."""
     one = f.struct("partition", "offset", "timestamp", "producer", "sequence", "content")
     return ranks.groupBy("identity", "nth").agg(
         f.first(f.when(f.col("side") == "topic", one), ignorenulls=True).alias("t"),
@@ -73,8 +73,8 @@ def pairs(ranks: DataFrame) -> DataFrame:
 def findings(ranks: DataFrame, paired: DataFrame | None, numbered: bool) -> DataFrame:
     """Return all faults: kind, partition, offset, timestamp, producer, sequence, amount, detail.
 
-    `ranks`, `paired`: what `ranked` and `pairs` made. `numbered`: the rows have a producer and
-    a sequence. `amount` is 1, of a gap or a hole the count of what is missing.
+    `ranks`, `paired`: results of `ranked` and `pairs`. `numbered`: the rows have a producer and a
+    sequence. `amount` is 1, or for a gap or a hole the count of missing numbers.
     """
     topic = ranks.where("side = 'topic'")
     found = [
@@ -84,7 +84,7 @@ def findings(ranks: DataFrame, paired: DataFrame | None, numbered: bool) -> Data
     if numbered:
         readable = f.col("producer").isNotNull() & f.col("sequence").isNotNull()
         found.append(_rows(topic.where(~readable), "unreadable"))
-        # A repeated record is a duplicate, and not out of order besides.
+        # A repeated record counts as a duplicate, not as out of order.
         once = topic.where(readable & (f.col("nth") == 1))
         found += [_order(once, ["partition", "producer"], "order"), _gaps(once)]
         keyed = once.where(f.col("key").isNotNull())
@@ -113,7 +113,7 @@ def _order(once: DataFrame, group: list[str], kind: str) -> DataFrame:
 
 
 def _gaps(once: DataFrame) -> DataFrame:
-    """Numbers between a producer's lowest and highest that no record has."""
+    """Return numbers between a producer's lowest and highest that no record has."""
     numbers = once.select("producer", "sequence").distinct()
     return _steps(numbers, "producer", "sequence").select(
         f.lit("gap").alias("kind"),
@@ -128,7 +128,7 @@ def _gaps(once: DataFrame) -> DataFrame:
 
 
 def _holes(topic: DataFrame) -> DataFrame:
-    """Offsets between a partition's first and last that no record has, or several have."""
+    """Return offsets between a partition's first and last that no record has, or several have."""
     places = topic.select("partition", "offset").distinct()
     return _steps(places, "partition", "offset").select(
         f.lit("hole").alias("kind"),
@@ -143,7 +143,7 @@ def _holes(topic: DataFrame) -> DataFrame:
 
 
 def _steps(frame: DataFrame, group: str, number: str) -> DataFrame:
-    """Rows whose number is not the one after the last in its group; that one is `after`."""
+    """Return rows whose number does not follow the last in its group, which is `after`."""
     stretch = f.floor(f.col(number) / STRETCH)
     rows = frame.withColumn("stretch", stretch)
     inside = Window.partitionBy(group, "stretch").orderBy(number)

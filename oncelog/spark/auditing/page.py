@@ -1,4 +1,4 @@
-"""An audit as one page: HTML with drawings in SVG, and nothing from anywhere else.
+"""Page of an audit: HTML with drawings in SVG, without external resources.
 
 Place in the flow: `run` hands over the report and the rows of `Tables.drawn`.
 Three drawings: records and faults over time; the partitions as strips, each fault at its
@@ -16,7 +16,7 @@ from oncelog.spark.auditing.report import AuditReport
 
 Rows = Sequence[Mapping[str, Any]]
 
-CELLS = 240  # into which a partition's strip is cut
+CELLS = 240  # in a partition's strip
 WIDTH = 1000
 LEFT = 110  # of a drawing, for labels
 COLOURS = {
@@ -60,7 +60,7 @@ th, td { text-align: left; padding: .2rem .6rem; border-bottom: 1px solid var(--
 
 
 def render(report: AuditReport, kinds: Mapping[str, str], drawn: Mapping[str, Rows]) -> str:
-    """Return the page. `kinds`: what was looked for, with what it means."""
+    """Return the page. `kinds`: the kinds of faults, with their meanings."""
     title = f"Audit of {report.topic}" + (f" against {report.copy}" if report.copy else "")
     bad = {kind: n for kind, n in report.faults.items() if n}
     parts = [
@@ -197,7 +197,7 @@ def _strips(partitions: Rows, cells: Rows) -> str:
         parts.append(_text(LEFT - 8, y + 12, name, "end"))
         parts.append(_rect(LEFT, y, wide, tall, "var(--band)", f"{row['records']:,} records"))
         own = inside.get((row["side"], row["partition"]), [])
-        # The rarer kinds on top: they would drown otherwise.
+        # The rarer kinds on top: others would hide them.
         for cell in sorted(own, key=lambda one: -one["amount"]):
             x = LEFT + wide * cell["cell"] / CELLS
             tip = f"{cell['amount']:,} {cell['kind']}"

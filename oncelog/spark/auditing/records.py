@@ -1,14 +1,14 @@
-"""A topic as a table of small rows: what an audit keeps of each record.
+"""Small rows of a topic: the data that an audit keeps of each record.
 
-Place in the flow: `auditing` reads each side once, through this, into Parquet; everything
-else is computed from there. A row has some 60 bytes however large its record is: what only
-has to be compared is a digest of 128 bits (MD5; nobody forges records to fool an audit).
+Place in the flow: `run` reads each side once, through this, into Parquet; everything else is
+computed from there. A row has some 60 bytes for a record of any size: values that are only compared
+are digests of 128 bits (MD5; nobody forges records to fool an audit).
 
     partition, offset, timestamp, bytes    where, when, how large (key and value)
     key                                    digest of the key; null without one
-    identity                               digest of what makes it this record
+    identity                               digest of the columns that identify the record
     content                                digest of key, value, timestamp and headers
-    producer, sequence                     as the caller's expressions found them; else null
+    producer, sequence                     results of the caller's expressions; else null
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def small_rows(
             raise ConfigError(f"topic: the DataFrame has no column {name}", "topic")
     exact = [f.col(name) for name in CONTENT if name in names]
     if "headers" in names:
-        # No headers may be null or an empty list, by what else was in the stored batch.
+        # No headers may be null or an empty list, depending on the rest of the stored batch.
         exact[-1] = f.when(f.size("headers") > 0, f.col("headers"))
     return frame.select(
         f.col("partition").cast("int").alias("partition"),
@@ -78,7 +78,7 @@ def _expression(frame: DataFrame, argument: str, text: str) -> Column:
 
 
 def _digest(frame: DataFrame, columns: Sequence[Column]) -> Column:
-    """MD5 over the MD5s of the columns, so that no two lists of values look the same."""
+    """Return MD5 over the MD5s of the columns, so different lists never look equal."""
     parts = []
     for column in columns:
         kind = frame.select(column).schema[0].dataType.simpleString()

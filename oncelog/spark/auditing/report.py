@@ -1,6 +1,6 @@
-"""What an audit found, as a value.
+"""Result of an audit, as a value.
 
-Place in the flow: `run` makes it, `page` shows it, the user looks at it.
+Place in the flow: `run` makes it, `page` shows it, the user reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What an audit found. `faults`: kind -> how many records (of a gap: numbers) it concerns."""
+    """Result of an audit. `faults`: kind -> number of records (of a gap: numbers) concerned."""
 
     path: str
     topic: str

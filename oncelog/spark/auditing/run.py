@@ -1,15 +1,15 @@
-"""Counts what is wrong with a topic, and with the copy of one, for topics of any size.
+"""Audit run: counts the faults of a topic, and of its copy, for topics of any size.
 
     report = oncelog.spark.audit(spark, "orders", copy="orders-eu", bootstrap_servers="a:7001",
                                  identity=["key", "value"], path="audit")
     assert report.clean, report
 
-Place in the flow: reads each side once (`records`), looks for faults (`checks`), writes
-Parquet (`tables`) and a page (`page`). What needs PySpark is imported when an audit begins.
-docs/spark.md says what is counted, and how.
+Place in the flow: reads each side once (`records`), looks for faults (`checks`), writes Parquet
+(`tables`) and a page (`page`). PySpark is imported when an audit begins. docs/spark.md explains the
+counts.
 
     PATH/records     a small row for each record; side=topic and side=copy
-    PATH/findings    a row for each fault: its kind, where it is, by whom
+    PATH/findings    a row for each fault: its kind, its place, its producer
     PATH/partitions, PATH/producers, PATH/times      records and faults of each kind
     PATH/summary.json, PATH/index.html
 """
@@ -45,18 +45,18 @@ def audit(
 ) -> AuditReport:
     """Audit a topic, and compare it with `copy` if there is one; write the report to `path`.
 
-    `topic` and `copy` are names, or DataFrames with the columns partition, offset, timestamp
-    and whatever the expressions need. A topic that is still being written is compared as it
-    is when it is read, the copy first.
-    `identity`: SQL expressions that make a record this record and no other; two records with
-    one identity are a duplicate. By default records are equal that have equal keys and values.
-    `producer` and `sequence`: SQL expressions that give who numbered a record, and its number,
-    such as "get(split(cast(value as string), ':'), 0)". With them gaps and order are looked
-    for. They may give null, but must not fail: use get, try_cast and their like.
-    `transform`: what the copy was made with, as given to `mirror`.
-    `path`: a folder that does not exist yet, on any file system that Spark writes to.
+    `topic` and `copy` are names, or DataFrames with the columns partition, offset, timestamp and
+    those of your expressions. A topic that is still being written is compared as it is when it is
+    read, the copy first.
+    `identity`: SQL expressions that identify a record; two records with one identity are a
+    duplicate. By default records with equal keys and values are equal.
+    `producer` and `sequence`: SQL expressions for a record's producer and its number, such as
+    "get(split(cast(value as string), ':'), 0)". With them gaps and order are checked. They may give
+    null, but must not fail: use get, try_cast and the like.
+    `transform`: the transformation of the copy, as given to `mirror`.
+    `path`: a new folder, on any file system that Spark writes to.
 
-    Raises ConfigError that names the argument; what Spark raises when it cannot read a topic.
+    Raises ConfigError that names the argument, and Spark's errors if it cannot read a topic.
     """
     if (producer is None) != (sequence is None):
         raise ConfigError("producer and sequence need each other", "producer", "sequence")
@@ -73,7 +73,8 @@ def audit(
     sides = {"topic": rows}
     if copy is not None:
         there = _frame(spark, "copy", copy, copy_bootstrap_servers or bootstrap_servers)
-        # First: what comes in between is in the topic then, and the copy only lags behind.
+        # First: records that arrive in between are in the topic then, and the copy only lags
+        # behind.
         sides = {"copy": small_rows(there, identity, producer, sequence), **sides}
     for side, one in sides.items():
         one.write.parquet(f"{path}/records/side={side}")
@@ -134,12 +135,12 @@ def _write_text(spark: SparkSession, path: str, text: str) -> None:
 def _report(
     spark: SparkSession, path: str, topic: str, copy: str | None, numbered: bool
 ) -> AuditReport:
-    """One audit, from its rows on."""
+    """Make one report from the rows."""
     from oncelog.spark.auditing.checks import findings, kinds, pairs, ranked
     from oncelog.spark.auditing.tables import Tables
 
     rows = spark.read.parquet(f"{path}/records")
-    # Sorted by identity once, and looked at in many ways; on disk where memory is short.
+    # Sorted by identity once, and used several times; on disk if memory is short.
     ranks = ranked(rows).persist()
     paired = None if copy is None else pairs(ranks).persist()
     findings(ranks, paired, numbered).write.parquet(f"{path}/findings")

@@ -1,7 +1,7 @@
-"""An audit's findings, counted by partition, by producer, over time: tables and what is drawn.
+"""Tables of an audit: its findings, counted by partition, by producer and over time.
 
-Place in the flow: `run` writes the tables as Parquet; the page gets the small part of
-them that it can show, as plain Python values.
+Place in the flow: `run` writes the tables as Parquet; the page gets the small part of them that it
+can show, as plain Python values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TIMES = 120  # stretches of time
-PARTITIONS, PRODUCERS, EXAMPLES = 64, 30, 200  # that a page shows
+PARTITIONS, PRODUCERS, EXAMPLES = 64, 30, 200  # on a page
 
 
 class Tables:
@@ -27,7 +27,7 @@ class Tables:
         self._rows, self._found, self._kinds = rows, found, kinds
 
     def seen(self) -> dict[str, int]:
-        """Records of each side, and producers of the topic."""
+        """Count the records of each side, and the producers of the topic."""
         row = self._rows.agg(
             f.count_if(f.col("side") == "topic").alias("topic"),
             f.count_if(f.col("side") == "copy").alias("copy"),
@@ -38,7 +38,7 @@ class Tables:
         return dict(row.asDict())
 
     def faults(self) -> dict[str, int]:
-        """kind -> how many records or numbers."""
+        """Return kind -> number of records or numbers."""
         sums = self._found.groupBy("kind").agg(f.sum("amount").alias("n")).collect()
         amounts = {row["kind"]: int(row["n"]) for row in sums}
         return {kind: amounts.get(kind, 0) for kind in self._kinds}
@@ -79,7 +79,7 @@ class Tables:
         return self._with_faults(records, self._found.where("producer is not null"), ["producer"])
 
     def _times(self) -> DataFrame:
-        """Equal stretches of the records' own time, with what there is in each."""
+        """Count records and faults in equal stretches of the records' own time."""
         ends = self._rows.agg(
             f.unix_micros(f.min("timestamp")).alias("low"),
             f.unix_micros(f.max("timestamp")).alias("high"),
@@ -109,7 +109,7 @@ class Tables:
     # --- what is drawn -----------------------------------------------------------------
 
     def drawn(self, tables: dict[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
-        """Rows for the page; `tables`: what `all` returned, read back."""
+        """Return rows for the page; `tables`: the result of `all`, read back."""
         bad = sum((f.col(kind) for kind in self._kinds), f.lit(0))
         partitions = tables["partitions"].orderBy(bad.desc(), "partition").limit(2 * PARTITIONS)
         shown = {
@@ -122,12 +122,12 @@ class Tables:
         return {name: [row.asDict() for row in table.collect()] for name, table in shown.items()}
 
     def _examples(self) -> DataFrame:
-        """In the order of the kinds, and of the log."""
+        """Return examples in the order of the kinds, and of the log."""
         rank = f.array_position(f.lit(self._kinds), f.col("kind"))
         return self._found.orderBy(rank, "partition", "offset", "sequence").limit(EXAMPLES)
 
     def _cells(self, partitions: DataFrame) -> DataFrame:
-        """How many faults of a kind lie in each stretch of a partition's offsets."""
+        """Count the faults of a kind in each stretch of a partition's offsets."""
         side = f.when(f.col("kind").isin(*PLACED_IN_COPY), "copy").otherwise("topic")
         ranges = partitions.select("side", "partition", "first_offset", "last_offset")
         placed = self._found.where("offset is not null").withColumn("side", side)

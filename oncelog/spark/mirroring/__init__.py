@@ -1,1 +1,1 @@
-"""A topic copied into another one by Spark, each record once."""
+"""Mirror by Spark: a topic copied into another one, each record once."""

@@ -1,20 +1,20 @@
-"""The two ends of a mirror's query as Spark sees them: `format("oncelog-mirror")`.
+"""Data source of a mirror's query, both ends: `format("oncelog-mirror")`.
 
-Place in the flow: `mirror` registers it for the session and uses it on both sides of the
-query; it is not meant for other queries. The reader is that of `format("oncelog")` with
-another idea of where to begin; the writer hands each task's rows to `mirror_writer`.
+Place in the flow: `mirror` registers it for the session and uses it on both sides of the query; it
+is not meant for other queries. The reader is that of `format("oncelog")` with other start offsets;
+the writer hands each task's rows to `writer`.
 
-Spark's checkpoint says how far a query has come, and is not believed here: it may be lost,
-be older than what another run has copied since, or belong to another target. The first
-micro-batch of a run begins behind the last record that the target holds, whatever the
-checkpoint says; each later one where the one before it ended, which has been written by
-then. If a filter dropped what was read last, those records are read, and dropped, again.
+Spark's checkpoint is not trusted as the query's progress: it may be lost, be older than the copy of
+another run, or belong to another target. The first micro-batch of a run begins behind the last
+record in the target, whatever the checkpoint says. Each later one begins at the end of the one
+before, which has been written by then. If a filter dropped the records read last, they are read,
+and dropped, again.
 
-There is one task for each partition, also where it has nothing to read: so a task's number
-is that of its partition, and the writer can tell when rows are not where they belong.
+There is one task for each partition, even with nothing to read. So a task's number is that of its
+partition, and the writer can detect misplaced rows.
 
-Without a transformation nobody looks at the rows between the two ends, and a task's only row
-is then the range that its writer is to read: see `mirror_ranges`.
+Without a transformation no operator uses the rows between the two ends. A task's only row is then
+the range for its writer to read: see `ranges`.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ class MirrorDataSource(DataSource):
 
 
 class MirrorStreamReader(OncelogStreamReader):
-    """Begins where the target's copy ends."""
+    """Begins at the end of the target's copy."""
 
     def __init__(self, settings: MirrorSettings, schema: StructType) -> None:
         super().__init__(SourceOptions.parse(settings.source_options()), schema)
         self._settings = settings
         self._admin: Admin | None = None
         self._names_kept = time.monotonic()
-        self._begin_at: Offsets | None = None  # all before it is copied
-        self._planned_to: Offsets | None = None  # the end of the micro-batch that was planned last
+        self._begin_at: Offsets | None = None  # all records before it are copied
+        self._planned_to: Offsets | None = None  # the end of the last planned micro-batch
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return Place(self._claimed(), self._ids()).to_json()
@@ -101,9 +101,9 @@ class MirrorStreamReader(OncelogStreamReader):
         return super().latestOffset(Place(ahead, place.ids).to_json(), limit)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One for each partition of the topic, in their order; empty ones read nothing."""
+        """Return one for each partition of the topic, in their order; empty ones read nothing."""
         self._ids()
-        # Asked for each time: a run that was replaced must not go on.
+        # Asked for each time: a replaced run must not go on.
         claimed = self._claimed()
         begin = claimed if self._begin_at is None else self._begin_at
         first, last = Place.from_json(start).offsets, Place.from_json(end).offsets
@@ -124,7 +124,7 @@ class MirrorStreamReader(OncelogStreamReader):
         return COLUMNS if self._settings.by_range else super()._columns()
 
     def _ids(self) -> dict[str, str]:
-        """Raises TopicGoneError if the source is another topic, ConfigError if it has grown."""
+        """Return the ids. Raises TopicGoneError for another topic, ConfigError if it has grown."""
         topic, known = self._settings.source_topic, self._settings.source_id
         place = self._ready().look(known=Place({}, {topic: known}))
         now = place.ids

@@ -1,15 +1,14 @@
-"""What a transformation may do to a mirror's rows, judged from Spark's plan before the start.
+"""Checks of a mirror's transformation, from Spark's plan, before the start.
 
-Place in the flow: `mirror` applies the user's function to the source's DataFrame and has the
-result judged here, before anything is changed in the target.
+Place in the flow: `mirror` applies the user's function to the source's DataFrame and has the result
+checked here, before anything is changed in the target.
 
-A mirror's tasks are one for each source partition, and each sends its rows in their order.
-So the analysed plan between the source and the result may hold nothing but operators that
-keep each row in its task and in its place: the list below is all that is known to do so, and
-whatever is not on it is refused, shuffles, limits and joins among it. `partition` and
-`offset` must be the very columns of the source, which is seen by their expression ids.
-After `mapInArrow` and `mapInPandas` the columns are new ones; there the writer checks the
-rows themselves.
+A mirror has one task for each source partition, and each sends its rows in their order. So the
+analysed plan between the source and the result may only hold operators that keep each row in its
+task and in its place. The list below has all operators known to do so; all others are rejected,
+including shuffles, limits and joins. `partition` and `offset` must be the very columns of the
+source, identified by their expression ids. After `mapInArrow` and `mapInPandas` the columns are new
+ones; there the writer checks the rows themselves.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _TYPES = {
 
 
 def check_transformed(source: DataFrame, result: object) -> bool:
-    """Judge what a transformation made of the source; tell whether it keeps every row.
+    """Check the result of a transformation; tell whether it keeps every row.
 
     Raises ConfigError that names the operator or the column.
     """

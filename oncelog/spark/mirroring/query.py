@@ -1,14 +1,13 @@
-"""Copies a topic into another one with Spark, within a cluster or across, each record once.
+"""Mirror query: copies a topic into another one with Spark, each record once.
 
     query = oncelog.spark.mirror(spark, source="orders", target="orders-eu",
                                  bootstrap_servers="a:7001", target_bootstrap_servers="b:7001",
                                  transform=lambda df: df.filter("value is not null"))
 
-Place in the flow: checks everything that can be checked, then takes the target over from
-earlier runs (`mirror_run`), then starts a streaming query with both ends in `mirror_source`.
-docs/spark.md says what is guaranteed. `oncelog.mirror` does the same without Spark and
-without transformations; both use the same producer names, so one goes on where the other
-stopped.
+Place in the flow: checks the arguments, then takes the target over from earlier runs
+(`run`), then starts a streaming query with both ends in `data_source`. docs/spark.md lists
+the guarantees. `oncelog.mirror` does the same without Spark and without transformations. Both use
+the same producer names, so each can continue the other's copy.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 _TRIGGERS = ("processingTime", "availableNow", "once")
-_BATCH_BYTES = 1024 * 1024  # where a topic names no limit of its own
+_BATCH_BYTES = 1024 * 1024  # if a topic has no limit of its own
 _ARROW_LIMITS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
@@ -68,25 +67,25 @@ def mirror(
 ) -> StreamingQuery:
     """Start copying topic `source` into topic `target`; return the running query.
 
-    `target_bootstrap_servers`: the target's cluster, default the same. The target topic is
-    made if it does not exist; it has as many partitions as the source.
+    `target_bootstrap_servers`: the target's cluster, default the same. The target topic is created
+    if it does not exist, with as many partitions as the source.
     `transform`: gets the source's DataFrame (key, value, topic, partition, offset, timestamp,
-    headers) and returns what to copy of it: rows may be dropped and key, value, timestamp and
-    headers changed; rows may not be moved, multiplied or reordered.
-    `name`: the beginning of the producers' names and the group that marks the run, default
-    made of the source cluster's id and both topics. Of two runs with one name the later goes
-    on, and the earlier one's query fails with FENCED.
-    `trigger`: arguments of Spark's `DataStreamWriter.trigger`; {"availableNow": True} copies
-    what is there now and ends.
-    `checkpoint`: where Spark keeps its own notes. A mirror needs none: where to go on is what
-    the target holds.
-    `starting_offsets`: source offsets to begin at, by partition, where this mirror has stored
-    nothing yet; default the beginning. Needed if the target already has other records.
-    `skip_deleted`: go on behind what retention deleted before it was copied.
+    headers) and returns the rows to copy. It may drop rows and change key, value, timestamp and
+    headers; it may not move, multiply or reorder rows.
+    `name`: prefix of the producers' names, and the group that marks the run; by default made of the
+    source cluster's id and both topics. Of two runs with one name the later goes on, and the
+    earlier one's query fails with FENCED.
+    `trigger`: arguments of Spark's `DataStreamWriter.trigger`; {"availableNow": True} copies the
+    present records and ends.
+    `checkpoint`: Spark's own checkpoint. A mirror does not need it: its progress is in the target.
+    `starting_offsets`: source offsets to begin at, by partition, for partitions of which this
+    mirror has stored nothing yet; default the beginning. Required if the target already has other
+    records.
+    `skip_deleted`: go on behind records that retention deleted before they were copied.
 
-    Raises ConfigError with the name of the argument, OffsetOutOfRangeError,
-    BrokerUnavailableError. A plan that is refused, or an argument that does not fit the
-    topics, leaves the target and a running mirror alone.
+    Raises ConfigError with the name of the argument, OffsetOutOfRangeError, BrokerUnavailableError.
+    A rejected plan, or an argument that does not fit the topics, leaves the target and a running
+    mirror alone.
     """
     settings = MirrorSettings(
         run=secrets.token_hex(8),
@@ -141,11 +140,11 @@ def _query(
 
 @contextmanager
 def _small_arrow_batches(spark: SparkSession) -> Iterator[None]:
-    """Bound what Spark hands to a Python worker at once, in queries that start meanwhile.
+    """Limit Spark's Arrow batches for a Python worker, in queries that start meanwhile.
 
-    A query keeps the session's settings of its start. The number of rows matters beside the
-    bytes: Spark counts the bytes after each row, which takes longer the more nested rows,
-    headers here, it has already put together.
+    A query keeps the session's settings of its start. The number of rows matters beside the bytes:
+    Spark counts the bytes after each row, which takes longer the more nested rows (here headers) it
+    has already put together.
     """
     before = {name: spark.conf.get(name) for name in _ARROW_LIMITS}
     try:
@@ -171,7 +170,7 @@ def _triggered(query: DataStreamWriter, trigger: Mapping[str, Any]) -> DataStrea
 
 
 def _passing_checkpoint() -> str:
-    """A folder on the driver that goes when the program ends: Spark insists on one."""
+    """Return a temporary folder on the driver, removed at the program's end: Spark requires one."""
     path = Path(tempfile.mkdtemp(prefix="oncelog-mirror-"))
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path.as_uri()
@@ -222,11 +221,11 @@ def _check_starting(
 def _checked(
     settings: MirrorSettings, starting: Mapping[int, int], *, named: bool
 ) -> MirrorSettings:
-    """Fill in what the source says. Changes nothing anywhere."""
+    """Add facts of the source to the settings. Changes nothing in any cluster."""
     source, target = settings.source_topic, settings.target_topic
     options = SourceOptions.parse(settings.source_options())
     options.for_stream()
-    # Refuses wrong settings of a producer.
+    # Rejects wrong settings of a producer.
     ProducerConfig.from_settings(
         settings.target_bootstrap,
         {"compression_type": settings.compression_type, "client_id": CLIENT_ID},
@@ -244,7 +243,7 @@ def _checked(
         try:
             _check_count(admin.describe_topic(target), count)
         except UnknownTopicOrPartitionError:
-            pass  # it is made when all else is well
+            pass  # it is created when all else is valid
     name = settings.name if named else default_name(cluster_id, source, target)
     check_name("name", f"{name}/{count - 1}")
     return replace(settings, name=name, source_id=place.ids[source], partitions=count)
@@ -260,7 +259,7 @@ def _check_count(there: TopicInfo, count: int) -> None:
 
 
 def _with_target(settings: MirrorSettings) -> MirrorSettings:
-    """Make the target if it is not there, and fill in what it says."""
+    """Create the target if it is missing, and add its facts to the settings."""
     with settings.admin() as admin:
         try:
             there = admin.create_topic(settings.target_topic, settings.partitions)

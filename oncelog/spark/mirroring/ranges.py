@@ -1,13 +1,13 @@
-"""What passes through Spark in a mirror without a transformation: where to read, no records.
+"""Offset ranges of a mirror without a transformation: they pass through Spark instead of records.
 
-Place in the flow: `mirror_source` plans a range of offsets for each task, which goes through
-Spark as one row; the task's writer reads it here and hands it to `mirror_writer`. Records
-that nobody looks at would go from Python to the JVM and back, which costs more than all the
-rest of a copy. DistCp (Hadoop) does it like this: its tasks get names of files.
+Place in the flow: `data_source` plans a range of offsets for each task, which goes through Spark
+as one row. The task's writer reads the range here and hands it to `writer`. Unused records
+would go from Python to the JVM and back, which costs more than the rest of a copy. DistCp (Hadoop)
+does it like this: its tasks get names of files.
 
-What is read comes either as it is stored and is sent on without a look inside (KIP-712) or,
-where that cannot be, as Arrow batches: of small batches put together, of one of which only
-a part is wanted, which is very large, or compressed otherwise than the copy is to be.
+A stored batch is forwarded as it is, without decoding (KIP-712), if possible. Otherwise it comes as
+Arrow batches: small batches put together, a batch of which only a part is wanted, a very large one,
+or one compressed otherwise than the copy.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def unpack(settings: MirrorSettings, rows: Iterable[Any]) -> Iterator[Range]:
 
 
 def read(settings: MirrorSettings, rows: Iterable[Any]) -> Iterator[Any]:
-    """Yield what the ranges in the rows hold: StoredBatch, or Arrow batches with COLUMNS.
+    """Yield the records of the ranges: StoredBatch, or Arrow batches with COLUMNS.
 
-    Raises what `read_stored` does.
+    Raises as `read_stored` does.
     """
     options = SourceOptions.parse(settings.source_options())
     for one in unpack(settings, rows):
@@ -70,7 +70,7 @@ def to_copy(settings: MirrorSettings, parts: Iterable[Part]) -> Iterator[Any]:
 
 
 def goes_whole(settings: MirrorSettings, part: Part) -> bool:
-    """Whether it may be sent on as it is stored."""
+    """Tell whether it may be forwarded as it is stored."""
     return part.is_whole and part.batch.goes_whole(CODECS[settings.compression_type], SPLIT_BYTES)
 
 

@@ -1,20 +1,18 @@
-"""One run of a mirror: who copies, what the target already holds, and whose turn it is.
+"""Run of a mirror: its claim on the target, and the records the target already holds.
 
-Place in the flow: the driver `claim`s the target when a mirror starts; the reader asks for
-the `Claim` when it plans a micro-batch, each task before it writes. Nothing here needs
-Spark.
+Place in the flow: the driver `claim`s the target when a mirror starts; the reader asks for the
+`Claim` when it plans a micro-batch, each task before it writes. Nothing here needs Spark.
 
-All that a run knows of its progress lies in the target cluster:
+All progress of a run lies in the target cluster:
 
 - the last stored sequence of one named producer for each partition is the source offset of
-  the last record that was copied. The names are those of `oncelog.mirror`;
-- the offsets of a group, which has the mirror's name, say which run came last. `claim`
-  writes the run's id there, together with what each producer had stored at that moment. A
-  run that finds another id has been replaced, and ends.
+  the last copied record. The names are those of `oncelog.mirror`;
+- the offsets of a group, which has the mirror's name, name the latest run. `claim` writes the
+  run's id there, together with each producer's last stored sequence at that moment. A run that
+  finds another id has been replaced, and ends.
 
-The order in `claim` is: open each producer, which shuts out all tasks of earlier runs that
-write now; then write the run's id, which keeps those from opening it again that do not
-write yet.
+The order in `claim` is: open each producer, which fences the writing tasks of earlier runs; then
+write the run's id, which keeps their other tasks from opening it again.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """What every process of a run knows. `run` is the run's own id."""
+    """Settings of a run, for all its processes. `run` is the run's own id."""
 
     run: str
     name: str
@@ -64,7 +62,7 @@ class MirrorSettings:
     max_offsets_per_trigger: int | None = None
     # Nothing is filtered out or skipped: each task can prove that no record is missing.
     keeps_all: bool = False
-    # Nobody looks at the rows on the way: each task reads for itself what it copies.
+    # No operator uses the rows in between: each task reads the records it copies.
     by_range: bool = False
 
     def to_option(self) -> str:
@@ -78,7 +76,7 @@ class MirrorSettings:
         return cls(**values)
 
     def source_options(self) -> dict[str, str]:
-        """What the source half is read with, by the names of `format("oncelog")`."""
+        """Return the source half's options, by the names of `format("oncelog")`."""
         options = {
             "bootstrap.servers": ",".join(self.source_bootstrap),
             "subscribe": self.source_topic,
@@ -96,11 +94,11 @@ class MirrorSettings:
         return TopicPartition(self.target_topic, partition)
 
     def admin(self) -> Admin:
-        """A client of the target cluster."""
+        """Return a client of the target cluster."""
         return Admin(self.target_bootstrap, client_id=CLIENT_ID)
 
     def producer(self, partition: int) -> Producer:
-        """A producer under the partition's name: its first use fences all before it."""
+        """Return a producer under the partition's name: its first use fences all before it."""
         return Producer(
             self.target_bootstrap,
             client_id=CLIENT_ID,
@@ -113,9 +111,9 @@ class MirrorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the target holds of a partition: where the run began, and by which producer."""
+    """A run's start in one partition of the target, and its producer."""
 
-    begin: int  # source offset; all before it is copied, or was not to be
+    begin: int  # source offset; all before it is copied, or excluded
     producer_id: int
 
 
@@ -123,11 +121,10 @@ class Claim:
 
 
 def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Claim]:
-    """Shut out all earlier runs; find out how far they came; return where to go on.
+    """Fence all earlier runs and find their progress; return the start offsets.
 
-    `starting`: the source offsets at which partitions begin that this mirror has stored
-    nothing of; default the beginning. Raises ConfigError, OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError.
+    `starting`: the source offsets of partitions of which this mirror has stored nothing; default
+    the beginning. Raises ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError.
     """
     sources = [TopicPartition(settings.source_topic, p) for p in range(settings.partitions)]
     targets = [settings.target(p) for p in range(settings.partitions)]
@@ -135,7 +132,7 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             opened = list(pool.map(lambda p: _open(settings, p), range(settings.partitions)))
         starts = planner.earliest(sources)
-        # Asked for last: an earlier run may have copied what came in the meantime.
+        # Asked for last: an earlier run may have copied newer records in the meantime.
         ends = planner.latest(sources, {sources[p]: one.last + 1 for p, one in enumerate(opened)})
     with Consumer(bootstrap_servers=settings.target_bootstrap, client_id=CLIENT_ID) as consumer:
         filled = consumer.end_offsets(targets)
@@ -167,7 +164,7 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
 class _Opened:
     producer_id: int
     epoch: int
-    last: int  # source offset of the last record that is stored; -1: none
+    last: int  # source offset of the last stored record; -1: none
 
 
 def _open(settings: MirrorSettings, partition: int) -> _Opened:
@@ -200,7 +197,7 @@ def _go_on(settings: MirrorSettings, tp: TopicPartition, last: int, start: int, 
 
 
 def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> None:
-    """A topic that was deleted and made again counts its offsets anew."""
+    """Check for a recreated topic, which counts its offsets from 0 again."""
     before = _committed(admin, settings).get(0)
     if not copied or before is None:
         return
@@ -232,7 +229,7 @@ def _commit(
 
 
 def claims(admin: Admin, settings: MirrorSettings) -> dict[int, Claim]:
-    """Return what this run has claimed; raises FencedError if another run came after it."""
+    """Return this run's claims; raises FencedError if another run came after it."""
     found: dict[int, Claim] = {}
     for partition, (one, metadata) in _committed(admin, settings).items():
         if metadata.get("run") != settings.run:
@@ -269,13 +266,13 @@ def _parsed(metadata: str) -> dict[str, object]:
 
 
 def last_stored(admin: Admin, settings: MirrorSettings, partition: int, producer_id: int) -> int:
-    """Return the source offset of the last record that is copied, as the target says; -1: none."""
+    """Return the source offset of the last copied record, by the target's answer; -1: none."""
     states = admin.describe_producers(settings.target_topic, partition, producer_id, 1)
     return states[0].last_sequence if states else -1
 
 
 def check_target(admin: Admin, settings: MirrorSettings) -> None:
-    """Raises UnknownTopicOrPartitionError if the target is not the topic that was claimed."""
+    """Raises UnknownTopicOrPartitionError if the target is not the claimed topic."""
     topic = admin.describe_topic(settings.target_topic)
     if topic.topic_id != settings.target_topic_id:
         raise UnknownTopicOrPartitionError(
@@ -285,7 +282,7 @@ def check_target(admin: Admin, settings: MirrorSettings) -> None:
 
 
 def keep_names(admin: Admin, settings: MirrorSettings) -> None:
-    """Lease each name anew: a name that nobody leases for long is forgotten with its progress."""
+    """Lease each name again: a name without a lease for long is forgotten with its progress."""
     for partition in range(settings.partitions):
         admin.lease_producer(settings.producer_name(partition))
 

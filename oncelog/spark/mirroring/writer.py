@@ -1,20 +1,20 @@
-"""One attempt of a task of a mirror: the rows of one source partition go into the target.
+"""Writer of a mirror's task attempt: the rows of one source partition go into the target.
 
-Place in the flow: Spark's Python worker -> `mirror_source` hands over each Arrow batch ->
-here -> producer. Nothing here needs Spark, and nothing is done record by record.
+Place in the flow: Spark's Python worker -> `data_source` hands over each Arrow batch -> here ->
+producer. Nothing here needs Spark, and nothing is done record by record.
 
-What makes a record appear once, whatever becomes of the attempt:
+A record appears once, however the attempt ends:
 
-- a record's sequence is its source offset, and what the target has is skipped. A replayed
-  micro-batch, or a task that is tried again, writes what is missing and nothing else;
-- the attempt that has something to write opens the partition's named producer, which raises
-  the epoch: an earlier attempt that still lives, stopped and let go, is FENCED from then on;
-- before that it only looks. An attempt that wakes up when all of its rows are stored, by its
-  successor or by the micro-batches after it, finds that and disturbs nobody;
-- `prev_sequence` chains each batch to the last one that is stored, so no part can be missing
-  between two of them, filtered or not;
-- it first asks whether its run still is the one that counts, and, once the producer is open,
-  whether the topic is still the one that was claimed.
+- a record's sequence is its source offset, and records in the target are skipped. A replayed
+  micro-batch, or a repeated task, writes the missing records and nothing else;
+- an attempt with something to write opens the partition's named producer, which raises the
+  epoch: an earlier attempt that still lives, stopped and resumed, is FENCED from then on;
+- before that it only reads. An attempt that wakes up when all its rows are stored, by its
+  successor or by the micro-batches after it, finds that and disturbs no other;
+- `prev_sequence` chains each batch to the last stored one, so no part can be missing between
+  two of them, filtered or not;
+- it first checks that its run is still the latest and, once the producer is open, that the topic
+  is still the claimed one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from oncelog.spark.source.reading import Part
 from oncelog.types import BatchMetadata
 from oncelog.wire.stored import StoredBatch
 
-# Of a record; `offset` and `partition` say where it comes from.
+# Of a record; `offset` and `partition` give its source.
 RECORD_COLUMNS = ("key", "value", "timestamp", "headers")
 COLUMNS = (*RECORD_COLUMNS, "partition", "offset")
 # Bytes of a batch of the copy, by Arrow's count, which is above the payload's.
 _BATCH_BYTES = 1024 * 1024
-_SLACK = 256  # what a payload has and Arrow does not count
+_SLACK = 256  # in a payload, not counted by Arrow
 
 
 class PartitionCopy:
@@ -47,17 +47,17 @@ class PartitionCopy:
         """`partition` is the task's number, which must be the number of its rows' partition."""
         self._settings = settings
         self._partition = partition
-        self._last_row = -1  # source offset of the last row that came
+        self._last_row = -1  # source offset of the last row
         self._stored = -1  # source offset of the last record known to be stored
         self._producer: Producer | None = None
         self._pending: deque[Future[BatchMetadata]] = deque()
-        self.copied = 0  # records acknowledged, without those that were there
+        self.copied = 0  # records acknowledged, without those already there
 
     def take(self, batch: Any) -> None:
         """Copy the rows of a pyarrow.RecordBatch with the columns COLUMNS.
 
-        Raises InvalidRequestError, before anything of the batch is sent, if its rows are
-        not those of this task; FencedError if another attempt or run has taken over.
+        Raises InvalidRequestError, before anything of the batch is sent, if its rows do not belong
+        to this task; FencedError if another attempt or run has taken over.
         """
         if not batch.num_rows:
             return
@@ -87,7 +87,7 @@ class PartitionCopy:
         first, last = batch.base_offset, batch.last_offset
         fits = len(batch.payload) <= self._settings.max_batch_bytes
         if self._producer is None or first <= self._stored or not fits:
-            # The first one, one that the target may have a part of, or one to be cut.
+            # The first batch, a batch partly in the target, or one to be cut.
             return self.take(Part(batch, batch.record_count).arrow().select(list(COLUMNS)))
         self._check_place(batch.partition, batch.partition, first > self._last_row)
         self._check_next(first, last, batch.record_count)
@@ -101,7 +101,7 @@ class PartitionCopy:
         return None
 
     def finish(self) -> None:
-        """Wait until all is stored; raises what kept it from that."""
+        """Wait until all is stored; raises the error that prevented it."""
         while self._pending:
             self._take_acknowledged()
         if self._producer is not None:
@@ -111,7 +111,7 @@ class PartitionCopy:
         """Free everything, without waiting."""
         if self._producer is not None:
             for future in self._pending:
-                future.add_done_callback(lambda done: done.exception())  # nobody else looks
+                future.add_done_callback(lambda done: done.exception())  # retrieves the error
             self._producer.close(0)
 
     def _take_those_done(self) -> None:
@@ -126,7 +126,7 @@ class PartitionCopy:
     # --- what the target has -----------------------------------------------------------
 
     def _open(self, batch: Any) -> Any:
-        """Become the one that writes, if there is something to write; return that."""
+        """Become the writer, if there is something to write; return the remaining rows."""
         settings, partition = self._settings, self._partition
         with settings.admin() as admin:
             claimed = claims(admin, settings)[partition]
@@ -143,7 +143,7 @@ class PartitionCopy:
                     f"the producer name {settings.producer_name(partition)!r} expired during "
                     "the run: the target does not know any more what it holds"
                 )
-            # In this order: if the topic is the right one now, it was when it was opened.
+            # In this order: if it is the right topic now, it was when the producer was opened.
             check_target(admin, settings)
             self._stored = max(claimed.begin - 1, stored)
         return self._without_stored(batch)
@@ -156,7 +156,7 @@ class PartitionCopy:
     # --- the rows ----------------------------------------------------------------------
 
     def _check_rows(self, batch: Any) -> None:
-        """Rows of a task are of one partition, their offsets rise. A shuffle breaks that."""
+        """Check that a task's rows are of one partition and in order. A shuffle breaks that."""
         import pyarrow.compute as pc
 
         partition, offset = batch.column("partition"), batch.column("offset")
@@ -169,7 +169,7 @@ class PartitionCopy:
         self._last_row = offset[-1].as_py()
 
     def _check_place(self, low: int, high: int, follows: bool) -> None:
-        """`low`, `high`: of the rows' partitions. `follows`: on the rows before."""
+        """Check rows. `low`, `high`: of their partitions. `follows`: on the rows before."""
         if not low == high == self._partition:
             raise InvalidRequestError(
                 f"mirror: task {self._partition} got rows of the partitions {low} to {high}: "
@@ -184,7 +184,7 @@ class PartitionCopy:
             )
 
     def _check_next(self, first: int, last: int, count: int) -> None:
-        """Without a filter the next record is the one with the next offset."""
+        """Check that, without a filter, the next record has the next offset."""
         if not self._settings.keeps_all:
             return
         if first != self._stored + 1 or last - first + 1 != count:

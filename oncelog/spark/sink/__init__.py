@@ -1,1 +1,1 @@
-"""A topic as Spark writes it: each row of a query or of a job once."""
+"""Spark sink: writes each row of a query or of a job once into a topic."""

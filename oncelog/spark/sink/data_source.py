@@ -1,7 +1,7 @@
-"""`format("oncelog")` in full: what is read, from `source`, and what is written.
+"""Complete data source `format("oncelog")`: reading, from `source`, and writing.
 
 Place in the flow: Spark's planner finds this class through `pyspark_oncelog`, for every session
-that uses any Python data source; the writers are imported when one is asked for.
+that uses any Python data source; the writers are imported on demand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sink's options: Kafka's names where there are any, read once, refused where wrong.
+"""Options of the sink, with Kafka's names where possible: read once, rejected if wrong.
 
 Place in the flow: `data_source` reads them when Spark asks for a writer. docs/spark.md has the
 table. Every error is a ConfigError whose message begins with the option.
@@ -33,7 +33,7 @@ NAMES = (
     "compression",
     *SECURITY,
 )
-# What Spark itself puts beside ours.
+# Spark adds these to ours.
 SPARKS = frozenset({"checkpointlocation", "path"})
 MAX_SINK_CHARS = 255
 DAY_MS = 24 * 3600 * 1000
@@ -44,7 +44,7 @@ class SinkOptions:
     """All options of one query or job, checked."""
 
     bootstrap_servers: tuple[str, ...]
-    topic: str = ""  # empty: the column says it
+    topic: str = ""  # empty: taken from the column
     sink_id: str = ""
     batch_id: int = -1  # -1: not given
     reset: str = ""
@@ -90,7 +90,7 @@ class SinkOptions:
         )
 
     def for_stream(self) -> None:
-        """Raises ConfigError for what a streaming query cannot do with, or without."""
+        """Raises ConfigError for options a streaming query does not support, or lacks."""
         if not self.sink_id:
             raise ConfigError(
                 "sinkId is missing: give this output a name of its own and keep it. By it the "
@@ -101,7 +101,7 @@ class SinkOptions:
             raise ConfigError("batchId is for batch jobs; Spark numbers a stream's", "batchId")
 
     def for_batch(self) -> None:
-        """Raises ConfigError for what a batch job cannot do with, or without."""
+        """Raises ConfigError for options a batch job does not support, or lacks."""
         if self.reset:
             raise ConfigError("sinkReset is for streaming queries", "sinkReset")
         if bool(self.sink_id) != (self.batch_id >= 0):

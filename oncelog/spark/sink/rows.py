@@ -1,4 +1,4 @@
-"""Rows of Spark as batches of partitions: columns, places, and a digest of what is in them.
+"""Rows of Spark as batches of partitions: columns, places, and a digest of their content.
 
 Place in the flow: Spark's worker -> `Rows.take` each Arrow batch -> pieces for the partitions ->
 `writing` stages them. Columns as Spark's Kafka sink has them: value, key, headers, topic,
@@ -36,7 +36,7 @@ _NULL = 0x9E3779B97F4A7C15
 _FOLD = 0xBF58476D1CE4E5B9
 _MASK = 2**64 - 1
 MAX_WORDS = 2**31
-SHORT = 512  # bytes: up to here a word of all texts at a time is faster than text by text
+SHORT = 512  # bytes: up to here it is faster to take a word of all texts at a time
 
 
 def check_columns(schema: StructType, topic: str) -> None:
@@ -56,7 +56,7 @@ def check_columns(schema: StructType, topic: str) -> None:
 
 
 class Rows:
-    """Of one attempt of a task. counts: how many partitions a topic has."""
+    """Rows of one task attempt. counts: how many partitions a topic has."""
 
     def __init__(self, topic: str, counts: Callable[[str], int]) -> None:
         self._topic, self._counts = topic, counts
@@ -65,12 +65,12 @@ class Rows:
         self.digest = 0
 
     def digested(self, batch: Any) -> None:
-        """Counts rows, and adds what is in them to the digest, in whatever order they come."""
+        """Count rows, and add their content to the digest, in any order."""
         self.records += batch.num_rows
         self.digest = (self.digest + _digest(batch)) & _MASK
 
     def pieces(self, batch: Any) -> Iterator[tuple[TopicPartition, Any]]:
-        """The rows of each partition, in their order, as an Arrow batch of the record columns."""
+        """Yield each partition's rows, in order, as an Arrow batch of record columns."""
         for place, name in enumerate(batch.schema.names):
             if is_texts(batch.schema.field(name).type):
                 batch = batch.set_column(place, name, plain_texts(batch.column(name)))
@@ -98,7 +98,7 @@ class Rows:
             yield topic, batch.filter(pc.equal(column, topic))
 
     def _partitions(self, rows: Any, topic: str, count: int) -> Any:
-        """The partition of each row; one number if it is the same for all."""
+        """Return the partition of each row; one number if it is the same for all."""
         import numpy as np
         import pyarrow.compute as pc
 
@@ -125,7 +125,7 @@ class Rows:
 
 
 def murmur2_of(keys: Any) -> Any:
-    """`murmur2` of each key of an Arrow array, a word of all of them at a time."""
+    """Compute `murmur2` of each key of an Arrow array, a word of all of them at a time."""
     import numpy as np
 
     starts, lengths, words = _texts(keys, "<u4")
@@ -143,7 +143,7 @@ def murmur2_of(keys: Any) -> Any:
 
 
 def _bounds(array: Any) -> tuple[Any, Any, Any]:
-    """Where each text of an array begins, its length, and the bytes of all."""
+    """Return each text's start in an array, its length, and the bytes of all."""
     import numpy as np
 
     array = plain_texts(array)
@@ -154,21 +154,21 @@ def _bounds(array: Any) -> tuple[Any, Any, Any]:
 
 
 def _texts(array: Any, word: str) -> tuple[Any, Any, Any]:
-    """Where each text of an array begins, its length, and the word at each byte of all."""
+    """Return each text's start in an array, its length, and the word at each byte of all."""
     import numpy as np
 
     starts, lengths, whole = _bounds(array)
     first = int(starts.min(initial=len(whole)))
     last = int((starts + lengths).max(initial=first))
     size = np.dtype(word).itemsize
-    # What is read beyond a text is masked; beyond the last one there must be something.
+    # Bytes beyond a text are masked; the last one needs some behind it.
     whole = np.concatenate([whole[first:last], np.zeros(size, np.uint8)])
     words = np.ndarray((last - first + 1,), word, whole, strides=(1,))
     return starts - first, lengths, words
 
 
 def _words(starts: Any, counts: Any, size: int) -> Iterator[tuple[Any, Any]]:
-    """For the first word of all texts, then the second one: which texts have it, and where."""
+    """Yield for the first word of all texts, then the next: texts with it, and its place."""
     import numpy as np
 
     common = int(counts.min(initial=MAX_WORDS))
@@ -193,7 +193,7 @@ def _split(topic: str, records: Any, numbers: Any) -> Iterator[tuple[TopicPartit
 
 
 def _digest(batch: Any) -> int:
-    """The sum of a number for each row, which depends on nothing but what is in the row."""
+    """Sum a number for each row, which depends on the row's content only."""
     import numpy as np
 
     total = np.zeros(batch.num_rows, np.uint64)
@@ -205,7 +205,7 @@ def _digest(batch: Any) -> int:
 
 
 def _column(array: Any) -> Any:
-    """A number for each value."""
+    """Return a number for each value."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -230,7 +230,7 @@ def _column(array: Any) -> Any:
 
 
 def _hashed(array: Any) -> Any:
-    """Of texts up to SHORT their words, folded one after the other; of longer ones checksums."""
+    """Fold the words of texts up to SHORT, one after the other; take checksums of longer ones."""
     import numpy as np
 
     starts, lengths, whole = _bounds(array)
@@ -247,7 +247,7 @@ def _hashed(array: Any) -> Any:
 
 
 def _aligned(whole: Any) -> Any:
-    """The bytes as words of eight, the last one filled up."""
+    """Return the bytes as words of eight, the last one filled up."""
     import numpy as np
 
     if whole.ctypes.data % 8 or len(whole) % 8:
@@ -258,10 +258,10 @@ def _aligned(whole: Any) -> Any:
 
 
 def _folded(words: Any, starts: Any, lengths: Any) -> Any:
-    """A number for each text: `h = (h ^ word) * K; h ^= h >> 32` for its words of eight bytes.
+    """Return each text's number: `h = (h ^ word) * K; h ^= h >> 32` for its 8-byte words.
 
-    The longest come first, so that those which have an n-th word are together. A word of a text
-    is cut out of two of `words`, which is faster than to read it where it lies.
+    The longest come first, so that the texts with an n-th word are together. A word of a text is
+    cut out of two of `words`, which is faster than to read it in place.
     """
     import numpy as np
 
@@ -298,12 +298,12 @@ def _folded(words: Any, starts: Any, lengths: Any) -> Any:
 
 
 def _checksum(data: bytes | memoryview) -> int:
-    """Two checksums with the length: one alone, of 32 bits, is too short for a batch."""
+    """Return two checksums with the length: one alone, of 32 bits, is too short for a batch."""
     return zlib.crc32(data) << 32 | crc32c(data) ^ len(data)
 
 
 def _mixed(numbers: Any) -> Any:
-    """splitmix64: after it, sums of similar rows have nothing in common."""
+    """Apply splitmix64: after it, sums of similar rows have nothing in common."""
     import numpy as np
 
     numbers = numbers + np.uint64(_NULL)

@@ -1,11 +1,10 @@
-"""The writers as Spark sees them, for a stream and for a batch job.
+"""Writers for Spark, for a stream and for a batch job.
 
-Place in the flow: `data_source` makes one in a planner process, for each micro-batch or job; its
-copy runs in each task; a stream's `commit` runs on one made anew, a job's on the tasks' own.
-So what a stream's driver has to know comes with the tasks' messages, and a job's run is drawn
-when its writer is made.
+Place in the flow: `data_source` makes one in a planner process, for each micro-batch or job. A copy
+runs in each task. A stream's `commit` runs on a new one, a job's on the tasks' own. So the tasks'
+messages carry the data for a stream's driver, and a job's run is drawn when its writer is made.
 
-`write` is not told which batch it is in: Spark's local properties of the task are.
+`write` gets no batch id: it comes from the task's local properties in Spark.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ QUERY, BATCH, RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.job
 
 @dataclass
 class Message(WriterCommitMessage):
-    """Of one attempt of a task to the driver."""
+    """Message of a task attempt to the driver."""
 
     staged: Staged
 
@@ -48,7 +47,7 @@ def refuse_overwrite(overwrite: bool) -> None:
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """A micro-batch of a streaming query."""
+    """Writer of a micro-batch of a streaming query."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)
@@ -80,7 +79,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 class JobSink(DataSourceArrowWriter):
-    """A batch job. Without sinkId and batchId it is a job that nobody runs again."""
+    """Writer of a batch job. Without sinkId and batchId the job is never repeated."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_columns(schema, options.topic)

@@ -1,7 +1,7 @@
-"""What a task and the driver do for a batch: begin, stage, end. Nothing here needs Spark.
+"""Steps of a task and the driver for a batch: begin, stage, end. Nothing here needs Spark.
 
-Place in the flow: `writers` (Spark's faces) -> `stage_rows` in each attempt of a task -> its
-`Staged` goes to the driver -> `end_batch`. An attempt that fails just stops: what it staged is
+Place in the flow: `writers` (Spark's interface) -> `stage_rows` in each task attempt -> its
+`Staged` goes to the driver -> `end_batch`. An attempt that fails just stops: its staged rows are
 published only if the driver names it.
 """
 
@@ -33,7 +33,7 @@ EMPTY, COMMITTED = -1, 0  # instead of a transaction
 
 
 class Batch(NamedTuple):
-    """A batch of a sink as its tasks and its driver ask for it."""
+    """A batch of a sink, as requested by its tasks and its driver."""
 
     sink: str
     jobs: bool
@@ -45,7 +45,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Staged:
-    """What an attempt of a task has done. transaction: EMPTY without a row."""
+    """Result of a task attempt. transaction: EMPTY without a row."""
 
     asked: Batch
     task: int
@@ -57,7 +57,7 @@ class Staged:
 
 
 class Sink:
-    """A connection of one process to its cluster, for one attempt or for the end of a batch."""
+    """Connection of one process to its cluster, for one attempt or for the end of a batch."""
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -74,7 +74,7 @@ class Sink:
         return runtime.run(self._calls.draw_ticket(sink, jobs))
 
     def begin(self, asked: Batch) -> int:
-        """The transaction, or COMMITTED."""
+        """Begin a batch; return the transaction, or COMMITTED."""
         request = sink_pb2.BeginBatchRequest(
             **asked._asdict(),
             reset=self.options.reset,
@@ -112,7 +112,7 @@ def connected(options: SinkOptions) -> Iterator[Sink]:
 
 
 def stage_rows(options: SinkOptions, asked: Batch, task: int, batches: Iterator[Any]) -> Staged:
-    """Stages all rows of a task; its first row begins the batch, or joins it."""
+    """Stage all rows of a task; its first row begins the batch, or joins it."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return Staged(asked, task)
@@ -177,7 +177,7 @@ class _Buffer:
 
 
 def _cut(rows: Any) -> Iterator[Any]:
-    """In pieces of about BATCH_BYTES; a record that is larger goes alone."""
+    """Cut into pieces of about BATCH_BYTES; a record that is larger goes alone."""
     if rows.num_rows == 1 or rows.nbytes <= 2 * BATCH_BYTES:
         yield rows
         return
@@ -190,7 +190,7 @@ def _cut(rows: Any) -> Iterator[Any]:
 
 
 def end_batch(options: SinkOptions, staged: Sequence[Staged]) -> bool:
-    """Publishes what the tasks have staged, in their order; returns once it is readable.
+    """Publish the tasks' staged rows, in their order; returns once they are readable.
 
     True: it was committed before.
     """
@@ -225,7 +225,7 @@ def end_batch(options: SinkOptions, staged: Sequence[Staged]) -> bool:
 
 
 def abort_batch(options: SinkOptions, staged: Sequence[Staged]) -> None:
-    """Drops what was staged. A batch that was committed stays, and what is not told is due."""
+    """Drop the staged rows. A committed batch stays; other failures are left to the timeout."""
     transactions = {one.transaction for one in staged} - {EMPTY, COMMITTED}
     with connected(options) as sink:
         for transaction in transactions:

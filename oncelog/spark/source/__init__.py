@@ -1,1 +1,1 @@
-"""A topic as Spark reads it: the data source, its options, offsets and readers."""
+"""Spark source: reads a topic; the data source, its options, offsets and readers."""

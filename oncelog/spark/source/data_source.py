@@ -1,9 +1,9 @@
-"""The data source as Spark sees it: its name, its columns, its readers.
+"""Data source for Spark: its name, its columns, its readers.
 
-Place in the flow: Spark's planner finds `OncelogDataSource` through `pyspark_oncelog`, in a
-process of its own, for every session that uses any Python data source; so this module
-imports only what it needs to say its name. `.load()` makes one and asks for the columns, an
-action asks for a reader, and each task calls the reader's `read`.
+Place in the flow: Spark's planner finds `OncelogDataSource` through `pyspark_oncelog`, in a process
+of its own, for every session that uses any Python data source. So this module imports only the code
+for its name. `.load()` makes one and asks for the columns, an action asks for a reader, and each
+task calls the reader's `read`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class OncelogDataSource(DataSource):
     """`format("oncelog")`: topics as a table or a stream. docs/spark.md has the options.
 
-    Every method that Spark calls raises ConfigError for a wrong option; Spark makes an
-    AnalysisException of it.
+    Every method that Spark calls raises ConfigError for a wrong option; Spark turns it into an
+    AnalysisException.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -39,7 +39,7 @@ class OncelogDataSource(DataSource):
 
     @cached_property
     def _parsed(self) -> SourceOptions:
-        """Read when they are asked for: those of a write are others."""
+        """Parsed on demand: a write has other options."""
         return SourceOptions.parse(self._given)
 
     @classmethod

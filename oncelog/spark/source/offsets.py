@@ -1,13 +1,13 @@
-"""Offsets as Spark sees them: their JSON, shares of a trigger's limit, splits. Pure.
+"""Offsets in Spark: their JSON, shares of a trigger's limit, splits. Pure.
 
-Place in the flow: `options` reads what the user wrote with it, `streaming` writes what
-goes into the checkpoint and the query's progress, both readers plan their tasks with it.
+Place in the flow: `options` parses the user's offsets with it, `stream` writes the checkpoint
+and the query's progress, both readers plan their tasks with it.
 
-The JSON is that of Spark's Kafka connector: {"orders": {"0": 23, "1": 42}}. What we write
-has one more key, which no topic can be called by: {"@id": {"orders": "7-1760000000000"}}
-says which topic of that name it was. Without it a topic that was deleted and made again
-would be read on at the old one's offsets, and nobody would notice the skipped records. The
-key "@new" marks a beginning that has to be written down first (see `streaming`).
+The JSON is that of Spark's Kafka connector: {"orders": {"0": 23, "1": 42}}. Ours has one more key,
+which is no valid topic name: {"@id": {"orders": "7-1760000000000"}} identifies the topic of that
+name. Without it a recreated topic would be read on at the old one's offsets, and the skipped
+records would go unnoticed. The key "@new" marks a beginning that has to be written down first (see
+`stream`).
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a stream stands: the next offset of each partition, and the topics' ids."""
+    """Position of a stream: the next offset of each partition, and the topics' ids."""
 
     offsets: Offsets
     ids: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark keeps; equal places give equal text, whatever their order."""
+        """Return the JSON for Spark; equal places give equal text, in any order."""
         result: dict[str, Any] = {IDS: dict(sorted(self.ids.items()))}
         for tp, offset in sorted(self.offsets.items()):
             result.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -57,7 +57,7 @@ class Place:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> Place:
-        """Read what `to_json` wrote."""
+        """Parse the result of `to_json`."""
         offsets = {
             TopicPartition(topic, int(partition)): offset
             for topic, each in parsed.items()
@@ -71,7 +71,7 @@ class Place:
 
 
 def parse_place(option: str, text: str, lowest: int) -> Place:
-    """`{"topic": {"partition": number}}` -> numbers, none of them below `lowest`.
+    """Parse `{"topic": {"partition": number}}` into numbers, none of them below `lowest`.
 
     Raises ConfigError that names the option.
     """
@@ -129,17 +129,17 @@ def _number(option: str, what: str, number: object, lowest: int) -> int:
 
 
 def admit(start: Offsets, end: Offsets, limit: int) -> Offsets:
-    """Return how far a trigger may go: about `limit` records behind `start`, at most `end`.
+    """Return the end of a trigger: about `limit` records behind `start`, at most `end`.
 
-    Each partition gets a share in proportion to its backlog, and at least one record, so
-    that a small one never starves; only that can exceed the limit.
+    Each partition gets a share in proportion to its backlog, and at least one record, so that a
+    small one never starves; only that can exceed the limit.
     """
     backlog = {tp: end[tp] - start[tp] for tp in end if end[tp] > start[tp]}
     total = sum(backlog.values())
     if total <= limit:
         return dict(end)
     shares = {tp: max(1, limit * size // total) for tp, size in backlog.items()}
-    # What rounding down left over goes to the largest remainders of those not lifted to 1.
+    # The rest from rounding down goes to the largest remainders of those not lifted to 1.
     left = max(0, limit - sum(shares.values()))
     whole = [tp for tp, size in backlog.items() if limit * size >= total]
     for tp in sorted(whole, key=lambda tp: (-(limit * backlog[tp] % total), tp))[:left]:
@@ -148,9 +148,9 @@ def admit(start: Offsets, end: Offsets, limit: int) -> Offsets:
 
 
 def split(ranges: Iterable[Range], at_least: int) -> list[Range]:
-    """Cut ranges so that there are at least so many, where the records suffice.
+    """Cut ranges so that there are at least so many, if the records suffice.
 
-    The next cut always goes into the range whose pieces are largest. Empty ranges go.
+    The next cut always goes into the range with the largest pieces. Empty ranges are dropped.
     """
     whole = [one for one in ranges if one.size > 0]
     pieces = [1] * len(whole)

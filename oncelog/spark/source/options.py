@@ -1,8 +1,8 @@
-"""The data source's options: Kafka's names, read once, refused where they make no sense.
+"""Options of the data source, with Kafka's names: read once, rejected if they make no sense.
 
-Place in the flow: `source` reads them when `.load()` is called, so that a wrong value is an
-AnalysisException there; what holds for batch or for streaming queries only is checked when
-Spark asks for the one or the other. docs/spark.md has the table.
+Place in the flow: `data_source` reads them when `.load()` is called, so that a wrong value is an
+AnalysisException there. Rules for batch or for streaming queries only are checked when Spark asks
+for one of them. docs/spark.md has the table.
 
 Every error is a ConfigError whose message begins with the option and says what is allowed.
 """
@@ -57,7 +57,7 @@ REQUEST_TIMEOUT_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to read: exactly one of the three is set."""
+    """Selected partitions: exactly one of the three is set."""
 
     option: str
     topics: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin or to end, as the user said it.
+    """Start or end, as given by the user.
 
     A number is an offset (or EARLIEST, LATEST), with `by_time` milliseconds since 1970.
     `everywhere` holds for all partitions; without it `each` names every partition.
@@ -95,19 +95,19 @@ class SourceOptions:
     min_partitions: int = 0
     fail_on_data_loss: bool = True
     include_headers: bool = False
-    # How long a missing leader, or the next record of a range, is waited for.
+    # Longest wait for a missing leader, or for the next record of a range.
     poll_timeout_ms: int = 120_000
-    # Of the clients, by their names there; files are read on each machine that runs a task.
+    # Of the clients, by their names there; each machine that runs a task reads the files.
     security: tuple[tuple[str, str | bool], ...] = ()
 
     @property
     def client_settings(self) -> dict[str, Any]:
-        """What each client of the query is made with."""
+        """Settings of each client of the query."""
         return {"request_timeout_ms": self.request_timeout_ms, **dict(self.security)}
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long one request may take before another node is asked."""
+        """Limit of one request before another node is asked."""
         return min(self.poll_timeout_ms, REQUEST_TIMEOUT_MS)
 
     @classmethod
@@ -142,7 +142,7 @@ class SourceOptions:
 
     @property
     def start_moves(self) -> bool:
-        """Whether a stream that is begun again with these options begins elsewhere."""
+        """True if a stream that is begun again with these options begins elsewhere."""
         start = self.starting
         if start is None:
             return True
@@ -151,7 +151,7 @@ class SourceOptions:
         return _uses(start, LATEST)
 
     def for_batch(self) -> None:
-        """Raises ConfigError for what only a stream can have."""
+        """Raises ConfigError for options of streams only."""
         if self.max_offsets_per_trigger is not None:
             raise ConfigError(
                 "maxOffsetsPerTrigger is for streaming queries; a batch query ends at "
@@ -167,7 +167,7 @@ class SourceOptions:
             )
 
     def for_stream(self) -> None:
-        """Raises ConfigError for what only a batch query can have."""
+        """Raises ConfigError for options of batch queries only."""
         if self.ending is not None:
             raise ConfigError(
                 f"{self.ending.option} is for batch queries; a stream has no end, and "
@@ -180,7 +180,7 @@ class SourceOptions:
 
 
 def by_name(given: Mapping[str, str], names: tuple[str, ...] = NAMES) -> dict[str, str]:
-    """Given options under their own spelling. Raises ConfigError."""
+    """Return the given options under their own spelling. Raises ConfigError."""
     known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
     for name, value in given.items():
@@ -207,7 +207,7 @@ def servers(text: str) -> tuple[str, ...]:
     try:
         return parse_bootstrap(text)
     except ConfigError as error:
-        # It has the name that it has in Python.
+        # The error uses the name in Python.
         message = error.message.replace("bootstrap_servers", "bootstrap.servers")
         raise ConfigError(message, "bootstrap.servers") from None
 
@@ -279,7 +279,7 @@ def _bound(options: Mapping[str, str], names: tuple[str, str, str]) -> Bound | N
                 name,
             )
         return Bound(name, everywhere=_WORDS[text.lower()])
-    # Nobody wants to end before the first record.
+    # An end before the first record is useless.
     return Bound(name, each=parse_place(name, text, LATEST if ending else EARLIEST))
 
 

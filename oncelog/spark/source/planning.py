@@ -1,10 +1,10 @@
-"""The driver's look at the cluster: which partitions there are, and where they begin and end.
+"""Planner on the driver: the partitions of the cluster, and their start and end offsets.
 
-Place in the flow: both readers ask it, in Spark's planner processes, what to read: a batch
+Place in the flow: both readers ask it, in Spark's planner processes, for ranges to read: a batch
 query once, a stream at each trigger. Records are read elsewhere (`reading`).
 
-It rides out elections and restarts for `pollTimeoutMs`. What can not be read any more is
-either an error or, with failOnDataLoss=false, skipped and said in the driver's log.
+It rides out elections and restarts for `pollTimeoutMs`. Lost records are an error or, with
+failOnDataLoss=false, skipped and noted in the driver's log.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from oncelog.types import TopicInfo, TopicPartition
 
 T = TypeVar("T")
 
-# Not below "oncelog", which a library keeps silent: in Spark's processes nobody sets up
-# logging, and what is skipped must be seen.
+# Not below "oncelog", which a library keeps silent: Spark's processes do not set up logging, and
+# skipped records must be seen.
 log = logging.getLogger("pyspark_oncelog")
 CLIENT_ID = "oncelog-spark"
 # A deposed leader steps down within two election timeouts.
@@ -42,7 +42,7 @@ _RETRY_S = 0.1
 
 
 class TopicGoneError(FatalError):
-    """A topic that a query reads was deleted, or deleted and made again."""
+    """A topic of the query was deleted, or deleted and recreated."""
 
     reason = "TOPIC_GONE"
 
@@ -52,7 +52,7 @@ def gone(topic: str) -> TopicGoneError:
 
 
 class Planner:
-    """Two clients, made when they are first needed. One per reader; not thread safe."""
+    """Two clients, made on first use. One per reader; not thread safe."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -65,10 +65,9 @@ class Planner:
     def look(self, known: Place | None = None) -> Place:
         """Return the selected partitions, with offsets 0, and their topics' ids.
 
-        known: what was there before. A topic may have got more partitions since; it never has
-        fewer, whatever a node says that is behind.
-        Raises ConfigError if a named topic or partition does not exist, TopicGoneError if
-        it is one of the topics `known`.
+        known: those of an earlier look. A topic may have got more partitions since; it never has
+        fewer, even if a lagging node says so. Raises ConfigError if a named topic or partition does
+        not exist, TopicGoneError if it is one of the topics `known`.
         """
         before = Place({}) if known is None else known
         chosen = self.options.selection
@@ -127,8 +126,8 @@ class Planner:
     def latest(self, tps: Iterable[TopicPartition], at_least: Offsets | None = None) -> Offsets:
         """Return the high watermarks.
 
-        A leader that was deposed and does not know it yet answers with an old one. So where
-        `at_least` says that there was more, it is asked again for a few seconds.
+        A deposed leader that does not know it yet answers with an old one. So if it is below
+        `at_least`, the leader is asked again for a few seconds.
         """
         wanted = list(tps)
         floors = at_least or {}
@@ -162,10 +161,9 @@ class Planner:
         return self._consumer
 
     def _with_retries(self, ask: Callable[[], T]) -> T:
-        """Ask until there is an answer; the last error when the time is over.
+        """Ask until there is an answer; raise the last error when the time is over.
 
-        A topic that one node does not know may have been made a moment ago through
-        another one.
+        A topic unknown to one node may have been created a moment ago through another one.
         """
         start = time.monotonic()
         backoff = Backoff(0.05, 1.0)
@@ -185,7 +183,7 @@ class Planner:
     # --- where to begin and to end ---------------------------------------------------
 
     def starting(self, place: Place, earliest: Offsets, default: int) -> Offsets:
-        """Return the offsets to begin at, as the options say; `default`: without an option.
+        """Return the start offsets of the options; `default`: without an option.
 
         They may be below the log's start: `kept` decides about that.
         """
@@ -207,7 +205,7 @@ class Planner:
         return found | self.latest(missing)
 
     def ending(self, place: Place) -> Offsets:
-        """Return the offsets to end before, as the options say."""
+        """Return the end offsets of the options."""
         bound = self.options.ending or Bound("endingOffsets", everywhere=LATEST)
         asked = self._asked(bound, place)
         found = self._at_times(asked) if bound.by_time else asked
@@ -215,7 +213,7 @@ class Planner:
         return {tp: at if at >= 0 else latest[tp] for tp, at in found.items()}
 
     def _ends(self, bound: Bound, asked: Offsets) -> Offsets:
-        """The ends of all partitions. Raises ConfigError if an offset is past one."""
+        """Return the ends of all partitions. Raises ConfigError if an offset is past one."""
         latest = self.latest(asked, at_least=asked)
         for tp, at in asked.items():
             if at > latest[tp]:
@@ -226,7 +224,7 @@ class Planner:
         return latest
 
     def _asked(self, bound: Bound, place: Place) -> Offsets:
-        """The numbers of all partitions. Raises ConfigError if they do not fit the topics."""
+        """Return all partitions' numbers. Raises ConfigError if they do not fit the topics."""
         if bound.each is None:
             assert bound.everywhere is not None
             return dict.fromkeys(place.offsets, bound.everywhere)
@@ -271,7 +269,7 @@ class Planner:
     # --- loss ------------------------------------------------------------------------
 
     def kept(self, starts: Offsets, earliest: Offsets, what: str) -> Offsets:
-        """Return the offsets, those below the log's start moved up to it if that may be."""
+        """Return the offsets; those below the log's start are moved up to it if allowed."""
         for tp, at in starts.items():
             if at < earliest[tp]:
                 self.lost(
@@ -287,7 +285,7 @@ class Planner:
         return {tp: max(at, earliest[tp]) for tp, at in starts.items()}
 
     def lost(self, error: FatalError) -> None:
-        """Raise it, or, with failOnDataLoss=false, say it in the log."""
+        """Raise the error or, with failOnDataLoss=false, log it."""
         if self.options.fail_on_data_loss:
             raise type(error)(
                 f"{error.message} (failOnDataLoss=false goes on without)", **error.details
@@ -315,7 +313,7 @@ class Planner:
 
 
 def _id(topic: TopicInfo) -> str:
-    """What no other topic has: numbers count up in a cluster, clusters differ in time."""
+    """Return an id that no other topic has: ids count up in a cluster, clusters differ in time."""
     return f"{topic.topic_id}-{topic.created_ms}"
 
 

@@ -1,8 +1,8 @@
-"""How far a streaming query is behind, from its own progress reports.
+"""Lag of a streaming query, from its own progress reports.
 
-Place in the flow: the stream reader puts both where a trigger ended and where each partition
-ends into Spark's progress; this takes the difference. Spark's Python API has no place for
-metrics of a source, which is where the Kafka connector reports its lag.
+Place in the flow: the stream reader puts both the end of a trigger and the end of each partition
+into Spark's progress; this takes the difference. Spark's Python API has no place for metrics of a
+source, where the Kafka connector reports its lag.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from oncelog.spark.source.offsets import IDS, Offsets, Place
 def lag(progress: Any) -> Offsets:
     """Return, by partition, how many records the query had not read when it reported.
 
-    `progress`: a StreamingQueryProgress, as of `query.lastProgress`. Sources that are not
-    Oncelog's are left out; so is everything before the first trigger has ended.
+    `progress`: a StreamingQueryProgress, as of `query.lastProgress`. Sources of other formats are
+    left out; so is everything before the first trigger has ended.
     """
     behind: Offsets = {}
     for source in progress.sources:

@@ -1,12 +1,12 @@
-"""A range of offsets as Arrow batches, in Spark's Python workers.
+"""Reader of offset ranges as Arrow batches, in Spark's Python workers.
 
-Place in the flow: node -> `Consumer.stored_batch()` -> cut to the range -> an Arrow batch
-over each one's own memory, small ones joined, large ones split -> Spark, which copies them
-to the JVM. No record is touched in Python.
+Place in the flow: node -> `Consumer.stored_batch()` -> cut to the range -> an Arrow batch over each
+one's own memory, small ones joined, large ones split -> Spark, which copies them to the JVM. No
+record is touched in Python.
 
-A consumer is made when a task begins to read, never earlier: workers are forked. It then
-stays with its process for the next task, as Spark's workers do; connecting again would
-cost more than a small micro-batch.
+A consumer is made when a task begins to read, never earlier: workers are forked. It then stays with
+its process for the next task, like Spark's workers; connecting again would cost more than a small
+micro-batch.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from oncelog.spark.source.planning import CLIENT_ID, TopicGoneError, log
 from oncelog.wire.arrow import to_arrow
 from oncelog.wire.stored import StoredBatch
 
-# What is handed to Spark at once: below, the cost of each batch shows; above, memory does.
+# Bytes handed to Spark at once: below, the cost of each batch shows; above, memory does.
 JOIN_BYTES = 1024 * 1024
 SPLIT_BYTES = 4 * 1024 * 1024
-# What a consumer asks for at once, and holds besides.
+# Bytes of a consumer's fetch, and of its buffer.
 FETCH_BYTES = 4 * 1024 * 1024
 _RETRY_S = 0.1
 
 
 class Part(NamedTuple):
-    """Of a stored batch the records that are in the range: `rows` of them behind its `skip`."""
+    """Records of a stored batch that are in the range: `rows` of them behind its `skip`."""
 
     batch: StoredBatch
     rows: int
@@ -50,7 +50,7 @@ class Part(NamedTuple):
         return self.rows == self.batch.record_count
 
     def arrow(self) -> Any:
-        """As a pyarrow.RecordBatch over the batch's memory. Raises CorruptLogError."""
+        """Return them as a pyarrow.RecordBatch over the batch's memory. Raises CorruptLogError."""
         batch = self.batch
         decoded = batch.decoded()
         try:
@@ -103,7 +103,7 @@ def _take(options: SourceOptions) -> Consumer:
         bootstrap_servers=options.bootstrap_servers,
         client_id=CLIENT_ID,
         **options.client_settings,
-        # The planner has decided where to begin; anywhere else would be wrong.
+        # The planner has set the start; any other would be wrong.
         auto_offset_reset="none",
         max_partition_fetch_bytes=FETCH_BYTES,
         fetch_max_bytes=FETCH_BYTES,
@@ -111,7 +111,7 @@ def _take(options: SourceOptions) -> Consumer:
 
 
 def _give_back(options: SourceOptions, consumer: Consumer) -> None:
-    consumer.assign([])  # what was fetched ahead is dropped
+    consumer.assign([])  # records fetched ahead are dropped
     _idle.setdefault(_kind(options), []).append(consumer)
 
 
@@ -166,7 +166,7 @@ def _nothing_comes(one: Range, at: int, options: SourceOptions) -> RequestTimeou
 
 
 def _past_the_loss(options: SourceOptions, one: Range, error: OffsetOutOfRangeError) -> int:
-    """The first offset that is there; raises if skipping is not allowed."""
+    """Return the first available offset; raises if skipping is not allowed."""
     text = (
         f"{one.tp} begins at offset {error.log_start_offset} now: {error.offset} to "
         f"{min(error.log_start_offset, one.end) - 1} were deleted by retention before they "
@@ -186,7 +186,7 @@ def _past_the_loss(options: SourceOptions, one: Range, error: OffsetOutOfRangeEr
 def join(batches: Iterable[Any]) -> Iterator[Any]:
     """Yield the same rows in batches of about JOIN_BYTES to SPLIT_BYTES.
 
-    Joining copies, which costs less than what each small batch costs in Spark.
+    Joining copies, which costs less than Spark's overhead for each small batch.
     """
     waiting: list[Any] = []
     size = 0
@@ -216,7 +216,7 @@ def _one(batches: list[Any]) -> Any:
 
 
 def _slices(batch: Any, size: int) -> Iterator[Any]:
-    """Equal numbers of rows; a single record is never cut."""
+    """Yield equal numbers of rows; a single record is never cut."""
     rows = max(1, batch.num_rows * SPLIT_BYTES // size)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)

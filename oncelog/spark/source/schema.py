@@ -1,9 +1,8 @@
-"""The columns of a topic in Spark, and which of them a query asked for.
+"""Schema of a topic in Spark, and the columns that a query asks for.
 
-Place in the flow: `source` tells Spark the columns; the readers give the names that are
-wanted to `reading`, which picks them out of each Arrow batch. Spark's Python API prunes no
-columns itself, but `.schema("value binary")` before `.load()` does: fewer bytes then cross
-from Python to the JVM.
+Place in the flow: `data_source` tells Spark the columns; the readers pass the names to `reading`,
+which picks them out of each Arrow batch. Spark's Python API prunes no columns itself, but
+`.schema("value binary")` before `.load()` does: fewer bytes then cross from Python to the JVM.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HEADERS = {"headers": "array<struct<key:string,value:binary>>"}
 
 
 def columns_as_types(include_headers: bool) -> StructType:
-    """Return the schema as types: in DDL text "timestamp" is what spark.sql.timestampType says."""
+    """Return the schema as types: in DDL text "timestamp" follows spark.sql.timestampType."""
     from pyspark.sql import types
 
     header = types.StructType().add("key", types.StringType()).add("value", types.BinaryType())
@@ -52,7 +51,7 @@ def _ddl() -> str:
 def wanted_columns(schema: StructType, include_headers: bool) -> tuple[str, ...]:
     """Return the names of a schema's columns, in its order.
 
-    Raises ConfigError if a column is not ours, of another type, or may not be null.
+    Raises ConfigError if a column is unknown, of another type, or may not be null.
     """
     allowed = {**COLUMNS, **HEADERS}
     problems: list[str] = []

@@ -1,12 +1,12 @@
-"""A stream: how far each trigger reads, and what the query's progress shows.
+"""Stream reader: the end of each trigger, and the query's progress.
 
-Place in the flow: Spark keeps one reader for the life of a query, in a process of its own on
-the driver. At each trigger it asks how far to go (`latestOffset`), writes the answer to the
-checkpoint, and asks for the tasks of that stretch (`partitions`). After a restart it asks
-for the tasks of a stretch from the checkpoint again; they are the same records.
+Place in the flow: Spark keeps one reader for the life of a query, in a process of its own on the
+driver. At each trigger it asks for the end (`latestOffset`), writes the answer to the checkpoint,
+and asks for the tasks of that stretch (`partitions`). After a restart it asks for the tasks of a
+stretch from the checkpoint again; they are the same records.
 
-Needs PySpark 4.2: earlier ones ask without saying where the stream stands, so that no
-trigger could be limited.
+Needs PySpark 4.2: earlier versions ask without the stream's position, so that no trigger could be
+limited.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 
 
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads from where the options, and later the checkpoint, say.
+    """Reads from the start in the options, and later from the checkpoint.
 
-    Nothing is checked in the constructor: Spark 4.3 hides an error that is raised there
-    behind one of its own.
+    Nothing is checked in the constructor: Spark 4.3 hides an error that is raised there behind one
+    of its own.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._planner: Planner | None = None
-        self._target: Place | None = None  # Trigger.AvailableNow: where to stop
-        self._seen: Place | None = None  # the ends, when they were last asked for
+        self._target: Place | None = None  # Trigger.AvailableNow: the end of the query
+        self._seen: Place | None = None  # the ends at the last look
 
     # --- how far to read -------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins.
+        """Return the start of a query without a checkpoint.
 
-        Spark writes down where a micro-batch ends, but not where the first one begins: it
-        asks here again after a restart. Where the answer would be another one (latest), the
-        first micro-batch is an empty one that ends where it begins. Without it, records that
-        come before the query's first micro-batch is done would be skipped by a restart.
+        Spark saves the end of a micro-batch, but not the start of the first one: it asks here again
+        after a restart. If the answer could change (latest), the first micro-batch is an empty one
+        that ends at its beginning. Without it, a restart would skip records that come before the
+        query's first micro-batch is done.
         """
         planner = self._ready()
         now = planner.look()
@@ -68,7 +68,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far this trigger goes, from `start` on."""
+        """Return the end of this trigger, from `start` on."""
         planner = self._ready()
         place = Place.from_json(start)
         if NEW in start:
@@ -86,7 +86,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         same = now.ids == place.ids and latest.keys() == place.offsets.keys()
         idle = same and all(latest[tp] <= at for tp, at in place.offsets.items())
         begin = place.offsets if idle else self._begin(planner, place, now)
-        # An end before the beginning is that of a leader that was deposed: no news yet.
+        # An end before the beginning is that of a deposed leader: no news yet.
         ends = {tp: max(at, latest[tp]) for tp, at in begin.items()}
         self._seen = Place(ends, now.ids)
         if self._target is not None:
@@ -102,11 +102,11 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = Place(planner.latest(now.offsets), now.ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of all partitions, for the query's progress."""
+        """Return the ends of all partitions, for the query's progress."""
         return None if self._seen is None else self._seen.to_json()
 
     def _begin(self, planner: Planner, place: Place, now: Place) -> Offsets:
-        """Where each of the partitions `now` is read on."""
+        """Return the start of each of the partitions `now`."""
         earliest = planner.earliest(now.offsets)
         begin: Offsets = {}
         for topic, known in sorted(now.ids.items()):

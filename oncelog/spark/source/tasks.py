@@ -1,7 +1,7 @@
-"""What a task reads: the range of offsets that a plan's partition stands for.
+"""Task of a read: the range of offsets that a plan's partition stands for.
 
-Place in the flow: Spark calls it through the readers of `data_source` and `stream`, in a
-worker. The client is imported there only: to say the data source's name needs none.
+Place in the flow: Spark calls it through the readers of `data_source` and `stream`, in a worker.
+Only then is the client imported: the data source's name does not need it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def read_partition(
     options: SourceOptions, partition: InputPartition, columns: tuple[str, ...]
 ) -> Iterator[Any]:
-    """Read what a plan's partition stands for; Spark makes one of None where there is none."""
+    """Read a plan's partition; Spark makes one of None if there is none."""
     if partition.value is None:
         return iter(())
     from oncelog.spark.source.reading import read_range
