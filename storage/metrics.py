@@ -69,7 +69,7 @@ def number(db: Rdict, name: str) -> int:
 
 
 def _file_sizes(path: Path) -> list[tuple[str, int]]:
-    """Yields (folder, bytes on disk) of all files below; the set may change meanwhile."""
+    """Returns (folder, bytes on disk) of all files below; the set may change meanwhile."""
     sizes = []
     for folder, _, names in os.walk(path):
         for name in names:

@@ -89,11 +89,11 @@ class OffsetIndex:
         return next(self._rows(offset, limit=1), None)
 
     def scan(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Yields up to `limit` batches, from `find(offset)` on."""
+        """Returns up to `limit` batches, from `find(offset)` on."""
         return list(self._rows(offset, limit=limit))
 
     def scan_back(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Yields up to `limit` batches that end below `offset`, the last one first."""
+        """Returns up to `limit` batches that end below `offset`, the last one first."""
         found: list[IndexEntry] = []
         holder = next(self._read(max(0, offset), limit=1), None)
         if isinstance(holder, RunRow) and holder.base_offset < offset:

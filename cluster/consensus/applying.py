@@ -39,7 +39,7 @@ class Applying:
         self._ahead = ReadAhead(group, raft.journal, env.reads)
 
     def has_work(self, commit_index: int) -> bool:
-        """Whether `step` would do something."""
+        """Whether `step` has work to do."""
         raft = self._raft
         if raft.journal.applied_index >= commit_index:
             return raft.checkpoints.is_saving

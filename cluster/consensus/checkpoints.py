@@ -236,7 +236,7 @@ class Checkpoints:
             self._journal.dirty = True  # a stopped replica causes no other sync
 
     def state_at(self, index: int) -> bytes:
-        """A saved state; for any thread. Raises storage.StorageError."""
+        """Returns a saved state; any thread may call it. Raises storage.StorageError."""
         try:
             return self._store.load(index)
         except KeyError as error:

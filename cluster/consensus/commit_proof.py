@@ -3,9 +3,9 @@
     poll, vote, answer to a poll, tombstone --(index, term)--> take_proof --> core
 
 Entries of the same index and term are equal, and so is everything before them. A receiver whose log
-has that entry may therefore take it as committed, from any replica. Without the proof a group may
-wait forever: a configuration entry is committed, but the only replicas that know it are gone, or
-are not asked under the older configuration.
+has that entry may therefore take it as committed; any replica may send the proof. Without the proof
+a group may wait forever: a configuration entry is committed, but the only replicas that know it are
+gone, or are not asked under the older configuration.
 """
 
 from __future__ import annotations

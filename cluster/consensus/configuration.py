@@ -65,7 +65,7 @@ class Step(Enum):
     ADD = "add"  # as a learner
     PROMOTE = "promote"  # from learner to voter
     REMOVE = "remove"
-    CONFIRM = "confirm"  # the same members: those of before decide nothing any more
+    CONFIRM = "confirm"  # the same members: earlier members decide nothing any more
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ class Driver:
 
     @property
     def timeout_due(self) -> float:
-        """The earliest timeout of all groups."""
+        """Returns the earliest timeout of all groups."""
         due = self._due[0][0] if self._due else float("inf")
         return min(due, self._heartbeats.due)
 
@@ -358,7 +358,7 @@ class Driver:
         return found
 
     def _coalesced(self) -> list[tuple[int, Message]]:
-        """Heartbeats of the quiescent groups, answers to those of others, and of tombstones."""
+        """Makes heartbeats of quiescent groups, answers to those of others, and of tombstones."""
         out, self._replies = self._replies, []
         if self._clock() >= self._heartbeats.due:
             out += self._heartbeats.send()

@@ -92,7 +92,7 @@ class Election:
             core.election_deadline = now + self._wait(now)
 
     def _wait(self, now: float) -> float:
-        """Seconds until the next attempt, if this one fails."""
+        """Returns the seconds until the next attempt, if this one fails."""
         if now < self._eager_until:
             return self._timeout * self._rng.uniform(*EAGER_WAIT)
         return self._timeout * (1 + self._rng.random())

@@ -261,7 +261,7 @@ class Journal:
     def stored_entry(
         self, index: int, is_intact: Callable[[bytes], bool], *, cached_only: bool
     ) -> bytes:
-        """An applied entry from the disk, for any thread. See RaftLogStore.read_checked_by."""
+        """Reads an applied entry from the disk, in any thread. See RaftLogStore.read_checked_by."""
         return self._store.read_checked_by(index, is_intact, cached_only=cached_only)
 
     def in_memory(self, index: int) -> tuple[bytes, int] | None:
@@ -269,11 +269,11 @@ class Journal:
         return self._tail.get(index)
 
     def stored(self, index: int) -> bytes:
-        """An entry from the disk, for any thread. Raises storage.StorageError."""
+        """Reads an entry from the disk, in any thread. Raises storage.StorageError."""
         return self._store.read(index, index)[0]
 
     def entries(self, first: int, last: int) -> list[bytes]:
-        """Entries first..last. Raises storage.CorruptionError."""
+        """Returns entries first..last. Raises storage.CorruptionError."""
         assert self.base_index < first <= last <= self.last_index
         in_memory = max(first, self.first_in_memory)
         tail = [self._tail[index][0] for index in range(in_memory, last + 1)]

@@ -16,7 +16,7 @@ BURST = 0.25  # seconds for which an unused part of the limit is kept
 
 
 class LearnerRate:
-    """limit: bytes a second, now; 0: none."""
+    """Rate limit. limit: bytes a second, now; 0: none."""
 
     def __init__(self, clock: Clock, limit: Callable[[], int]) -> None:
         self._clock, self._limit = clock, limit

@@ -63,7 +63,7 @@ class GroupState:
         return None if found is None else stored(pb.GroupRecord.FromString(found).offsets[0])
 
     def items(self) -> Iterator[tuple[Key, OffsetState]]:
-        """Returns the offsets by topic and partition, as they are now; any thread may call it."""
+        """Yields the offsets by topic and partition, as they are now; any thread may call it."""
         for key, record in list(self._records.items()):
             yield key, stored(pb.GroupRecord.FromString(record).offsets[0])
 

@@ -165,7 +165,7 @@ class Partition:
         offsets: dict[str, tuple[int, int]] | None = None,
         only_winners: bool,
     ) -> dict[int, Expected] | str | None:
-        """Whether the transaction has exactly these runs here; None: this node does not lead.
+        """Checks that the transaction has exactly these runs; None: this node does not lead.
 
         See RunTable.confirm and, for `offsets`, OffsetsTable.confirm. The applied runs stay here
         under any later leader.

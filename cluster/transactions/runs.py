@@ -277,7 +277,7 @@ class RunTable:
     def confirm(
         self, transaction_id: int, asked: dict[int, tuple[int, int]], *, only_winners: bool
     ) -> dict[int, Expected] | str:
-        """Whether the transaction has exactly these runs here: producer id -> (records, last).
+        """Checks that the transaction has exactly these runs: producer id -> (records, last).
 
         Returns the marker's facts of each run, or the difference as text. `only_winners`: other
         runs may be here, the commit drops them. Only the applied state

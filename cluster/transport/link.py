@@ -206,7 +206,7 @@ class PeerLink:
         self._calls.answered(head.response)
 
     def _tick(self) -> bool:
-        """Sends a ping, if the last one was answered. See Keepalive."""
+        """Sends a ping if the last one was answered, and tells so. See Keepalive."""
         writer = self._writer
         assert writer is not None
         stuck = not writer.free and writer.sent == self._sent_at_tick

@@ -122,7 +122,7 @@ class PeerListener:
     # -- calls by the streams ---------------------------------------------------------------
 
     def opened(self, stream: PeerStream) -> bool:
-        """Takes one more connection if there is room; the oldest stranger makes room."""
+        """Whether there is room for one more connection; it may take the oldest stranger's."""
         if len(self._streams) >= self._most:
             stranger = next((each for each in self._streams if each.is_strange), None)
             if stranger is None:

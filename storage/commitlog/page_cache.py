@@ -85,7 +85,7 @@ class PageCache:
 
 
 def _pieces(segment: int, begin: int, end: int) -> Iterator[Piece]:
-    """Returns the pieces that hold any of the bytes begin..end."""
+    """Yields the pieces that hold any of the bytes begin..end."""
     assert 0 <= begin <= end
     last = max(begin, end - 1) // PIECE_BYTES
     return ((segment, number) for number in range(begin // PIECE_BYTES, last + 1))
