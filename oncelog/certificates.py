@@ -190,7 +190,7 @@ def _write(
 
 
 def _replace(path: Path, data: bytes, mode: int) -> Path:
-    """Replace a file atomically: a node that reads meanwhile finds the old file or the new one."""
+    """Replace a file atomically: a node that reads it finds the old file or the new one."""
     other = path.with_name(f".{path.name}.new")
     other.unlink(missing_ok=True)
     with os.fdopen(os.open(other, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

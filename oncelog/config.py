@@ -356,9 +356,8 @@ class ConsumerConfig(ClientConfig):
     membership: str = "assigned"
     # Name that outlives the process: a restart within the session continues the membership.
     group_instance_id: str | None = None
-    # The group's first member sets these four. A member expires after session_timeout_ms without a
-    # heartbeat, has revoke_timeout_ms to give a partition back, and processing_timeout_ms to come
-    # back for more records.
+    # The group's first member sets these four. A member expires after session_timeout_ms without
+    # a heartbeat; the other two limit giving a partition back, and the time between reads.
     assignor: Assignor = "uniform"
     session_timeout_ms: int = 10_000
     revoke_timeout_ms: int = 60_000

@@ -22,7 +22,7 @@ class PartitionMove:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Progress of all partition moves, whoever started them; of a plan: the moves it would make."""
+    """Progress of all partition moves, of any origin; of a plan: the moves it would make."""
 
     balancing: bool  # further moves may begin
     moves: tuple[PartitionMove, ...]  # the first of `count`

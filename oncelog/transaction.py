@@ -123,7 +123,7 @@ class Transaction:
         sequence: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Future[RecordMetadata]:
-        """As `Producer.send`. Raises TransactionAbortedError once it cannot be committed."""
+        """Send as `Producer.send` does. Raises TransactionAbortedError if it cannot commit."""
         # Inlined `check_open` and `Producer.send`: as few calls for each record as possible.
         begun, producer = self._begun, self._producer
         if begun is None or begun.failure is not None or begun.state is not State.OPEN:
@@ -142,14 +142,14 @@ class Transaction:
         *,
         sequences: Sequence[int] | Any | None = None,
     ) -> Future[BatchMetadata]:
-        """As `Producer.send_batch`."""
+        """Send as `Producer.send_batch` does."""
         self.check_open()
         return self._producer.send_batch(topic, partition, batch, sequences=sequences)
 
     def send_stored_batch(
         self, topic: str, partition: int, batch: StoredBatch, *, base_sequence: int | None = None
     ) -> Future[BatchMetadata]:
-        """As `Producer.send_stored_batch`."""
+        """Send as `Producer.send_stored_batch` does."""
         self.check_open()
         return self._producer.send_stored_batch(
             topic, partition, batch, base_sequence=base_sequence

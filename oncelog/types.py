@@ -4,7 +4,7 @@ Place in the flow: `wire/` makes them from protobuf messages and `_engine/` from
 They are plain data without IO.
 
 Units: `timestamp` is in milliseconds since the Unix epoch, as in Kafka; names that end
-in `_us` are in microseconds, which is what is stored.
+in `_us` are in microseconds, the stored unit.
 """
 
 from __future__ import annotations

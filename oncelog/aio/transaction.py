@@ -67,7 +67,7 @@ class Transaction:
         sequence: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Acknowledgement[RecordMetadata]:
-        """As `Producer.send`. Raises TransactionAbortedError once it cannot be committed."""
+        """Send as `Producer.send` does. Raises TransactionAbortedError if it cannot commit."""
         self._sync.check_open()
         return await self._producer.send(
             topic,
@@ -88,14 +88,14 @@ class Transaction:
         *,
         sequences: Sequence[int] | Any | None = None,
     ) -> Acknowledgement[BatchMetadata]:
-        """As `Producer.send_batch`."""
+        """Send as `Producer.send_batch` does."""
         self._sync.check_open()
         return await self._producer.send_batch(topic, partition, batch, sequences=sequences)
 
     async def send_stored_batch(
         self, topic: str, partition: int, batch: StoredBatch, *, base_sequence: int | None = None
     ) -> Acknowledgement[BatchMetadata]:
-        """As `Producer.send_stored_batch`."""
+        """Send as `Producer.send_stored_batch` does."""
         self._sync.check_open()
         return await self._producer.send_stored_batch(
             topic, partition, batch, base_sequence=base_sequence

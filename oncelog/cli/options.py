@@ -20,7 +20,7 @@ from oncelog.config import (
 )
 from oncelog.errors import ConfigError
 
-# Arguments whose bytes are sent as they are.
+# Arguments that are sent byte for byte.
 BINARY = ("values", "key_separator")
 DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
 

@@ -30,9 +30,9 @@ _local = threading.local()
 
 
 def checksum(payload: bytes | memoryview) -> int:
-    """CRC-32C (Castagnoli)."""
-    # A smaller one keeps the interpreter: it would come back only after a switch interval, 5 ms, if
-    # another thread is busy, and a megabyte takes a twentieth of that.
+    """Return the CRC-32C (Castagnoli)."""
+    # A small payload keeps the interpreter lock: getting it back takes up to 5 ms if another thread
+    # is busy, and the checksum of a megabyte a twentieth of that.
     return _crc32c.crc32c(payload, 0, len(payload) >= _LONG_CHECKSUM)
 
 

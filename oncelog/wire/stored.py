@@ -19,9 +19,9 @@ _SMALL_BYTES = 64 * 1024
 
 
 class StoredBatch(NamedTuple):
-    """`payload` is as docs/protocol.md says, compressed by `codec`; `crc32c` is its checksum.
+    """Batch as stored. docs/protocol.md has the fields; `crc32c` is the payload's checksum.
 
-    What a user reads of the protocol's message of that name, `batch_pb2.StoredBatch`.
+    Public form of the protocol's message of that name, `batch_pb2.StoredBatch`.
     """
 
     topic: str

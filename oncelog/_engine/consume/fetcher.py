@@ -53,7 +53,7 @@ class Fetcher:
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._polled: dict[str, set[tuple[TopicPartition, int]]] = {}  # with the generation
         self._locating: set[TopicPartition] = set()
-        # Partitions that restart here, whatever the group has committed.
+        # Partitions that restart here, without a look at the group's committed offsets.
         self._reset: dict[TopicPartition, str] = {}
         self._searches, self._searching = 0, False  # leader searches since all partitions had one
         self._ahead_since: dict[TopicPartition, float] = {}

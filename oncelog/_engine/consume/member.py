@@ -296,7 +296,7 @@ class GroupMember:
         self._wake.set()
 
     def _confirmed(self, sent: float) -> None:
-        """Note that the coordinator had this member when it answered what was sent then."""
+        """Note that the coordinator had this member when that message was sent."""
         until = sent + self._session_s
         self._buffer.hold_from(until)
         if self._hold is not None:

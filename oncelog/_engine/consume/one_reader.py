@@ -25,7 +25,7 @@ class OneReader:
 
     @contextmanager
     def reading(self, who: object = None) -> Iterator[None]:
-        """who: a task; None: this thread. A callback may read within a read of its own.
+        """Read as this task (None: this thread). A callback may read within its own read.
 
         Raises InvalidRequestError while another reader is active.
         """

@@ -89,9 +89,7 @@ class Rebalance:
         self.count += any(change.step)
 
     async def leave(self, failed: bool) -> None:
-        """Prepare to close and leave the group. `failed`: the records returned last may be
-        unprocessed.
-        """
+        """Give all partitions up. `failed`: the last records may be unprocessed."""
         tps = list(self.numbers)
         try:
             if not failed:
@@ -162,7 +160,7 @@ class Rebalance:
             raise
 
     async def _finish(self, tps: list[TopicPartition], deadline: float) -> Exception | None:
-        """Commit the records returned, which are processed, even if the callback raises."""
+        """Call on_revoked, then auto-commit the returned records, even if it raised."""
         raised = await self._call(self._config.on_revoked, sorted(tps), deadline)
         if self._config.enable_auto_commit and tps:
             try:

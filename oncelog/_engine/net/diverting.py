@@ -75,7 +75,7 @@ def finish(seconds: float) -> None:
 
 
 def forked() -> None:
-    """In a forked child: the lines and the thread belong to the parent."""
+    """Drop the lines and the thread in a forked child: they belong to the parent."""
     global _lines
     _lines = queue.Queue(MOST_WAITING)
 

@@ -127,7 +127,7 @@ class Leaders:
             self.leaderless.add(tp)
 
     def gone(self, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those that their topics lack: they had them before they were created anew."""
+        """Return those that their topics lack: they had them before they were recreated."""
         counts = {name: len(view.partitions) for name, view in self.topics.items()}
         return [tp for tp in tps if tp.partition >= counts.get(tp.topic, tp.partition + 1)]
 

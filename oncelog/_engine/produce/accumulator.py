@@ -351,7 +351,7 @@ class Accumulator:
             self._flushing -= 1
 
     def abandon(self, failure: OncelogError) -> None:
-        """In a forked child: the parent sends the waiting records; its lock may be held."""
+        """Drop records in a forked child: the parent sends them, and may hold the lock."""
         self.lock = threads.shared_lock()
         self.busy = False
         self._space = threading.Condition(self.lock)

@@ -261,7 +261,7 @@ class DeliveryFuture(Future[T]):
         raise NotImplementedError
 
     def metadata(self) -> T:
-        """Return the metadata known now, its identity at least, whatever the outcome."""
+        """Return the metadata known now, its identity at least, after any outcome."""
         return self._value()
 
     def _watched(self) -> _Watched:

@@ -23,7 +23,7 @@ class Reaction:
     leader_hint: tuple[int, str] | None = None
     # The whole producer stops with this error.
     fatal: errors.ProducerFatalError | None = None
-    # The same, unless the topic has been deleted and created anew.
+    # The same, unless the topic has been deleted and recreated.
     fatal_unless_recreated: errors.UnknownProducerError | None = None
 
 
@@ -83,7 +83,7 @@ def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalErro
 
 
 def not_sent(tp: TopicPartition, limit_s: float, why: str) -> errors.DeliveryTimeoutError:
-    """why: the partition's last obstacle; "": not known, in the next ones as well."""
+    """Return the error of a batch that was never sent; why: the last obstacle, if known."""
     error = _late(f"{tp}: not sent within delivery_timeout_ms={limit_s * 1000:.0f}", why)
     error.outcome = "never_sent"
     return error

@@ -12,7 +12,7 @@ The rules that make a retry safe:
   was acknowledged, may not: then this producer cannot go on;
 - a batch that a node rejected for good consumed no sequence. The batches behind it in the
   window can never be stored under the same producer id, because the gap stays; so they are
-  sealed anew under a new one (a reset, of this partition only);
+  sealed again under a new one (a reset, of this partition only);
 - that holds only while no attempt of the rejected batch is unaccounted for. If one is, the
   outcome is unknown, and everything behind it fails as unknown too.
 """
@@ -79,7 +79,7 @@ class PartitionSender:
         self._on_done = on_done  # called once for each batch, after its delivery
         self.window: deque[SealedBatch] = deque()
         self._cursor = 0  # window[:cursor] was sent since the last rewind
-        self.again: deque[OpenBatch] = deque()  # to be sealed anew, before the waiting batches
+        self.again: deque[OpenBatch] = deque()  # to be sealed again, before the waiting batches
         self.retry_at = 0.0
         self.hindered = ""  # why the last attempt failed, or could not be made; "": it did not
         self._failures = 0
@@ -100,7 +100,7 @@ class PartitionSender:
     # --- identity --------------------------------------------------------------------
 
     def needs_identity(self, now: float, current: Identity | None) -> bool:
-        """Whether `adopt` must come before the next batch can be sealed."""
+        """Tell whether `adopt` must come before the next batch can be sealed."""
         return not self.window and self._identity_over(now, current)
 
     def _identity_over(self, now: float, current: Identity | None) -> bool:

@@ -374,7 +374,7 @@ class Transactions:
             first=self._near(transaction),
             timeout_s=left,
             attempt_timeout_s=_COMMIT_ATTEMPT_S,
-            # An unanswered call may have decided it, whatever the next call is told.
+            # An unanswered call may have decided it, whatever the answer to the next.
             on_retry=lambda error: transaction.note_doubt(),
         )
 

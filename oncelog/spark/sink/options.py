@@ -1,7 +1,7 @@
 """Options of the sink, with Kafka's names where possible: read once, rejected if wrong.
 
 Place in the flow: `data_source` reads them when Spark asks for a writer. docs/spark.md has the
-table. Every error is a ConfigError whose message begins with the option.
+table. Every error is a ConfigError; its message begins with the option.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Place in the flow: `data_source` reads them when `.load()` is called, so that a 
 AnalysisException there. Rules for batch or for streaming queries only are checked when Spark asks
 for one of them. docs/spark.md has the table.
 
-Every error is a ConfigError whose message begins with the option and says what is allowed.
+Every error is a ConfigError; its message begins with the option and gives the allowed values.
 """
 
 from __future__ import annotations
