@@ -76,7 +76,7 @@ def health(admin: Admin, as_json: bool) -> int:
 
 
 def find_warnings(facts: ClusterInfo) -> list[str]:
-    """Return warnings about risky settings."""
+    """Return a warning for each insecure node."""
     return [
         f"node {node.node_id} is insecure: it listens without TLS beyond its machine"
         for node in facts.nodes

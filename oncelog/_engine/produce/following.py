@@ -15,7 +15,7 @@ from oncelog.v1 import transaction_pb2 as pb
 # An application that begins so soon after a commit is expected to do so again; the following
 # transaction is kept for so long.
 SOON_S = 1.0
-# Share of the idle time that may pass before it is taken: its first sign of life is due then.
+# It is kept for this part of the idle time at most: its first sign of life is due then.
 _IDLE_SHARE = 4
 
 
