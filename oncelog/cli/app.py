@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 import click
@@ -50,9 +51,21 @@ topic.add_command(produce)
 topic.add_command(consume)
 
 
+def _quiet_log() -> None:
+    """The command prints its own errors; the client's log adds only that no node answers."""
+    log = logging.getLogger("oncelog")
+    if log.handlers:
+        return
+    log.addHandler(logging.NullHandler())
+    shown = logging.StreamHandler()
+    shown.setFormatter(logging.Formatter("oncelog: %(message)s"))
+    logging.getLogger("oncelog.client").addHandler(shown)
+
+
 def run(arguments: list[str] | None = None) -> None:
     """Run a command; exits 0 if done, 1 on an error, 2 on wrong usage, 130 on Ctrl-C."""
     prepare()
+    _quiet_log()
     try:
         code = _code(arguments)
         sys.stdout.flush()
