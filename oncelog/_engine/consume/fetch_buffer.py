@@ -148,7 +148,7 @@ class FetchBuffer:
         self._partition_bytes = partition_bytes
         self._on_room = on_room
         self._lock = threads.shared_lock()
-        self._condition = threading.Condition(self._lock)
+        self._condition = threads.SharedCondition(self._lock)
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turns: deque[TopicPartition] = deque()  # partitions with chunks, in turn
         self._closed = False

@@ -76,6 +76,21 @@ def shared_lock() -> Any:
     return lock
 
 
+class SharedCondition(threading.Condition):
+    """A condition that holds its lock after a wait, also if a signal handler raised within it.
+
+    The wait of `threading.Condition` gives the lock back and takes it again between lines of
+    Python code; a handler that raises there would leave it with nobody.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        try:
+            return super().wait(timeout)
+        finally:
+            if not self._is_owned():  # type: ignore[attr-defined]
+                self.acquire()
+
+
 def refuse_on_engine_thread(what: str) -> None:
     if threading.get_ident() in engine_threads:
         raise RuntimeError(f"a callback of the client must not {what}: it would wait for itself")
@@ -146,6 +161,7 @@ def wait(attempt: Callable[[float], bool], timeout: float | None, what: str) -> 
 
 __all__ = [
     "EngineThread",
+    "SharedCondition",
     "check",
     "engine_threads",
     "refuse_on_engine_thread",

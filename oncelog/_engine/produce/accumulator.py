@@ -15,7 +15,6 @@ batches without it.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -63,7 +62,7 @@ class Accumulator:
         self.lock = threads.shared_lock()
         # A record is being added under the lock: a signal handler must not add another.
         self.busy = False
-        self._space = threading.Condition(self.lock)
+        self._space = threads.SharedCondition(self.lock)
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
         self._delivery_lock = threads.shared_lock()
@@ -354,7 +353,7 @@ class Accumulator:
         """Drop records in a forked child: the parent sends them, and may hold the lock."""
         self.lock = threads.shared_lock()
         self.busy = False
-        self._space = threading.Condition(self.lock)
+        self._space = threads.SharedCondition(self.lock)
         self.failure = failure
         self.stickiness.clear()
         for lane in self._lanes.values():

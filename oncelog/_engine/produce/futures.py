@@ -82,7 +82,7 @@ class Delivery:
         # Taken itself, not by the condition: a signal between two lines of Python code would leave
         # it taken.
         self.lock = lock
-        self.condition = threading.Condition(lock)
+        self.condition = threads.SharedCondition(lock)
         self.done = False
         self.error: OncelogError | None = None
         self.record_count = 0
