@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterable
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
+from cluster.metadata.placement import DEFAULT_REPLICAS
 from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replica_changes import Propose
 from cluster.node.replicas import METADATA_GROUP, Metadata
-from cluster.services.placing import DEFAULT_REPLICAS
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

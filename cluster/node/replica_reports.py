@@ -10,6 +10,7 @@ from collections.abc import Callable
 from cluster.config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.errors import ClusterError
+from cluster.metadata.placement import DEFAULT_REPLICAS
 from cluster.metadata.state import MetadataState
 from cluster.node.balancing import Balancing
 from cluster.node.maintenance_loop import LOOK_PERIOD, Tasks, every
@@ -19,7 +20,6 @@ from cluster.node.repairs import Repairs
 from cluster.node.replica_changes import ReplicaChanges
 from cluster.node.replicas import Replicas
 from cluster.node.sizes import ReplicaSizes, largest
-from cluster.services.placing import DEFAULT_REPLICAS
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

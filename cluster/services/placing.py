@@ -6,11 +6,9 @@ CreateTopic, ResizeTopic, the topic of consumer groups --place_replicas--> place
 from __future__ import annotations
 
 from cluster.errors import NotReadyError
-from cluster.metadata.placement import check_nodes, place
+from cluster.metadata.placement import DEFAULT_REPLICAS, check_nodes, place
 from cluster.metadata.topics import check_partition_count
 from cluster.services.context import NodeContext
-
-DEFAULT_REPLICAS = 3
 
 
 def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:
