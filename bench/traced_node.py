@@ -21,7 +21,7 @@ from cluster.__main__ import main
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import Append, AppendReply
 from cluster.partition.replica import Partition
-from cluster.services.producing import Appender, ProduceStream
+from cluster.services.log.produce import Appender, ProduceStream
 
 NOTES_VARIABLE = "BENCH_NOTES"
 Notes = list[tuple[int, str]]  # (nanoseconds, point)

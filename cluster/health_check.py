@@ -12,7 +12,7 @@ import struct
 import sys
 from collections.abc import Mapping
 
-from cluster.addresses import host_and_port
+from cluster.config.addresses import host_and_port
 
 TIMEOUT = 3.0  # seconds for each step
 SERVING = 1

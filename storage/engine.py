@@ -223,7 +223,7 @@ class Engine:
             except Exception as error:
                 if _STALL_TEXT not in str(error):
                     raise
-            time.sleep(_STALL_POLL_S)  # RocksDB has no event for the end of a flush
+            time.sleep(_STALL_POLL_S)  # no event: RocksDB does not tell the end of a flush
             waited += _STALL_POLL_S
             if waited >= 10.0:
                 log.warning("store %s takes no writes: flushes do not keep up", self.path)

@@ -156,4 +156,4 @@ class FlushCycle:
             if self._db.background_errors != errors:
                 # Only a write reports the fault, and whether it persists.
                 self._db.note({_PROBE_KEY: b""})
-            time.sleep(_POLL_S)  # RocksDB has no event for the end of a flush
+            time.sleep(_POLL_S)  # no event: RocksDB does not tell the end of a flush

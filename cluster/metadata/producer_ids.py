@@ -1,7 +1,7 @@
 """Producer ids: issue times of their blocks, as the metadata group remembers them.
 
 Ids rise and are never issued twice. The metadata group gives a node a block of
-ids, which the node hands out one by one (`cluster.node.producer_id_blocks`).
+ids, which the node hands out one by one (`cluster.node.metadata.producer_id_blocks`).
 
 An id's lease runs from the moment its block was issued, because that moment is
 in the log: all ids below the first block younger than a lease are expired, and

@@ -29,7 +29,7 @@ class Range:
     shrinks: bool = False
 
 
-# The same ranges as for the nodes' own settings in `cluster/config.py`.
+# The same ranges as for the nodes' own settings in `cluster/config/node_config.py`.
 SETTINGS: Mapping[str, Range] = {
     LEASE_LIFETIME: Range(1000, 30 * DAY_MS, shrinks=True),
     NAME_EXPIRY: Range(1000, 365 * DAY_MS, shrinks=True),

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.errors import ConfigError
-from cluster.node.memory_watch import connections
+from cluster.node.health.memory_watch import connections
 
 log = logging.getLogger(__name__)
 

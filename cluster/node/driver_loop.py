@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.consensus.background_reads import AT_A_TIME, Done
 from cluster.consensus.driver import MAX_SLICES, Driver
-from cluster.node.sync_watch import SyncWatch
+from cluster.node.health.sync_watch import SyncWatch
 from cluster.threads import start_all
 from storage.engine import Engine
 from storage.errors import StorageError

@@ -22,7 +22,7 @@ from cluster.metadata.state import (
     TopicAltered,
     UpgradeFinalized,
 )
-from cluster.node.replicas import METADATA_GROUP, Replicas
+from cluster.node.replicas.replicas import METADATA_GROUP, Replicas
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from cluster.metrics import PartitionSample
-from cluster.node.repairs import Repairs
+from cluster.metrics.page import PartitionSample
+from cluster.metrics.transactions import TransactionSample
+from cluster.node.replicas.repairs import Repairs
 from cluster.partition.replica import Partition
-from cluster.transaction_metrics import TransactionSample
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import State
 

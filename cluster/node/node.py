@@ -18,7 +18,7 @@ import time
 from functools import partial
 
 from cluster.budget import Budget
-from cluster.config import LARGEST_MESSAGE_BYTES, NodeConfig
+from cluster.config.node_config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import (
@@ -37,49 +37,49 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
-from cluster.metrics import Metrics
-from cluster.node.admission import Admission, find_cluster
-from cluster.node.clocks import clocks_of
+from cluster.metrics.page import Metrics
 from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
-from cluster.node.founding import Founding
-from cluster.node.health import NodeHealth
-from cluster.node.leaders import Leaders
-from cluster.node.leaderships import Leaderships
+from cluster.node.health.clocks import clocks_of
+from cluster.node.health.loop_watch import watch_loop
+from cluster.node.health.memory_watch import client_memory, memory_budget, memory_room, watch_memory
+from cluster.node.health.node_health import NodeHealth
+from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
+from cluster.node.leadership.handover import Leaderships
+from cluster.node.leadership.leaders import Leaders
+from cluster.node.links.addresses import identity_of, named
+from cluster.node.links.peers import Peers
 from cluster.node.logging import log_families
-from cluster.node.loop_watch import watch_loop
-from cluster.node.maintenance import Maintenance, MaintenanceSettings
-from cluster.node.maintenance_loop import SnapshotSender, Tasks, start_maintenance
-from cluster.node.memory_watch import client_memory, memory_budget, memory_room, watch_memory
+from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings
+from cluster.node.maintenance.loop import SnapshotSender, Tasks, start_maintenance
+from cluster.node.membership.find_cluster import Admission, find_cluster
+from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.own_node import Opened, OwnPlace, bind
+from cluster.node.membership.registration import Registering
+from cluster.node.metadata.founding import Founding
+from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks, max_block_age_s
+from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.metadata.upgrades import Upgrades, keep_version
 from cluster.node.metadata_follower import MetadataFollower
-from cluster.node.metadata_proposer import MetadataProposer
 from cluster.node.metrics_sample import repair_families, sample, transactions
 from cluster.node.offered import add_services, guards
-from cluster.node.other_nodes import Known, OtherNodes
-from cluster.node.own_place import Opened, OwnPlace, bind
 from cluster.node.peer_requests import PeerRequests
-from cluster.node.peers import Peers
-from cluster.node.places import identity_of, named
-from cluster.node.producer_id_blocks import ProducerIdBlocks, max_block_age_s
-from cluster.node.registering import Registering
-from cluster.node.replica_reports import ReplicaDuties
-from cluster.node.replicas import (
+from cluster.node.replicas.replicas import (
     METADATA_GROUP,
     ReplicaContext,
     Replicas,
     ReplicaSettings,
     prepare_metadata,
 )
+from cluster.node.replicas.reports import ReplicaDuties
+from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.node.server import Server
 from cluster.node.service_context import ServiceContext
-from cluster.node.sizes import ReplicaSizes
-from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
-from cluster.node.transactions import Transactions
-from cluster.node.upgrades import Upgrades, keep_version
+from cluster.node.transactions.transactions import Transactions
 from cluster.security.settings import Security
-from cluster.services.group_members import GroupMembers
-from cluster.services.samples import group_samples
-from cluster.services.turns import Turns
+from cluster.services.fair_turns import Turns
+from cluster.services.groups.metrics import group_samples
+from cluster.services.groups.running_groups import GroupMembers
 from cluster.transport.hellos import Acceptance, Identity
 from cluster.transport.link import MAX_FRAME_BYTES, PeerLink
 from cluster.transport.listener import PeerListener

@@ -9,22 +9,22 @@ from collections.abc import Callable
 import grpc
 
 from cluster.metadata.state import MetadataState
-from cluster.metrics import Metrics
-from cluster.node.transactions import Transactions
+from cluster.metrics.page import Metrics
+from cluster.node.transactions.transactions import Transactions
 from cluster.security.permissions import Permissions
 from cluster.security.quotas import Quotas
 from cluster.security.settings import Security
-from cluster.services.cluster_service import ClusterService
+from cluster.services.admin.cluster_service import ClusterService
+from cluster.services.admin.producer_service import ProducerService
+from cluster.services.admin.security_service import SecurityService
 from cluster.services.context import NodeContext
-from cluster.services.group_members import GroupMembers
-from cluster.services.group_service import GroupService
-from cluster.services.guarding import Guarding
-from cluster.services.log_service import LogService, add_log_service
-from cluster.services.producer_service import ProducerService
-from cluster.services.security_service import SecurityService
-from cluster.services.sink_service import SinkService
-from cluster.services.transaction_rights import TransactionRights
-from cluster.services.transaction_service import TransactionService
+from cluster.services.groups.running_groups import GroupMembers
+from cluster.services.groups.service import GroupService
+from cluster.services.interceptors.authorization import Guarding
+from cluster.services.log.service import LogService, add_log_service
+from cluster.services.transactions.permissions import TransactionRights
+from cluster.services.transactions.service import TransactionService
+from cluster.services.transactions.sink_service import SinkService
 from oncelog.v1 import (
     cluster_pb2_grpc,
     group_pb2_grpc,

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 
 from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
-from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.sizes import ReplicaSizes
-from cluster.node.transactions import Transactions
+from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.replicas.sizes import ReplicaSizes
+from cluster.node.transactions.transactions import Transactions
 from cluster.transport.snapshots import SnapshotParts
 from cluster.v1 import peer_pb2 as pb
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
-from cluster.config import DEFAULT_LISTEN, NodeConfig
+from cluster.config.node_config import DEFAULT_LISTEN, NodeConfig
 from cluster.errors import ClusterError, ConfigError
 from cluster.node.allocator import keep_large_buffers
 from cluster.node.descriptors import raise_limit

@@ -11,13 +11,13 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from cluster.budget import Budget
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.errors import ListenError
 from cluster.security.certificates import Certificates, Pem
-from cluster.services.decoding import Decoding
-from cluster.services.guarding import Guarding
-from cluster.services.metering import Metering
-from cluster.services.reflecting import add_reflection
+from cluster.services.interceptors.authorization import Guarding
+from cluster.services.interceptors.decoding import Decoding
+from cluster.services.interceptors.memory import Metering
+from cluster.services.interceptors.reflection import add_reflection
 
 MAX_STREAMS = 10_000  # of one connection; more wait at the client
 STREAM_WINDOW_BYTES = 4 * 1024 * 1024

@@ -9,22 +9,22 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from cluster.budget import Budget
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.errors import NotReadyError
 from cluster.metadata.state import MetadataState
-from cluster.metrics import Metrics
-from cluster.node.clock_agreement import ClockAgreement
+from cluster.metrics.page import Metrics
 from cluster.node.driver_loop import DriverLoop
-from cluster.node.leaders import Leaders
-from cluster.node.leaderships import Leaderships
-from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.own_place import OwnPlace
-from cluster.node.peers import Peers
-from cluster.node.producer_id_blocks import ProducerIdBlocks
-from cluster.node.sizes import ReplicaSizes
-from cluster.node.upgrades import Upgrades
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.leadership.handover import Leaderships
+from cluster.node.leadership.leaders import Leaders
+from cluster.node.links.peers import Peers
+from cluster.node.membership.own_node import OwnPlace
+from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks
+from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.metadata.upgrades import Upgrades
+from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.partition.replica import Partition
-from cluster.services.turns import Turns
+from cluster.services.fair_turns import Turns
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 

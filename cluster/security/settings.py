@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.security.audit import Audit
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.contexts import Contexts

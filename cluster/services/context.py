@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from cluster.budget import Budget
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.features import Release
 from cluster.metadata.state import MetadataState
 from cluster.metadata.upgrade import Plan
-from cluster.metrics import Metrics
+from cluster.metrics.page import Metrics
 from cluster.partition.replica import Partition
-from cluster.services.turns import Turns
+from cluster.services.fair_turns import Turns
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 

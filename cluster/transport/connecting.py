@@ -11,7 +11,7 @@ import contextlib
 import socket
 from typing import Any
 
-from cluster.addresses import host_and_port
+from cluster.config.addresses import host_and_port
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.connection import Connection, PlainConnection, TlsConnection

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from cluster.addresses import host_and_port
+from cluster.config.addresses import host_and_port
 from cluster.consensus.message import Message
 from cluster.errors import ListenError
 from cluster.security.names import NamelessError

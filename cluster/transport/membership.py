@@ -2,8 +2,8 @@
 
     PeerLink, PeerListener --Hello--> Membership
 
-A node knows its founding before it says or hears a Hello (`cluster/node/admission.py`): no Hello
-teaches it. The rules are those of both sides of a connection.
+A node knows its founding before it says or hears a Hello (`find_cluster.py`): no Hello teaches it.
+The rules are those of both sides of a connection.
 """
 
 from __future__ import annotations

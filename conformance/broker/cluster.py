@@ -22,10 +22,10 @@ from cluster.metadata.topics import TopicState, check_more_partitions
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leases import held_flag, lease_verdict
 from cluster.partition.types import Answer
-from cluster.services.admission import begins_chain, refusal
 from cluster.services.errors import accepted
-from cluster.services.leases import unproven
-from cluster.services.producing import meta_of
+from cluster.services.log.batch_checks import begins_chain, refusal
+from cluster.services.log.lease_checks import unproven
+from cluster.services.log.produce import meta_of
 from cluster.transactions.runs import RunTable
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import transactions_pb2 as tpb

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from cluster.partition.group_state import CommitResult, OffsetState
-from cluster.services.offsets_wire import commit_result, committed_offset, offset_record
+from cluster.services.groups.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.v1 import offsets_pb2 as internal
 from conformance.broker.lies import Lie
 from conformance.broker.members import PING_MS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from cluster.services import cluster_service, security_service
+from cluster.services.admin import cluster_service, security_service
 from cluster.services.context import NodeContext
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 from conformance.broker.lies import Lie

@@ -12,8 +12,8 @@ from typing import Any
 
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.partition.types import Answer
-from cluster.services.producing import meta_of
-from cluster.services.refused_heads import RefusedHeads
+from cluster.services.log.produce import meta_of
+from cluster.services.log.refused_heads import RefusedHeads
 from conformance.broker.lies import Lie
 from conformance.broker.stage import Stage
 from conformance.vectors import name_of

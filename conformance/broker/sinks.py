@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cluster.services.errors import rejection
-from cluster.services.sink_service import DEFAULT_LISTED, described, description
+from cluster.services.transactions.sink_service import DEFAULT_LISTED, described, description
 from cluster.transactions.run_records import expected_record
 from cluster.transactions.sinks import Asked
 from cluster.transactions.types import Expected, Refused, State

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.partition.group_state import CommitResult
-from cluster.services.leases import unproven
-from cluster.services.offsets_wire import offset_record
+from cluster.services.groups.offsets_wire import offset_record
+from cluster.services.log.lease_checks import unproven
 from cluster.transactions.run_records import expected_record, published_record
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import Expected, Marker, State

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.health.clock_agreement import ClockAgreement
 from storage.system import System
 
 NUMBERS = struct.Struct("=6q")

@@ -27,26 +27,13 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.errors": frozenset(),
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
-    "cluster.addresses": frozenset(),
     "cluster.budget": frozenset(),
     "cluster.pieces": frozenset(),
     "cluster.threads": frozenset({"cluster.errors"}),
-    "cluster.config": frozenset(
-        {"cluster.addresses", "cluster.errors", "cluster.exposure", "cluster.settings"}
-    ),
-    "cluster.settings": frozenset(),
-    "cluster.exposure": frozenset({"cluster.addresses", "cluster.errors"}),
+    "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset(
-        {
-            "cluster.addresses",
-            "cluster.errors",
-            "cluster.security",
-            "cluster.transaction_metrics",
-            "oncelog.v1",
-            "storage",
-        }
+        {"cluster.config", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
     ),
-    "cluster.transaction_metrics": frozenset(),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
@@ -71,7 +58,6 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
-            "cluster.addresses",
             "cluster.budget",
             "cluster.config",
             "cluster.consensus.message",
@@ -119,7 +105,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
     "cluster.startup": frozenset(),
-    "cluster.health_check": frozenset({"cluster.addresses"}),
+    "cluster.health_check": frozenset({"cluster.config.addresses"}),
     "cluster.__main__": frozenset(
         {"cluster.health_check", "cluster.node.process", "cluster.startup"}
     ),

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Self
 
-from cluster.addresses import host_and_port
+from cluster.config.addresses import host_and_port
 
 _DATA, _HEADERS, _SETTINGS, _PING, _GO_AWAY, _WINDOW = 0, 1, 4, 6, 7, 8
 _END_HEADERS, _ACK = 4, 1

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.consensus.message import Snapshot, checksum_of
 from cluster.features import THIS_RELEASE, Finalized
-from cluster.node.replicas import METADATA_GROUP
+from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.transport.hellos import Identity
 from cluster.transport.link import PeerLink

@@ -14,8 +14,8 @@ from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.metadata.state import MetadataState
-from cluster.node.maintenance import TransferDone
-from cluster.node.replicas import METADATA_GROUP
+from cluster.node.maintenance.duties import TransferDone
+from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.replica import Answer, AppendRequest, OffsetOutOfRangeError
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1.cluster_pb2 import TopicConfig

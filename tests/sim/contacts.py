@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.group import Group
 from cluster.metadata.state import MetadataState
-from cluster.node.other_nodes import Known, OtherNodes
-from cluster.node.peers import Peers
-from cluster.node.places import named, own_stream
-from cluster.node.registering import refusal, write_claim
+from cluster.node.links.addresses import named, own_stream
+from cluster.node.links.peers import Peers
+from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.registration import refusal, write_claim
 from cluster.transport.frames import FrameError
 from cluster.transport.hellos import Acceptance, Answers, Identity
 from cluster.transport.membership import Membership

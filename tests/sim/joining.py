@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cluster.addresses import host_and_port
-from cluster.config import NodeConfig
+from cluster.config.addresses import host_and_port
+from cluster.config.node_config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.features import Finalized
-from cluster.node.admission import Admission
-from cluster.node.places import asked, own_stream
-from cluster.node.replicas import METADATA_GROUP
+from cluster.node.links.addresses import asked, own_stream
+from cluster.node.membership.find_cluster import Admission
+from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.transport.hellos import Acceptance, Identity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions

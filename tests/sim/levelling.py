@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.driver import Driver
-from cluster.node.balancing import Balancing, Moves
-from cluster.node.replicas import Metadata
-from cluster.node.sizes import largest
+from cluster.node.replicas.balance import Balancing, Moves
+from cluster.node.replicas.replicas import Metadata
+from cluster.node.replicas.sizes import largest
 
 if TYPE_CHECKING:
     from tests.sim.node import Node

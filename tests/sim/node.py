@@ -24,21 +24,21 @@ from cluster.consensus.replay_budget import ReplayBudget
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
-from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.maintenance import Maintenance, MaintenanceSettings, TransferDone
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
+from cluster.node.links.peers import Peers
+from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.metadata_follower import MetadataFollower
-from cluster.node.node_changes import NodeChanges
-from cluster.node.peers import Peers
-from cluster.node.repairs import Repairs
-from cluster.node.replica_changes import ReplicaChanges
-from cluster.node.replicas import (
+from cluster.node.replicas.changes import ReplicaChanges
+from cluster.node.replicas.node_changes import NodeChanges
+from cluster.node.replicas.repairs import Repairs
+from cluster.node.replicas.replicas import (
     METADATA_GROUP,
     Metadata,
     ReplicaContext,
     Replicas,
     ReplicaSettings,
 )
-from cluster.node.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from storage.errors import StorageError
 from tests.sim import releases

@@ -13,7 +13,7 @@ from cluster.metadata.nodes import NodesView
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState, TopicState
-from cluster.node.replicas import METADATA_GROUP
+from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch
 from tests.sim import releases, reloading

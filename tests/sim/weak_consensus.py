@@ -22,8 +22,8 @@ from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
 from cluster.consensus.state_check import StateCheck
-from cluster.node.preferred_leader import PreferredLeader
-from cluster.node.sync_watch import SyncWatch
+from cluster.node.health.sync_watch import SyncWatch
+from cluster.node.leadership.preferred_leader import PreferredLeader
 from cluster.partition.replica import Partition
 from cluster.transport import frames
 from cluster.transport.frames import size_of

@@ -13,8 +13,8 @@ from cluster.entries import LOG_START
 from cluster.features import Features
 from cluster.metadata import upgrade
 from cluster.metadata.state import MetadataState
-from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.maintenance import Maintenance
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.maintenance.duties import Maintenance
 from cluster.partition.leader import Leadership
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.replica import Answer, Partition

@@ -14,11 +14,11 @@ from cluster.consensus.proposals import Applied
 from cluster.metadata.lease_tokens import SECRET_BYTES, sign
 from cluster.partition.replica import Answer, Partition, Policy
 from cluster.partition.types import NodeView
-from cluster.services.decoding import Decoding
-from cluster.services.log_service import LogService, add_log_service
-from cluster.services.metering import Metering
-from cluster.services.producing import Appender
-from cluster.services.resolving import Resolver
+from cluster.services.interceptors.decoding import Decoding
+from cluster.services.interceptors.memory import Metering
+from cluster.services.log.produce import Appender
+from cluster.services.log.resolve import Resolver
+from cluster.services.log.service import LogService, add_log_service
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc
 from oncelog.wire.batch import encode_payload

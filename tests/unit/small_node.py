@@ -15,16 +15,16 @@ import grpc
 import pytest
 
 from cluster.budget import Budget
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.dedup.last_seen import LastSeen
 from cluster.features import THIS_RELEASE, Release
 from cluster.metadata import upgrade
 from cluster.metadata.state import MetadataState
-from cluster.metrics import Metrics
-from cluster.node.producer_id_blocks import ProducerIdBlocks
-from cluster.services.cluster_service import ClusterService
-from cluster.services.producer_service import ProducerService
-from cluster.services.turns import Turns
+from cluster.metrics.page import Metrics
+from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks
+from cluster.services.admin.cluster_service import ClusterService
+from cluster.services.admin.producer_service import ProducerService
+from cluster.services.fair_turns import Turns
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import cluster_pb2_grpc, producer_pb2_grpc

@@ -18,7 +18,7 @@ import pytest
 
 from cluster.dedup.verdict import Kind
 from cluster.partition.replica import Answer
-from cluster.services.admission import MAX_RECORDS
+from cluster.services.log.batch_checks import MAX_RECORDS
 from cluster.services.outcomes import one_answer
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, encode_payload

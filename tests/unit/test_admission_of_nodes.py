@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.consensus.configuration import Configuration, Member, Members, Placed
 from cluster.errors import ClusterError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.state import MetadataState
-from cluster.node.admission import HEAR_TIME, Admission
-from cluster.node.joining import welcome
-from cluster.node.other_nodes import Known, OtherNodes
-from cluster.node.peers import REFUSAL_TIMEOUT, Peers
-from cluster.node.places import asked
+from cluster.node.links.addresses import asked
+from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
+from cluster.node.membership.find_cluster import HEAR_TIME, Admission
+from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.welcome import welcome
 from cluster.transport.hellos import Identity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions

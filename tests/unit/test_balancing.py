@@ -14,9 +14,9 @@ from cluster.metadata.replicas import change, reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
-from cluster.node.balancing import Balancing
-from cluster.node.node_changes import MAX_MOVES
-from cluster.node.sizes import ReplicaSizes, largest
+from cluster.node.replicas.balance import Balancing
+from cluster.node.replicas.node_changes import MAX_MOVES
+from cluster.node.replicas.sizes import ReplicaSizes, largest
 from cluster.transport.calls import PeerCallError
 from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import peer_pb2 as peer

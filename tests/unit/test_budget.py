@@ -10,15 +10,15 @@ import pytest
 
 from cluster.budget import UNREAD_S, Account, Budget
 from cluster.consensus.proposals import Abandoned, Done
-from cluster.node.memory_watch import SETTLE, MemoryWatch
-from cluster.services.producing import (
+from cluster.node.health.memory_watch import SETTLE, MemoryWatch
+from cluster.services.fair_turns import SLICE_BATCHES, Turns
+from cluster.services.log.fetch import MIN_ANSWER_BYTES, Reader
+from cluster.services.log.produce import (
     BATCH_BYTES,
     MAX_WAITING_BYTES,
     RESULT_BYTES,
     ProduceStream,
 )
-from cluster.services.reading import MIN_ANSWER_BYTES, Reader
-from cluster.services.turns import SLICE_BATCHES, Turns
 from oncelog.errors import ThrottledError
 from oncelog.v1 import log_pb2
 from oncelog.wire.batch import encode_payload

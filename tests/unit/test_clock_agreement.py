@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from cluster.consensus.message import ClockProbe, ClockReply, Message
-from cluster.node.clock_agreement import ClockAgreement
+from cluster.node.health.clock_agreement import ClockAgreement
 
 BOUND_MS = 1000
 DAY_MS = 24 * 3600 * 1000
@@ -168,7 +168,7 @@ def test_a_node_alone_refuses_a_jump_and_follows_small_steps() -> None:
 
 def test_the_log_says_it_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
     world = World(3)
-    with caplog.at_level(logging.INFO, "cluster.node.clock_agreement"):
+    with caplog.at_level(logging.INFO, "cluster.node.health.clock_agreement"):
         world.ahead_ms[1] = DAY_MS
         for _ in range(3):
             world.look()

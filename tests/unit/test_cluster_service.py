@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from cluster.config.settings import MIB
 from cluster.errors import NotReadyError, ProposalTimeoutError
 from cluster.features import THIS_RELEASE, Release
-from cluster.settings import MIB
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from tests.unit.small_node import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
+from cluster.config.settings import BASIC, MIB, SETTINGS
 from cluster.errors import ConfigError
-from cluster.settings import BASIC, MIB, SETTINGS
 
 THREE = "1=a:7001,2=b:7001,3=c:7001"
 

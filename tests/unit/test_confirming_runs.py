@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.consensus.proposals import Abandoned, Applied, Outcome
-from cluster.node.transactions import Transactions, orphaned_runs
+from cluster.node.transactions.transactions import Transactions, orphaned_runs
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Expected, Holder
 from cluster.v1 import peer_pb2 as pb

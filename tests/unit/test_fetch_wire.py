@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.services.fetch_wire import Section, encode
+from cluster.services.log.fetch_encoding import Section, encode
 from oncelog.v1 import batch_pb2, log_pb2
 
 

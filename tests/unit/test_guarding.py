@@ -34,12 +34,12 @@ from cluster.security.identities import Identities
 from cluster.security.permissions import Need, Permissions, Rule, tidy
 from cluster.security.quotas import Quota, Quotas
 from cluster.security.tokens import StaticTokens
-from cluster.services import guarding as guarded
-from cluster.services.decoding import Decoding
-from cluster.services.group_members import GroupMembers
-from cluster.services.guarding import Guarding
-from cluster.services.needs import NEEDS, OPEN
-from cluster.services.reflecting import V1, add_reflection
+from cluster.services.groups.running_groups import GroupMembers
+from cluster.services.interceptors import authorization as guarded
+from cluster.services.interceptors.authorization import Guarding
+from cluster.services.interceptors.decoding import Decoding
+from cluster.services.interceptors.reflection import V1, add_reflection
+from cluster.services.interceptors.required_permissions import NEEDS, OPEN
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import group_pb2 as gpb

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.node.health import RECOVERED, NodeHealth, successor
+from cluster.node.health.node_health import RECOVERED, NodeHealth, successor
 
 LIMIT = 1.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from cluster.consensus.message import Leadership
-from cluster.node.leaders import Leaders
+from cluster.node.leadership.leaders import Leaders
 from tests.sim.node import Process
 from tests.sim.run import run_seed
 

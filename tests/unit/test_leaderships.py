@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.node.health import NodeHealth
-from cluster.node.leaders import Leaders
-from cluster.node.leaderships import MAX_HANDOVERS, Leaderships
+from cluster.node.health.node_health import NodeHealth
+from cluster.node.leadership.handover import MAX_HANDOVERS, Leaderships
+from cluster.node.leadership.leaders import Leaders
 
 
 class Led:

@@ -12,7 +12,7 @@ from cluster.dedup.verdict import Kind
 from cluster.metadata.lease_tokens import SECRET_BYTES, proves, sign
 from cluster.metadata.state import MetadataState
 from cluster.security.caller import PRINCIPAL
-from cluster.services.leases import Leases
+from cluster.services.log.lease_checks import Leases
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import producer_pb2 as ppb
 from oncelog.v1.batch_pb2 import Batch, TopicPartition
@@ -150,7 +150,7 @@ async def test_wrong_ids_ask_nobody():
 
 async def test_a_node_that_stays_behind_is_not_ready_and_waits_once(monkeypatch):
     """A stream with many partitions would otherwise wait for each of them."""
-    monkeypatch.setattr("cluster.services.leases.CATCH_UP", 0.5)
+    monkeypatch.setattr("cluster.services.log.lease_checks.CATCH_UP", 0.5)
     node, loop = Behind(), asyncio.get_running_loop()
     started = loop.time()
     for pid in range(1000, 1100):

@@ -12,11 +12,11 @@ import grpc
 import pytest
 
 from cluster.budget import Budget
-from cluster.services import reading
 from cluster.services.errors import write
-from cluster.services.producing import MAX_BATCHES, MAX_RESULTS, ProduceStream
-from cluster.services.reading import Reader
-from cluster.services.turns import SLICE_BATCHES
+from cluster.services.fair_turns import SLICE_BATCHES
+from cluster.services.log import fetch as reading
+from cluster.services.log.fetch import Reader
+from cluster.services.log.produce import MAX_BATCHES, MAX_RESULTS, ProduceStream
 from oncelog import errors
 from oncelog.v1 import log_pb2
 from oncelog.wire.batch import encode_payload

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster.node.loop_watch import PERIOD, watch_loop
+from cluster.node.health.loop_watch import PERIOD, watch_loop
 
 STOOD_STILL = 0.5
 

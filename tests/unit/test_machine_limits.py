@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
+from cluster.config.settings import MIB
 from cluster.errors import ConfigError
 from cluster.node.descriptors import LEAST, MOST, Shares
-from cluster.node.memory_watch import client_memory, memory_room
-from cluster.settings import MIB
+from cluster.node.health.memory_watch import client_memory, memory_room
 
 
 @pytest.mark.parametrize(

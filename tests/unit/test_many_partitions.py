@@ -13,9 +13,10 @@ import pytest
 from cluster.consensus.tombstone import Tombstone
 from cluster.features import REPLICA_CHANGES, Finalized
 from cluster.metadata.state import MetadataState
-from cluster.services import node_changes, slices
-from cluster.services.cluster_service import TOPICS_SLICE, ClusterService
-from cluster.services.placing import place_replicas
+from cluster.services import slices
+from cluster.services.admin import node_changes
+from cluster.services.admin.cluster_service import TOPICS_SLICE, ClusterService
+from cluster.services.admin.placement import place_replicas
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import cluster_pb2 as pb
 from storage.raft_log import RaftLogStore

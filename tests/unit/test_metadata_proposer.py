@@ -8,8 +8,8 @@ from typing import Any
 from cluster.consensus.proposals import Applied
 from cluster.features import Features
 from cluster.metadata.settings import SETTINGS
-from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.metadata_proposer import MetadataProposer
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.metadata.proposer import MetadataProposer
 from cluster.security.caller import RULES_VERSION
 from cluster.v1 import metadata_pb2 as mpb
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster import settings as node_settings
+from cluster.config import settings as node_settings
 from cluster.entries import METADATA, UPGRADE
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.settings import SETTINGS

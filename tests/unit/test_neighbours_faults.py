@@ -43,7 +43,7 @@ from cryptography import x509
 
 import cluster.v1
 from cluster.budget import Budget
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.node import server as node_server
 from cluster.node.server import Server
 from cluster.security import jwts as tokens
@@ -55,7 +55,7 @@ from cluster.security.jwts import Jwts
 from cluster.security.names import principal_of
 from cluster.security.permissions import Permissions, Rule, tidy
 from cluster.security.tokens import TokenError
-from cluster.services.needs import NEEDS
+from cluster.services.interceptors.required_permissions import NEEDS
 from cluster.v1 import metadata_pb2
 from harness.certificates import Authority, Pair, dns, replace, uri
 from oncelog import errors

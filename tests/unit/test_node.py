@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.errors import ListenError
 from cluster.node import node as node_module
 from cluster.node.driver_loop import DriverLoop
+from cluster.node.links.peers import Peers
 from cluster.node.node import Node
-from cluster.node.peers import Peers
-from cluster.node.replicas import Replicas
+from cluster.node.replicas.replicas import Replicas
 from cluster.node.server import Server
 from cluster.transport.listener import PeerListener
 from harness.ports import free_ports

@@ -14,9 +14,9 @@ from cluster.metadata.topics import (
     TopicSettings,
     TopicState,
 )
-from cluster.node.node_changes import MAX_MOVES, internal_growth, moves
-from cluster.services import node_changes
-from cluster.services.node_changes import statuses
+from cluster.node.replicas.node_changes import MAX_MOVES, internal_growth, moves
+from cluster.services.admin import node_changes
+from cluster.services.admin.node_changes import statuses
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1.cluster_pb2 import NODE_ACTION_REPLACE, ChangeNodeRequest
 from tests.unit.small_node import Node

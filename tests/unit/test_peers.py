@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.node.peers import REFUSAL_TIMEOUT, Peers
+from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
 
 
 class Rig:

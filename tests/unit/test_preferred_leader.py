@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.node.preferred_leader import HEALTHY, MAX_WAIT, PreferredLeader
+from cluster.node.leadership.preferred_leader import HEALTHY, MAX_WAIT, PreferredLeader
 
 DELAY = 5.0
 

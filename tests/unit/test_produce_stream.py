@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.services import producing
-from cluster.services.producing import ProduceStream
+from cluster.services.log import produce as producing
+from cluster.services.log.produce import ProduceStream
 from oncelog.v1 import log_pb2
 from tests.unit.log_rig import PAYLOAD, LogNode, header
 

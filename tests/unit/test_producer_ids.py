@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.node.producer_id_blocks import ProducerIdBlocks
+from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks
 
 
 class Cluster:

@@ -15,7 +15,7 @@ from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import Tables
-from cluster.metrics import Metrics
+from cluster.metrics.page import Metrics
 from cluster.security.quotas import (
     ALL,
     CONNECTIONS,
@@ -39,8 +39,8 @@ from cluster.security.quotas import (
     Quotas,
     fault,
 )
-from cluster.services import limiting
-from cluster.services.turns import Turns
+from cluster.services.fair_turns import Turns
+from cluster.services.interceptors import quotas as limiting
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff

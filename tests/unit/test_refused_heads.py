@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.dedup.verdict import Kind
-from cluster.services import refused_heads
-from cluster.services.producing import ProduceStream
-from cluster.services.refused_heads import RefusedHeads
+from cluster.services.log import refused_heads
+from cluster.services.log.produce import ProduceStream
+from cluster.services.log.refused_heads import RefusedHeads
 from oncelog.v1 import log_pb2
 from tests.unit.log_rig import GROUP, PAYLOAD, TOPIC, LogNode, header, serving
 

@@ -12,7 +12,7 @@ from cluster.metadata.replicas import reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
-from cluster.node.replica_changes import next_change
+from cluster.node.replicas.changes import next_change
 from cluster.v1 import metadata_pb2 as pb
 
 GROUP = 16

@@ -11,8 +11,8 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.features import REPLICA_CHANGES, Finalized
 from cluster.metadata.state import MetadataState
-from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.replicas import ReplicaContext, Replicas, ReplicaSettings
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.replicas.replicas import ReplicaContext, Replicas, ReplicaSettings
 from cluster.partition.replica import Partition
 from cluster.v1 import metadata_pb2 as mpb
 from storage import keys

@@ -8,7 +8,7 @@ from typing import Any
 from cluster.consensus.proposals import Applied
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Resolution
-from cluster.services.resolving import Resolver
+from cluster.services.log.resolve import Resolver
 from cluster.transactions.runs import RunTable
 from cluster.transactions.types import Expected, Marker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from cluster.services.samples import _lag
+from cluster.services.groups.metrics import _lag
 
 
 def test_a_lag_counts_what_can_be_read() -> None:

@@ -10,7 +10,7 @@ import pytest
 from cluster.consensus import group as group_module
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot, SnapshotError, checksum_of
-from cluster.node.replicas import METADATA_GROUP
+from cluster.node.replicas.replicas import METADATA_GROUP
 from storage.errors import CorruptionError
 from tests.sim.cluster import Cluster
 from tests.sim.node import Settings

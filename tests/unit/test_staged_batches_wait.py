@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.services import producing
-from cluster.services.producing import Appender
+from cluster.services.log import produce as producing
+from cluster.services.log.produce import Appender
 from cluster.transactions.types import State
 
 PRODUCER, BEFORE, NOW = 7, 1, 2

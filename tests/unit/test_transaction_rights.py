@@ -6,7 +6,7 @@ import pytest
 
 from cluster.security.caller import PRINCIPAL
 from cluster.security.permissions import Permissions, Rule
-from cluster.services.transaction_rights import TransactionRights
+from cluster.services.transactions.permissions import TransactionRights
 from oncelog.errors import NotAuthorizedError
 from tests.unit.small_node import Node
 from tests.unit.test_metadata_transactions import ask, begin, node

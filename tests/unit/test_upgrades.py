@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from cluster.config import NodeConfig
+from cluster.config.node_config import NodeConfig
 from cluster.consensus.proposals import Applied
 from cluster.entries import METADATA, UPGRADE
 from cluster.errors import ConfigError, FeatureOffError
 from cluster.features import CLUSTER_VERSIONS, COMMANDS, THIS_RELEASE, Finalized, Release
 from cluster.metadata.state import MetadataState
 from cluster.metadata.upgrade import command, node_releases
-from cluster.node.clock_agreement import ClockAgreement
-from cluster.node.founding import Founding
-from cluster.node.metadata_proposer import MetadataProposer
-from cluster.node.upgrades import Upgrades, keep_version
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.metadata.founding import Founding
+from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.metadata.upgrades import Upgrades, keep_version
 from cluster.v1 import metadata_pb2 as mpb
 from storage.errors import IdentityError
 from storage.identity import claim

@@ -20,8 +20,8 @@ from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import Rejected
-from cluster.node.replicas import METADATA_GROUP
-from cluster.services import node_changes
+from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.services.admin import node_changes
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1 import cluster_pb2 as pb
 from tests.sim.cluster import Cluster, create_topic, register_node

@@ -28,7 +28,7 @@ from cluster.metadata.placement import resized
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState, TopicState
 from cluster.metadata.upgrade import command, node_releases, plan
-from cluster.node.replicas import METADATA_GROUP
+from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.client import Producer

@@ -40,11 +40,13 @@ from cluster.metadata.balance import plan
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.registrations import Claim, Registration, is_put_back
 from cluster.metadata.state import MetadataState
-from cluster.node import balancing, node_changes, replica_changes
-from cluster.node.admission import Admission
-from cluster.node.other_nodes import OtherNodes
-from cluster.node.repairs import Repairs
-from cluster.node.replicas import Replicas
+from cluster.node.membership.find_cluster import Admission
+from cluster.node.membership.known_nodes import OtherNodes
+from cluster.node.replicas import balance as balancing
+from cluster.node.replicas import changes as replica_changes
+from cluster.node.replicas import node_changes
+from cluster.node.replicas.repairs import Repairs
+from cluster.node.replicas.replicas import Replicas
 from cluster.transport.hellos import Acceptance
 from cluster.v1 import peer_pb2 as pb
 from tests.sim.joining import Joining

@@ -1,0 +1,102 @@
+"""Schedule of a node's maintenance, and its transfers of snapshots to peers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from cluster.consensus.message import Snapshot
+from cluster.node.maintenance.duties import Maintenance, TransferDone
+from cluster.transport.calls import PeerCallError
+from cluster.transport.link import PeerLink
+from cluster.transport.snapshots import send_snapshot
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+LOOK_PERIOD = 0.5  # seconds between looks at leaders and at followers that need a snapshot
+RECLAIM_PERIOD = 600.0
+
+
+class Tasks:
+    """Background tasks; a failed task is an error in the log."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a duty failed", exc_info=task.exception())
+
+
+class SnapshotSender:
+    """Sends snapshots to peers over their links: `Maintenance`'s transfer."""
+
+    def __init__(
+        self, links: Mapping[int, PeerLink], tasks: Tasks, sent: Callable[[int], None]
+    ) -> None:
+        """sent: called with the bytes of each, before it goes."""
+        self._links, self._tasks, self._sent = links, tasks, sent
+
+    def send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
+        self._tasks.spawn(self._send(peer, snapshot, done))
+
+    async def _send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
+        installed, error = False, ""
+        try:
+            link = self._links.get(peer)
+            if link is None:
+                raise PeerCallError("it is a peer no more")
+            self._sent(len(snapshot.state))
+            result = await send_snapshot(link, snapshot)
+            installed, error = result.installed, result.refused
+        except PeerCallError as failed:
+            error = str(failed)
+        finally:
+            done(installed, error)
+
+
+def start_maintenance(
+    maintenance: Maintenance,
+    tasks: Tasks,
+    retention_period: float,
+    reclaim: Callable[[], None],
+) -> None:
+    """Begin the periodic work. reclaim: frees trimmed space; blocks, called in a thread."""
+    tasks.spawn(every(LOOK_PERIOD, maintenance.look))
+    tasks.spawn(every(retention_period, maintenance.retain))
+    tasks.spawn(_reclaim(reclaim))
+
+
+async def every(period: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(period)
+        try:
+            work()
+        except StorageError as error:
+            log.warning("a duty was not done this time: %s", error)
+
+
+async def _reclaim(reclaim: Callable[[], None]) -> None:
+    """Give the space of trimmed entries back to the disk, off the event loop."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(RECLAIM_PERIOD)
+        try:
+            await loop.run_in_executor(None, reclaim)
+        except StorageError as error:
+            log.warning("trimmed space was not given back: %s", error)

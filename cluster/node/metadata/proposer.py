@@ -1,0 +1,180 @@
+"""This node's part in the metadata group: propose, forward, wait until applied.
+
+services --MetadataCommand--> MetadataProposer --> own group, or the leader's node
+                                        |
+MetadataMachine.apply (metadata/machine.py) --> on_applied
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cluster.consensus.group import Group
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.entries import METADATA, UPGRADE
+from cluster.errors import FeatureOffError, NotReadyError, ProposalTimeoutError
+from cluster.features import Features
+from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
+from cluster.node.health.clock_agreement import ClockAgreement
+from cluster.node.metadata.founding import Founding
+from cluster.security.caller import RULES_VERSION
+from cluster.transport.calls import PeerCallError
+from cluster.transport.link import PeerLink
+from cluster.transport.versions import UPGRADES
+from cluster.v1 import metadata_pb2 as mpb
+from cluster.v1 import peer_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+RETRY_WAIT = 0.05  # seconds; a leader is being elected
+# Commands that may be repeated when their outcome is unknown.
+REPEATABLE = (
+    "register_node", "allocate_producer_ids", "lease_name", "create_lease_secret",
+    "finalize_upgrade", "found_cluster_settings", "set_cluster_setting", "set_replicas",
+    "report_replicas", "repair_replica", "transaction", "change_balance", None,
+)  # fmt: skip
+
+
+# These are proposed by the call that asks for them, and were authorized with it.
+OF_CALLERS = frozenset(
+    {
+        "create_topic", "delete_topic", "alter_topic", "lease_name", "set_cluster_setting",
+        "set_replicas", "change_node", "change_balance", "alter_permissions", "alter_quotas",
+    }
+)  # fmt: skip
+
+
+class MetadataProposer:
+    """Proposals to the metadata group, from a leader or not."""
+
+    def __init__(
+        self,
+        group: Group,
+        links: Mapping[int, PeerLink],
+        touch: Callable[[], None],
+        clocks: ClockAgreement,
+        founding: Founding,
+        features: Features,
+    ) -> None:
+        """As leader it stamps two of `founding.settings` into commands."""
+        self.group, self._links, self._touch, self._clocks = group, links, touch, clocks
+        self._founding, self._features = founding, features
+        self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def on_applied(self, index: int) -> None:
+        if not self._applied_waiters:
+            return
+        waiting, self._applied_waiters = self._applied_waiters, []
+        for wanted, future in waiting:
+            if wanted > index:
+                self._applied_waiters.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+
+    def exclude_lost(self, lost: int) -> str:
+        """See Group.exclude_lost; `lost` is a node. Only while no round is under way."""
+        voters = self.group.members.configuration.voters
+        why_not = self.group.exclude_lost({one[:2] for one in voters if one.node == lost})
+        self._touch()
+        return why_not
+
+    async def propose(self, command: mpb.MetadataCommand, timeout: float) -> mpb.MetadataResult:
+        """Propose; returns once the command is applied on this node.
+
+        Raises NotReadyError if no leader took it, ProposalTimeoutError if its
+        outcome is not known in time, FeatureOffError if not all nodes know it yet.
+        """
+        which = command.WhichOneof("command")
+        if which is not None:
+            self._features.require_command(which)
+        if which in OF_CALLERS:
+            command.rules_version = RULES_VERSION.get()
+        repeat = which in REPEATABLE
+        reason = "the metadata group has no leader"
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    result, taken, reason = await self._try(command)
+                    if result is not None:
+                        await self._wait_applied(result.applied_index)
+                        return result
+                    if taken and not repeat:
+                        raise ProposalTimeoutError(reason)
+                    await asyncio.sleep(RETRY_WAIT)
+        except TimeoutError:
+            raise NotReadyError(f"metadata command not taken in time: {reason}") from None
+
+    async def _try(
+        self, command: mpb.MetadataCommand
+    ) -> tuple[mpb.MetadataResult | None, bool, str]:
+        """Return (result, whether it may have been taken, why there is no result)."""
+        if self.group.is_ready:
+            answer = await self.propose_here(command.SerializeToString())
+        else:
+            link = self._links.get(self.group.leader_id)
+            if link is None or not link.up:
+                return None, False, "the metadata group has no leader that can be reached"
+            if command.WhichOneof("command") == "finalize_upgrade" and link.version < UPGRADES:
+                raise FeatureOffError(
+                    f"node {link.peer}, which leads, runs a release from before upgrades"
+                )
+            asked = pb.ProposeMetadataRequest(command=command.SerializeToString())
+            try:
+                response = await link.ask(pb.Request(propose_metadata=asked))
+            except PeerCallError as error:
+                return None, True, f"node {link.peer}: {error}"
+            answer = response.propose_metadata
+        if answer.not_leader:
+            return None, bool(answer.leader_id == -1), "leadership moved"
+        return mpb.MetadataResult.FromString(answer.result), True, ""
+
+    async def propose_here(self, command: bytes) -> pb.ProposeMetadataResponse:
+        """Propose as the metadata leader; stamps the command with clock and settings.
+
+        not_leader with leader_id -1: it was proposed, and its outcome is unknown.
+        """
+        if not self.group.is_ready:
+            return pb.ProposeMetadataResponse(not_leader=True, leader_id=self.group.leader_id)
+        stamp_ms = self._clocks.now_ms()
+        if not self._clocks.agreed:  # it is about to hand over
+            return pb.ProposeMetadataResponse(not_leader=True)
+        for first in self._founding.commands():
+            self.group.propose(self._entry(first, stamp_ms), lambda outcome: None)
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.group.propose(self._entry(mpb.MetadataCommand.FromString(command), stamp_ms), done)
+        self._touch()
+        outcome = await future
+        if isinstance(outcome, Abandoned):
+            return pb.ProposeMetadataResponse(not_leader=True, leader_id=-1)
+        assert isinstance(outcome.result, bytes)
+        result = mpb.MetadataResult.FromString(outcome.result)
+        result.applied_index = outcome.index
+        return pb.ProposeMetadataResponse(result=result.SerializeToString())
+
+    def _entry(self, command: mpb.MetadataCommand, stamp_ms: int) -> bytes:
+        command.stamp_ms = stamp_ms
+        command.lease_lifetime_ms = self._founding.settings[LEASE_LIFETIME]
+        command.producer_name_expiry_ms = self._founding.settings[NAME_EXPIRY]
+        kind = METADATA
+        if command.WhichOneof("command") == "finalize_upgrade":
+            kind = UPGRADE
+            self._founding.upgrades.complete(command.finalize_upgrade)
+        return bytes((kind,)) + command.SerializeToString()
+
+    async def _wait_applied(self, index: int) -> None:
+        if self.group.applied_index >= index:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._applied_waiters.append((index, future))
+        await future

@@ -1,0 +1,193 @@
+"""Steps that bring each group to its target nodes, one after the other.
+
+    metadata: target --> ReplicaChanges at the partition's leader --Change--> the group's log
+    metadata <--ReportReplicas-- in force at the leader
+
+Each step follows from the configuration in force and the target, so the next leader continues
+after the last one. The next step waits until the last one is reported: the report tells nodes
+which replicas to open and to close.
+
+The metadata group itself goes the same way: its leader brings it to all nodes of the cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
+from cluster.consensus.driver import Driver
+from cluster.consensus.group import Group
+from cluster.consensus.survivor import is_unconfirmed
+from cluster.metadata.topics import PartitionState
+from cluster.node.replicas.replicas import METADATA_GROUP, Metadata
+from cluster.v1 import metadata_pb2 as mpb
+
+log = logging.getLogger(__name__)
+
+MAX_LEARNERS = 50  # that this node's leaders fill at a time, of all partitions together
+
+Done = Callable[[], None]
+Propose = Callable[[mpb.MetadataCommand, Done], None]
+
+
+class ReplicaChanges:
+    """Changes of the groups that this node leads.
+
+    propose(command, done): to the metadata group; `done` is called once, in any case.
+    directory_of: of a node's data directory.
+    waiting: group -> why its next step was not taken.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        metadata: Metadata,
+        directory_of: Callable[[int], int],
+        propose: Propose,
+    ) -> None:
+        self._driver, self._metadata = driver, metadata
+        self._directory_of, self._propose = directory_of, propose
+        self._reporting: set[int] = set()
+        self._learners = 0
+        self.waiting: dict[int, str] = {}
+
+    def look(self) -> None:
+        """Take the next steps, periodically, between two rounds of the driver."""
+        self.waiting.clear()
+        self._learners = sum(
+            len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
+        )
+        for gid, group in self._driver.groups.items():
+            if len(group.members.configuration.voters) == 2:
+                self._look_at_two(gid, group)
+            if not group.is_ready:
+                continue
+            if gid == METADATA_GROUP:
+                view = self._metadata.membership
+                if view.is_changing:
+                    self._look(gid, group, replace(view.own, target=view.own_target()))
+                continue
+            found = self._metadata.partition(gid)
+            if found is not None and (found[2].target or group.members.version):
+                self._look(gid, group, found[2])
+
+    def _look(self, gid: int, group: Group, record: PartitionState) -> None:
+        now = group.members.configuration
+        leader, is_responsive = group.config.node_id, group.is_responsive
+        damaged = [one[:2] for one in record.damaged if one.rebuild]
+        change = next_change(now, record.target, leader, is_responsive, record.lost, damaged)
+        reached = gid != METADATA_GROUP and record.target and change is None and not damaged
+        if change is None and self._confirms(group):
+            change = Step.CONFIRM, leader  # before the report: the leaving replica is still there
+        elif now.version > record.version or not record.replicas or reached:
+            self._report(gid, group)
+            return
+        if change is None or now.version < record.version:
+            return  # this copy of the metadata, or this leader, is behind
+        step, node = change
+        if step is Step.ADD and node in self._metadata.membership.expected:
+            self.waiting[gid] = f"node {node} has not come with its new data directory yet"
+            return
+        if step is Step.ADD and self._learners >= MAX_LEARNERS:
+            self.waiting[gid] = f"{self._learners} other replicas are filled by this node"
+            return
+        directory = self._directory_of(node) if step is Step.ADD else 0
+        try:
+            group.change(Change(step, node, now.version, directory), lambda outcome: None)
+        except ChangeRefusedError as error:
+            self.waiting[gid] = str(error)
+            return
+        self._learners += step is Step.ADD
+        log.info("%s of node %d partition=%s, now %s", step.value, node, group.name, now)
+        self._driver.touch(gid)
+
+    def _confirms(self, group: Group) -> bool:
+        """Return whether two moved voters both answer, so that either is known to have all."""
+        unconfirmed = is_unconfirmed(group.members, group.journal.configurations)
+        return unconfirmed and all(map(group.is_responsive, group.members.voters))
+
+    def _look_at_two(self, gid: int, group: Group) -> None:
+        """Remove a lost or damaged one of two: the other has everything."""
+        if gid == METADATA_GROUP:
+            gone = self._metadata.membership.lost
+        else:
+            found = self._metadata.partition(gid)
+            gone = () if found is None else found[2].to_remove
+        if not gone:
+            return
+        why_not = group.exclude_lost(gone)
+        if why_not:
+            self.waiting[gid] = why_not
+        self._driver.touch(gid)
+
+    def _report(self, gid: int, group: Group) -> None:
+        if gid in self._reporting:
+            return
+        placed = group.members.placed
+        now = placed.configuration
+        command = mpb.MetadataCommand(
+            report_replicas=mpb.ReportReplicas(
+                group_id=gid,
+                version=now.version,
+                index=placed.index,
+                index_term=placed.term,
+                voters=[one.node for one in now.voters],
+                learners=[one.node for one in now.learners],
+                instances=[one.instance for one in now.voters + now.learners],
+            )
+        )
+        self._reporting.add(gid)
+        self._propose(command, lambda: self._reporting.discard(gid))
+
+
+def next_change(
+    now: Configuration,
+    target: Collection[int],
+    leader: int,
+    is_responsive: Callable[[int], bool],
+    lost: Collection[tuple[int, int]] = (),
+    damaged: Collection[tuple[int, int]] = (),
+) -> tuple[Step, int] | None:
+    """Return the step from `now` towards `target`; None: it is reached, or there is none.
+
+    A replica is added before one is removed, so that no majority gets smaller. Exceptions:
+    - A silent voter goes as soon as a learner can replace it: three of four with one dead bear no
+      further loss.
+    - A lost (node, instance) on a target node goes first, then a damaged one. That may still vote
+      after a restart, so it goes when the others are a majority without it. If it answers, it is
+      sound again: it stays until the replica being filled has its vote.
+    - A learner may always go.
+    """
+    if not target:
+        return None
+    voters = [one.node for one in now.voters]
+    for one in now.learners + now.voters:
+        if (one.node, one.instance) in lost and (one.node in target or one in now.learners):
+            return Step.REMOVE, one.node
+    learners = [one.node for one in now.learners]
+    living = {node for node in voters if node == leader or is_responsive(node)}
+    marked = [one.node for one in now.learners + now.voters if (one.node, one.instance) in damaged]
+    if any(node in target and node not in marked for node in learners):
+        marked = [node for node in marked if node not in living]
+    for node in marked:
+        left = [one for one in voters if one != node]
+        if len(living - {node}) > len(left) // 2:
+            return Step.REMOVE, node
+    for node in learners:
+        if node not in target:
+            return Step.REMOVE, node
+    if marked:
+        return None
+    leaving = [node for node in voters if node not in target]
+    leaving.sort(key=lambda node: node == leader)  # the leader goes last
+    if learners:
+        dead = [node for node in leaving if node != leader and not is_responsive(node)]
+        if dead and len(voters) > 2:
+            return Step.REMOVE, dead[0]
+        return Step.PROMOTE, learners[0]
+    for node in target:
+        if node not in voters:
+            return Step.ADD, node
+    return (Step.REMOVE, leaving[0]) if leaving else None

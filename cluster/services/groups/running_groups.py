@@ -1,0 +1,315 @@
+"""Groups with members in the partitions of `__offsets` led here: connects streams to coordinators.
+
+    GroupService --requests of a member--> GroupMembers --> RunningGroup --> GroupCoordinator
+    entries <--proposals-- RunningGroup --pushes--> Connection --> the member's stream
+
+A RunningGroup lives for one term of its partition's leader. Its streams then break with
+NOT_LEADER, and the members continue with the next leader within their sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from cluster.consensus.proposals import Outcome
+from cluster.errors import ClusterError, NotLeaderError
+from cluster.groups.coordinator import (
+    Assignment,
+    Change,
+    Claim,
+    Fenced,
+    GroupCoordinator,
+    Hello,
+    InstanceHeld,
+    Proposal,
+    Push,
+)
+from cluster.groups.ownership import GroupOwnership, GroupSettings
+from cluster.groups.table import MAX_GROUPS_WITH_MEMBERS, terms_of
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import OFFSETS_TOPIC, is_internal
+from cluster.partition.group_offsets import OffsetsTable, pack_command
+from cluster.partition.replica import Partition
+from cluster.services.context import NodeContext
+from cluster.services.groups.subscriptions import Subscription
+from cluster.services.routing import leading
+from cluster.v1 import offsets_pb2 as internal
+from oncelog.errors import ThrottledError
+
+RETRY = 1.0  # seconds after a proposal that this leader could not make
+
+Message = Assignment | Fenced | InstanceHeld
+
+
+class Connection:
+    """A member's connection, with the messages to send next.
+
+    Only the newest assignment counts, so there is never more than one message of each kind.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.newest: Message | None = None
+        self._pending: Message | None = None
+        self._error: ClusterError | None = None
+        self._news = asyncio.Event()
+
+    def push(self, message: Message) -> None:
+        self.newest = self._pending = message
+        self._news.set()
+
+    def end(self, error: ClusterError) -> None:
+        self._error = error
+        self._news.set()
+
+    async def next(self) -> Message:
+        """Return the newest message not taken yet. Raises ClusterError."""
+        while self._pending is None and self._error is None:
+            self._news.clear()
+            await self._news.wait()
+        message, self._pending = self._pending, None
+        if message is not None:
+            return message
+        assert self._error is not None
+        raise self._error
+
+
+class _Member(NamedTuple):
+    connection: Connection
+    subscription: Subscription
+    host: str
+
+
+class RunningGroup:
+    """One group in one term of its partition's leader."""
+
+    def __init__(
+        self,
+        name: str,
+        replica: Partition,
+        metadata: MetadataState,
+        settings: GroupSettings,
+        on_idle: Callable[[str], None],
+    ) -> None:
+        self._on_idle = on_idle
+        self.name, self._replica, self._metadata = name, replica, metadata
+        self._loop = asyncio.get_running_loop()
+        self._topic_names: Mapping[int, str] = {}
+        self._members: dict[str, _Member] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._outcomes_due = 0
+        self.closed = False
+        self.rebalances = 0  # of this term
+        table = replica.group_offsets
+        assert table is not None
+        self._table: OffsetsTable = table
+        self.coordinator = GroupCoordinator(self.facts, settings, self._topics(), self._loop.time())
+
+    def facts(self) -> GroupOwnership:
+        return self._table.ownership(self.name)
+
+    def topic_name(self, topic_id: int) -> str:
+        """Return the name; empty if the topic is gone."""
+        return self._topic_names.get(topic_id, "")
+
+    def connection(self, member: str, number: int) -> Connection | None:
+        """Return the member's connection of this number, if it is the newest."""
+        known = self._members.get(member)
+        return known.connection if known and known.connection.number == number else None
+
+    def host(self, member: str) -> str:
+        """Return the member's host; empty until it has come back to this leader."""
+        return self._members[member].host if member in self._members else ""
+
+    # -- events -------------------------------------------------------------------------
+
+    def hello(self, hello: Hello, subscription: Subscription, host: str) -> Connection:
+        """Begin a member's connection; its older one ends."""
+        before = self._members.get(hello.member)
+        if before is not None and before.connection.number > hello.connection:
+            raise NotLeaderError("the member has a newer connection", 0)
+        connection = Connection(hello.connection)
+        if before is not None:
+            before.connection.end(NotLeaderError("the member has a newer connection", 0))
+        self._members[hello.member] = _Member(connection, subscription, host)
+        topics = subscription.topic_ids(self._topic_names)
+        self.coordinator.hello(self._loop.time(), hello._replace(topics=topics))
+        self.advance()
+        return connection
+
+    def metadata_changed(self) -> None:
+        """Look again after topics came, went or grew."""
+        self.coordinator.topics_changed(self._topics())
+        for member, known in self._members.items():
+            topics = known.subscription.topic_ids(self._topic_names)
+            self.coordinator.subscribe(member, topics)
+        self.advance()
+
+    def advance(self) -> None:
+        """Apply the consequences of all input so far, and plan the next look."""
+        if self.closed:
+            return
+        ready = self.coordinator.advance(self._loop.time())
+        for push in ready.pushes:
+            self._push(push)
+        self._outcomes_due += len(ready.proposals)
+        for proposal in ready.proposals:
+            self._propose(proposal)
+        if self._timer is not None:
+            self._timer.cancel()
+        due = self.coordinator.next_due()
+        if due < float("inf"):
+            self._timer = self._loop.call_at(due, self.advance)
+        if self.coordinator.is_idle:
+            self._on_idle(self.name)
+
+    def close(self, error: ClusterError) -> None:
+        """End the group with its term."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for member in self._members.values():
+            member.connection.end(error)
+
+    # -- parts --------------------------------------------------------------------------
+
+    def _push(self, push: Push) -> None:
+        member, number, message = push
+        connection = self.connection(member, number)
+        if connection is not None:
+            connection.push(message)
+
+    def _propose(self, proposal: Proposal) -> None:
+        refused = self._replica.propose(pack_command(self._command(proposal)), self._done)
+        if refused is not None:
+            # The refusal passes: the clock, a full disk, or a term that is about to end.
+            self._loop.call_later(RETRY, self._ended)
+
+    def _done(self, outcome: Outcome) -> None:
+        """Called in a round of the driver; consequences follow after it."""
+        self._loop.call_soon(self._ended)
+
+    def _ended(self) -> None:
+        self._outcomes_due -= 1
+        if not self._outcomes_due and not self.closed:
+            self.coordinator.applied()
+            self.advance()
+
+    def _command(self, proposal: Proposal) -> internal.OffsetsCommand:
+        if isinstance(proposal, Change):
+            self.rebalances += 1
+            changes = [
+                internal.OwnerChange(
+                    topic_id=part.topic_id, partition=part.partition, expected=expected, member=to
+                )
+                for part, expected, to in proposal.changes
+            ]
+            change = internal.ChangeOwners(
+                group=self.name,
+                epoch=proposal.epoch,
+                changes=changes,
+                terms=terms_of(self.coordinator.settings),
+            )
+            return internal.OffsetsCommand(change_owners=change)
+        if isinstance(proposal, Claim):
+            claim = internal.ClaimInstance(
+                group=self.name,
+                instance=proposal.instance,
+                expected=proposal.expected,
+                member=proposal.member,
+            )
+            return internal.OffsetsCommand(claim_instance=claim)
+        remove = internal.RemoveMember(group=self.name, member=proposal.member)
+        return internal.OffsetsCommand(remove_member=remove)
+
+    def _topics(self) -> dict[int, int]:
+        """Map topic ids to partition counts, of all topics that clients may read."""
+        topics = [topic for topic in self._metadata.topics() if not is_internal(topic.name)]
+        self._topic_names = {topic.topic_id: topic.name for topic in topics}
+        return {topic.topic_id: len(topic.partitions) for topic in topics}
+
+
+class _Term:
+    """The groups of one partition of `__offsets` while this node leads it."""
+
+    def __init__(self, replica: Partition, number: int) -> None:
+        self.replica, self.number = replica, number
+        self.groups: dict[str, RunningGroup] = {}
+
+    def begin(self, group: str, metadata: MetadataState, settings: GroupSettings) -> RunningGroup:
+        running = RunningGroup(group, self.replica, metadata, settings, self._forget)
+        self.groups[group] = running
+        return running
+
+    def _forget(self, group: str) -> None:
+        """Drop a group without members."""
+        self.groups.pop(group).close(NotLeaderError("the group has no members", 0))
+
+
+class GroupMembers:
+    """All running groups of one node. The node reports changes of roles and topics."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._terms: dict[int, _Term] = {}  # by the partition's index
+
+    def running(self, replica: Partition, group: str) -> RunningGroup | None:
+        """Return the group if it has members, of a partition that this node leads."""
+        return self._term(replica).groups.get(group)
+
+    def begun(self, replica: Partition, group: str, settings: GroupSettings) -> RunningGroup:
+        """Return the group, created with the first member's settings."""
+        term = self._term(replica)
+        if group in term.groups:
+            return term.groups[group]
+        if len(term.groups) >= MAX_GROUPS_WITH_MEMBERS:
+            text = f"group: this partition of __offsets has {MAX_GROUPS_WITH_MEMBERS} with members"
+            raise ThrottledError(text)
+        return term.begin(group, self._node.metadata, settings)
+
+    def metadata_changed(self) -> None:
+        for term in self._terms.values():
+            for group in list(term.groups.values()):
+                group.metadata_changed()
+
+    def led(self) -> list[tuple[Partition, dict[str, RunningGroup]]]:
+        """Return the partitions of `__offsets` led here, with their groups; any thread may call."""
+        return [(term.replica, dict(term.groups)) for term in list(self._terms.values())]
+
+    def role_changed(self) -> None:
+        """Follow changed leaders: end the groups no longer led here, begin the others.
+
+        The leader waits for the members in the log from now on, whether they return or not.
+        """
+        topic = self._node.metadata.topic(OFFSETS_TOPIC)
+        for index in range(0 if topic is None else len(topic.partitions)):
+            try:
+                replica = leading(self._node, OFFSETS_TOPIC, index)
+            except ClusterError as error:
+                self._end(index, error)
+            else:
+                self._term(replica)
+
+    def close(self) -> None:
+        """End all groups because the node stops."""
+        for index in list(self._terms):
+            self._end(index, NotLeaderError("the node stops", 0))
+
+    def _term(self, replica: Partition) -> _Term:
+        known, number = self._terms.get(replica.index), replica.group.term
+        if known is None or known.replica is not replica or known.number != number:
+            self._end(replica.index, NotLeaderError("another term has begun", 0))
+            known = self._terms[replica.index] = _Term(replica, number)
+            table = replica.group_offsets
+            assert table is not None
+            for group in table.with_members():
+                settings = table.ownership(group).settings
+                known.begin(group, self._node.metadata, settings).advance()
+        return known
+
+    def _end(self, index: int, error: ClusterError) -> None:
+        term = self._terms.pop(index, None)
+        for group in () if term is None else term.groups.values():
+            group.close(error)

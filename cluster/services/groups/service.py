@@ -1,0 +1,372 @@
+"""GroupService: committed offsets of groups, in the replicated topic `__offsets`.
+
+    any node --(which partition of __offsets? which leader?)--> NOT_LEADER or here
+    commit, delete --> entry --> OffsetsTable.apply --> results
+    fetch, describe, list --> confirmation of leadership --> OffsetsTable
+
+A group is in one partition, so all its calls are answered by one node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+from cluster.consensus.proposals import Outcome
+from cluster.dedup.verdict import MAX_INT32, MAX_INT64
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.features import GROUPS
+from cluster.groups.ownership import TopicPartition
+from cluster.metadata.topics import (
+    OFFSETS_TOPIC,
+    TOPIC_ALREADY_EXISTS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    TopicState,
+    is_internal,
+)
+from cluster.partition.group_offsets import (
+    MAX_COMMITS,
+    MAX_METADATA_BYTES,
+    OFFSETS_PARTITIONS,
+    TRANSACTION_CONFLICT,
+    OffsetsTable,
+    pack_command,
+    partition_of,
+)
+from cluster.partition.group_state import CommitResult, GroupState, Key, OffsetState
+from cluster.partition.replica import Partition
+from cluster.services.admin.placement import default_replicas, place_replicas
+from cluster.services.context import NodeContext
+from cluster.services.errors import accepted, public_errors
+from cluster.services.groups.member_streams import Joining, check_name, described
+from cluster.services.groups.offsets_wire import commit_result, committed_offset, offset_record
+from cluster.services.groups.running_groups import GroupMembers
+from cluster.services.groups.staged_offsets import OffsetStaging
+from cluster.services.outcomes import applied, confirm, one_answer, unable
+from cluster.services.requests import (
+    count_in_range,
+    in_range,
+    invalid,
+    page_size,
+    timeout_s,
+)
+from cluster.services.routing import leading
+from cluster.services.transactions.permissions import TransactionRights
+from cluster.v1 import metadata_pb2 as meta
+from cluster.v1 import offsets_pb2 as internal
+from oncelog import errors
+from oncelog.v1 import cluster_pb2, group_pb2_grpc
+from oncelog.v1 import group_pb2 as pb
+
+DEFAULT_LISTED = 1000
+MAX_LISTED = 10_000
+
+
+class GroupService(group_pb2_grpc.GroupServiceServicer):
+    """Answers for one node. `now_ms`: the wall clock, milliseconds since the Unix epoch."""
+
+    def __init__(
+        self,
+        node: NodeContext,
+        members: GroupMembers,
+        rights: TransactionRights,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.node, self._rights = node, rights
+        self._now_ms = now_ms
+        self._members = members
+        self._joining = Joining(node, members, self._replica_of)
+        self._staging = OffsetStaging(node)
+
+    @public_errors
+    async def JoinGroup(
+        self, request_iterator: AsyncIterator[pb.JoinGroupRequest], context: Any
+    ) -> None:
+        await self._joining.stream(request_iterator, context)
+
+    @public_errors
+    async def GroupHeartbeat(
+        self, request: pb.GroupHeartbeatRequest, context: Any
+    ) -> pb.JoinGroupResponse:
+        return await self._joining.heartbeat(request, context.peer())
+
+    @public_errors
+    async def CommitOffsets(
+        self, request: pb.CommitOffsetsRequest, context: Any
+    ) -> pb.CommitOffsetsResponse:
+        _check_commits(request)
+        if request.member_id:
+            self.node.metadata.features.require(GROUPS)
+        async with self._deadline(request.timeout_ms):
+            replica = await self._replica_of(request.group)
+            known = [self._topic_id(commit) for commit in request.offsets]
+            command = internal.CommitGroupOffsets(
+                group=request.group, member=request.member_id, number=request.commit_number
+            )
+            for commit, topic_id in zip(request.offsets, known, strict=True):
+                if topic_id:
+                    command.offsets.append(offset_record(commit, topic_id))
+                    if request.member_id:
+                        command.ownerships.append(commit.ownership)
+            done: list[CommitResult] = []
+            if command.offsets:
+                outcome = await self._apply(replica, internal.OffsetsCommand(commit=command))
+                assert isinstance(outcome, list)
+                done = outcome
+        left = iter(done)
+        return pb.CommitOffsetsResponse(
+            results=[
+                commit_result(commit, next(left) if topic_id else _UNKNOWN)
+                for commit, topic_id in zip(request.offsets, known, strict=True)
+            ]
+        )
+
+    @public_errors
+    async def StageOffsets(
+        self, request: pb.StageOffsetsRequest, context: Any
+    ) -> pb.StageOffsetsResponse:
+        _check_offsets(request)
+        self._staging.check(request)
+        await self._rights.check("write", request.transaction_id)
+        async with self._deadline(request.timeout_ms):
+            replica = await self._replica_of(request.group)
+            topic_ids = [self._topic_id(commit) for commit in request.offsets]
+            return await self._staging.stage(replica, request, topic_ids, self._now_ms())
+
+    @public_errors
+    async def FetchOffsets(
+        self, request: pb.FetchOffsetsRequest, context: Any
+    ) -> pb.FetchOffsetsResponse:
+        check_name("group", request.group)
+        count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
+        wanted = [(p.topic, p.partition) for p in request.partitions]
+        async with self._deadline(0):
+            replica = await self._replica_of(request.group)
+            if request.ignore_transactions:
+                await confirm(replica)
+            else:
+                check = partial(self._check_reader, replica, request)
+                await self._staging.end_staged(replica, request.group, wanted, check)
+        group = replica.group_offsets.group(request.group)
+        stored: dict[Key, OffsetState | None] = {}
+        if group is not None and wanted:
+            stored = {key: self._valid(key, group.get(key)) for key in wanted}
+        elif group is not None:
+            stored = {**self._all_valid(group)}
+        return pb.FetchOffsetsResponse(
+            offsets=[
+                committed_offset(topic, number, stored.get((topic, number)))
+                for topic, number in wanted or stored
+            ]
+        )
+
+    def _check_reader(self, replica: Partition, request: pb.FetchOffsetsRequest) -> None:
+        """Raises FencedMemberError, GroupHasMembersError, InvalidRequestError."""
+        facts = replica.group_offsets.ownership(request.group)
+        if not request.member_id:
+            if facts.has_members:
+                text = f"group {request.group} has members: only they read on from its offsets"
+                raise errors.GroupHasMembersError(text)
+            return
+        if len(request.ownerships) != len(request.partitions) or not request.partitions:
+            raise invalid("ownerships", "must be one for each of the partitions, and one at least")
+        for wanted, number in zip(request.partitions, request.ownerships, strict=True):
+            topic = self.node.metadata.topic(wanted.topic)
+            part = TopicPartition(0 if topic is None else topic.topic_id, wanted.partition)
+            if facts.check_owner(part, request.member_id, number):
+                where = f"{wanted.topic}-{wanted.partition}"
+                raise errors.FencedMemberError(f"{where} is not, or no longer, of this member")
+
+    @public_errors
+    async def DescribeGroup(
+        self, request: pb.DescribeGroupRequest, context: Any
+    ) -> pb.DescribeGroupResponse:
+        check_name("group", request.group)
+        replica, table = await self._read(request.group)
+        group = table.group(request.group)
+        running = self._members.running(replica, request.group)
+        return pb.DescribeGroupResponse(
+            **({} if running is None else described(running)),
+            group=request.group,
+            exists=group is not None or running is not None,
+            last_commit_ms=0 if group is None else group.last_commit_ms,
+            offsets=[
+                committed_offset(*key, state) for key, state in self._all_valid(group).items()
+            ],
+            offsets_partition=replica.index,
+            coordinator_id=self.node.config.node_id,
+        )
+
+    @public_errors
+    async def DeleteGroup(
+        self, request: pb.DeleteGroupRequest, context: Any
+    ) -> pb.DeleteGroupResponse:
+        check_name("group", request.group)
+        async with self._deadline(0):
+            replica = await self._replica_of(request.group)
+            command = internal.DeleteGroupOffsets(group=request.group)
+            existed = await self._apply(replica, internal.OffsetsCommand(delete=command))
+        if existed == TRANSACTION_CONFLICT:
+            raise NotReadyError("group: an open transaction has staged offsets of it")
+        if isinstance(existed, str):
+            raise invalid("group", "has members, and is deleted when they have gone")
+        return pb.DeleteGroupResponse(existed=bool(existed))
+
+    @public_errors
+    async def ListGroups(
+        self, request: pb.ListGroupsRequest, context: Any
+    ) -> pb.ListGroupsResponse:
+        limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
+        topic = self.node.metadata.topic(OFFSETS_TOPIC)
+        if topic is None:
+            return pb.ListGroupsResponse()
+        response = pb.ListGroupsResponse(partition_count=len(topic.partitions))
+        found: list[pb.GroupInfo] = []
+        async with self._deadline(0):
+            for number in range(len(topic.partitions)):
+                try:
+                    replica = leading(self.node, OFFSETS_TOPIC, number)
+                    await confirm(replica)
+                except (NotLeaderError, NotReadyError):
+                    continue
+                response.partitions.append(number)
+                table = replica.group_offsets
+                assert table is not None
+                found += [
+                    pb.GroupInfo(
+                        group=name, offsets=len(state), last_commit_ms=state.last_commit_ms
+                    )
+                    for name, state in table.groups(request.after_group, limit)
+                ]
+        found.sort(key=lambda info: info.group)
+        response.groups.extend(found[:limit])
+        return response
+
+    # -- where a group lies ---------------------------------------------------------------
+
+    async def _replica_of(self, group: str) -> Partition:
+        """Return this node's replica of the group's partition, if it leads. Raises ClusterError."""
+        topic = await self._offsets_topic()
+        number = partition_of(group, len(topic.partitions))
+        return leading(self.node, OFFSETS_TOPIC, number)
+
+    async def _offsets_topic(self) -> TopicState:
+        """Return the topic, created if missing. Several nodes may create it at once."""
+        node = self.node
+        topic = node.metadata.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            return topic
+        replicas = default_replicas(node)
+        placements = place_replicas(node, OFFSETS_PARTITIONS, replicas)
+        command = meta.CreateTopic(
+            name=OFFSETS_TOPIC,
+            placements=[meta.Placement(replicas=nodes) for nodes in placements],
+            config=cluster_pb2.TopicConfig(retention_ms=-1, retention_bytes=-1),
+        )
+        timeout = node.config.request_timeout_ms / 1000
+        result = await node.propose_metadata(meta.MetadataCommand(create_topic=command), timeout)
+        if result.error != TOPIC_ALREADY_EXISTS:
+            accepted(result, topic=OFFSETS_TOPIC)
+        topic = node.metadata.topic(OFFSETS_TOPIC)
+        assert topic is not None, "propose_metadata returns once it is applied here"
+        await node.wait_for_leaders([p.group_id for p in topic.partitions], timeout)
+        return topic
+
+    async def _read(self, group: str) -> tuple[Partition, OffsetsTable]:
+        """Return the group's partition, at least as new as every answer given before."""
+        async with self._deadline(0):
+            replica = await self._replica_of(group)
+            await confirm(replica)
+        table = replica.group_offsets
+        assert table is not None
+        return replica, table
+
+    async def _apply(self, replica: Partition, command: internal.OffsetsCommand) -> object:
+        """Propose the command and return the result of apply. Raises ClusterError."""
+        command.stamp_ms = self._now_ms()
+        future: asyncio.Future[Outcome]
+        future, done = one_answer()
+        refused = replica.propose(pack_command(command), done)
+        if refused is not None:
+            raise unable(refused)
+        return applied(await future).result
+
+    def _deadline(self, timeout_ms: int) -> _Deadline:
+        return _Deadline(timeout_s(timeout_ms, self.node))
+
+    def _topic_id(self, commit: pb.OffsetCommit) -> int:
+        """Return the topic's id; 0 if there is no such partition."""
+        topic = self.node.metadata.topic(commit.topic)
+        if topic is None or is_internal(topic.name) or commit.partition >= len(topic.partitions):
+            return 0
+        return topic.topic_id
+
+    def _valid(self, key: Key, state: OffsetState | None) -> OffsetState | None:
+        """Return the state; None if its topic was deleted."""
+        topic = self.node.metadata.topic(key[0])
+        if state is None or topic is None:
+            return None
+        # A newer id than ours: this node has not heard of that topic yet.
+        return state if state.topic_id >= topic.topic_id else None
+
+    def _all_valid(self, group: GroupState | None) -> dict[Key, OffsetState]:
+        """Return the valid offsets by topic and partition."""
+        found = {} if group is None else dict(group.items())
+        return {key: state for key, state in found.items() if self._valid(key, state)}
+
+
+class _Deadline:
+    """`asyncio.timeout` whose error says that the outcome is not known."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise errors.RequestTimeoutError("not committed in time; it may be later") from None
+
+
+_UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)
+
+
+def _check_commits(request: pb.CommitOffsetsRequest) -> None:
+    _check_offsets(request)
+    if not request.member_id and request.commit_number:
+        raise invalid("member_id", "must be set where commit_number is")
+    in_range("commit_number", request.commit_number, 0, MAX_INT64)
+
+
+def _check_offsets(request: pb.CommitOffsetsRequest | pb.StageOffsetsRequest) -> None:
+    check_name("group", request.group)
+    if request.member_id:
+        check_name("member_id", request.member_id)
+    count_in_range("offsets", len(request.offsets), 1, MAX_COMMITS)
+    for commit in request.offsets:
+        _check_commit(commit)
+
+
+def _check_commit(commit: pb.OffsetCommit) -> None:
+    limits = (
+        ("partition", MAX_INT32),
+        ("offset", MAX_INT64),
+        ("producer_id", MAX_INT64),
+        ("epoch", MAX_INT32),
+        ("sequence", MAX_INT64),
+        ("ownership", MAX_INT64),
+    )
+    for field, high in limits:
+        in_range(f"offsets.{field}", getattr(commit, field), 0, high)
+    size = len(commit.metadata.encode())
+    if size > MAX_METADATA_BYTES:
+        text = f"{size} bytes, the limit is {MAX_METADATA_BYTES}"
+        raise invalid("offsets.metadata", text, f"0..{MAX_METADATA_BYTES}")
+    if not commit.producer_id and (commit.epoch or commit.sequence):
+        raise invalid("offsets.producer_id", "must be set where epoch or sequence is")

@@ -1,0 +1,323 @@
+"""Reader of this node's replicas: batches for an answer, or the reason for none.
+
+    LogService (Fetch, Subscribe, ListOffsets) --> Reader --> Partition.reading, offset_at
+
+An answer holds a bounded number of batches and bytes, and is built in slices (`turns`). A
+replica may stop or be deleted between two slices, so each looks again. Threads of their own
+read from disk, which may be slow, so that the event loop does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from cluster.budget import Account
+from cluster.entries import payload_of, unpack_batch
+from cluster.errors import NotLeaderError, NotReadyError
+from cluster.partition.disk_reads import in_thread, without_waiting
+from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
+from cluster.services.context import NodeContext
+from cluster.services.fair_turns import SLICE_BATCHES, SLICE_BYTES, Turn
+from cluster.services.log.fetch_encoding import Section, encode
+from cluster.services.partition_events import Listening
+from cluster.services.routing import has_stopped, leading, locate, replica_here, unreadable
+from oncelog.errors import (
+    CorruptLogError,
+    OncelogError,
+    ThrottledError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.v1 import batch_pb2 as bpb
+from oncelog.v1 import log_pb2 as pb
+from storage.errors import StorageError
+
+MAX_BATCHES = 1000  # in one answer
+HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
+MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
+ANSWERS_IN_SPARE = 16  # an answer takes at most this fraction of the spare memory
+_RECHECK = 60.0  # seconds until a subscription looks again without news
+_REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
+_Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
+
+
+@dataclass(slots=True)
+class Collected:
+    """Result of one look at the partitions. size: bytes. failed: one has an error."""
+
+    budget: int  # bytes
+    sections: list[Section] = field(default_factory=list)
+    size: int = 0
+    batches: int = 0
+    failed: bool = False
+    turn: Turn = field(default_factory=Turn)
+
+
+class Reader:
+    """Reads the partitions of one node."""
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+
+    def replicas(self, fetches: Iterable[pb.PartitionFetch]) -> list[Partition]:
+        """Return the named partitions that this node has."""
+        found = [locate(self._node, fetch.topic, fetch.partition) for fetch in fetches]
+        return [one.replica for one in found if one is not None and one.replica is not None]
+
+    async def fetch(self, request: pb.FetchRequest) -> bytes:
+        """Return a serialized FetchResponse: see fetch_wire.py."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.max_wait_ms / 1000
+        account, asked = self._node.memory.of_call(), self._budget(request.max_bytes)
+        with Listening(self.replicas(request.partitions)) as listening:
+            while True:
+                seen = listening.count
+                found = await self._affordable(
+                    request.partitions, asked, request.any_replica, account
+                )
+                enough = found.size >= request.min_bytes or found.batches >= MAX_BATCHES
+                less = found.budget < asked and found.size > 0
+                if found.failed or enough or less or loop.time() >= deadline:
+                    return encode(found.sections)
+                del found  # do not hold the batches while nothing reads them
+                await listening.wait(seen, deadline)
+
+    async def next_message(
+        self,
+        wanted: list[pb.PartitionFetch],
+        request: pb.SubscribeRequest,
+        listening: Listening,
+        account: Account,
+    ) -> tuple[bytes, bool]:
+        """Return a subscription's next message, and whether it is the last: it holds an error.
+
+        The account holds it HELD_TWICE. Moves `wanted` on. Partitions that filled this message
+        come last in the next one (as in KIP-74): otherwise the first of them, while it is behind,
+        would starve all others.
+        """
+        asked = self._budget(request.max_bytes)
+        while True:
+            seen = listening.count
+            found = await self._affordable(wanted, asked, request.any_replica, account)
+            served: list[pb.PartitionFetch] = []
+            waiting: list[pb.PartitionFetch] = []
+            for fetch, section in zip(wanted, found.sections, strict=True):
+                fetch.offset = section.next_offset(fetch.offset)
+                (served if section.batches else waiting).append(fetch)
+            wanted[:] = waiting + served
+            if found.size or found.failed:
+                news = [s for s in found.sections if s.batches or s.records.error]
+                message = encode(news)
+                account.take(HELD_TWICE * len(message))
+                return message, found.failed
+            await listening.wait(seen, asyncio.get_running_loop().time() + _RECHECK)
+
+    def _budget(self, asked: int) -> int:
+        limit = self._node.config.fetch_max_bytes
+        return min(asked, limit) if asked > 0 else limit
+
+    async def _affordable(
+        self, fetches: Sequence[pb.PartitionFetch], asked: int, any_replica: bool, account: Account
+    ) -> Collected:
+        """Collect batches of `asked` bytes, or fewer if this node is short of memory.
+
+        Raises ThrottledError if it has no memory for them.
+        """
+        memory = self._node.memory
+        await account.room()
+        budget = min(asked, max(MIN_ANSWER_BYTES, memory.spare // ANSWERS_IN_SPARE))
+        account.take(budget)
+        try:
+            found = await self.collect(fetches, budget, any_replica)
+        finally:
+            account.release(budget)
+        if found.size and memory.used + HELD_TWICE * found.size > memory.limit:
+            raise ThrottledError("this node's memory for clients (client_memory_bytes) is used")
+        return found
+
+    # -- batches ------------------------------------------------------------------------
+
+    async def collect(
+        self, fetches: Sequence[pb.PartitionFetch], budget: int, any_replica: bool
+    ) -> Collected:
+        """Collect batches from each partition, `budget` bytes in all, at least one if any exists.
+
+        Each partition gets its share of MAX_BATCHES first; the rest goes to those with more.
+        """
+        found = Collected(budget)
+        share = MAX_BATCHES // max(1, len(fetches))
+        more: list[tuple[pb.PartitionFetch, Section]] = []
+        for fetch in fetches:
+            topic = self._node.metadata.topic(fetch.topic)
+            section = Section(
+                pb.PartitionRecords(
+                    topic=fetch.topic,
+                    partition=fetch.partition,
+                    topic_id=0 if topic is None else topic.topic_id,
+                )
+            )
+            found.sections.append(section)
+            if await self._read(fetch, any_replica, section, found, share):
+                more.append((fetch, section))
+        for fetch, section in more:
+            await self._read(fetch, any_replica, section, found, MAX_BATCHES)
+        return found
+
+    async def _read(
+        self,
+        fetch: pb.PartitionFetch,
+        any_replica: bool,
+        section: Section,
+        found: Collected,
+        most: int,
+    ) -> bool:
+        """Fill the section to `most` batches; returns whether there are more, and room for them.
+
+        A read that fails midway leaves the error for the next read.
+        """
+        while True:
+            limit = min(most - len(section.batches), MAX_BATCHES - found.batches, SLICE_BATCHES)
+            room = found.budget - found.size
+            if fetch.max_bytes > 0:
+                room = min(room, fetch.max_bytes - section.size)
+            offset = section.next_offset(fetch.offset)
+            try:
+                partition = self._readable(fetch.topic, fetch.partition, any_replica)
+                if not section.batches:
+                    section.records.log_start_offset = partition.log_start_offset
+                # Set with each slice: later appends may be part of this one.
+                section.records.high_watermark = partition.high_watermark
+                if room <= 0 or limit <= 0:
+                    return room > 0
+                reading = partition.reading(offset, min(room, SLICE_BYTES), limit)
+                batches = await self._slice(partition, reading, any_replica)
+                if batches is None:
+                    continue
+            except _REFUSALS as error:
+                if not section.batches:
+                    self._explain(error, section.records)
+                    found.failed = True
+                return False
+            size = found.size
+            for batch in batches:
+                if section.batches and len(batch.data) > room:
+                    return False
+                room -= len(batch.data)
+                section.add(_stored(partition, batch), payload_of(batch.data), len(batch.data))
+                found.size += len(batch.data)
+                found.batches += 1
+            if found.turn.spend(found.size - size, 1 + len(batches)):
+                await asyncio.sleep(0)
+            if not batches or section.next_offset(offset) >= partition.high_watermark:
+                return False
+
+    async def _slice(
+        self, partition: Partition, reading: Read, any_replica: bool
+    ) -> list[ReadBatch] | None:
+        """Read a slice; None if retention was faster, so look again. Raises one of _REFUSALS."""
+        try:
+            return await without_waiting(reading)
+        except (StorageError, OffsetOutOfRangeError) as error:
+            if reading.is_outdated or partition.closed:
+                return None
+            if isinstance(error, OffsetOutOfRangeError):
+                raise
+            raise self._damage(partition, error, any_replica) from error
+
+    def _readable(self, topic: str, index: int, any_replica: bool) -> Partition:
+        """Return the replica that may answer. Raises one of _REFUSALS."""
+        if not any_replica:
+            return leading(self._node, topic, index)
+        replica = replica_here(self._node, topic, index)
+        if has_stopped(replica):
+            why = "deleted" if replica.closed else replica.group.failed
+            text = f"this replica has stopped: {why}"
+            raise CorruptLogError(text, topic=topic, partition=index)
+        return replica
+
+    def _damage(
+        self, replica: Partition, error: StorageError, any_replica: bool
+    ) -> OncelogError | NotLeaderError | NotReadyError:
+        """Return the error for a failed read: often another node leads now and can read it."""
+        if any_replica:
+            replica.unreadable(error)
+            return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
+        try:
+            return unreadable(self._node, replica, error)
+        except (OncelogError, NotLeaderError, NotReadyError) as moved:
+            return moved
+
+    def _explain(self, error: Exception, into: _Into) -> None:
+        """Write a refusal into the answer for one partition."""
+        into.message = str(error)
+        match error:
+            case UnknownTopicOrPartitionError():
+                into.error = pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION
+            case NotLeaderError():
+                into.error = pb.PARTITION_ERROR_NOT_LEADER
+                into.leader_id = error.leader_id
+                into.leader_address = self._node.metadata.nodes.get(error.leader_id, "")
+            case NotReadyError():
+                into.error = pb.PARTITION_ERROR_NOT_READY
+            case OffsetOutOfRangeError():
+                into.error = pb.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+            case _:
+                into.error = pb.PARTITION_ERROR_STORAGE
+
+    # -- offsets ------------------------------------------------------------------------
+
+    async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
+        """Answer offset queries, yielding between them: a search may read a row per batch."""
+        response = pb.ListOffsetsResponse()
+        turn = Turn()
+        for query in request.queries:
+            result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
+            try:
+                result.offset = await self._offset(query, request.any_replica)
+            except _REFUSALS as error:
+                self._explain(error, result)
+            if turn.spend(0):
+                await asyncio.sleep(0)
+        return response
+
+    async def _offset(self, query: pb.OffsetQuery, any_replica: bool) -> int:
+        """Raises one of _REFUSALS."""
+        partition = self._readable(query.topic, query.partition, any_replica)
+        match query.WhichOneof("position"):
+            case "timestamp_us":
+                try:
+                    steps = partition.offset_at(query.timestamp_us)
+                    found: int | None = None
+                    while found is None:
+                        found = await in_thread(next, steps)
+                    return found
+                except StorageError as error:
+                    raise self._damage(partition, error, any_replica) from error
+            case "latest":
+                return partition.high_watermark
+        return partition.log_start_offset
+
+
+def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:
+    """Return the batch's fields without the payload."""
+    entry = unpack_batch(batch.data)
+    return bpb.StoredBatch(
+        header=bpb.BatchHeader(
+            topic=partition.topic,
+            partition=partition.index,
+            producer_id=entry.producer_id,
+            epoch=entry.epoch,
+            base_sequence=entry.first,
+            record_count=entry.record_count,
+            last_sequence=entry.last,
+            prev_sequence=entry.prev,
+            expected_offset=entry.expected_offset,
+            transaction_id=entry.transaction_id,
+            codec=entry.codec,  # type: ignore[arg-type]
+            crc32c=entry.crc,
+            max_timestamp_us=entry.max_timestamp_us,
+        ),
+        base_offset=batch.base_offset,
+        append_time_ms=entry.stamp_ms,
+    )
