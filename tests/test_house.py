@@ -305,6 +305,19 @@ def test_every_room_of_the_cluster_has_a_readme() -> None:
     assert not [name for name in missing if name != "cluster"]
 
 
+def test_room_pages_name_every_file() -> None:
+    """A newcomer finds the file for a change from the page."""
+    missing = []
+    for folder in {source.path.parent for source in tree().values()}:
+        page = ROOT / folder / "README.md"
+        if folder.parts[:1] not in (("cluster",), ("storage",), ("oncelog",)) or not page.is_file():
+            continue
+        text = page.read_text(encoding="utf-8")
+        files = (path.name for path in (ROOT / folder).glob("*.py") if path.name != "__init__.py")
+        missing += [f"{folder}/{name}" for name in files if f"`{name}`" not in text]
+    assert missing == []
+
+
 # --- stubs ------------------------------------------------------------------
 
 
