@@ -11,7 +11,7 @@ node can go back to the release before.
 
 A *feature* is a name for something new. It comes with a version and is on when the cluster
 was finalized with it. Entry kinds and metadata commands that belong to a feature are listed
-here; unlisted ones cannot be written (`tests/unit/test_features.py`).
+here; unlisted ones cannot be written (`tests/unit/metadata/test_features.py`).
 """
 
 from __future__ import annotations

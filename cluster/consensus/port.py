@@ -11,7 +11,7 @@ side effect is cut off here:
     sending  `replication.py` decides which entries go to each follower
 
 docs/adr/0001 says why sending and applying moved out of the core. The version
-is pinned in pyproject.toml; tests/unit/test_port.py asserts that each borrowed
+is pinned in pyproject.toml; tests/unit/consensus/test_port.py asserts that each borrowed
 name still exists.
 """
 

@@ -72,7 +72,7 @@ def half_messages(cluster: LocalCluster, stack: ExitStack) -> None:
 
 
 Hostile = Callable[[LocalCluster, ExitStack], None]
-# The first two are bounded for each stream, too: tests/unit/test_budget.py has both bounds.
+# The first two are bounded for each stream, too (tests/unit/services/test_budget.py).
 HOSTILE = [refused_batches, good_batches, unread_subscriptions, half_messages]
 SECURED = (unread_subscriptions,)  # over TLS, whose buffers are beside what is counted
 

@@ -1,0 +1,51 @@
+"""Who may do something with a transaction that a request names by its number."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.security.caller import PRINCIPAL
+from cluster.security.permissions import Permissions, Rule
+from cluster.services.transactions.permissions import TransactionRights
+from oncelog.errors import NotAuthorizedError
+from tests.unit.metadata.test_transactions import ask, begin, node
+from tests.unit.small_node import Node
+
+__all__ = ["node"]
+
+
+def rights(node: Node, *rules: Rule) -> TransactionRights:
+    PRINCIPAL.set("bob")
+    return TransactionRights(node, Permissions(lambda: rules))
+
+
+async def test_the_name_of_its_own_producer_counts(node: Node) -> None:
+    number = begin(node).transaction.transaction_id
+    await rights(node, Rule("bob", "producer", "p", ("write",))).check("write", number)
+    for rule in (
+        Rule("bob", "producer", "q", ("write",)),
+        Rule("bob", "producer", "p", ("describe",)),
+        Rule("bob", "sink", "p", ("write",)),
+    ):
+        with pytest.raises(NotAuthorizedError) as raised:
+            await rights(node, rule).check("write", number)
+        assert "'p'" not in raised.value.message, "whose it is, is not told"
+    await TransactionRights(node, None).check("write", number)
+
+
+async def test_what_was_never_begun_needs_a_right_on_all(node: Node) -> None:
+    """It may begin before the call about it is decided."""
+    number = begin(node).transaction.transaction_id + 1
+    with pytest.raises(NotAuthorizedError):
+        await rights(node, Rule("bob", "producer", "p", ("write",))).check("write", number)
+    await rights(node, Rule("bob", "producer", "*", ("write",))).check("write", number)
+
+
+async def test_what_is_forgotten_is_free(node: Node) -> None:
+    number = begin(node).transaction.transaction_id
+    ask(node, abort={"transaction_id": number, "reason": "operator"})
+    begin(node, 2)
+    assert node.metadata.coordinator.is_forgotten(number)
+    proposed = node.proposed
+    await rights(node).check("write", number)
+    assert node.proposed == proposed + 1, "this node might have been behind"
