@@ -1,4 +1,4 @@
-"""What a group promises, seen from its log alone. Shares no code with what it checks.
+"""A group's promises, checked from its log alone. Shares no code with the machines it checks.
 
 entries, in order --applied--> who owns what      commits that were stored --committed--> checks
 """
@@ -51,7 +51,7 @@ class Checker:
             self.owner.pop(part, None)
 
     def committed(self, part: Any, member: str, span: tuple[int, int], stored: int) -> None:
-        """A commit is stored: work on `span` is done, and `stored` was there before."""
+        """Notes a stored commit: work on `span` is done, and `stored` was there before."""
         self.commits += 1
         owner, ownership = self.owner.get(part, ("", 0))
         if member != owner:

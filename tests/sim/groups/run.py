@@ -65,7 +65,7 @@ def _fault(world: World) -> None:
 
 
 def check_rest(world: World) -> None:
-    """Everybody has a share, views agree, and nothing moves any more."""
+    """Checks that every member has a share, views agree, and nothing moves any more."""
     live = {one.name: one for one in world.members.values() if one.alive and not one.rejected}
     wanted = {
         (topic, number)

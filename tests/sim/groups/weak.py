@@ -43,7 +43,7 @@ def late_commits_count() -> Any:
 
 
 def number_is_kept() -> Any:
-    """A partition that changes hands keeps the number of its first ownership."""
+    """A partition that is reassigned keeps the number of its first ownership."""
 
     def change(self: GroupOwnership, index: int, epoch: int, changes: Any) -> int:
         for part, expected, member in changes:
@@ -60,12 +60,12 @@ def number_is_kept() -> Any:
 
 
 def hello_tells_nothing() -> Any:
-    """What a member says that it holds, when it comes back, is not read."""
+    """A returning member's list of partitions is ignored."""
     return patch.object(GroupCoordinator, "_take_back", lambda *args: None)
 
 
 def rejoins_at_once() -> Any:
-    """A member whose session has ended comes back to what it owned before."""
+    """A member whose session has ended comes back to its old partitions."""
     whole = GroupCoordinator._begin
 
     def begin(self: GroupCoordinator, now: float, hello: Hello) -> None:
@@ -76,7 +76,7 @@ def rejoins_at_once() -> Any:
 
 
 def released_on_any_connection() -> Any:
-    """What was asked back on an older connection is given back without a word on the new one."""
+    """A partition asked back on an older connection is given back silently on the new one."""
     whole = Membership.released
     connect = Membership.connect
 
@@ -93,7 +93,7 @@ def released_on_any_connection() -> Any:
 
 
 def instance_without_compare() -> Any:
-    """Whoever claims an instance id gets it."""
+    """A second member gets an instance id that is in use."""
     whole = GroupOwnership.claim
 
     def claim(self: GroupOwnership, index: int, instance: str, _: int, member: str) -> bool:
@@ -104,7 +104,7 @@ def instance_without_compare() -> Any:
 
 
 def failover_waits_for_nobody() -> Any:
-    """A new coordinator shares out at once what belongs to members it has not met."""
+    """A new coordinator assigns at once the partitions of members it has not met."""
     whole = GroupCoordinator.__init__
 
     def init(self: GroupCoordinator, *args: Any) -> None:

@@ -121,14 +121,14 @@ class World:
         self.checker.applied(self.index, proposal)
 
     def fail_over(self) -> None:
-        """Another leader; what was in flight is committed before, or lost."""
+        """Elects another leader; entries in flight are committed before, or lost."""
         old = self.node
         for planned in list(self._in_flight):
             if self.rng.random() < 0.5:
                 self._in_flight.remove(planned)
             else:
                 self._commit(planned)
-        # What came of those is not committed any more; the deposed one may think otherwise.
+        # The other entries are never committed; the deposed leader may think otherwise.
         self._in_flight.clear()
         old.deposed = True
         old.facts = copy.deepcopy(self.facts)
@@ -142,7 +142,7 @@ class World:
     # -- the network --------------------------------------------------------------------
 
     def send(self, node: Node, method: str, *args: Any) -> None:
-        """A member's message to a coordinator; in order on a stream, or lost with it."""
+        """Sends a member's message to a coordinator; in order on a stream, or lost with it."""
         if self.rng.random() >= self.drop:
             self.scheduler.after(self._latency(), node.receive, method, *args)
 
@@ -156,7 +156,7 @@ class World:
         return slow * (0.2 + self.rng.random())
 
     def commit(self, partition: TopicPartition, member: str, *rest: Any) -> None:
-        """A CommitOffsets call: delayed, lost, or repeated. Its answer changes nothing here."""
+        """Delivers a CommitOffsets call: late, lost, or repeated; its answer is ignored."""
         if self.rng.random() < self.drop / 2:
             return
         for _ in range(2 if self.rng.random() < self.drop else 1):
@@ -181,7 +181,7 @@ class World:
 
 
 class Member:
-    """A consumer process: reads what it owns, commits now and then."""
+    """A consumer process: reads the partitions it owns, commits now and then."""
 
     def __init__(self, world: World, name: str, topics: set[int], instance: str = "") -> None:
         self.world, self.name, self.topics, self.instance = world, name, topics, instance
@@ -190,7 +190,7 @@ class Member:
         self.alive, self.stopped_until, self.stuck = True, 0.0, False
         self.fenced: list[str] = []
         self.rejected = ""  # for good
-        self._pushed: dict[int, Any] = {}  # connection -> what its stream will take next
+        self._pushed: dict[int, Any] = {}  # connection -> the next message its stream will take
         # Committed when it began, committed since, read.
         self.positions: dict[TopicPartition, tuple[int, int, int]] = {}
         self.moves = 0
@@ -203,7 +203,7 @@ class Member:
     # -- its stream ---------------------------------------------------------------------
 
     def connect(self) -> None:
-        """A new stream to whoever leads now."""
+        """Opens a new stream to the current leader."""
         if not self.alive or self.rejected:
             return
         self.node = self.world.node
@@ -223,7 +223,7 @@ class Member:
         )
 
     def _say(self, method: str, *args: Any) -> None:
-        """In order on its stream; a message that is lost takes the stream with it."""
+        """Sends in order on its stream; a lost message takes the stream with it."""
         world = self.world
         assert self.node is not None
         self._sent_at = max(self._sent_at, world.scheduler.now + world._latency())
@@ -233,7 +233,7 @@ class Member:
             world.scheduler.at(self._sent_at, self.node.receive, method, *args)
 
     def in_stream(self, node: Node, connection: int, message: Any) -> None:
-        """What the coordinator pushes. While its stream takes nothing, only the newest counts."""
+        """Takes the coordinator's push. While its stream takes nothing, the newest counts."""
         waits = connection in self._pushed
         self._pushed[connection] = message
         if not waits:
@@ -282,7 +282,7 @@ class Member:
                 self.connect()
 
     def _revoked(self, connection: int) -> None:
-        """What was read is committed, and then it is given back."""
+        """Commits the records read so far, then gives the partitions back."""
         if not self.alive or self.stuck or self.rejected:
             return
         now = self.world.scheduler.now

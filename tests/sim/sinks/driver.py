@@ -25,7 +25,7 @@ MAX_ROWS = 4  # of a micro-batch
 
 
 class Driver:
-    """Begins where the checkpoint says. `refused`: why it ended, if the sink said no."""
+    """A driver that begins at its checkpoint. `refused`: the error of the sink that ended it."""
 
     def __init__(self, world: World, checkpoint: Checkpoint) -> None:
         self.world, self.checkpoint = world, checkpoint
@@ -48,7 +48,7 @@ class Driver:
         self.done = True
 
     def _plan(self) -> int | None:
-        """The next batch; its range is on disk before it runs. None: all rows are written."""
+        """Plans the next batch; its range is on disk before it runs. None: all rows are written."""
         known, world = self.checkpoint, self.world
         batch = max(known.ends, default=known.first - 1)
         if batch in known.ends and batch not in known.commits:
@@ -92,14 +92,14 @@ class Driver:
         world.commits += 1
 
     def _split(self, rows: list[int]) -> list[list[int]]:
-        """Tasks in order; a replay may have another number of them."""
+        """Splits rows into tasks, in order; a replay may have another number of them."""
         count = self.world.rng.randint(1 if rows else 0, 3)
         edges = sorted(self.world.rng.randint(0, len(rows)) for _ in range(count - 1))
         edges = [0, *edges, len(rows)]
         return [rows[a:b] for a, b in pairwise(edges)] if count else []
 
     def _first(self, asked: Asked, part: list[int], box: list[Any]) -> Process:
-        """The message of the first attempt that ends; some attempts fail, and are made again."""
+        """Takes the message of the first attempt that ends; some attempts fail and are repeated."""
         seen = 0
         while True:
             for message in box[seen:]:
@@ -115,7 +115,7 @@ class Driver:
             yield None
 
     def _attempt(self, asked: Asked, part: list[int], box: list[Any]) -> Process:
-        """Of a task. Nobody stops it when it is no longer needed, or when its driver is dead."""
+        """Runs a task's attempt. Nobody stops it when it is superseded or its driver is dead."""
         world = self.world
         world.producers += 1
         producer, transaction = world.producers, NOTHING_BEGUN

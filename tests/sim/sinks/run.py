@@ -1,4 +1,4 @@
-"""Random lives of a query and its sink: what is killed, lost, put back, and what users do then.
+"""Random lives of a query and its sink: kills, losses, restored checkpoints, and users' repairs.
 
 PYTHONPATH=. python -m tests.sim.sinks.run 0..10000     campaigns; one seed replays a failure
 
@@ -18,7 +18,7 @@ NEEDS_USER = ("OTHER_QUERY", "OTHER_SINK", "BATCH_BEHIND", "BATCH_GAP", "BATCH_C
 
 
 class Life:
-    """A query that somebody wants to run, with what becomes of it."""
+    """A query that a user wants to run, and its state."""
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
@@ -73,7 +73,7 @@ class Life:
         self.drivers.append(Driver(self.world, self.checkpoint))
 
     def write_elsewhere(self) -> None:
-        """With this checkpoint a batch goes into something else: a file, to look at it."""
+        """Writes a batch with this checkpoint into another sink, such as a file for inspection."""
         known, sink = self.checkpoint, self.world.coordinator.sinks.get(self.checkpoint.key)
         last = max(known.commits, default=-1)
         if sink is None or last < 0 or (sink.query, sink.committed_batch) != (known.query, last):
@@ -87,12 +87,12 @@ class Life:
         known.commits.add(last + 1)
 
     def has_begun(self) -> bool:
-        """A query that never came through to its sink is not renamed: nobody could know."""
+        """Returns whether the sink has begun; only then may its query be renamed."""
         found = self.world.coordinator.sinks.get(self.checkpoint.key)
         return found is not None and found.query == self.checkpoint.query
 
     def sink(self) -> str:
-        """Where the rows are: nobody takes a new query to a new sink and begins at 0."""
+        """The sink that has the rows: nobody takes a new query to a new sink and begins at 0."""
         sinks = self.world.coordinator.sinks
         return max(sorted(self.used), key=sinks.last_id, default=KEYS[0])
 
@@ -103,7 +103,7 @@ class Life:
     # -- users --------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Queries that ended are begun again, after what their errors ask for."""
+        """Restarts ended queries as their errors ask."""
         self.used |= {key for key, sink in self.world.coordinator.sinks if sink.version}
         newest = self.drivers[-1]
         if not newest.done:
@@ -119,7 +119,7 @@ class Life:
         self.drivers.append(Driver(self.world, self.checkpoint))
 
     def mend(self, text: str) -> bool:
-        """Begins where the sink is, with the token of the refusal if it has one. False: later."""
+        """Begins where the sink is, with the token of the refusal if there is one. False: later."""
         for driver in self.drivers:
             self.world.kill(driver.process)
         coordinator = self.world.coordinator
@@ -147,7 +147,7 @@ class Life:
     # -- the promise --------------------------------------------------------------------
 
     def written(self) -> int:
-        """So many rows are readable."""
+        """Number of readable rows."""
         return sum(map(len, self.world.readable.values()))
 
     def is_written(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a sink must not do: each of these, planted, breaks the promise in some seed."""
+"""Weaknesses of a sink: each of these, planted, breaks the promise in some seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _planted(where: type, name: str, weak: Any) -> AbstractContextManager[None]:
 
 
 def lower_batches_are_already_there() -> AbstractContextManager[None]:
-    """Delta's rule: an older checkpoint's batches are skipped, whatever is in them."""
+    """Delta's rule: an older checkpoint's batches are skipped, whichever rows they have."""
     refusal = Sinks.refusal
 
     def skips(self: Sinks, asked: Any, sink: Any) -> Any:
@@ -59,7 +59,7 @@ def lower_batches_are_already_there() -> AbstractContextManager[None]:
 
 
 def rows_are_not_compared() -> AbstractContextManager[None]:
-    """The last batch counts as written, with whatever rows."""
+    """The last batch counts as written, even with other rows."""
 
     def checks(self: Coordinator, asked: Any, records: int, digest: int) -> Any:
         return self.get(self.sinks.last_id(asked.key))
@@ -98,7 +98,7 @@ def any_sink_of_a_query() -> AbstractContextManager[None]:
 
 
 def missing_batches_are_taken() -> AbstractContextManager[None]:
-    """What lies between the last batch and this one was never written here."""
+    """Batches between the last one and this one are missing and never noticed."""
     refusal = Sinks.refusal
 
     def takes(self: Sinks, asked: Any, sink: Any) -> Any:
@@ -109,7 +109,7 @@ def missing_batches_are_taken() -> AbstractContextManager[None]:
 
 
 def tokens_work_twice() -> AbstractContextManager[None]:
-    """A token that stays in the options overrules what comes after it."""
+    """A token that stays in the options overrules later refusals."""
 
     def overrules(self: Sinks, asked: Any, sink: Any, refusal: Any) -> bool:
         return bool(asked.reset) and refusal is not None
@@ -118,7 +118,7 @@ def tokens_work_twice() -> AbstractContextManager[None]:
 
 
 def old_runs_go_on() -> AbstractContextManager[None]:
-    """A higher ticket does not end what lower ones have open: both write the batch."""
+    """A higher ticket does not end the open transactions of lower ones: both write the batch."""
 
     def leaves(self: Coordinator, row: Any, reason: str) -> None:
         if reason != "fenced":
@@ -129,7 +129,7 @@ def old_runs_go_on() -> AbstractContextManager[None]:
 
 
 def losers_are_published() -> AbstractContextManager[None]:
-    """All that was staged appears: of failed, speculative and forgotten attempts, too."""
+    """All staged records appear: of failed, speculative and forgotten attempts, too."""
     marker = Coordinator.marker
 
     def all_of_it(self: World) -> None:

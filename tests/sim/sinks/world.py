@@ -5,7 +5,7 @@
 
 Row r belongs into partition r % 2. Each process is a generator that yields its calls; who goes
 on next is drawn. A call may be lost, its answer may be lost, and a copy of it may come much
-later. What Spark keeps is a `Checkpoint`; what users do to it is in `run`.
+later. Spark keeps a `Checkpoint`; `run` has the users' actions on it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def digest_of(rows: list[int]) -> int:
 
 
 class Message(NamedTuple):
-    """Of a task's attempt to its driver. `transaction` 0: the batch is committed already."""
+    """A task attempt's message to its driver. `transaction` 0: the batch is committed already."""
 
     transaction: int
     runs: tuple[tuple[int, int, int], ...]  # group, producer id, records
@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 @dataclass
 class Checkpoint:
-    """What Spark has on disk: where each batch ends, and which ones are done."""
+    """Spark's files on disk: where each batch ends, and which ones are done."""
 
     query: str
     key: str
@@ -83,7 +83,7 @@ class World:
         self.late: list[Callable[[], Any]] = []
         self.loss = 0.0
         self._answers: dict[Process, Any] = {}
-        self.total = self.rng.randint(6, 16)  # rows that there are
+        self.total = self.rng.randint(6, 16)  # rows in total
         self.producers = 0
         self.commits = self.refusals = self.resets = self.answers = 0
 
@@ -93,7 +93,7 @@ class World:
         return self.coordinator.draw_ticket(key, jobs=False)
 
     def begin(self, asked: Asked) -> Any:
-        """The transaction's number; 0: committed; None: ask again."""
+        """Begins a transaction and returns its number; 0: committed; None: ask again."""
         begun = self.coordinator.begin_batch(asked, now_ms=1, total_ms=HOUR_MS)
         if begun.busy:
             return None
@@ -127,7 +127,7 @@ class World:
         return self.is_readable(decided)
 
     def end_committed(self, asked: Asked, rows: int, digest: int) -> Any:
-        """As `end`, for a batch whose tasks were all told that it is committed."""
+        """Does as `end`, for a batch whose tasks all heard that it is committed."""
         return self.is_readable(self.coordinator.check_committed(asked, rows, digest))
 
     def is_readable(self, row: Any) -> Any:
@@ -136,7 +136,7 @@ class World:
     # -- markers ------------------------------------------------------------------------
 
     def mark_one(self) -> None:
-        """A decided transaction's marker reaches one of its partitions."""
+        """Applies a decided transaction's marker in one of its partitions."""
         decided = self.coordinator.decided()
         if not decided:
             return
@@ -158,7 +158,7 @@ class World:
     # -- scheduling ---------------------------------------------------------------------
 
     def step(self) -> None:
-        """Someone goes on."""
+        """Runs one step of a random process."""
         if self.late and self.rng.random() < 0.05:
             self._answer(self.late.pop(self.rng.randrange(len(self.late))))
         if self.rng.random() < 0.2:

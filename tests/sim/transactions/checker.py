@@ -1,10 +1,10 @@
-"""What transactions promise, checked over what was committed, what clients were told, what is read.
+"""Promises of transactions, checked over commits, answers to clients, and reads.
 
-It shares no code with the machines: it reads the logs' entries and results, keeps every
-record by name, and forgets nothing.
+It shares no code with the machines: it reads the logs' entries and results, keeps every record by
+name, and forgets nothing.
 
-A record's name is (producer, group, sequence): each producer sends the records 0, 1, 2 ...
-of a partition, whatever epochs and transactions that takes.
+A record's name is (producer, group, sequence): each producer sends the records 0, 1, 2 ... of a
+partition, across epochs and transactions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Staged(NamedTuple):
 
 @dataclass
 class Told:
-    """What clients were told, for ever."""
+    """All answers that clients got, for ever."""
 
     committed: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # T -> runs asked
     aborted: set[int] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Checker:
             self._marker(number, entry, group)
 
     def answered(self, call: Any, answer: Any) -> None:
-        """Every answer to a batch or an open, also one that nobody waits for any more."""
+        """Notes every answer to a batch or an open, also one that nobody waits for any more."""
         name = answer.kind.name if hasattr(answer, "kind") else ""
         if call.method == "open" and name == "APPENDED":
             producer_id, epoch = call.arguments["producer_id"], call.arguments["epoch"]
@@ -147,7 +147,7 @@ class Checker:
         self._marked[group, number] = marker.committed
         for expected in marker.expected if marker.committed else ():
             if expected.consumer_group:
-                continue  # what the offsets say at the end is compared with the records
+                continue  # the offsets are compared with the records at the end
             staged = self._staged.pop((group, number, expected.producer_id), [])
             part = staged[: expected.records]
             if len(part) != expected.records or part[-1].sequence != expected.last:
@@ -167,7 +167,7 @@ class Checker:
     # -- at the end -----------------------------------------------------------------------
 
     def finish(self, groups: dict[int, Group]) -> None:
-        """Everything has come to rest."""
+        """Checks the logs after everything has come to rest."""
         coordinator = groups[0].machine.coordinator
         if list(coordinator.unfinished()):
             self.fail(f"transactions that do not end: {list(coordinator.unfinished())}")
@@ -188,7 +188,7 @@ class Checker:
                 self._offsets(group)
 
     def _offsets(self, group: Group) -> None:
-        """Each item of an input has led to one record, up to the offset, in order everywhere."""
+        """Checks that each item up to the offset led to one record, in order everywhere."""
         table = group.machine.group_offsets
         if list(table.staged.transactions()):
             self.fail(f"offsets that nobody ends: {list(table.staged.transactions())}")
@@ -218,7 +218,7 @@ class Checker:
             newest[record.producer_id] = record
 
     def _sinks(self) -> None:
-        """Each batch of a sink once; in the order of batches, and of the winners in each."""
+        """Checks each sink: batches once and in order, and the winners in each in order."""
         committed = [self.batches[n] for n in self.decided if self.decided[n] and n in self.batches]
         if len(committed) != len(set(committed)):
             self.fail(f"a batch of a sink was committed twice: {sorted(committed)}")

@@ -1,8 +1,8 @@
 """Producers: they lease a name, open partitions, send plain batches and transactions.
 
-A producer sends the records 0, 1, 2 ... of each partition, and what was aborted again. It
-repeats what was lost, with the same bytes. An older one of the same name goes on beside its
-successor until it is told that it was fenced.
+A producer sends the records 0, 1, 2 ... of each partition, and repeats aborted ones. It repeats
+lost messages with the same bytes. An older producer of the same name goes on beside its successor
+until it hears that it was fenced.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Producer:
         self.world, self.checker, self.rng = world, checker, rng
         self.name, self.nonce = name, nonce
         self.holder = Holder(0, 0)
-        self.last: dict[int, int] = {}  # group -> last sequence, without what is open
+        self.last: dict[int, int] = {}  # group -> last sequence, without open transactions
         self.begins = 0
         self.begun = 0  # by the commit of the one before
         self.stopped = self.done = False
@@ -80,7 +80,7 @@ class Producer:
                 self._check(answer)
 
     def _until(self, call: Call) -> Process:
-        """The answer to a call that is repeated until there is one."""
+        """Repeats a call until there is an answer."""
         while True:
             answer = yield call
             if answer is not LOST:
@@ -160,7 +160,7 @@ class Producer:
             yield from self._end("abort", answer[2], holder=self.holder, reason="owner")
 
     def _end(self, method: str, number: int, **arguments: Any) -> Process:
-        """Whether the transaction is over without a commit."""
+        """Ends a transaction; returns whether it is over without a commit."""
         answer = yield from self._until(command(method, transaction_id=number, **arguments))
         self._check(answer)
         if answer[0] in ("ABORTING", "ABORTED", "TRANSACTION_ABORTED"):
@@ -168,7 +168,7 @@ class Producer:
         return answer
 
     def _stage(self, group: int, number: int, staged: dict[int, tuple[int, int]]) -> Process:
-        """Sends some batches at once and repeats them; whether the transaction goes on."""
+        """Sends some batches at once and repeats them; returns whether the transaction goes on."""
         records, last = staged.get(group, (0, self.last[group]))
         batches, end = [], last
         for _ in range(self.rng.randint(1, 3)):
@@ -211,7 +211,7 @@ class Producer:
         return True
 
     def _wrong_commit(self, number: int, asked: tuple[Any, ...]) -> Process:
-        """A commit that names too much or too little: it must not be decided."""
+        """Sends a commit that names too much or too little: it must not be decided."""
         wrong = tuple((g, p, n + 1, last + 1) for g, p, n, last in asked) or (
             (99, self.holder.producer_id, 1, 0),
         )
@@ -269,8 +269,8 @@ class Producer:
                 self.checker.fail(f"{self.name}: commit of its own {number} is unknown")
             raise Fenced
         elif answer[0] == "COMMIT_INCOMPLETE" and straggler is not None:
-            # The straggler was first: it counts as more than was said. But an earlier one
-            # of our calls may have been decided before it came.
+            # The straggler was first: it counts as more than was declared. But an earlier one of
+            # our calls may have been decided before it came.
             ended = yield from self._end("abort", number, holder=self.holder, reason="owner")
             if ended[0] == "TRANSACTION_COMMITTED":
                 self._committed(number, asked, staged)

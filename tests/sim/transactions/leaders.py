@@ -1,7 +1,7 @@
-"""What a node does around the machines while it leads a group: the calls of others, and its own.
+"""A node's duties around the machines while it leads a group: others' calls, and its own.
 
-A leader object lives one term. What it asked others for may be answered after it was
-deposed; then `alive` is false and nothing comes of it.
+A leader object lives one term. Others may answer its calls after it was deposed; then `alive` is
+false and the answer is ignored.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.sim.transactions.machines import NOTHING, BatchEntry, OpenEntry, Part
 from tests.sim.transactions.world import GONE, LOST, Call, Group, Process, Reply
 
 METADATA = 0
-# What a commit names: (group, producer, records, last sequence), and with one more a consumer
-# group whose offsets are staged there: (group, producer, offsets, last number, consumer group).
+# A commit's run: (group, producer, records, last sequence). With a consumer group whose offsets are
+# staged: (group, producer, offsets, last number, consumer group).
 Asked = tuple[int, int, int, int] | tuple[int, int, int, int, str]
 
 
@@ -31,7 +31,7 @@ ENDED_KINDS = (Kind.TRANSACTION_ABORTED, Kind.TRANSACTION_ENDED, Kind.DUPLICATE)
 
 
 class Waiting:
-    """A proposed batch: who waits for it, and who sent it again meanwhile."""
+    """A proposed batch with its waiting senders, including those that sent it again."""
 
     def __init__(self, reply: Reply) -> None:
         self.replies = [reply]
@@ -49,7 +49,7 @@ class PartitionLeader:
         machine = group.machine
         self.in_flight = InFlight(machine.last_seen, next_offset=machine.next_offset)
         self.staged = StagedInFlight(machine.runs)
-        # What has a run here was registered; all else is asked again.
+        # A producer with a run here was registered; all else is asked again.
         self.registered = set(machine.runs.transactions())
         self.opens: list[tuple[OpenEntry, Reply]] = []
 
@@ -57,7 +57,7 @@ class PartitionLeader:
         """Nothing waits for a new leader of a partition."""
 
     def end(self) -> None:
-        """Deposed: what it waited for is answered by its successor."""
+        """Deposed: the successor answers the waiting calls."""
         self.alive = False
         waiting, self.opens = self.opens, []
         for _, reply in waiting:
@@ -83,7 +83,7 @@ class PartitionLeader:
             self.group.world.spawn(self._register(reply, entry))
 
     def _register(self, reply: Reply, entry: BatchEntry) -> Process:
-        """No staged batch before the coordinator knows that this partition may have one."""
+        """Registers the partition with the coordinator before any batch is staged."""
         holder = Holder(entry.meta.producer_id, entry.meta.epoch)
         answer = yield Call(
             METADATA,
@@ -139,7 +139,7 @@ class PartitionLeader:
         waiting.answer(result)
 
     def _refuse(self, reply: Reply, entry: BatchEntry) -> None:
-        """Says no once an entry of this term has committed, if the applied state says so too."""
+        """Rejects once an entry of this term has committed, if the applied state rejects too."""
 
         def confirmed(result: Any) -> None:
             if result is LOST:
@@ -147,7 +147,7 @@ class PartitionLeader:
                 return
             verdict = self._applied_verdict(entry)
             if verdict.kind in (Kind.APPENDED, Kind.STAGED):
-                # What stood in the way was in flight. Its sender tries again.
+                # The batch in the way was in flight. Its sender tries again.
                 reply(Verdict(Kind.NOT_READY))
             else:
                 reply(verdict)
@@ -163,7 +163,7 @@ class PartitionLeader:
         return machine.runs.check_plain(meta, verdict)
 
     def resolve(self, reply: Reply, producer_id: int, epoch: int, sequence: int) -> None:
-        """What became of a sequence, once an entry of this term has committed."""
+        """Answers a sequence's outcome, once an entry of this term has committed."""
 
         def confirmed(result: Any) -> None:
             runs, last_seen = self.group.machine.runs, self.group.machine.last_seen
@@ -179,7 +179,7 @@ class PartitionLeader:
     # -- opens and markers ----------------------------------------------------------------
 
     def open(self, reply: Reply, producer_id: int, epoch: int) -> None:
-        """Raises the epoch, then waits for the end of what a lower one has staged."""
+        """Raises the epoch, then waits for the end of transactions staged under a lower one."""
         if not self.alive:
             reply(LOST)
             return
@@ -242,7 +242,7 @@ class PartitionLeader:
         offsets: dict[str, tuple[int, int]],
         only_winners: bool,
     ) -> None:
-        """Has the transaction exactly these runs here? A deposed leader may say so too."""
+        """Confirms that the transaction has exactly these runs; a deposed leader may, too."""
         machine = self.group.machine
         differs = machine.group_offsets.confirm(transaction_id, offsets)
         found = machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
@@ -258,7 +258,7 @@ class MetadataLeader:
         self._marking: set[int] = set()
 
     def begin(self) -> None:
-        """What was decided and not marked everywhere is marked by the new leader."""
+        """The new leader sends the markers of decided transactions that still lack some."""
         for row in list(self.group.machine.coordinator.unfinished()):
             if row.state is not State.OPEN:
                 self._mark(row.transaction_id)
@@ -273,7 +273,7 @@ class MetadataLeader:
 
         def done(result: Any) -> None:
             if result is not LOST and method in ("lease", "abort", "begin_batch"):
-                self.begin()  # what it aborted
+                self.begin()  # its own aborts
             reply(result)
 
         self.group.propose((method, arguments), done)
@@ -287,7 +287,7 @@ class MetadataLeader:
         reply("KEPT")
 
     def expire(self) -> None:
-        """Aborts what has been idle, or open, for too long."""
+        """Aborts transactions that have been idle, or open, for too long."""
         unfinished = self.group.machine.coordinator.unfinished()
         for row in self.timers.due(unfinished, self.group.world.now):
             self.command(
@@ -347,7 +347,7 @@ class MetadataLeader:
         return LOST
 
     def _still_open(self, transaction_id: int) -> Process:
-        """Whether a no about an open transaction is true: its runs go once it has ended."""
+        """Checks a rejection about an open transaction: its runs go once it has ended."""
         box: list[Any] = []
         if self.alive:
             self.group.propose(NOTHING, box.append)
@@ -387,7 +387,7 @@ class MetadataLeader:
         asked: tuple[Asked, ...],
         only_winners: bool,
     ) -> Process:
-        """The decision's runs as the partitions' leaders found them; or why there is none."""
+        """Builds the decision's runs as the partitions' leaders found them; or a refusal."""
         wanted = [expected_of(run) for run in asked]
         found: dict[tuple[int, int, str], Expected] = {}
         for group in groups:

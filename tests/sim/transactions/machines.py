@@ -1,4 +1,4 @@
-"""What the groups replicate: the product's machines, and as little around them as will do."""
+"""Replicated state of the groups: the product's machines, and as little around them as will do."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Named(NamedTuple):
 
 
 class MetadataMachine:
-    """The metadata group: names, which partitions exist, and the coordinator."""
+    """The metadata group: names, partitions, and the coordinator."""
 
     def __init__(self) -> None:
         self.names: dict[str, Named] = {}

@@ -1,7 +1,7 @@
-"""The group that stands for a partition of `__offsets`: one whose leader also keeps offsets.
+"""A group that stands for a partition of `__offsets`: its leader also keeps offsets.
 
-One consumer group, whose input partitions are numbers. What a node's services do around the
-machine is here again, as `leaders` has it for batches.
+One consumer group, whose input partitions are numbers. The work of a node's services around the
+machine is repeated here, as `leaders` has it for batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def offset_record(partition: int, offset: int) -> pb.OffsetRecord:
 
 
 class OffsetsLeader(PartitionLeader):
-    """Leads it for one term."""
+    """Leads the group for one term."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -89,7 +89,7 @@ class OffsetsLeader(PartitionLeader):
         )
 
     def take(self, reply: Reply, partition: int, member: str) -> None:
-        """A partition goes to a member; the number of the ownership, LOST: somebody was faster."""
+        """Gives a partition to a member: the ownership's number, or LOST to a slower one."""
         if not self.alive:
             reply(LOST)
             return
@@ -114,7 +114,7 @@ class OffsetsLeader(PartitionLeader):
     # -- reading ----------------------------------------------------------------------------
 
     def fetch_offset(self, reply: Reply, partition: int) -> None:
-        """Ends what transactions have staged, then answers; -1: nothing is committed."""
+        """Ends transactions with staged offsets, then answers; -1: nothing is committed."""
         self.group.world.spawn(self._fetch(partition), reply)
 
     def _fetch(self, partition: int) -> Process:
@@ -146,20 +146,20 @@ class OffsetsLeader(PartitionLeader):
         return Call(METADATA, "command", {"method": "abort", **arguments})
 
     def sweep(self) -> None:
-        """Aborts whose offsets are of partitions with another owner now."""
+        """Aborts transactions whose offsets are of partitions with another owner now."""
         for number in self._table().overtaken():
             self.group.world.call(self._abort(number), lambda answer: None)
 
 
 def sweep(world: World) -> None:
-    """Each leader of offsets looks around."""
+    """Has each leader of offsets look around."""
     for group in list(world.groups.values()):
         if isinstance(group.leader, OffsetsLeader) and not group.gone:
             group.leader.sweep()
 
 
 def refusal(answer: Any) -> str:
-    """Why a call about offsets did nothing; "": it did."""
+    """Names why a call about offsets did nothing; "": it did."""
     if isinstance(answer, CommitResult):
         return answer.error
     return str(answer[0]) if isinstance(answer, tuple) else ""

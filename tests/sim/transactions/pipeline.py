@@ -1,9 +1,9 @@
-"""Workers that read an input, write what they make of it, and stage how far they have read.
+"""Workers that read an input, write a record per item, and stage how far they have read.
 
-The items of an input partition are 0, 1, 2 ...; for each a worker writes one record that names
-it. Workers come and go: either all of a partition have one producer name, so that each fences
-the one before, or each has its own and owns the partition by an entry of the group. One that
-has lost the partition goes on until it is told so.
+The items of an input partition are 0, 1, 2 ...; for each a worker writes one record that names it.
+Either all workers of a partition have one producer name, so that each fences the one before, or
+each has its own and owns the partition by an entry of the group. A worker that has lost the
+partition goes on until it hears so.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Worker(Producer):
         )
 
     def _commit_plain(self) -> Process:
-        """Where it is anyway: a late copy of it must not take the group back."""
+        """Commits where the offset already is: a late copy of it must not take the group back."""
         self.number += 1
         arguments = {"offset": self.position, "ownership": self.ownership, "number": self.number}
         arguments |= {"partition": self.partition}

@@ -21,7 +21,7 @@ HEALED_STEPS = 40_000
 
 @dataclass
 class Result:
-    """What a run did; `error` is empty if every check held."""
+    """A run's results; `error` is empty if every check held."""
 
     seed: int
     error: str = ""
@@ -45,7 +45,7 @@ def add_partition(world: World, leader: type[PartitionLeader] = PartitionLeader)
 
 
 def drop_partition(world: World, number: int) -> None:
-    """The metadata decides; its replicas are closed after that, as on a node."""
+    """Deletes a partition in the metadata; its replicas are closed after that, as on a node."""
 
     def dropped(result: object) -> None:
         if not world.groups[METADATA].machine.exists(number):
@@ -165,7 +165,7 @@ class Run:
 
     @property
     def _drops(self) -> bool:
-        """Whether topics are deleted: sinks and workers go on with all that they began with."""
+        """Tells whether topics are deleted: sinks and workers keep the topics they began with."""
         return not (self.sinks or self.offsets)
 
     def _operator(self) -> None:
@@ -177,7 +177,7 @@ class Run:
             self.world.call(call, lambda answer: None)
 
     def _heal(self) -> None:
-        """No more faults: everybody comes to an end, and what nobody owns expires."""
+        """Ends all faults: every process finishes, and transactions without an owner expire."""
         world = self.world
         world.faults = Faults()
         if self.rng.random() < 0.5:
@@ -206,13 +206,13 @@ class Run:
 
 
 def run_seed(seed: int) -> Result:
-    """Runs one seed; the same seed does the same for ever, until the code changes."""
+    """Runs one seed; equal seeds give equal runs until the code changes."""
     result = Result(seed)
     run: Run | None = None
     try:
         run = Run(seed)
         run.run()
-    except Exception as error:  # noqa: BLE001 - whatever comes out is the run's result
+    except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.error = f"{type(error).__name__}: {error}"
     if run is not None:
         result.counts = run.counts

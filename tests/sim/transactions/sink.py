@@ -44,7 +44,7 @@ class Sink:
                 return answer
 
     def _batch(self, groups: list[int], batch: int) -> Process:
-        """The number of the next batch to write."""
+        """Writes a batch; returns the number of the next one."""
         answer = yield from self._until(
             command(
                 "begin_batch",
@@ -71,7 +71,7 @@ class Sink:
         return batch + 1
 
     def _task(self, groups: list[int], number: int) -> Process:
-        """Some attempts; what one of them staged wins."""
+        """Runs some attempts of a task; one attempt's records win."""
         runs: list[tuple[int, int, int, int]] = []
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             producer_id = yield from self._until(command("allocate"))

@@ -1,4 +1,4 @@
-"""The simulation of transactions: directed cases, some seeds, and what each weakness is caught by.
+"""Simulation of transactions: directed cases, some seeds, and the catcher of each weakness.
 
 `scripts/sim --transactions` runs many more seeds.
 """
@@ -15,7 +15,7 @@ from tests.sim.transactions.weak import WEAKNESSES, planted
 
 SEEDS = range(400)
 PER_TEST = 50
-# A case that must catch the weakness, beside what seeds find.
+# A case that must catch the weakness, beside the seeds.
 CAUGHT_BY = {
     "ended-is-forgotten": "c01_staged_batch_proposed_behind_the_marker",
     "an-abort-keeps-the-sequence": "c09_aborted_sequences_are_sent_again",
@@ -74,7 +74,7 @@ def test_a_seed_replays() -> None:
 def outcome(play: Callable[[], None]) -> str:
     try:
         play()
-    except Exception as error:  # noqa: BLE001 - whatever it breaks is a catch
+    except Exception as error:  # noqa: BLE001 - any error is a catch
         return f"{type(error).__name__}: {error}"
     return ""
 

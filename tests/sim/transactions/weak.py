@@ -1,7 +1,7 @@
-"""Known weaknesses of transactions, planted one at a time: what the simulation is worth.
+"""Known weaknesses of transactions, planted one at a time: they measure the simulation.
 
-The first ones are what others were found to do; the rest is what a first design of ours got
-wrong. `plant` gives (object, attribute, what takes its place) for each patch.
+The first ones were found in other systems; the rest are mistakes of an early design of Oncelog.
+`plant` gives (object, attribute, replacement) for each patch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def weakness(plant: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """The weakness is there for as long as the block runs."""
+    """Plants the weakness for the length of the block."""
     patches = WEAKNESSES[name]()
     before = [(target, attribute, target.__dict__[attribute]) for target, attribute, _ in patches]
     for target, attribute, value in patches:
@@ -66,7 +66,7 @@ def ended_is_forgotten() -> list[Patch]:
 
 @weakness
 def an_abort_keeps_the_sequence() -> list[Patch]:
-    """What was aborted and is sent again counts as a duplicate: it is lost."""
+    """A record sent again after an abort counts as a duplicate: it is lost."""
     mark = RunTable.mark
 
     def keeps(self: RunTable, marker: Marker, last_seen: LastSeen, **more: Any) -> Any:
@@ -108,7 +108,7 @@ def commit_without_a_check() -> list[Patch]:
 
 @weakness
 def losers_are_published() -> list[Patch]:
-    """A commit publishes all that was staged, not what it names."""
+    """A commit publishes all staged records, not only those it names."""
     mark = RunTable.mark
 
     def all_of_it(self: RunTable, marker: Marker, *args: Any, **more: Any) -> Any:
@@ -192,7 +192,7 @@ def plain_beside_a_run() -> list[Patch]:
 
 @weakness
 def a_repeated_marker_counts() -> list[Patch]:
-    """A marker that comes twice publishes twice, or ends what began since."""
+    """A marker that comes twice publishes twice, or ends a newer transaction."""
     mark = RunTable.mark
 
     def again(self: RunTable, marker: Marker, *args: Any, **more: Any) -> Any:
@@ -268,7 +268,7 @@ def the_one_before_is_forgotten() -> list[Patch]:
 
 @weakness
 def the_last_one_of_an_owner_is_forgotten() -> list[Patch]:
-    """Who repeats a commit is told that nobody knows of it."""
+    """A repeated commit is told that nobody knows the transaction."""
     finish = Coordinator._finish
 
     def forgets(self: Coordinator, row: Transaction) -> None:
@@ -292,7 +292,7 @@ def open_low_too_high() -> list[Patch]:
 
 @weakness
 def markers_only_once() -> list[Patch]:
-    """A new metadata leader does not send what its predecessor had begun to send."""
+    """A new metadata leader does not send the rest of its predecessor's markers."""
     return [(MetadataLeader, "begin", lambda self: None)]
 
 
@@ -346,7 +346,7 @@ def offsets_before_records() -> list[Patch]:
 
 @weakness
 def commits_beside_staged_offsets() -> list[Patch]:
-    """A marker takes back what the new owner has committed since."""
+    """A marker takes back the new owner's later commit."""
 
     def beside(self: OffsetsTable, group: str, record: Any) -> Any:
         staged, self.staged = self.staged, StagedOffsets()
@@ -361,7 +361,7 @@ def commits_beside_staged_offsets() -> list[Patch]:
 
 @weakness
 def a_fetch_does_not_wait() -> list[Patch]:
-    """The new owner reads what is committed now, and does the work again."""
+    """The new owner reads the current commit, and does the work again."""
 
     def at_once(self: OffsetsLeader, partition: int) -> Any:
         known = self._table().group(GROUP)
@@ -389,7 +389,7 @@ def a_fetch_waits_for_the_decision_only() -> list[Patch]:
 
 @weakness
 def a_member_is_its_ownership() -> list[Patch]:
-    """Who lost a partition and won it again commits what it read under the first ownership."""
+    """A member that lost a partition and regained it commits work of its first ownership."""
     check = GroupOwnership.check_commit
 
     def by_member(self: GroupOwnership, part: Any, member: str, ownership: int, number: int) -> str:
@@ -403,7 +403,7 @@ def a_member_is_its_ownership() -> list[Patch]:
 
 @weakness
 def all_that_is_staged_is_stored() -> list[Patch]:
-    """A marker stores what came after the check, too."""
+    """A marker stores offsets that came after the check, too."""
     end = OffsetsTable.end
 
     def everything(self: OffsetsTable, number: int, stored: Any, stamp_ms: int) -> bool:

@@ -1,9 +1,9 @@
-"""Replicated logs, messages and processes, driven by one seed: what transactions run on.
+"""Replicated logs, messages and processes, driven by one seed: the ground for transactions.
 
     processes --Call--> messages (lost, late, twice, in any order) --> a group's leader
     leader --propose--> pending --commit--> log --apply--> each replica's machine
 
-Raft itself is the other simulator's matter. Here a log keeps what was committed, a new
+Raft itself is the other simulator's matter. Here a log keeps committed entries, a new
 leader has all of it, and of what was pending a prefix may survive without anybody knowing.
 """
 
@@ -23,7 +23,7 @@ class Violation(AssertionError):
 
 
 class Call(NamedTuple):
-    """A message to the leader of a group, that is to be answered."""
+    """A message to a group's leader that expects an answer."""
 
     group: int
     method: str
@@ -31,7 +31,7 @@ class Call(NamedTuple):
 
 
 class Lost:
-    """What a caller gets instead of an answer: it may have been done, now or later."""
+    """A call's missing answer: it may have been done, now or later."""
 
     def __repr__(self) -> str:
         return "LOST"
@@ -53,7 +53,7 @@ class Machine(Protocol):
 
 @dataclass
 class Faults:
-    """How likely each fault of a message is, and the steps of the world."""
+    """Chances of each message fault, and the steps of the world."""
 
     lost: float = 0.0
     late: float = 0.0
@@ -96,7 +96,7 @@ class Group:
             done(self._apply(self.lead))
 
     def follow(self, replica: int) -> None:
-        """A replica applies all that is committed."""
+        """Has a replica apply all committed entries."""
         while self.applied[replica] < len(self.log):
             self._apply(replica)
 
@@ -121,7 +121,7 @@ class Group:
         return machine.dump()
 
     def change_leader(self, survivors: int) -> None:
-        """Another replica leads; of what is pending so many survive, and nobody is told."""
+        """Makes another replica lead; so many pending entries survive, and nobody hears which."""
         pending, self.pending = self.pending, []
         self.log += [entry for entry, _ in pending[:survivors]]
         self.leader.end()
@@ -137,7 +137,7 @@ class Group:
         self.saved[replica] = (self.applied[replica], self.machines[replica].dump())
 
     def restart(self, replica: int) -> None:
-        """A replica begins at its checkpoint again."""
+        """Restarts a replica from its checkpoint."""
         if replica == self.lead:
             self.change_leader(len(self.pending))
         index, data = self.saved[replica]
@@ -147,7 +147,7 @@ class Group:
         self.follow(replica)
 
     def install(self, replica: int) -> None:
-        """A replica takes the leader's checkpoint."""
+        """Installs the leader's checkpoint in a replica."""
         if replica != self.lead:
             self.saved[replica] = (self.applied[self.lead], self.machine.dump())
             self.restart(replica)
@@ -162,7 +162,7 @@ class Group:
 
 @dataclass
 class World:
-    """Everything there is. Calm by default: in order, nothing lost."""
+    """The whole simulation. Calm by default: in order, nothing lost."""
 
     rng: random.Random
     observe: Callable[[Group, int, Any, Any], None]
@@ -268,7 +268,7 @@ class World:
             self.late.pop(self.rng.randrange(len(self.late)))()
 
     def wake(self) -> None:
-        """Who waits looks again."""
+        """Has waiting processes look again."""
         waiting, self.waiting = self.waiting, []
         for resume in waiting:
             resume()
@@ -290,7 +290,7 @@ class World:
         raise Violation("the world does not come to rest")
 
     def release(self) -> None:
-        """What was held is delivered after all."""
+        """Delivers the held messages after all."""
         held, self.held = self.held, []
         self.hold = lambda call: False
         for _, deliver in held:

@@ -1,7 +1,7 @@
-"""Directed cases: each broke somebody's transactions, or a first design of ours.
+"""Directed cases: each broke transactions elsewhere, or in an early design of Oncelog.
 
-The numbers are those of the list in ADR 32, which says what each is about and which of them
-need more than these machines. A case is a function that plays on a Stage.
+The numbers are those of the list in ADR 32, which describes each case and names those that need
+more than these machines. A case is a function that plays on a Stage.
 """
 
 from tests.sim.transactions.cases import ends, late_copies, model, offsets

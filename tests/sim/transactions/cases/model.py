@@ -1,4 +1,4 @@
-"""Cases 33 to 49: what a model showed."""
+"""Cases 33 to 49: findings of a model."""
 
 from __future__ import annotations
 

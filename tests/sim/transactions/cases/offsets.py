@@ -1,4 +1,4 @@
-"""Cases 25, 26 and 43 to 45: offsets of a consumer group in a transaction, and who owns them."""
+"""Cases 25, 26 and 43 to 45: a consumer group's offsets in a transaction, and their owners."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Groups(Stage):
         return found
 
     def items(self) -> list[int]:
-        """Those that have become readable records."""
+        """Items that have become readable records."""
         return [record.content[1] for record in self.checker.readable[1]]
 
     def offset(self) -> int:
-        """What is committed now."""
+        """The committed offset."""
         known = self.group(2).machine.group_offsets.group(GROUP)
         state = None if known is None else known.get(("in", 0))
         return -1 if state is None else state.offset
@@ -105,7 +105,7 @@ def c25_member_that_lost_the_partition_in_the_middle() -> None:
 
 @case
 def c25_ownership_that_was_lost_and_won_again() -> None:
-    """The member and its id are the same; what it read before was done again meanwhile."""
+    """The member and its id are the same; its earlier work was done again meanwhile."""
     stage = Groups()
     first = stage.take("a")
     holder, number = begun(stage)
@@ -138,7 +138,7 @@ def c25_new_owner_that_seeks() -> None:
 
 @case
 def c25_old_owner_is_gone() -> None:
-    """Nobody fetches: the leader that gave the partition away aborts what stands in the way."""
+    """Nobody fetches: the leader that gave the partition away aborts the transaction in the way."""
     stage = Groups()
     first = stage.take("a")
     holder, number = begun(stage)
@@ -154,7 +154,7 @@ def c25_old_owner_is_gone() -> None:
 
 @case
 def c26_offset_and_output_after_each_loss() -> None:
-    """Both or neither, whoever goes at which point."""
+    """Both or neither, at every point of a crash."""
     for victim in (0, 1, 2):
         for survivors in (0, 1, 2):
             stage = Groups()
@@ -183,7 +183,7 @@ def c26_offset_and_output_after_each_loss() -> None:
 
 @case
 def c43_marker_of_the_offsets_comes_last() -> None:
-    """Else the successor's output is readable before what it follows."""
+    """Else the successor's output is readable before the records that it follows."""
     stage = Groups()
     holder, number = begun(stage)
     same(stage.write(holder, number, 0, 0), "STAGED")
@@ -207,7 +207,7 @@ def c43_marker_of_the_offsets_comes_last() -> None:
 
 @case
 def c44_manual_group_restarts_between_decision_and_marker() -> None:
-    """It reads on from what was decided, not from what was readable then."""
+    """It reads on from the decided offset, not from the readable one."""
     stage = Groups()
     holder, number = begun(stage)
     same(stage.write(holder, number, 0, 0), "STAGED")
@@ -247,7 +247,7 @@ def c45_calls_that_come_in_another_order() -> None:
 
 @case
 def c45_offsets_after_the_end() -> None:
-    """A call that was delayed past the abort, and past everybody's memory of it."""
+    """A call that was delayed past the abort, and past every memory of it."""
     stage = Groups()
     holder, number = begun(stage)
     same(stage.stage(holder, number, 1, 1), "")

@@ -1,4 +1,4 @@
-"""The register of directed cases, and what they share."""
+"""Register of directed cases, and their shared helpers."""
 
 from __future__ import annotations
 
