@@ -1,7 +1,7 @@
 """Real nodes as processes on this machine: for the integration tests, the demo and chaos.
 
-Speaks to nodes through the generated stubs only, so that what is tested and what tests
-it share no code. Nothing here imports `cluster` or `storage`.
+The harness speaks to nodes through the generated stubs only: tests share no code with the code
+they test. Nothing here imports `cluster` or `storage`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Raw gRPC to one node, and batches made by hand.
 
-No retry, no leader search, no cache: what a test asks is what the node answers. Only the
-tokens of leases are put in where they belong (`lease_tokens.py`).
+There is no retry, no leader search and no cache: a test sees each of the node's answers. Only
+lease tokens are filled in (`lease_tokens.py`).
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def batch(
     expected_offset: int | None = None,
     crc: int | None = None,
     batch_id: int = 0,
-    codec: int = 1,  # a node does not look into what is compressed: any bytes will do
+    codec: int = 1,  # a node does not read compressed bytes: any bytes will do
     transaction_id: int = 0,
 ) -> Batch:
-    """A batch whose header says what the arguments say, right or wrong."""
+    """A batch with the header fields of the arguments, right or wrong."""
     header = batch_pb2.BatchHeader(
         topic=topic,
         partition=partition,
@@ -90,12 +90,12 @@ def verdict(result: Result) -> str:
 
 
 def as_call(error: grpc.RpcError) -> grpc.Call:
-    """A failed call's error is also the call; only the type does not say so."""
+    """Casts a failed call's error to the call that it also is."""
     return cast(grpc.Call, error)
 
 
 def reason(error: grpc.RpcError) -> str:
-    """ErrorInfo.reason of a failed call; empty if it carries none."""
+    """ErrorInfo.reason of a failed call; empty if the error carries none."""
     for key, value in as_call(error).trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             for detail in status_pb2.Status.FromString(value).details:
@@ -136,10 +136,11 @@ class Api:
         tokens: Tokens | None = None,
         files: Mapping[str, str] | None = None,
     ) -> None:
-        """`tokens`: of the cluster, for whoever leases at one node and writes at another.
+        """Opens a channel to the node at `address`.
 
-        files: of TLS, by the names of the client's settings; empty: in the clear; None: those
-        of the environment, as every client.
+        tokens: the cluster's, for a test that leases at one node and writes at another.
+        files: TLS files by the names of the client's settings; empty: no TLS; None: the files
+        of the environment, as for every client.
         """
         files = environment_files() if files is None else files
         self.address = address
@@ -166,9 +167,9 @@ class Api:
         self.close()
 
     def serving(self, timeout: float) -> bool:
-        """Waits until the node says SERVING; False if it does not in time, or ends before.
+        """Waits until the node reports SERVING; False after the timeout or if the node ends first.
 
-        A node that closes in order while it is being watched cancels the call.
+        A node that shuts down during the watch cancels the call.
         """
         watch = self.health.Watch(
             health_pb2.HealthCheckRequest(), timeout=timeout, wait_for_ready=True
@@ -198,14 +199,14 @@ class Api:
     def produce(
         self, *batches: Batch, timeout_ms: int = 0, timeout: float = CALL_TIMEOUT
     ) -> list[Result]:
-        """One unary call; `timeout` is the client's, in seconds. Raises grpc.RpcError."""
+        """Sends one unary call; `timeout` is the client's, in seconds. Raises grpc.RpcError."""
         answer = self.log.Produce(
             log_pb2.ProduceRequest(batches=batches, timeout_ms=timeout_ms), timeout=timeout
         )
         return list(answer.results)
 
     def produce_stream(self, *batches: Batch) -> list[Result]:
-        """One stream, one request for each batch; the results in the order they came."""
+        """Sends batches on one stream, one request each; returns results in order of arrival."""
         requests = (log_pb2.ProduceRequest(batches=[one]) for one in batches)
         answers = self.log.ProduceStream(requests, timeout=CALL_TIMEOUT)
         return [result for answer in answers for result in answer.results]
@@ -213,7 +214,7 @@ class Api:
     def create_topic(
         self, name: str, partitions: int = 1, replicas: int = 0, **config: int
     ) -> cluster_pb2.TopicInfo:
-        """`config`: fields of TopicConfig."""
+        """Creates a topic. `config`: fields of TopicConfig."""
         request = cluster_pb2.CreateTopicRequest(
             name=name,
             partitions=partitions,
@@ -233,7 +234,7 @@ class Api:
         return info
 
     def topics(self, *, timeout: float = CALL_TIMEOUT) -> list[cluster_pb2.TopicInfo]:
-        """All of them."""
+        """Lists all topics."""
         request = cluster_pb2.DescribeTopicsRequest()
         return list(self.cluster.DescribeTopics(request, timeout=timeout).topics)
 
@@ -255,7 +256,7 @@ class Api:
         max_wait_ms: int = 0,
         timeout: float = CALL_TIMEOUT,
     ) -> log_pb2.PartitionRecords:
-        """One fetch of one partition."""
+        """Fetches from one partition once."""
         answer = self.log.Fetch(
             log_pb2.FetchRequest(
                 partitions=[
@@ -272,7 +273,7 @@ class Api:
         return records
 
     def offset(self, topic: str, partition: int, which: str, *, any_replica: bool = False) -> int:
-        """`which`: earliest or latest. Raises AssertionError if the node may not answer."""
+        """Asks for an offset. `which`: earliest or latest. Raises AssertionError if refused."""
         asked: dict[str, Any] = {which: True}
         answer = self.log.ListOffsets(
             log_pb2.ListOffsetsRequest(
@@ -305,7 +306,7 @@ class Api:
     def last_seen(
         self, topic: str, partition: int, *, any_replica: bool = True
     ) -> list[producer_pb2.ProducerState]:
-        """The partition's last-seen map, whole."""
+        """Reads the partition's whole last-seen map."""
         states: list[producer_pb2.ProducerState] = []
         while True:
             page = self.producers.DescribeProducers(

@@ -10,7 +10,7 @@ N = TypeVar("N", int, float)
 
 
 def number(kind: type[N], low: N, high: N | None = None) -> Callable[[str], N]:
-    """For `add_argument(type=...)`: a number within the limits; 1_000 and 1,000 are numbers."""
+    """Type for `add_argument`: a number within the limits; 1_000 and 1,000 are numbers."""
 
     def parse(text: str) -> N:
         value = kind(text.replace("_", "").replace(",", ""))

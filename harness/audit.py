@@ -1,9 +1,9 @@
-"""Compares what a producer was told with what each replica holds, replica by replica.
+"""Audit of replicas: compares a producer's acknowledgements with each replica's records.
 
-    ledger (row -> where it was acknowledged)
+    ledger (row -> acknowledged partition and offset)
     replica 1, 2, 3: every record, decoded here      -->  Audit: lost, twice, order, ...
 
-A row is a record's number in the order in which its one producer sent it.
+A row is a record's number in send order. One producer sends all rows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from harness.api import Api
 from harness.payload import decompress, values_and_keys
 
 NOT_ACKNOWLEDGED = -2
-NO_OFFSET = -1  # acknowledged as a duplicate whose place was no longer known
+NO_OFFSET = -1  # acknowledged as a duplicate of unknown offset
 
 
 @dataclass(slots=True)
 class Ledger:
-    """For each row the partition and offset that its acknowledgement named."""
+    """Acknowledged partition and offset of each row."""
 
     partitions: array[int]
     offsets: array[int]
@@ -41,17 +41,17 @@ class Ledger:
 
 @dataclass(slots=True)
 class Audit:
-    """What one replica holds, over all partitions. Counts are of records."""
+    """Findings for one replica over all partitions. Counts are of records."""
 
     node_id: int
     records: int = 0
-    lost: int = 0  # acknowledged and not there
+    lost: int = 0  # acknowledged but absent
     twice: int = 0  # copies beyond the first
     disordered: int = 0  # after a later one of the same partition
-    misplaced: int = 0  # not at the offset that was acknowledged
+    misplaced: int = 0  # not at the acknowledged offset
     holes: int = 0  # between batches, in offsets
     unknown: int = 0  # not sent by the ledger's producer
-    digests: dict[int, str] = field(default_factory=dict)  # partition -> of all that is stored
+    digests: dict[int, str] = field(default_factory=dict)  # of all that is stored, by partition
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -69,7 +69,7 @@ class Audit:
 def records(
     api: Api, topic: str, partition: int, digest: Callable[[bytes], None]
 ) -> Iterator[tuple[int, int, bytes]]:
-    """(offset, expected offset, value) of a replica's records; feeds all bytes to `digest`."""
+    """Yields (offset, expected offset, value) of a replica; feeds all bytes to `digest`."""
     position = api.offset(topic, partition, "earliest", any_replica=True)
     for stored in api.stored(topic, partition, start=position):
         digest(stored.SerializeToString(deterministic=True))
@@ -89,7 +89,7 @@ def audit(
     ledger: Ledger,
     row_of: Callable[[bytes], int],
 ) -> Audit:
-    """Reads one replica from start to end. Its log must not have lost its head."""
+    """Reads one replica from start to end. Its log must still hold its first record."""
     found = Audit(node_id)
     seen, placed = bytearray(len(ledger.offsets)), bytearray(len(ledger.offsets))
     for partition in range(partitions):
@@ -136,6 +136,6 @@ def audit_all(
     ledger: Ledger,
     row_of: Callable[[bytes], int],
 ) -> tuple[list[Audit], bool]:
-    """An audit of each replica, and whether they are identical."""
+    """Audits each replica and says whether all are identical."""
     audits = [audit(api, node, topic, partitions, ledger, row_of) for node, api in apis.items()]
     return audits, all(one.digests == audits[0].digests for one in audits)

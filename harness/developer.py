@@ -1,7 +1,7 @@
-"""scripts/cluster: start, stop and look at a cluster that outlives the command.
+"""Commands of scripts/cluster: start, stop and look at a cluster that outlives the command.
 
-The nodes lie in data/cluster (or --dir); scripts/chaos and the `oncelog` command find them
-there or at the addresses that `start` prints.
+The nodes lie in data/cluster (or --dir). scripts/chaos and the `oncelog` command find them
+there, or at the addresses that `start` prints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NODES = 9
 
 
 def start(options: argparse.Namespace, console: Console) -> int:
-    """Starts what does not run; an existing cluster keeps its nodes, ports and records."""
+    """Starts stopped nodes; an existing cluster keeps its nodes, ports and records."""
     directory: Path = options.dir
     if (directory / DESCRIPTION).exists():
         cluster = LocalCluster.load(directory)
@@ -56,7 +56,7 @@ def start(options: argparse.Namespace, console: Console) -> int:
 
 
 def stop(options: argparse.Namespace, console: Console) -> int:
-    """SIGTERM to all nodes; with --remove also their data."""
+    """Sends SIGTERM to all nodes; --remove also deletes their data."""
     cluster = LocalCluster.load(options.dir)
     for node in cluster.running:
         cluster.nodes[node].terminate()
@@ -68,7 +68,7 @@ def stop(options: argparse.Namespace, console: Console) -> int:
 
 
 def status(options: argparse.Namespace, console: Console) -> int:
-    """A table of the nodes; exit code 1 if not all of them run."""
+    """Shows a table of the nodes; exit code 1 unless all of them run."""
     cluster = LocalCluster.load(options.dir)
     table = Table()
     for name in ("node", "pid", "clients", "metrics", "log"):

@@ -1,12 +1,11 @@
-"""A disk of a node's own: ext4 on a loop device, whose power can be cut and which can be filled.
+"""Disk of one node: ext4 on a loop device, with power cuts and a way to fill it.
 
     IMAGE (a sparse file) -- loop device -- ext4 --> MOUNT POINT, the node's data directory
 
-`cutter` is what a power loss is to the file system: from that moment nothing more reaches
-the device, neither dirty pages nor the journal, and every call fails. What had been synced is
-there after `restore`, which mounts it again; what had not been is gone, as far as the kernel
-had not written it by itself. (The device itself has no cache here that could lose a write
-that the file system had flushed.)
+`cutter` acts on the file system like a power loss: from then on no dirty page and no journal
+write reaches the device, and every call fails. `restore` mounts the file system again. Synced
+data is then still there; unsynced data is gone, unless the kernel had already written it. The
+device has no cache of its own that could lose a write the file system had flushed.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from harness.node_process import HarnessError
 
 SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN
 NO_LOG_FLUSH = 2
-# More than a node's reserve of free space and what a long chaos run writes; sparse.
+# More than a node's reserve of free space plus the writes of a long chaos run; sparse.
 SIZE = 1024 * 1024 * 1024
 FILLER = ".filler"
 LARGEST_PIECE, SMALLEST_PIECE = 256 * 1024 * 1024, 4096
 
 
 class Disk:
-    """A file system at `mount_point`, kept in the file `image`. Needs root.
+    """File system at `mount_point`, kept in the file `image`. Needs root.
 
-    Methods raise HarnessError with what the command said that failed.
+    Methods raise HarnessError with the failed command's output.
     """
 
     def __init__(self, image: Path, mount_point: Path) -> None:
         self.mount_point, self._image = mount_point, image
 
     def open(self) -> None:
-        """Makes it if it is not there, and mounts it anew. No process may use it."""
+        """Makes the disk if it is missing, and mounts it afresh. No process may use it."""
         self.close()
         if not self._image.exists():
             self._make()
@@ -51,7 +50,7 @@ class Disk:
         _run("mount", "-t", "ext4", "-o", "loop", str(self._image), str(self.mount_point))
 
     def close(self) -> None:
-        """Unmounts it, whoever mounted it; the image stays."""
+        """Unmounts the disk, even if another process mounted it; the image stays."""
         if os.path.ismount(self.mount_point):
             _run("umount", str(self.mount_point))
 
@@ -66,7 +65,7 @@ class Disk:
     # -- power ----------------------------------------------------------------------------
 
     def cutter(self) -> Callable[[], None]:
-        """A function that cuts the power: prepared, so that several cuts are close together."""
+        """Prepares a function that cuts the power, so that several cuts are close together."""
         descriptor = os.open(self.mount_point, os.O_RDONLY | os.O_DIRECTORY)
 
         def cut() -> None:
@@ -78,14 +77,14 @@ class Disk:
         return cut
 
     def restore(self) -> None:
-        """The power is back. Nobody may hold a file of it any more."""
+        """Restores the power. No process may still hold a file of the disk open."""
         self.open()
 
     # -- space ----------------------------------------------------------------------------
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Inside, not a block is free, unless its node gives some back."""
+        """Fills the disk for the body: no block is free unless the node frees some."""
         filler = self.mount_point / FILLER
         try:
             _take_all(filler)
@@ -95,7 +94,7 @@ class Disk:
 
 
 def _take_all(path: Path) -> None:
-    """Allocates, without writing, all that is free."""
+    """Allocates all free space without writing to it."""
     piece, size = LARGEST_PIECE, 0
     with path.open("ab") as file:
         while piece >= SMALLEST_PIECE:
@@ -117,7 +116,7 @@ def _run(*words: str) -> None:
 
 @functools.cache
 def missing() -> str:
-    """Why there can be no such disk here; empty if there can be. Tries it."""
+    """Reason that this machine cannot have such a disk; empty if it can. Tries one."""
     if os.geteuid() != 0:
         return "disks of their own need root, to mount a loop device"
     for tool in ("mkfs.ext4", "mount", "umount"):

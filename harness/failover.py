@@ -1,4 +1,4 @@
-"""How long the kill of a partition's leader is felt: for the chaos tests and the benchmark."""
+"""Failover time after the kill of a partition's leader: for the chaos tests and the benchmark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ACKNOWLEDGE_TIMEOUT = 60.0  # seconds for one record
 
 
 def kill_leader(cluster: LocalCluster, producer: Producer, topic: str) -> tuple[int, float]:
-    """Kills partition 0's leader and sends a record at once: the node, and how long it took.
+    """Kills partition 0's leader and sends a record at once; returns the node and the seconds.
 
-    The seconds are those from the node's end to the acknowledgement.
+    The seconds run from the node's end to the acknowledgement.
     """
     producer.send(topic, b"before", partition=0).result(ACKNOWLEDGE_TIMEOUT)
     leader = cluster.leader(topic, 0)
@@ -25,7 +25,7 @@ def kill_leader(cluster: LocalCluster, producer: Producer, topic: str) -> tuple[
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """By nearest rank; 0 if there is nothing."""
+    """Percentile by nearest rank; 0 without values."""
     if not ordered:
         return 0.0
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]

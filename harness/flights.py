@@ -1,8 +1,8 @@
-"""examples/flights on three nodes of its own, while its nodes and Spark's processes are killed.
+"""Runner of examples/flights on three nodes, while nodes and Spark's processes are killed.
 
-scripts/flights calls this module. The example itself knows no more of the cluster than its
-addresses. Killed in turn: the leader of the busiest partition, a task's Python process, an
-executor's JVM, and the driver with all that it has started, which is then started again.
+scripts/flights calls this module. The example itself knows only the cluster's addresses. Killed
+in turn: the leader of the busiest partition, a task's Python process, an executor's JVM, and
+the driver with all its processes, which is then started again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIRECTORY = ROOT / "data" / "flights"
 
 
 class Kills(run.Faults):
-    """Something is killed at even distances in the stream, of each kind in turn."""
+    """Kills at even distances in the stream, each kind in turn."""
 
     def __init__(
         self, cluster: LocalCluster, records: int, kills: int, kinds: list[str], naive: bool
@@ -57,7 +57,7 @@ class Kills(run.Faults):
         if kind == "leader":
             self._killer.kill_next()
             return
-        # In a thread: the flights go on meanwhile.
+        # In a thread: the stream continues meanwhile.
         self._thread = threading.Thread(target=self._kill, args=(kind,))
         self._thread.start()
 
@@ -81,16 +81,16 @@ class Kills(run.Faults):
         self._note()
 
     def _note(self) -> None:
-        """When it was seen that a node is dead, milliseconds after it was."""
+        """Notes the time of each node's kill, milliseconds late."""
         for node in self._killer.killed[self._nodes :]:
             self.kills.append((time.time(), f"node {node}"))
             self._nodes += 1
 
 
 def wait_written(bootstrap: str) -> None:
-    """Until the naive sink writes: its records are readable before their micro-batch has ended.
+    """Waits until the naive sink writes: its records are readable before their micro-batch ends.
 
-    A time limit, since it may have nothing to write for a while.
+    Has a time limit, since the sink may have nothing to write for a while.
     """
     with Consumer(run.NAIVE, bootstrap_servers=bootstrap) as consumer:
         places = [(run.NAIVE, partition) for partition in range(run.PARTITIONS)]
@@ -104,7 +104,7 @@ def wait_written(bootstrap: str) -> None:
 
 
 def found(job: driver.Job, kind: str) -> list[int]:
-    """The job's processes of a kind: `task` or `executor`."""
+    """Process ids of the job, of one kind: `task` or `executor`."""
     there = job.processes()
     if kind == "executor":
         return [pid for pid, (_, command) in there.items() if EXECUTOR in command]
@@ -162,7 +162,7 @@ def flights(options: argparse.Namespace) -> int:
             Kills(cluster, options.records, options.kills, options.kinds, options.naive),
             idempotent=not options.no_idempotence,
             mode=options.mode,
-            # Its executors are processes, as in a cluster of Spark's.
+            # Executors are processes, as in a Spark cluster.
             master="local-cluster[2,1,1024]" if "executor" in options.kinds else "local[*]",
             naive=options.naive,
         )

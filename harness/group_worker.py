@@ -1,11 +1,11 @@
-"""A consumer in a group, as a process of its own that tells what it does.
+"""Consumer in a group, as a process of its own that reports its events.
 
     python -m harness.group_worker '{"bootstrap": "...", "topic": "t", "group": "g", ...}'
 
-Each line that it writes is an event as JSON: `assigned` with the numbers of the ownerships,
-`revoked`, `lost`, `records` (each partition's first offset and the one behind the last),
-`committing` with the offsets, and `committed` with the error. `at` is the machine's monotonic
-clock, which all processes share. SIGTERM: it leaves its group and ends.
+Each output line is an event as JSON: `assigned` with the ownership numbers, `revoked`, `lost`,
+`records` (each partition's first offset and the one after the last), `committing` with the
+offsets, and `committed` with the error. `at` is the machine's monotonic clock, which all
+processes share. On SIGTERM the worker leaves its group and ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 
 class Worker:
-    """Reads, works a little, commits, until it is told to stop."""
+    """Consumer that reads, works a little and commits until it is stopped."""
 
     def __init__(self, topic: str, work_s: float, **settings: Any) -> None:
         self._work_s = work_s
@@ -85,9 +85,9 @@ def _numbers(tps: list[TopicPartition]) -> list[int]:
 
 
 class WorkerProcess:
-    """A worker as whoever started it sees it: what it told, and signals.
+    """Handle of a worker's process: its events, and signals to it.
 
-    command: what is put before its own, such as one that runs it in a namespace.
+    command: words put before the worker's own command, such as a wrapper that enters a namespace.
     """
 
     def __init__(self, log: Path, *, command: Sequence[str] = (), **settings: Any) -> None:
@@ -117,7 +117,7 @@ class WorkerProcess:
 
     @property
     def owned(self) -> dict[int, int]:
-        """Partition -> number of the ownership, by what it told."""
+        """Owned partitions -> ownership numbers, from the events."""
         held: dict[int, int] = {}
         with self._changed:
             for event in self.events:
@@ -138,7 +138,7 @@ class WorkerProcess:
         self._process.send_signal(number)
 
     def end(self, number: signal.Signals = signal.SIGTERM, timeout: float = 30.0) -> None:
-        """Ends it, also if it is stopped, and reads what it told to the last line."""
+        """Ends the worker, even a stopped one, and reads its events to the last line."""
         if self.running:
             self.send(number)
             if number != signal.SIGKILL:

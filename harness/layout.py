@@ -1,8 +1,8 @@
-"""What a cluster on this machine is made of: addresses, routes, a network; kept in cluster.json.
+"""Layout of a cluster on this machine: addresses, routes, a network; kept in cluster.json.
 
-A layout is planned once and does not change while its cluster lives; `LocalCluster` starts
-what it says. Clients reach each node, and nodes each other, at the route between them if there
-is a proxy, else directly.
+A layout is planned once and stays fixed while its cluster lives. `LocalCluster` starts the nodes
+from it. Clients reach each node, and nodes reach each other, by the proxy's route between them;
+without a proxy, directly.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from oncelog.certificates import make_authorities, make_client, make_node
 DESCRIPTION = "cluster.json"
 NODE_PORT = 7000  # in a namespace of its own every port is free
 METRICS_PORT = 7100
-CLIENT = "tester"  # of a secured cluster
+CLIENT = "tester"  # client name of a secured cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`listen` and `metrics`: addresses by node. disks: each node has one of its own."""
+    """`listen` and `metrics`: addresses by node. disks: each node has a disk of its own."""
 
     root: Path
     cluster_id: str
@@ -39,7 +39,7 @@ class Layout:
     disks: bool
     network: Network | None
     secured: bool  # TLS on all ports, with certificates in `certificates`
-    control_port: int  # of the proxy; 0: there is none
+    control_port: int  # of the proxy; 0: no proxy
     routes: Sequence[RouteSpec]
 
     @classmethod
@@ -57,7 +57,7 @@ class Layout:
         ports: Sequence[int] | None,
         secured: bool = False,
     ) -> Layout:
-        """Ports that are free now. Raises HarnessError if this machine cannot have it."""
+        """Plans a layout on free ports. Raises HarnessError if this machine cannot run it."""
         if disks and disk.missing():
             raise HarnessError(disk.missing())
         if namespaces and network.missing():
@@ -80,7 +80,7 @@ class Layout:
 
     @classmethod
     def load(cls, root: Path) -> Layout:
-        """Raises HarnessError if no cluster lies in `root`."""
+        """Reads the layout in `root`. Raises HarnessError if `root` holds no cluster."""
         try:
             raw = json.loads((root / DESCRIPTION).read_text())
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class Layout:
         )
 
     def save(self) -> None:
-        """Writes what `load` reads."""
+        """Writes the file that `load` reads."""
         self.root.mkdir(parents=True, exist_ok=True)
         text = {
             "cluster_id": self.cluster_id,
@@ -141,7 +141,7 @@ class Layout:
         return self.root / "certs"
 
     def make_certificates(self) -> None:
-        """Those of a secured cluster, and a client's; they stay when they are there."""
+        """Makes missing certificates of a secured cluster and of one client; existing ones stay."""
         if not self.secured or self.certificates.exists():
             return
         make_authorities(self.certificates, days=1)
@@ -151,7 +151,7 @@ class Layout:
         make_client(self.certificates, CLIENT, days=1)
 
     def client_files(self) -> dict[str, Any]:
-        """Settings of a client that is let in; none if the cluster is not secured."""
+        """Settings of a client with access; empty if the cluster is not secured."""
         own = self.certificates / f"client-{CLIENT}"
         files = {
             "tls_ca_file": "ca.crt",
@@ -165,18 +165,18 @@ class Layout:
             own = self.certificates / f"node-{node}"
             files = ("tls.crt", "tls.key", "tls-ca.crt", "peer.crt", "peer.key", "peer-ca.crt")
             return {_setting(file): str(own / file) for file in files}
-        # A namespace's network is this machine's own.
+        # A namespace's network belongs to this machine.
         return {} if self.network is None else {"insecure": "true"}
 
     def _route(self, name: str, node: int) -> str:
-        """Where that route to the node begins; the node's own address if there is none."""
-        # Of two with a name, the last one is for calls.
+        """Address of that route to the node; the node's own address without a route."""
+        # Of two routes with one name, the last is for calls.
         found = [route.listen for route in self.routes if route.name == name]
         return found[-1] if found else self.listen[node]
 
 
 def _setting(file: str) -> str:
-    """tls.crt -> tls_cert, peer-ca.crt -> peer_ca."""
+    """Setting of a certificate file: tls.crt -> tls_cert, peer-ca.crt -> peer_ca."""
     stem, _, kind = file.partition(".")
     port, _, ca = stem.partition("-")
     return f"{port}_ca" if ca else f"{port}_{'cert' if kind == 'crt' else 'key'}"
@@ -185,7 +185,7 @@ def _setting(file: str) -> str:
 def _addresses(
     ids: Sequence[int], own: Network | None, ports: Sequence[int] | None, usual: int
 ) -> dict[int, str]:
-    """Where the nodes listen: on loopback, or each in its namespace."""
+    """Listen addresses of the nodes: on loopback, or in each node's namespace."""
     if own is not None:
         chosen = ports or [usual] * len(ids)
         return {n: f"{own.address(n)}:{port}" for n, port in zip(ids, chosen, strict=True)}
@@ -202,7 +202,8 @@ def _routes(listen: Mapping[int, str], own: Network | None) -> list[RouteSpec]:
         RouteSpec(name, f"{here}:{port}", listen[node])
         for (name, here, node), port in zip(wanted, free_ports(len(wanted)), strict=True)
     ]
-    # The nodes' streams of frames have ports of their own, and are cut together with the
+    # Streams of frames between nodes have ports of their own. The proxy cuts them together
+    # with the calls between the same two nodes.
     # calls between the same two.
     streams = [
         RouteSpec(route.name, above(route.listen), above(route.target))

@@ -1,8 +1,8 @@
-"""The tokens of the leases that raw calls were given, put into what they send.
+"""Lease tokens of raw calls: kept from answers and put into later requests.
 
     Api.lease, LeaseProducer --answer--> Tokens --into--> Produce, ProduceStream, OpenProducer
 
-A request that has a token keeps it, and one for an id that was not leased here gets none.
+A request with a token keeps it. A request for an id leased elsewhere gets no token.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _PROVEN = (producer_pb2.OpenProducerRequest, transaction_pb2.BeginTransactionReq
 
 
 class Tokens(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):
-    """Of one cluster: (producer id, epoch) -> token."""
+    """Tokens of one cluster: (producer id, epoch) -> token."""
 
     def __init__(self) -> None:
-        self.each = False  # whether each batch has one, as where nodes know who calls
+        self.each = False  # whether each batch gets a token, for nodes that authenticate callers
         self._known: dict[tuple[int, int], bytes] = {}
 
     def of(self, producer_id: int, epoch: int) -> bytes:
-        """Empty if there was no such lease."""
+        """Token of the lease; empty if it is unknown."""
         return self._known.get((producer_id, epoch), b"")
 
     def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:

@@ -1,14 +1,14 @@
-"""A cluster of real node processes on loopback, with a directory that describes it.
+"""Cluster of real node processes on loopback, with a directory that describes it.
 
-    ROOT/cluster.json        how each node is started (layout.py)
+    ROOT/cluster.json        each node's start settings (layout.py)
     ROOT/node1/              data directory
     ROOT/node1.log, .pid     output, and the process while it runs
 
 With `proxied`, clients reach each node, and nodes reach each other, through one TCP proxy
-(routes `client-2`, `1-3`, ...), where connections can be cut. With `disks`, each data
-directory is a file system of its own, kept in ROOT/node1.disk, ..., whose power can be cut and
-which can be filled. With `namespaces`, each node has a network namespace of its own, and
-what one sends to another can be lost. Both need root.
+(routes `client-2`, `1-3`, ...) that can cut connections. With `disks`, each data directory is a
+file system of its own, kept in ROOT/node1.disk, ..., with power cuts and a way to fill it. With
+`namespaces`, each node has a network namespace of its own, and messages from one node to another
+can be lost. Both need root.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from oncelog.v1 import cluster_pb2, log_pb2
 
 START_TIMEOUT = 30.0  # seconds until a node serves
 LEADER_TIMEOUT = 20.0
-ANSWER_TIMEOUT = 1.0  # for one question to a node that may be paused
-WATCH_SLICE = 0.5  # seconds between looks whether the awaited process still lives
+ANSWER_TIMEOUT = 1.0  # for one request to a node that may be paused
+WATCH_SLICE = 0.5  # seconds between checks that the awaited process still lives
 LOOK_AGAIN = 0.02  # seconds; nodes have no call that waits for a leader
-# Faults are injected many times a minute: what takes its time in production is quicker here.
+# Faults are injected many times a minute: timers are shorter than in production.
 QUICK: dict[str, str | int] = {
     "election_timeout_ms": 500,
     "heartbeat_ms": 50,
@@ -48,7 +48,7 @@ QUICK: dict[str, str | int] = {
 
 
 class LocalCluster:
-    """`nodes` by id. As a context manager it is started and, at the end, killed."""
+    """Nodes by id in `nodes`. The context manager starts the cluster and, at the end, kills it."""
 
     def __init__(
         self,
@@ -66,12 +66,11 @@ class LocalCluster:
         layout: Layout | None = None,
         secured: bool = False,
     ) -> None:
-        """`ports`: one for each node, instead of any free ones.
+        """Plans a new cluster, or takes over `layout`. Raises HarnessError if that is impossible.
 
+        ports: one for each node, instead of any free ports.
         secured: TLS on all ports; clients take `client_files` as settings.
-
-        layout: that of a cluster which is there, instead of a new one by the other arguments.
-        Raises HarnessError if this machine cannot have what is asked for.
+        layout: that of an existing cluster; the other arguments are then unused.
         """
         self._layout = layout or Layout.plan(
             root.resolve(),
@@ -108,14 +107,14 @@ class LocalCluster:
 
     @staticmethod
     def remove(root: Path) -> None:
-        """Ends and deletes whatever cluster lies in `root`, its disks and namespaces included."""
+        """Ends and deletes the cluster in `root`, with its disks and namespaces."""
         if (root / DESCRIPTION).exists():
             LocalCluster.load(root).close()
         shutil.rmtree(root, ignore_errors=True)
 
     @classmethod
     def load(cls, root: Path) -> Self:
-        """The cluster that lies in `root` with its running processes. Raises HarnessError."""
+        """Takes over the cluster in `root` with its running processes. Raises HarnessError."""
         self = cls(root, layout=Layout.load(root.resolve()), detached=True)
         for node in self.nodes.values():
             node.attach()
@@ -137,9 +136,9 @@ class LocalCluster:
         self.close()
 
     def start(self) -> None:
-        """Starts all nodes that do not run, and waits until all serve.
+        """Starts all stopped nodes, and waits until all serve.
 
-        What an earlier run left of namespaces and mounted disks is removed first.
+        Namespaces and mounted disks of an earlier run are removed first.
         """
         stopped = [node for node, process in self.nodes.items() if not process.running]
         if self.network is not None and stopped == list(self.nodes):
@@ -162,13 +161,13 @@ class LocalCluster:
             self.wait_joined()
 
     def change_spec(self, node: int, **changes: Any) -> NodeProcess:
-        """The node, which does not run, started like that from now on."""
+        """Changes the spec of a stopped node, for its next start."""
         assert not self.nodes[node].running
         self.nodes[node] = NodeProcess(replace(self.nodes[node].spec, **changes))
         return self.nodes[node]
 
     def close(self) -> None:
-        """Kills whatever runs, unmounts disks, removes namespaces. The files stay."""
+        """Kills running nodes, unmounts disks, removes namespaces. The files stay."""
         for api in self._apis.values():
             api.close()
         self._apis.clear()
@@ -182,9 +181,9 @@ class LocalCluster:
 
     @contextmanager
     def spare(self) -> Iterator[int]:
-        """Inside, one node more runs, that the cluster does not know yet; then it is gone.
+        """Runs one more node, unknown to the cluster, for the body; then removes it.
 
-        It asks the others what it is (setting `join`); routes and disks it has none.
+        It learns its cluster from the others (setting `join`), and has no routes and no disk.
         """
         assert self.may_grow
         node = max(self.nodes) + 1
@@ -219,7 +218,7 @@ class LocalCluster:
     # -- faults -----------------------------------------------------------------------------
 
     def kill(self, nodes: Iterable[int]) -> None:
-        """SIGKILL to all of them, as close together as can be; then waits for their ends."""
+        """Sends SIGKILL to all, as close together as possible; then waits for their ends."""
         killed = [self.nodes[node] for node in nodes]
         for process in killed:
             process.signal(signal.SIGKILL)
@@ -227,7 +226,7 @@ class LocalCluster:
             process.wait()
 
     def restart(self, node: int) -> None:
-        """Kill -9 and start; waits until it serves."""
+        """Kills a node with SIGKILL and starts it; waits until it serves."""
         self.kill([node])
         self.start_nodes([node])
 
@@ -246,9 +245,9 @@ class LocalCluster:
                 self.proxy.ask(op, f"{peer}-{node}")
 
     def cut_power(self, nodes: Iterable[int]) -> None:
-        """The power of these nodes is lost, all at once, and is there again; none is started.
+        """Cuts the power of these nodes at the same time and restores it; starts no node.
 
-        The disks first, as close together as can be: a node may notice and end by itself.
+        Disks lose power first, as close together as possible: a node may notice and end by itself.
         """
         down = list(nodes)
         cutters = [self.disks[node].cutter() for node in down]
@@ -264,10 +263,10 @@ class LocalCluster:
 
     @contextmanager
     def split(self, *sides: Iterable[int], one_way: bool = False) -> Iterator[None]:
-        """Inside, nodes of different sides do not reach each other; then waits for all to.
+        """Separates nodes of different sides for the body; then waits until all connect.
 
-        A node of no side reaches all: a bridge. one_way: only what the first side sends to the
-        others is lost.
+        A node of no side reaches all: a bridge. one_way: only messages from the first side to the
+        others are lost.
         """
         assert self.network is not None, "start the cluster with namespaces=True"
         groups = [list(side) for side in sides]
@@ -285,7 +284,7 @@ class LocalCluster:
             self.network.heal()
         self.wait_joined()
 
-    # -- what is so ---------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
@@ -293,17 +292,17 @@ class LocalCluster:
 
     @property
     def may_grow(self) -> bool:
-        """Whether a node of which the layout says nothing can join."""
+        """Whether a node outside the layout can join."""
         return self.network is None and not self._layout.secured
 
     @property
     def client_files(self) -> dict[str, Any]:
-        """The settings of TLS that clients need; empty where there is none."""
+        """TLS settings of a client; empty without TLS."""
         return self._layout.client_files()
 
     @property
     def environment(self) -> dict[str, str]:
-        """What lets every client in that it is given to."""
+        """Environment that gives every client access."""
         return {f"ONCELOG_CLIENT_{name.upper()}": p for name, p in self.client_files.items()}
 
     @property
@@ -351,7 +350,7 @@ class LocalCluster:
         return self._leader_and_mark(topic, partition, not_in)[0]
 
     def latest(self, topic: str, partition: int) -> int:
-        """The high watermark by whoever leads, waited for; a leader asked later may not be one."""
+        """High watermark, asked of the leader in a loop, since leadership may move."""
         return self._leader_and_mark(topic, partition)[1]
 
     def _leader_and_mark(
@@ -368,7 +367,7 @@ class LocalCluster:
         raise HarnessError(f"{topic}-{partition} has no leader\n{self.logs()}")
 
     def high_watermark(self, node: int, topic: str, partition: int) -> int | None:
-        """The partition's, if the node leads it and is sure of that; else None."""
+        """Partition's high watermark if the node leads it and is sure of that; else None."""
         query = log_pb2.OffsetQuery(topic=topic, partition=partition, latest=True)
         request = log_pb2.ListOffsetsRequest(queries=[query])
         try:
@@ -394,7 +393,7 @@ class LocalCluster:
     def wait_level(
         self, topic: str, nodes: Iterable[int] | None = None, timeout: float = LEADER_TIMEOUT
     ) -> None:
-        """Waits until all replicas of running (or the given) nodes have all that leaders have."""
+        """Waits until all replicas on running (or the given) nodes are level with their leaders."""
         wanted = list(self.running if nodes is None else nodes)
         end = time.monotonic() + timeout
         led: list[int] = []
@@ -407,7 +406,7 @@ class LocalCluster:
                     info = self.api(node).topic(topic)
                     seen[node] = [part.high_watermark for part in info.partitions]
             except grpc.RpcError:
-                pass  # a node that is being started
+                pass  # the node is starting
             else:
                 held = [(node, part.partition) for part in described for node in part.replicas]
                 asked = [(seen[node], at) for node, at in held if node in seen]
@@ -419,7 +418,7 @@ class LocalCluster:
         )
 
     def wait_caught_up(self, node: int, timeout: float = START_TIMEOUT) -> None:
-        """Waits until the node has what leaders have by now, of all that it keeps a replica of."""
+        """Waits until all replicas of the node reach their leaders' high watermarks of now."""
         end = time.monotonic() + timeout
         asked = next((other for other in self.running if other != node), node)
         topics = self.api(asked).topics()
@@ -438,14 +437,14 @@ class LocalCluster:
                         if part.high_watermark >= late.get(place, 0):
                             late.pop(place, None)
             except grpc.RpcError:
-                pass  # it is being started
+                pass  # the node is starting
             if late:
                 time.sleep(LOOK_AGAIN)
         if late:
             raise HarnessError(f"node {node} has not caught up with {late}\n{self.logs()}")
 
     def describe_topic(self, topic: str) -> cluster_pb2.TopicInfo:
-        """As the first running node sees it."""
+        """Description of the topic by the first running node."""
         return self.api(self.running[0]).topic(topic)
 
     def logs(self, lines: int = 40) -> str:

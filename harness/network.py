@@ -1,19 +1,18 @@
-"""A network of the cluster's own: each node in a network namespace, all on one virtual switch.
+"""Network of one cluster: each node in a network namespace, all on one virtual switch.
 
     node 1's namespace: eth0 --+
     node 2's namespace: eth0 --+-- bridge, in a namespace too --- NAME, in ours: clients
     node 3's namespace: eth0 --+
 
-What a node sends to another is lost by giving that one a hardware address which nobody has:
-packets leave and arrive nowhere, no error comes back, and the other direction is untouched.
-Nothing is filtered, so no packet filter is needed, and since the bridge has a namespace of
-its own, none of this machine's applies to it either.
+To lose a node's packets to another, the sender gets an unused hardware address for the receiver.
+The packets leave and never arrive, no error comes back, and the other direction is untouched.
+No packet filter is needed. The bridge has a namespace of its own, so this machine's filters do
+not apply to it.
 
-Addresses are .1, .2, ... for the nodes, .100, ... for what joins them, .254 for us. A TCP proxy
-of ours between the nodes A and B uses an address for that pair alone, so that what goes through
-it is lost, too.
-Needs root, and the commands `ip` and `nsenter`. Methods raise HarnessError with what the
-command said that failed.
+Addresses are .1, .2, ... for the nodes, .100, ... for other programs, .254 for us. A TCP proxy
+of ours between nodes A and B uses an address for that pair alone, so its packets are lost, too.
+Needs root, and the commands `ip` and `nsenter`. Methods raise HarnessError with the failed
+command's output.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from harness.node_process import HarnessError
 NOBODY = "02:00:00:00:00:01"  # a hardware address of the locally administered kind
 MAX_NODES = 9
 OURS = 254
-SUBNETS = 64  # how many are tried for one that this machine does not use
+SUBNETS = 64  # networks tried until one is unused on this machine
 
 
 class Network:
-    """`name`: of the interface on our side and, with a suffix, of the namespaces.
+    """Network of one cluster. `name`: our interface and, with a suffix, the namespaces.
 
     base: the first three numbers of its addresses, such as "10.70.3".
     """
@@ -55,21 +54,21 @@ class Network:
         return f"{self.base}.{node}"
 
     def between(self, a: int, b: int) -> str:
-        """Our address for a proxy between the two."""
+        """Our address for a proxy between the two nodes."""
         return f"{self.base}.{10 * min(a, b) + max(a, b)}"
 
     def namespace(self, node: int) -> str:
         return f"{self.name}-{node}"
 
     def command(self, node: int) -> list[str]:
-        """What to put before a command that is to run in the node's namespace."""
+        """Command prefix that runs a command in the node's namespace."""
         # Unlike `ip netns exec` it leaves the mounted file systems as they are.
         return ["nsenter", f"--net=/run/netns/{self.namespace(node)}", "--"]
 
     # -- life -----------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Makes all of it, after what is left of an earlier one of the name."""
+        """Makes the network, after removing an earlier network of this name."""
         self.close()
         switch = f"{self.name}-switch"
         pairs = [(a, b) for a in self.nodes for b in self.nodes if a < b]
@@ -108,12 +107,12 @@ class Network:
         )
 
     def join(self, number: int) -> None:
-        """Connects one more namespace, for a program that is no node: `number` from 100 to 199."""
+        """Connects one more namespace for a program: `number` from 100 to 199."""
         assert 100 <= number < 200
         self._connect(number, f"{self.name}-switch")
 
     def close(self) -> None:
-        """Removes all of this name, and ends what still runs in it."""
+        """Removes everything of this name, and ends processes that still run in it."""
         ours = [name for name in _namespaces() if name.startswith(f"{self.name}-")]
         for name in ours:
             for pid in _output("ip", "netns", "pids", name).split():
@@ -126,7 +125,7 @@ class Network:
     # -- faults ---------------------------------------------------------------------------
 
     def lose(self, sender: int, receiver: int) -> None:
-        """From now on nothing that the one sends reaches the other; not the other way round."""
+        """Drops all packets from sender to receiver; the other direction still works."""
         _ip(
             *(f"neigh replace {at} lladdr {NOBODY} dev eth0 nud permanent"
               for at in (self.address(receiver), self.between(sender, receiver))),
@@ -134,23 +133,23 @@ class Network:
         )  # fmt: skip
 
     def unplug(self, number: int) -> None:
-        """From now on nothing reaches this namespace or comes from it, and no error says so."""
+        """Cuts a namespace off in both directions, without any error."""
         _ip(f"link set node{number} nomaster", namespace=f"{self.name}-switch")
 
     def plug(self, number: int) -> None:
-        """Puts an unplugged one back."""
+        """Reconnects an unplugged namespace."""
         _ip(f"link set node{number} master bridge", namespace=f"{self.name}-switch")
 
     def heal(self) -> None:
-        """Everything that nodes send to each other arrives again."""
+        """Restores all connections between nodes."""
         for node in self.nodes:
             _ip("neigh flush dev eth0 nud permanent", namespace=self.namespace(node))
 
 
 def network_for(root: Path, nodes: Iterable[int]) -> Network:
-    """The network of the cluster that lies in `root`: the same name each time.
+    """Network of the cluster in `root`, with the same name each time.
 
-    Its addresses are some that this machine does not use now. Raises HarnessError.
+    Its addresses are unused on this machine now. Raises HarnessError.
     """
     number = zlib.crc32(os.fsencode(root))
     name = f"ol{number:08x}"
@@ -164,7 +163,7 @@ def network_for(root: Path, nodes: Iterable[int]) -> Network:
 
 
 def _routes(but: str) -> list[str]:
-    """Where this machine has a way to, other than the way to everywhere."""
+    """Destinations of this machine's routes, without the default route."""
     found = json.loads(_output("ip", "-json", "-4", "route", "show") or "[]")
     return [
         route["dst"] for route in found if route["dst"] != "default" and route.get("dev") != but
@@ -192,7 +191,7 @@ def _output(*words: str, given: str = "") -> str:
 
 @functools.cache
 def missing() -> str:
-    """Why there can be no such network here; empty if there can be. Tries it."""
+    """Reason that this machine cannot have such a network; empty if it can. Tries one."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     for tool in ("ip", "nsenter"):

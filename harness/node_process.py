@@ -1,7 +1,7 @@
-"""One node as a process: started, killed, paused and waited for by its pid.
+"""Node as a process: started, killed, paused and waited for by its pid.
 
-A `NodeSpec` is all that a start needs. A running node can be attached to by its pid, so that
-`scripts/cluster` and `scripts/chaos` find the nodes that an earlier command started.
+A `NodeSpec` holds everything for a start. `scripts/cluster` and `scripts/chaos` attach to nodes
+of an earlier command by pid.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ LOOK_AGAIN = 0.02  # seconds, where a system has no event for the end of a proce
 
 
 class HarnessError(Exception):
-    """A node did not do what the harness needs of it; the text holds the end of its log."""
+    """Failure of a node; the text holds the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """How a node is started. `nodes`: id -> address at which this node reaches it.
+    """Start settings of a node. `nodes`: id -> address at which this node reaches it.
 
-    `settings` are further settings by their names in the configuration file.
-    `module` is what runs: tests of durability put hooks around the node.
-    `within` stands before the command: what runs it in a network namespace.
-    `tree` is the source tree that it runs from: another release's, in a test of upgrades.
+    `settings`: further settings by their names in the configuration file.
+    `module`: the module to run; durability tests put hooks around the node.
+    `within`: command prefix that runs the node in a network namespace.
+    `tree`: source tree to run from: another release's, in a test of upgrades.
     """
 
     node_id: int
@@ -49,7 +49,7 @@ class NodeSpec:
     tree: Path = ROOT
 
     def environment(self) -> dict[str, str]:
-        """The variables that make `python -m cluster` this node, and nothing of the caller's."""
+        """Environment that makes `python -m cluster` this node, without the caller's variables."""
         own = {k: v for k, v in os.environ.items() if not k.startswith("ONCELOG_")}
         given: dict[str, str | int] = {
             "cluster_id": self.cluster_id,
@@ -66,9 +66,9 @@ class NodeSpec:
 
 
 class NodeProcess:
-    """A node of this machine, whether or not it runs now.
+    """Node of this machine, running or not.
 
-    detached: it outlives this process and does not get the terminal's Ctrl-C.
+    detached: the node outlives this process and does not get the terminal's Ctrl-C.
     """
 
     def __init__(self, spec: NodeSpec, *, detached: bool = False) -> None:
@@ -84,7 +84,7 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Raises HarnessError if the node does not run."""
+        """Process id. Raises HarnessError if the node does not run."""
         if not self.running:
             raise HarnessError(f"node {self.spec.node_id} is not running\n{self.log_tail()}")
         return self._pid
@@ -94,7 +94,7 @@ class NodeProcess:
         return self._pid != 0 and not self._gone(0)
 
     def attach(self) -> None:
-        """Takes over the process that the pid file names, if it is a node."""
+        """Takes over the process in the pid file, if it is a node."""
         try:
             pid = int(self.pid_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -103,7 +103,7 @@ class NodeProcess:
             self._pid, self._child = pid, None
 
     def start(self) -> None:
-        """Starts the process; its output is added to its log file. Does not wait for it."""
+        """Starts the process without waiting for it; output is appended to its log file."""
         assert not self.running, f"node {self.spec.node_id} runs already"
         self.spec.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.spec.log_file.open("ab") as output:
@@ -124,19 +124,19 @@ class NodeProcess:
         os.kill(self.pid, number)
 
     def wait(self, timeout: float = EXIT_TIMEOUT) -> int | None:
-        """Waits for the end; the exit code if this process started it. Raises HarnessError."""
+        """Waits for the end. Returns our child's exit code, else None. Raises HarnessError."""
         if not self._gone(timeout):
             text = f"node {self.spec.node_id} still runs after {timeout} s\n{self.log_tail()}"
             raise HarnessError(text)
         return self.exit_code
 
     def kill(self) -> None:
-        """SIGKILL, and waits for the end."""
+        """Sends SIGKILL and waits for the end."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def terminate(self) -> int | None:
-        """SIGTERM, and waits for the end; the exit code."""
+        """Sends SIGTERM and waits for the end; returns the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
@@ -147,7 +147,7 @@ class NodeProcess:
             return ""
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of its log, for the text of an error."""
+        """End of the log, for the text of an error."""
         tail = "\n".join(self.log_text().splitlines()[-lines:])
         return f"--- node {self.spec.node_id}, end of {self.spec.log_file}\n{tail}"
 
@@ -185,7 +185,7 @@ def is_node(pid: int) -> bool:
 
 
 def command_words(pid: int) -> list[bytes]:
-    """What the process was started with; nothing if there is none."""
+    """Command line of the process; empty if the process is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -210,7 +210,7 @@ def _wait_for_pid(pid: int, timeout: float) -> bool:
 
 
 def _poll_pid(pid: int, timeout: float) -> bool:
-    """The same where the system has no descriptor for a process."""
+    """Does the same on a system without a descriptor for processes."""
     end = time.monotonic() + timeout
     while True:
         try:

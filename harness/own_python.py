@@ -1,7 +1,7 @@
-"""The project's own interpreter, for scripts that are Python themselves.
+"""Switch to the project's own interpreter, for scripts written in Python.
 
-They are started with whatever `python3` is, and call `start_with` before they import anything
-that the standard library does not have. Scripts of the shell call scripts/setup instead.
+Such scripts start with any `python3` and call `start_with` before any import from outside the
+standard library. Shell scripts call scripts/setup instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def start_with(package: str, *extras: str) -> None:
         return
     done = subprocess.run([ROOT / "scripts" / "setup", "--quiet", *extras], check=False)
     if done.returncode:
-        sys.exit(done.returncode)  # it has said why
+        sys.exit(done.returncode)  # scripts/setup has printed the reason
     python = Path(os.environ.get("SETUP_VENV", ROOT / ".venv")) / "bin" / "python"
     importlib.invalidate_caches()
     if importlib.util.find_spec(package) is None:

@@ -1,6 +1,6 @@
-"""Reads a batch's payload: values and keys, by the layout in docs/protocol.md.
+"""Payload reader: values and keys, by the layout in docs/protocol.md.
 
-Written for checkers, which must not trust the code that wrote the payload.
+Checkers use it, because they must not trust the code that wrote the payload.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ZSTD, LZ4 = 1, 2
 
 
 def decompress(codec: int, payload: bytes) -> bytes:
-    """Raises ValueError for a codec that it does not know."""
+    """Decompresses a payload. Raises ValueError for an unknown codec."""
     if codec == 0:
         return payload
     if codec == ZSTD:
@@ -29,7 +29,7 @@ def decompress(codec: int, payload: bytes) -> bytes:
 
 
 def values_and_keys(payload: bytes) -> tuple[list[bytes | None], list[bytes | None]]:
-    """The two columns. Raises ValueError for what is not a payload."""
+    """Reads the two columns. Raises ValueError for an invalid payload."""
     magic, flags, rows, _, value_bytes, key_bytes, _, _ = _PREAMBLE.unpack_from(payload)
     if magic != b"OLB1":
         raise ValueError(f"a payload does not begin with {magic!r}")

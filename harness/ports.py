@@ -1,4 +1,4 @@
-"""Free TCP ports on loopback that stay free while a node is being restarted."""
+"""Free TCP ports on loopback that stay free during a node's restart."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-PEER_OFFSET = 10_000  # of a node's port for its peers' streams: the nodes' default
+PEER_OFFSET = 10_000  # from a node's port to its port for peers' streams: the nodes' default
 _LOWEST = 10_000
 _SLOTS = 16  # processes that choose ports at the same time, each from its own
 _next_start = 0
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns `count` distinct ports that nobody listens at now, nor PEER_OFFSET above them.
+    """Finds `count` distinct free ports; the ports PEER_OFFSET above them are free, too.
 
     Both lie below the kernel's range for outgoing connections, so that no client's own
-    connection takes the port of a node that is down for a moment. All are held until all
-    are known. Raises OSError if there are not that many.
+    connection takes the port of a stopped node. All ports are held until all are known. Raises
+    OSError if too few are free.
     """
     held: list[socket.socket] = []
     try:
@@ -47,16 +47,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def above(address: str) -> str:
-    """Where the node at "host:port" takes its peers' streams."""
+    """Address for peers' streams of the node at "host:port"."""
     host, _, port = address.rpartition(":")
     return f"{host}:{int(port) + PEER_OFFSET}"
 
 
 def _candidates() -> Iterator[int]:
-    """All ports, first those that no other process of ours looks at, and of these the longest
-    unused: one may be free now only because its node is down for a moment."""
+    """Yields all ports: this process's own first, the longest unused of them before the others.
+
+    A port may be free only because its node is restarting.
+    """
     global _next_start
-    # The ports for peers begin where these end.
+    # The ports for peers begin at the end of these.
     span = min(_ephemeral_start() - PEER_OFFSET, _LOWEST + PEER_OFFSET) - _LOWEST
     if span < 1000:
         raise OSError("the kernel's range for outgoing connections leaves no ports to nodes")
@@ -70,7 +72,7 @@ def _candidates() -> Iterator[int]:
 
 @functools.cache
 def _slot() -> int:
-    """A part of the ports that is this process's own as long as it lives."""
+    """Share of the ports that belongs to this process while it lives."""
     folder = Path(tempfile.gettempdir()) / f"oncelog-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     for slot in range(_SLOTS):
@@ -93,5 +95,5 @@ def _ephemeral_start() -> int:
 
 
 def host_of(address: str) -> str:
-    """Of "host:port"."""
+    """Host of "host:port"."""
     return address.rpartition(":")[0].strip("[]")

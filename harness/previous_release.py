@@ -1,4 +1,4 @@
-"""The release before this one, as its commit has it, for clusters that run both."""
+"""Previous release, from its commit, for clusters that run both releases."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NEEDED = ("cluster", "oncelog", "storage")
 
 
 class NoHistoryError(Exception):
-    """The clone does not hold the commit."""
+    """The clone lacks the commit."""
 
 
 def extract(into: Path) -> Path:
-    """Its source tree, as far as a node runs from it. Raises NoHistoryError."""
+    """Extracts the source files that a node needs. Raises NoHistoryError."""
     done = subprocess.run(
         ["git", "archive", "--format=tar", PREVIOUS, *NEEDED],
         cwd=ROOT,

@@ -1,17 +1,16 @@
-"""A TCP proxy whose connections can be cut, refused and frozen, as a process of its own.
+"""TCP proxy with connections to cut, refuse and freeze, as a process of its own.
 
     python -m harness.proxy CONTROL_PORT ROUTE=HERE:PORT=HOST:PORT ...
 
 Each route has a name, such as `client-2` or `1-3`, and an address of ours, HERE, at which
-it listens and from which it connects; a name that is given twice stands for both. A line of
-JSON to the control port, {"op": ..., "route": ...}, is answered by a line of JSON. What can
-be asked for:
+it listens and from which it connects; two routes may share a name. A line of JSON to the control
+port, {"op": ..., "route": ...}, is answered by a line of JSON. The operations:
 
     reset   connections are reset now; new ones are let through
     cut     connections are reset now; new ones are reset as well, until heal
     limit   a connection is reset once "bytes" went up through it, until heal
     freeze  nothing is passed on any more ("direction": "up" to the node, "down" from it,
-            "both"); connections stay open and what is under way waits for heal
+            "both"); connections stay open and data in flight waits for heal
     heal    everything is as at the start
     status  counts connections
 """
@@ -47,7 +46,7 @@ DIRECTIONS = {"up": ("up",), "down": ("down",), "both": ("up", "down")}
 
 
 class Route:
-    """The connections that go through the listening ports of one name."""
+    """Connections through the listening ports of one name."""
 
     def __init__(self) -> None:
         self._open: set[asyncio.StreamWriter] = set()
@@ -82,7 +81,7 @@ class Route:
         return {"accepted": self.accepted, "open": len(self._open) // 2}
 
     async def listen(self, here: str, port: int, target: tuple[str, int]) -> asyncio.Server:
-        """Takes connections at here:port, to be passed on to the target."""
+        """Accepts connections at here:port and forwards them to the target."""
         return await asyncio.start_server(partial(self._serve, here, target), here, port)
 
     async def _serve(
@@ -191,12 +190,12 @@ async def _run(control_port: int, wanted: list[str]) -> None:
     await server.serve_forever()
 
 
-# -- its user's side ------------------------------------------------------------------------
+# -- the user's side ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RouteSpec:
-    """`listen` stands for `target`; both are "host:port". Several may share a name."""
+    """Route of the proxy: `listen` forwards to `target`, both "host:port". Names may repeat."""
 
     name: str
     listen: str
@@ -204,9 +203,9 @@ class RouteSpec:
 
 
 class Proxy:
-    """The other side of the control port: the process, whoever started it, and its orders.
+    """User's side of the control port: the proxy's process and its orders.
 
-    detached: it outlives this process. Its pid is kept beside its log.
+    detached: the proxy outlives this process. Its pid is kept beside its log.
     """
 
     def __init__(
@@ -227,7 +226,7 @@ class Proxy:
         return self._pid != 0 and PROGRAM.encode() in command_words(self._pid)
 
     def attach(self) -> None:
-        """Takes over the process that the pid file names."""
+        """Takes over the process in the pid file."""
         try:
             self._pid = int(self._pid_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -236,7 +235,7 @@ class Proxy:
     def start(self) -> None:
         """Starts the process and waits until it listens. Raises HarnessError."""
         words = [f"{route.name}={route.listen}={route.target}" for route in self._routes]
-        # Not our own stderr: whoever waits for its end would wait for the proxy's, too.
+        # Not our own stderr: a caller waiting for its end would wait for the proxy's, too.
         with self._log_file.open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-m", PROGRAM, str(self._control_port), *words],
@@ -271,7 +270,7 @@ class Proxy:
         return answer
 
     def close(self) -> None:
-        """Ends the process, whoever started it."""
+        """Ends the process, even if another command started it."""
         if self.running:
             os.kill(self._pid, signal.SIGKILL)
         self._pid = 0

@@ -1,7 +1,6 @@
-"""Reads each replica of a partition by itself, and says how they differ.
+"""Replica comparison: reads each replica of a partition by itself and lists differences.
 
-What is compared is all that a replica stores of a batch, header, payload, offset and time,
-and all of the last-seen map.
+The comparison covers each batch's header, payload, offset and time, and the last-seen map.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def view(api: Api, node_id: int, topic: str, partition: int) -> ReplicaView:
 
 
 def differences(views: Iterable[ReplicaView]) -> list[str]:
-    """What differs from the first view; empty if all are equal."""
+    """Differences from the first view; empty if all are equal."""
     first, *others = views
     found = []
     for other in others:
@@ -71,7 +70,7 @@ def differences(views: Iterable[ReplicaView]) -> list[str]:
 
 
 def compare(apis: Mapping[int, Api], topic: str, partitions: Iterable[int]) -> list[str]:
-    """Reads all replicas of the partitions; how they differ, each with its partition."""
+    """Reads all replicas of the partitions; returns the differences, each with its partition."""
     return [
         f"{topic}-{partition}: {difference}"
         for partition in partitions

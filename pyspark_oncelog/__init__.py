@@ -1,4 +1,4 @@
-"""How Spark finds the data source by itself: it looks for DefaultSource in all pyspark_*."""
+"""Entry point for Spark, which looks for DefaultSource in all packages named pyspark_*."""
 
 from oncelog.spark.sink.data_source import OncelogDataSource as DefaultSource
 
