@@ -1,7 +1,7 @@
-"""A small node behind the metadata services: real state, and whatever the test says of others.
+"""A small node behind the metadata services: real state, and others as the test sets them.
 
-It applies commands at once. What other nodes are up to (who leads, who lives) is set by
-the test. The same services in real nodes are tested in tests/integration.
+It applies commands at once. The test sets the state of other nodes: leaders, living nodes. The same
+services in real nodes are tested in tests/integration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line without a cluster: usage errors, what cells and JSON look like."""
+"""The command line without a cluster: usage errors, table cells and JSON output."""
 
 from __future__ import annotations
 

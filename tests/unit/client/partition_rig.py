@@ -1,6 +1,6 @@
 """A partition's sender with its accumulator, for tests of the client's rules.
 
-The test is the clock and the node: it takes what is sent and answers it.
+The test is the clock and the node: it takes each request and answers it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def outcome(future: RecordFuture) -> str | None:
 
 
 def bytes_of(sealed: SealedBatch) -> bytes:
-    """What is sent of it, but for the attempt's own number."""
+    """Bytes of the request, except for the attempt's own number."""
     return sealed.head + sealed.payload
 
 

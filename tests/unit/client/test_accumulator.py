@@ -1,4 +1,4 @@
-"""Records before they are sent: batches, lingering, and what happens when the buffer is full."""
+"""Records before they are sent: batches, lingering, and a full buffer."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_sticky_batch_is_forgotten_when_it_is_closed() -> None:
 
 
 def test_keyless_records_go_to_another_partition_when_a_batch_is_full() -> None:
-    """Also while the sender takes nothing: what waits must not pile up in one partition."""
+    """Also while the sender takes nothing: waiting records must not pile up in one partition."""
     rig = Rig(batch_size=ROOM + 10)
     elsewhere = [rig.accumulator.lane(B)]
     rig.append(10, others=elsewhere)
@@ -210,7 +210,7 @@ def test_records_of_one_millisecond_share_its_first_timestamp() -> None:
         else:
             expected.append(expected[-1])
         batch.values.append(b"")
-    batch.stamp(3)  # what the application says holds for its record only
+    batch.stamp(3)  # the application's timestamp holds for its record only
     batch.values.append(b"")
     assert batch.tick_at == 0.0
     expected.append(3)

@@ -1,4 +1,4 @@
-"""A node whose answers lack what was asked for: the client says so, and does not hang."""
+"""Incomplete answers of a node: the client reports them and does not hang."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog.wire.verdicts import partition_error_name
 
 
 class Node(cluster_pb2_grpc.ClusterServiceServicer, log_pb2_grpc.LogServiceServicer):
-    """Leads the only partition of topic `t` and answers with what the test gives it."""
+    """Leader of the only partition of topic `t`; the test gives its answers."""
 
     def __init__(self) -> None:
         self.parts: list[log_pb2.PartitionRecords] = []

@@ -1,4 +1,4 @@
-"""What `send_batch` takes as a list: values are encoded at once, anything else one by one."""
+"""Lists in `send_batch`: values are encoded at once, anything else one by one."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def before_it_is_taken_again(condition: Any) -> None:
 
 
 def interrupted(kind: Any, raises: Any) -> tuple[type[BaseException], bool]:
-    """What a wait ends with, and whether another thread can have the lock afterwards."""
+    """The exception that ends a wait, and whether another thread can then take the lock."""
     lock = threading.RLock()
     condition = kind(lock)
     raises(condition)
@@ -41,7 +41,7 @@ def interrupted(kind: Any, raises: Any) -> tuple[type[BaseException], bool]:
     try:
         with lock:
             condition.wait(0.001)
-    except BaseException as error:  # noqa: BLE001  # whatever it is
+    except BaseException as error:  # noqa: BLE001  # of any type
         ended = type(error)
     free: list[bool] = []
     other = threading.Thread(target=lambda: free.append(lock.acquire(blocking=False)))

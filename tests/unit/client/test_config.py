@@ -1,4 +1,4 @@
-"""Settings: what is refused, with the names at fault, and Kafka's dotted names."""
+"""Settings: rejected values with the names at fault, and Kafka's dotted names."""
 
 from __future__ import annotations
 

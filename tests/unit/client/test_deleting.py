@@ -15,7 +15,7 @@ REFUSED = BrokerUnavailableError("a:1: failed to connect to all addresses")
 
 
 def groups_of(answers: list[Any]) -> Groups:
-    """Groups of a cluster whose node says this, one after the other."""
+    """Groups of a cluster whose node gives these answers in turn."""
 
     async def call(*given: object, **more: object) -> Any:
         answer = answers.pop(0)

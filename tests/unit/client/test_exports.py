@@ -1,4 +1,4 @@
-"""What `import oncelog` gives, and what it does not yet import."""
+"""Names that `import oncelog` gives, and modules that it does not yet import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer to a fetch, cut up by hand, says what protobuf says it says."""
+"""The fetch response: the parser by hand agrees with protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was fetched and not yet taken: order, turns, seeks, room, errors."""
+"""Fetched records that the application has not taken: order, turns, seeks, room, errors."""
 
 from __future__ import annotations
 

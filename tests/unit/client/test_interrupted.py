@@ -75,13 +75,13 @@ ADDS: dict[str, Callable[[Rig, bytes], object]] = {
 
 
 def interrupted(call: Callable[[], object], at: int) -> bool:
-    """Whether the call was interrupted at the place with this number."""
+    """Interrupts the call at the place with this number; returns whether it was reached."""
     left = at
 
     def profile(frame: Any, event: str, _: Any) -> None:
         nonlocal left
         code = frame.f_code
-        mine = CLIENT in code.co_filename and code.co_name != "__del__"  # of what is collected
+        mine = CLIENT in code.co_filename and code.co_name != "__del__"  # called at any time
         if mine and event in ("call", "c_return"):
             left -= 1
             if left < 0:

@@ -1,4 +1,4 @@
-"""What a client believes of leaders when nodes say different things, and whom it asks next."""
+"""A client's view of leaders when nodes disagree, and the node it asks next."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_higher_term_is_believed() -> None:
 
 
 def test_a_hint_lasts_until_it_leads_nowhere() -> None:
-    """It names no term. Who refused does not lead any more in the term in which it did."""
+    """A hint names no term. A node that refused does not lead again in the same term."""
     leaders = Leaders()
     leaders.update(answer(1, term=3))
     assert leaders.hint(TP, 2, "b:2")

@@ -1,4 +1,6 @@
-"""A consumer's part in its group, without a network: what each message means for what it owns."""
+"""A consumer's part in its group, without a network: the effect of each message on its
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def test_what_was_asked_back_on_an_older_connection_is_kept() -> None:
 
 
 def test_what_it_never_heard_of_is_asked_back() -> None:
-    """Only the newest assignment is sent; the answer says what is held."""
+    """Only the newest assignment is sent; the answer lists the partitions held."""
     one: Membership[TopicPartition] = Membership()
     one.connect()
     assert one.assignment(1, 3, {A: 5}, [B]) == Step((), (), {A: 5})

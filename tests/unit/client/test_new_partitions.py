@@ -1,4 +1,4 @@
-"""Partitions that a topic gets while clients use it: who reads and writes them, from where on."""
+"""Partitions added while clients use the topic: their readers, writers and start offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERVERS = ("127.0.0.1:1",)
 
 
 class Known:
-    """What the client knows of its cluster; `refresh` is told what it learns."""
+    """The client's knowledge of its cluster; `refresh` receives the news."""
 
     def __init__(self) -> None:
         self.leaders, self.partitions = Leaders(), 3
@@ -81,7 +81,7 @@ async def test_what_is_assigned_by_hand_does_not_grow() -> None:
 async def test_of_what_was_there_before_only_a_group_reads_the_start(
     group: str | None, from_start: bool
 ) -> None:
-    """A group may be older than the partition; who reads alone begins now."""
+    """A group may be older than the partition; a consumer without a group begins now."""
     known = Known()
     known.leaders.update(sized(6))
     new, _, _ = made(known, group_id=group)

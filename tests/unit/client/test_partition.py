@@ -1,4 +1,4 @@
-"""The client's rules for one partition: order, retries, what is refused for good."""
+"""The client's rules for one partition: order, retries, permanent rejections."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_successors_refused_during_a_retry_are_sent_again_after_it():
     """A batch refused with a retriable error while its successors arrive first."""
     rig = Rig()
     futures, sent = three(rig)
-    # The node refuses what follows the one it lost; their answers come first.
+    # The node refuses the successors of the lost batch; their answers come first.
     rig.answer(sent[1], V.VERDICT_OUT_OF_ORDER, last_sequence=-1)
     rig.answer(sent[2], V.VERDICT_OUT_OF_ORDER, last_sequence=-1)
     assert rig.send() == [], "the head's answer is still awaited"

@@ -237,7 +237,7 @@ def test_who_gets_no_answer_in_time_is_told_what_hindered(was_sent: bool):
 
 
 class Log:
-    """What a partition would say: the table of verdicts, as plainly as can be."""
+    """Model of a partition's answers: the table of verdicts, as plainly as possible."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
@@ -346,12 +346,12 @@ def stand_still(rig: Rig, seconds: float) -> None:
 
 
 def test_time_in_which_the_process_stood_still_does_not_count():
-    """Of what waits, is on its way, and waits to be sealed anew."""
+    """Covers batches that wait, are in flight, and wait to be sealed again."""
     rig = Rig(delivery_timeout_s=10.0, max_in_flight=2)
     on_its_way, again = rig.append(b"a"), rig.append(b"b")
     sent = rig.send()
     waiting = rig.append(b"c")
-    rig.answer(sent[0], V.VERDICT_BATCH_TOO_LARGE)  # what is behind it needs another id
+    rig.answer(sent[0], V.VERDICT_BATCH_TOO_LARGE)  # the batches behind it need another id
     rig.sender.adopt(identity(8, serial=2), -1, 1)
     rig.shared = identity(8, serial=2)
     rig.now = 8.0

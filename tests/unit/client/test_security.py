@@ -1,4 +1,4 @@
-"""TLS settings of a client: what contradicts, where they come from, what is never shown."""
+"""TLS settings of a client: contradictions, sources, and secrets that are never shown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_environment_is_taken_only_where_no_setting_is_given(
     monkeypatch.setenv("ONCELOG_CLIENT_TOKEN", "secret")
     assert config().secured
     assert config().token == "secret"
-    # A token of the environment is not sent to whoever another CA vouches for.
+    # A token of the environment is not sent to a server that another CA vouches for.
     assert config(tls_ca_file="ca").token is None
     monkeypatch.setenv("ONCELOG_CLIENT_TLS", "yes")
     with pytest.raises(ConfigError, match="ONCELOG_CLIENT_TLS must be one of true, false"):

@@ -1,8 +1,7 @@
-"""The producer's IO against a scripted node: what no real one can be made to answer in time.
+"""The producer's IO against a scripted node, for answers that no real node gives in time.
 
-The node keeps each batch that arrives until the test says what to answer, on real gRPC
-streams. Everything that a real node can be brought to do is tested with real ones, in
-tests/integration.
+The node keeps each batch that arrives until the test chooses the answer, on real gRPC streams.
+Tests in tests/integration cover everything that a real node can be brought to do.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class Arrived:
 
 @dataclass(slots=True)
 class Script:
-    """What all nodes say and have been asked."""
+    """The answers of all nodes, and the requests they received."""
 
     leases: list[producer_pb2.LeaseProducerRequest] = field(default_factory=list)
     opens: list[producer_pb2.OpenProducerRequest] = field(default_factory=list)
@@ -381,7 +380,7 @@ def test_fenced_fails_everything_pending_and_all_that_follows(node: Node) -> Non
         client.close()  # the third, which nobody has looked at
 
 
-# Whoever is refused must be so before its time is up, on a busy machine too.
+# A refusal must arrive before the call's time is up, on a busy machine too.
 @pytest.mark.parametrize(("how", "timeout_ms"), [("refused", 2000), ("timed out", 500)])
 def test_nothing_is_stored_behind_a_gap_in_the_applications_sequences(
     node: Node, how: str, timeout_ms: int

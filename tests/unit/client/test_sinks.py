@@ -1,4 +1,4 @@
-"""The stager's chains: what is sent when, what is tried again, what is final."""
+"""The stager's chains: the order of sends, retries and final failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V = log_pb2
 
 
 class Node:
-    """Stands for a cluster: one leader, whose answers are given."""
+    """Stands for a cluster: one leader, whose answers the test gives."""
 
     def __init__(self, *verdicts: Any) -> None:
         self.verdicts = list(verdicts)  # of each request; an exception: no answer

@@ -55,8 +55,9 @@ def test_a_large_batch_is_a_share(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_under_way_sends_the_next_one_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a partition without a leader does not get all, and more is under way than one
-    partition may have."""
+    """Keeps a partition without a leader from getting all records, and lets more be in flight than
+    one partition may have.
+    """
     records = Records(3, monkeypatch)
     records.choices = [1, 2]
     tp = records.place()

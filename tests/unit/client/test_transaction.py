@@ -1,4 +1,4 @@
-"""A transaction as its producer sees it: what ends it, what is free again, what is refused."""
+"""A transaction as its producer sees it: its ends, the memory it frees, the calls it rejects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begun() -> ProducerTransaction:
     return ProducerTransaction(5, 7, 0, 60.0)
 
 
-# --- how it ends: what is asked, what is answered, what is asked next ----------------------
+# --- how it ends: requests, answers, next requests -----------------------------------------
 
 Answer = tuple[Call, errors.OncelogError | None]
 ENDS: list[tuple[Call, list[Answer], State]] = [

@@ -1,4 +1,4 @@
-"""`Transaction.send` hands on what it was given, as `Producer.send` would take it."""
+"""`Transaction.send` passes its arguments on, as `Producer.send` would take them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog._engine.produce.transaction import Call, ProducerTransaction
 
 
 class Recorder(Producer):
-    """Takes down what would be queued."""
+    """Records the sends that would be queued."""
 
     def __init__(self) -> None:
         self.queued: list[tuple[Any, ...]] = []

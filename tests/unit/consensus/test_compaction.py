@@ -49,7 +49,7 @@ def checkpoints(parts: Parts, reads: BackgroundReads | None = None) -> Checkpoin
 
 
 def restored(made: Checkpoints) -> tuple[int, bytes | None]:
-    """Where a restart begins, and with which state."""
+    """The index and the state at which a restart begins."""
     states: list[bytes | None] = []
 
     def restore(state: bytes | None, index: int) -> None:
@@ -202,7 +202,7 @@ def test_a_release_that_is_too_old_does_not_begin_at_an_older_state() -> None:
 
 
 def test_the_head_goes_when_a_thread_has_loaded_the_state() -> None:
-    """Nothing of that is done by who asks, and a replica that is gone drops nothing."""
+    """The caller does none of that work, and a closed replica drops nothing."""
     waiting: list[Callable[[], None]] = []
 
     def later(read: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -267,7 +267,7 @@ def test_a_large_state_is_saved_slice_by_slice(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("slices", [1, 2])
 def test_of_a_save_that_fails_nothing_is_left(slices: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came until then is not taken for the whole state."""
+    """The part saved before the failure is not taken for the whole state."""
     monkeypatch.setattr(module, "SLICE_PIECES", 1)
 
     def damaged() -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Configurations of groups: which steps there are, what is stored, who counts."""
+"""Configurations of groups: possible steps, stored form, voters that count."""
 
 from __future__ import annotations
 

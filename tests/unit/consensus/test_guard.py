@@ -1,4 +1,4 @@
-"""What the guard lets through: each weakness of the core that it closes, as one case."""
+"""Messages that the guard lets through: one case for each weakness of the core that it closes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_patched_global_is_used_by_the_core(name: str) -> None:
 
 
 def test_core_unpickles_nothing() -> None:
-    """Whatever a peer puts into an entry or message, no pickle is loaded."""
+    """No entry and no message of a peer makes the core load a pickle."""
     parts = Parts()
     parts.fill(1, 1)
     loaded: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What a leader appends in one round, and that everybody is answered in order."""
+"""A leader's appends in one round, and the order of its answers."""
 
 from __future__ import annotations
 

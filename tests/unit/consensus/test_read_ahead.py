@@ -1,4 +1,4 @@
-"""Entries that are on the disk only: who needs them waits for a read, the loop does not."""
+"""Entries that are on the disk only: their reader waits for the disk, the loop does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who saves its state early, so that a node's start has no more to apply than its limit."""
+"""Early saves of state: a node's start has no more to apply than its limit."""
 
 from __future__ import annotations
 

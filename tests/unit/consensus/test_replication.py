@@ -1,4 +1,4 @@
-"""What a leader sends to a follower, state by state."""
+"""A leader's messages to a follower, state by state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots that are not what they should be: refused before anything of the old state goes."""
+"""Invalid snapshots: refused before anything of the old state goes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Damage = Callable[[Snapshot], Snapshot]
 
 
 def sealed(snapshot: Snapshot) -> Snapshot:
-    """With the checksum of what it now is."""
+    """The snapshot with the checksum of its present contents."""
     place = (snapshot.group, snapshot.index, snapshot.index_term)
     return replace(snapshot, checksum=checksum_of(*place, snapshot.state))
 
@@ -51,7 +51,7 @@ def metadata(cluster: Cluster, node: int) -> Group:
 
 
 def ahead(cluster: Cluster, node: int) -> Snapshot:
-    """What another node could send to this one: beyond its log."""
+    """A snapshot that another node could send to this one: beyond its log."""
     group, machine = metadata(cluster, node), cluster.nodes[node].running.metadata
     assert machine is not None
     index, term = group.journal.last_index + 100, group.term

@@ -1,4 +1,4 @@
-"""Who stops when replicas say different checksums of their state, and where they compare it."""
+"""Replicas with different checksums of their state: where they compare, and which stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(peers: tuple[int, ...], parts: Parts | None = None) -> StateCheck:
 
 
 def said(one: StateCheck, **checksums: int) -> str:
-    """What stops node 1 when `n2=5` has said that, and so on, in this order; nothing if it goes on.
+    """The reason why node 1 stops after these reports (`n2=5`, ...), in this order; else nothing.
 
     After it has stopped it is asked nothing.
     """

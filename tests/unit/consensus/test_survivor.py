@@ -1,4 +1,4 @@
-"""When one of two voters goes on without the other, and what of that the rest is told."""
+"""A survivor of two voters: when it goes on alone, and what it reports to the rest."""
 
 from __future__ import annotations
 

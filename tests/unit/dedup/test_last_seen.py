@@ -20,7 +20,7 @@ UNKNOWN = Resolution.UNSPECIFIED
 
 
 class Log:
-    """A map with a log end: appends what the map admits."""
+    """A map with a log end: appends each batch that the map admits."""
 
     def __init__(self) -> None:
         self.map = LastSeen()
@@ -198,7 +198,7 @@ def test_a_lifetime_that_changes_takes_effect_at_once() -> None:
     assert log.map.advance(2 * HOUR, lifetime_ms=HOUR) == 1
 
 
-# --- what a record can hold
+# --- limits of a record
 
 # Two batches of one producer: (first, last, count) and (prev + gap, ...), records of
 # others between them, how many recent batches remain.
@@ -235,7 +235,7 @@ def test_the_window_drops_what_it_cannot_describe(
     expected = [(*a, 0), (*b, at)][2 - recent :]
     assert [(r.first, r.last, r.count, r.base_offset) for r in shown.recent] == expected
     assert (shown.last_sequence, shown.last_offset) == (b[1], at + b[2] - 1)
-    # Whatever was dropped is still known to be stored.
+    # Dropped batches are still known to be stored.
     for first, last, count in (a, b):
         again = log.map.check(BatchMeta(7, 0, first, last, -1, count, 1), next_offset=0)
         known = [r.base_offset for r in shown.recent if r.first == first]
@@ -313,7 +313,7 @@ RESOLVE = [
     ("opened after continued: below", 12, 1, 12, UNKNOWN, -1),
     ("opened after continued: beyond", 12, 1, 70, NEVER, -1),
     ("expired", 3, 0, 0, UNKNOWN, -1),
-    # 2 and 60 were opened when they had expired; what they had stored is forgotten.
+    # 2 and 60 were opened when they had expired; their stored sequences are forgotten.
     ("opened after the watermark passed: older", 2, 0, 5, UNKNOWN, -1),
     ("opened after it was idle: older", 60, 0, 5, UNKNOWN, -1),
     ("opened after it was idle: the newcomer's", 60, 1, 5, NOT_YET, -1),
@@ -389,7 +389,7 @@ def test_a_dump_holds_everything() -> None:
     assert copy.check(BatchMeta(20, 0, 0, 9, -1, 10, 1), next_offset=0).kind is (
         Kind.PRODUCER_EXPIRED
     )
-    # It expires what the original would have expired, when it would have.
+    # Copy and original expire the same producers at the same times.
     for replica in (original, copy):
         assert replica.advance(81, lifetime_ms=30) == 1
         assert replica.advance(91, lifetime_ms=30) == 1

@@ -1,4 +1,4 @@
-"""The table under the last-seen map: what it takes in memory, and that it is a sorted map."""
+"""The table under the last-seen map: its memory, and its behaviour as a sorted map."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_memory_per_producer() -> None:
             last_seen.record(BatchMeta(pid, 0, 0, 9, -1, 10, 1), 10 * at, at)
         assert len(last_seen) == count
         assert last_seen.memory_bytes() / count <= 128
-        # Half of them go, here and there: what they held is given back.
+        # Half of them go, here and there: their memory is given back.
         last_seen.advance(count + count // 2, lifetime_ms=count, expired_below=0)
         left = count - count // 2
         assert len(last_seen) == left
@@ -33,7 +33,7 @@ def test_memory_per_producer() -> None:
 
 
 class PlainTable:
-    """What a PidTable should do, with a dict."""
+    """Model of a PidTable, with a dict."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple[int, bytes]] = {}

@@ -1,8 +1,8 @@
 """The leader's view: its verdicts equal those of the map once everything in flight is applied.
 
-The model here is the applied state with the proposals played on top, each time
-anew; what repeats a batch in flight is JOINED to it. Proposals may also be
-rejected by apply for a reason that the leader did not see.
+The model here is the applied state with the proposals played on top, computed again each time; a
+repeat of a batch in flight is JOINED to it. Apply may also reject proposals for a reason that the
+leader did not see.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def batch(pid: int, epoch: int, first: int, last: int, prev: int, x: int = -1) -
 
 
 class Leader:
-    """A map, what is in flight over it, and the log between the two."""
+    """A map, the batches in flight over it, and the log between the two."""
 
     def __init__(self, capacity: int = 1000) -> None:
         self.last_seen = LastSeen(capacity=capacity)
@@ -220,7 +220,7 @@ def test_the_callers_offset_counts_when_nothing_is_in_flight() -> None:
     nobody = batch(0, 0, 0, 1, -1, x=40)
     assert in_flight.check(nobody, next_offset_applied=40).kind is Kind.APPENDED
     in_flight.add(nobody, 1)
-    # A caller whose log has applied it before `applied` says so is not counted twice.
+    # A caller whose log has applied it before `applied` reports it is not counted twice.
     verdict = in_flight.check(nobody._replace(expected_offset=-1), next_offset_applied=42)
     assert verdict.base_offset == in_flight.next_offset == 42
     in_flight.applied(1, accepted=True)
@@ -244,7 +244,7 @@ class Proposal:
 
 
 class InFlightMachine(RuleBasedStateMachine):
-    """A leader that pipelines, with a model of what applying in order gives."""
+    """A leader that pipelines, with a model of applying in order."""
 
     def __init__(self) -> None:
         super().__init__()

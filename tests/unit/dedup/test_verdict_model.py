@@ -1,9 +1,9 @@
 """The last-seen map against the plain model: random histories, reloaded at random points.
 
-Two replicas apply the same steps. One is dumped and loaded again whenever
-Hypothesis likes, the other never; the model says what both must answer. A
-second machine keeps to what producers may do and asks the only question that
-matters in the end: is anything in the log twice, missing, or in another order?
+Two replicas apply the same steps. One is dumped and loaded again whenever Hypothesis likes, the
+other never; the model gives the answer of both. A second machine keeps to the rules for producers
+and asks the only question that matters in the end: is anything in the log twice, missing, or in
+another order?
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def answer_of(verdict: Verdict) -> Answer:
 
 @st.composite
 def batches(draw: st.DrawFn, model: Model, sent: list[Batch], *, wide: bool = True) -> Batch:
-    """A batch that says something: the next one, a repeat, another cut, or anything.
+    """Batches relative to the history: the next, a repeat, another cut, or any other.
 
-    `wide`: also with numbers at the limits of what a record can hold.
+    `wide`: also with numbers at the limits of a record.
     """
     kind = draw(st.sampled_from(["next", "next", "next", "again", "changed", "below", "free"]))
     if kind in ("again", "changed") and not sent:
@@ -90,7 +90,7 @@ def batches(draw: st.DrawFn, model: Model, sent: list[Batch], *, wide: bool = Tr
 
 
 class LastSeenMachine(RuleBasedStateMachine):
-    """Anything may come, also what no client would send."""
+    """Random calls, including calls that no client would send."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class LastSeenMachine(RuleBasedStateMachine):
             assert found.resolution == (Resolution.UNSPECIFIED if gone else Resolution.NOT_YET)
             return
         assert (found.last_sequence, found.current_epoch) == (known.last, known.epoch)
-        # What the producer itself would meet if it sent that sequence again.
+        # The resolution agrees with the answer that sending the sequence again would get.
         if epoch > known.epoch or (epoch == known.epoch and sequence > known.last):
             assert found.resolution is Resolution.NOT_YET
         if epoch < known.epoch:
@@ -285,7 +285,7 @@ class OnceMachine(RuleBasedStateMachine):
         assert opened.last_sequence == (stored[-1].last if stored else -1), "forgotten"
         self.heads[pid] = (epoch, -1 if anew else opened.last_sequence)
         if anew:
-            # Who begins anew after an open waits for the first acknowledgement.
+            # A producer that begins anew after an open waits for the first acknowledgement.
             first = self._send(pid, 1, 0)
             self._deliver(first)
             assert id(first) in self.offsets

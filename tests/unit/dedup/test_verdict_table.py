@@ -37,14 +37,14 @@ def batch(
 
 
 def history() -> tuple[LastSeen, int]:
-    """What the partition has stored before each row; (map, next offset).
+    """History that the partition has stored before each row; (map, next offset).
 
     PID 7   epoch 2, dense: seven batches of ten, 0..69, so 20..69 are the recent ones.
-    PID 8   epoch 0, sparse: 11..14 (two records), 20..20, 30..39; prev proves the gaps.
-    PID 9   opened under epoch 5 by a successor; epoch 4 had stored 0..9.
-    PID 10  opened under epoch 3, nothing stored.
-    PID 11  epoch 1 continues epoch 0 at 9: 10..19.
-    PID 3   below the watermark (5) and without a name: expired.
+    ID 8   epoch 0, sparse: 11..14 (two records), 20..20, 30..39; prev proves the gaps.
+    ID 9   opened under epoch 5 by a successor; epoch 4 had stored 0..9.
+    ID 10  opened under epoch 3, nothing stored.
+    ID 11  epoch 1 continues epoch 0 at 9: 10..19.
+    ID 3   below the watermark (5) and without a name: expired.
     """
     last_seen = LastSeen()
     next_offset = 0
@@ -74,7 +74,7 @@ def history() -> tuple[LastSeen, int]:
 
 NEXT = 123
 
-# what it is, the batch, the verdict, its numbers
+# description, batch, verdict, the verdict's numbers
 ROWS: list[tuple[str, BatchMeta, Kind, dict[str, int]]] = [
     # --- PID 0
     ("PID 0 appends", batch(0, 0, 0, 0, -1), Kind.APPENDED, {"base_offset": NEXT}),
@@ -129,7 +129,7 @@ ROWS: list[tuple[str, BatchMeta, Kind, dict[str, int]]] = [
     ("gap and batch", batch(8, 0, 18, 20, 14), Kind.OUT_OF_ORDER, {"last_sequence": 39}),
     ("before the chain", batch(8, 0, 0, 9, -1), Kind.OUT_OF_ORDER, {"last_sequence": 39}),
     ("last of before the chain", batch(8, 0, 10, 10, -1), Kind.OUT_OF_ORDER, {}),
-    # --- what comes next
+    # --- the next batch
     ("prev = L", batch(7, 2, 70, 79, 69), Kind.APPENDED, {"base_offset": NEXT}),
     ("prev = L, one record", batch(7, 2, 70, 70, 69), Kind.APPENDED, {}),
     ("prev = L, sparse", batch(7, 2, 1000, 2000, 69, count=3), Kind.APPENDED, {}),
@@ -156,7 +156,7 @@ ROWS: list[tuple[str, BatchMeta, Kind, dict[str, int]]] = [
         Kind.OUT_OF_ORDER,
         {"last_sequence": 9},
     ),
-    # 5..8 under epoch 5 need not be what epoch 4 stored under these numbers.
+    # Under epoch 5, 5..8 may be other records than epoch 4 stored under these numbers.
     ("opened: below L is no repeat", batch(9, 5, 5, 8, 4), Kind.OUT_OF_ORDER, {"last_sequence": 9}),
     ("opened: epoch above", batch(9, 6, 0, 9, -1), Kind.APPENDED, {}),
     ("opened: epoch above, continues", batch(9, 6, 10, 19, 9), Kind.OUT_OF_ORDER, {}),
@@ -165,8 +165,8 @@ ROWS: list[tuple[str, BatchMeta, Kind, dict[str, int]]] = [
     ("opened, empty: old epoch", batch(10, 2, 0, 9, -1), Kind.FENCED, {"current_epoch": 3}),
     ("continued: repeat", batch(11, 1, 10, 19, 9), Kind.DUPLICATE, {"base_offset": 113}),
     ("continued: next", batch(11, 1, 20, 29, 19), Kind.APPENDED, {}),
-    # The predecessor's first batch; or a new chain's, whose second was taken for
-    # a continuation. Not a duplicate, not stored again, refused aloud.
+    # The predecessor's first batch, or that of a new chain whose second was taken for a
+    # continuation. Not a duplicate, not stored again: an explicit refusal.
     ("continued: below start", batch(11, 1, 0, 9, -1), Kind.OUT_OF_ORDER, {"last_sequence": 19}),
 ]  # fmt: skip
 
@@ -262,7 +262,7 @@ def test_the_size_of_a_payload() -> None:
     assert validate(GOOD, payload_size=100, max_payload=100) is None
     empty = validate(GOOD, payload_size=0, max_payload=100)
     assert empty is not None and empty.kind is Kind.INVALID_BATCH
-    # What is wrong comes before what is large.
+    # An invalid count is reported before an excessive size.
     both = validate(GOOD._replace(count=0), payload_size=101, max_payload=100)
     assert both is not None and both.kind is Kind.INVALID_BATCH
 

@@ -1,9 +1,9 @@
 """The verdict table as a model to test against: slow, plain, with everything remembered.
 
-Written from docs/protocol.md and from the corners that `cluster.dedup.verdict` lists;
-shares no code with what it checks. It keeps each producer's whole history as
-objects, and batches may be stored or still in flight. Verdicts are plain
-tuples: (name, number), where the number is the one that the name calls for.
+Written from docs/protocol.md and from the corners that `cluster.dedup.verdict` lists; shares no
+code with the code under test. It keeps each producer's whole history as objects, and batches may be
+stored or still in flight. Verdicts are plain tuples: (name, number), where the number is the one
+that the name calls for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Producer:
     named: bool = False
     opened: bool = False
     chain: list[Stored] = field(default_factory=list)
-    # Epochs that stored something, to tell what `resolve` may say.
+    # Epochs that stored something, to predict the answer of `resolve`.
     stored_epoch: int = -1
 
     @property

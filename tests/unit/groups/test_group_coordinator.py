@@ -1,4 +1,4 @@
-"""Who gets which partition, step by step: members say something, entries are applied."""
+"""Assignment of partitions, step by step: members send messages, entries are applied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = GroupSettings(session_timeout=10.0, revoke_timeout=5.0, processing_ti
 
 
 class Script:
-    """A group whose entries are applied at once, and what its members were sent last."""
+    """A group whose entries are applied at once, and the last message to each member."""
 
     def __init__(self, topics: dict[int, int]) -> None:
         self.facts, self.topics, self.now, self.index = GroupOwnership(), topics, 0.0, 0
@@ -75,7 +75,7 @@ class Script:
         self.settle()
 
     def comes_back(self, member: str, connection: int) -> None:
-        """After a fail-over or a lost stream, with what it holds."""
+        """Returns after a fail-over or a lost stream, with the partitions it holds."""
         self.hello(member, connection, epoch=1, owned=frozenset(self.owns(member)))
 
     def gives_back(self, member: str, connection: int = 1) -> None:
@@ -108,7 +108,7 @@ def test_a_second_member_gets_half_once_it_is_given_back() -> None:
 
 
 def test_what_is_owned_is_given_back_only_when_it_was_asked_for() -> None:
-    """An answer to an assignment from before says nothing of what came after."""
+    """An answer to an earlier assignment says nothing of later ones."""
     group = Script({1: 4})
     group.hello("a")
     early = group.last["a"].epoch
@@ -262,7 +262,7 @@ def test_fifty_members_at_once_move_nothing_twice() -> None:
 
 
 def grows_while_it_gives_back() -> tuple[int, ...]:
-    """What `a` is asked for in all when a third member comes before it has answered."""
+    """Partitions asked of `a` in all when a third member comes before it has answered."""
     group = Script({1: 6})
     group.hello("a")
     group.hello("b")

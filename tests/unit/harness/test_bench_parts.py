@@ -1,4 +1,4 @@
-"""The benchmark's own arithmetic and parsing: what it says must be what it measured."""
+"""The benchmark's own arithmetic and parsing: its reports must match its measurements."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def test_client_defaults_are_those_of_the_python_client():
     servers = ("127.0.0.1:1",)
     producer = dataclasses.asdict(ProducerConfig(bootstrap_servers=servers))
     consumer = dataclasses.asdict(ConsumerConfig(bootstrap_servers=servers))
-    # What the other clients need not have: Python's own, and Kafka's words for what is fixed.
-    # Of TLS and tokens there are no defaults but none.
+    # Python's own settings, and Kafka's words for fixed behaviour: the other clients need none. The
+    # defaults of TLS and tokens are all empty.
     own = {"bootstrap_servers", "client_id", *SECURITY_SETTINGS}
     assert set(producer) - set(wanted["producer"]) == {
         *own, "acks", "retries", "partitioner", "initial", "compression_level"

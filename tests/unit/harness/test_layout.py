@@ -1,4 +1,4 @@
-"""A cluster's layout: what one command plans and saves is what the next one loads."""
+"""A cluster's layout: one command plans and saves it, the next one loads it."""
 
 from __future__ import annotations
 

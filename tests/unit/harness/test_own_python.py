@@ -1,4 +1,4 @@
-"""Scripts that are Python set the project up themselves, whatever interpreter starts them."""
+"""Python scripts set the project up themselves, under any interpreter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILS = "#!/bin/sh\necho no network >&2\nexit 7\n"
 
 @pytest.fixture
 def tree(root: Path, tmp_path: Path) -> Path:
-    """A tree with the scripts alone, whose scripts/setup only says what it was asked."""
+    """A tree with the scripts alone, whose scripts/setup only prints its arguments."""
     for folder in ("scripts", "harness"):
         shutil.copytree(root / folder, tmp_path / folder)
     return tmp_path

@@ -1,7 +1,7 @@
 """Random commands over the whole metadata, most of which are accepted: for tests of its state.
 
 The universe is small, so that commands meet each other's results: a few nodes, topics, names,
-sinks. What a command needs of the state (versions, owners, open transactions) is read from it.
+sinks. Each command reads the versions, owners and open transactions it needs from the state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncelog.v1 import security_pb2 as spb
 NODES, TOPICS, PRODUCERS = (1, 2, 3, 4), ("t", "u", "__offsets"), ("p", "q", "r")
 SINKS, QUERIES, JOBS = ("s", "w"), ("x", "y", "z"), ("j", "k")
 LIFETIME = 2000  # leases; names live twice as long. Commands come up to 600 ms apart.
-# (module or class, attribute, value) for what would take thousands of commands.
+# (module or class, attribute, value) for limits that would take thousands of commands.
 SMALL_LIMITS: tuple[tuple[Any, str, int], ...] = (
     (sinks, "MAX_NAMELESS", 2),
     (sinks, "MAX_RANGES", 3),
@@ -43,7 +43,7 @@ What = tuple[str, Any]  # a field of MetadataCommand, and its message
 
 
 class Walk:
-    """Draws one command after the other. `state` is read; who walks applies the commands."""
+    """Draws one command after the other. `state` is read; the caller applies the commands."""
 
     def __init__(self, seed: int, state: MetadataState) -> None:
         self.rng, self.state, self.now_ms = random.Random(seed), state, 1_000_000

@@ -1,4 +1,4 @@
-"""The balance: what moves, how little, and that it ends."""
+"""The balance: which replicas move, how few, and that it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def come(moves) -> int:
     [
         ([], [1, 2], 0, {}),
         (state((1, 2, 3)), [1, 2, 3, 4], 0, {1: 1, 2: 1, 3: 1}),
-        # What a new node gets: a fourth of twelve.
+        # A new node gets a fourth of twelve.
         (state(*[(1, 2, 3)] * 4), [1, 2, 3, 4], 3, {1: 3, 2: 3, 3: 3, 4: 3}),
         (state(*[(1,)] * 6), [1, 2, 3], 4, {1: 2, 2: 2, 3: 2}),
         # A node that does not answer gives nothing and gets nothing.

@@ -1,4 +1,4 @@
-"""The gate: what is listed, what a release can take part in, what hinders an upgrade."""
+"""The gate: listed features, a release's part in them, obstacles to an upgrade."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ OLD = Release()
 NEW = Release("2.0", Versions(1, 2), frozenset({"a", "b"}))
 
 
-# --- what is new is listed ----------------------------------------------------------------
+# --- new fields and features are listed ---------------------------------------------------
 
-# The fields of replicated commands that version 1 has. A new one stops replicas that do not
-# know it: list it with the feature or version whose writers may set it.
+# The fields of replicated commands in version 1. A new field stops replicas that do not know it:
+# list it with the feature or version whose writers may set it.
 FIELDS_OF_VERSION_1 = """
     AllocateProducerIds: count node_id
     AlterTopic: config name set_expected_offsets
@@ -125,7 +125,7 @@ LATER_FIELDS: dict[str | int, str] = {
 
 
 def fields_of(descriptor: Any, found: set[str]) -> set[str]:
-    """All fields of a message and of what is in it, as "Message.field"."""
+    """All fields of a message and of its nested messages, as "Message.field"."""
     for field in descriptor.fields:
         name = f"{descriptor.name}.{field.name}"
         if name not in found:
@@ -245,7 +245,7 @@ def test_an_upgrade_waits_for_every_node() -> None:
 
 
 def test_a_feature_waits_for_every_node() -> None:
-    """Two builds of one version: what only one of them knows is not turned on."""
+    """Two builds of one version: a feature that only one of them knows is not turned on."""
     less = Release("2.0-dev", Versions(1, 2), frozenset({"a"}))
     found = plan(Finalized(2, frozenset({"a"})), {1: NEW, 2: less})
     assert found.is_pending

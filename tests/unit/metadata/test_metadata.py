@@ -400,7 +400,7 @@ def test_bytes_that_are_no_snapshot_are_refused(log):
 
 
 def test_a_node_keeps_its_data_directory() -> None:
-    """One that comes back with another directory has forgotten what it promised."""
+    """A node that comes back with another directory has forgotten its promises."""
     state = MetadataState()
 
     def register(index: int, directory_id: int) -> pb.MetadataResult:

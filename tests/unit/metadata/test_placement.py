@@ -21,7 +21,7 @@ def topic(name: str, first_group: int, placed: list[tuple[int, ...]]) -> TopicSt
 
 
 def held(*topics: TopicState) -> NodeLoads:
-    """What nodes hold of these topics."""
+    """Replicas of these topics on each node."""
     tables = Tables()
     for one in topics:
         tables.put_topic(one)

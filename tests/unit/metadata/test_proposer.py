@@ -1,4 +1,4 @@
-"""What a metadata leader puts its stamp on, and when it does not."""
+"""Stamps of a metadata leader: the commands that get one, and those that do not."""
 
 from __future__ import annotations
 

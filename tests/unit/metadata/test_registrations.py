@@ -1,4 +1,4 @@
-"""Starts of a node: what is registered, what is refused, what the directory keeps."""
+"""Starts of a node: accepted and refused registrations, and the directory's record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic gets more partitions, or another number of replicas: what is decided, what is refused."""
+"""A topic gets more partitions, or another number of replicas: decisions and rejections."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def targets(*replicas: tuple[int, ...], version: int = 0, **fields: Any) -> pb.M
     return pb.MetadataCommand(set_topic_replicas=command)
 
 
-# --- what is replicated -------------------------------------------------------------------
+# --- replicated commands ------------------------------------------------------------------
 
 
 def test_new_partitions_come_behind_the_others_in_groups_of_their_own() -> None:

@@ -78,7 +78,7 @@ def test_nothing_is_founded_before_the_upgrade() -> None:
 
 
 def test_what_is_in_force_stays_in_force(log: Log) -> None:
-    """Of an older cluster: the shortest that was ever stamped, whatever the leader has."""
+    """In an older cluster the shortest lifetime ever stamped stays, at any leader's setting."""
     log.allocate(lease_lifetime_ms=HOUR // 2, producer_name_expiry_ms=HOUR)
     log.found(GIVEN, lease_lifetime_ms=HOUR, producer_name_expiry_ms=2 * HOUR)
     assert log.state.settings["lease_lifetime_ms"] == log.state.lease_lifetime_ms == HOUR // 2

@@ -47,7 +47,7 @@ def partitions_of(state: MetadataState) -> dict[int, PartitionState]:
 
 
 def counted(state: MetadataState) -> list[Counter[Any]]:
-    """What nodes hold: counted as commands came, or at once by a load."""
+    """Replicas on each node: counted as commands came, or at once by a load."""
     loads = state.tables.loads
     return [+loads.replicas, +loads.leaders, +loads.shared]
 

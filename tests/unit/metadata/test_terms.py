@@ -1,4 +1,4 @@
-"""How long leases and names live is the log's to say; and who may take a name over."""
+"""Terms of leases and names: the log decides them, and who may take a name over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator as a part of the metadata: who may begin, what leases and deletions do."""
+"""The coordinator as a part of the metadata: rights to begin, effects of leases and deletions."""
 
 from __future__ import annotations
 

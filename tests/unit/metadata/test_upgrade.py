@@ -37,7 +37,7 @@ class Replica:
         return pb.MetadataResult.FromString(self.machine.apply(self.index, 1, data, Batch()))
 
     def finalize(self, target: Finalized = TARGET, **nodes: Release) -> pb.MetadataResult:
-        """What the nodes run: n1, n2, ... NEW where it is not given."""
+        """Finalizes with these releases of n1, n2, ...; NEW where none is given."""
         known = {1: nodes.get("n1", NEW), 2: nodes.get("n2", NEW)}
         known = {node_id: release for node_id, release in known.items() if release != OLD}
         upgrade = command(target)

@@ -1,4 +1,4 @@
-"""What a node without data becomes by what others answer, and whom it founds a cluster with."""
+"""A node without data: the effect of others' answers, and the nodes it founds a cluster with."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Directory:
 
 
 class New:
-    """A node with an empty directory, and what it is told."""
+    """A node with an empty directory, and the answers it receives."""
 
     def __init__(self, *flags: str, node: int = 1, nodes: str = NODES, hears: bool = True) -> None:
         named = ["--nodes", nodes] if nodes else ["--listen", "h1:1", "--insecure"]
@@ -63,7 +63,7 @@ class New:
         self.addresses = asked(self.config)
 
     def hears(self, *answers: pb.Welcome | None, at: float = 0.0) -> bool:
-        """Whether it goes on."""
+        """Gives the node an answer; returns whether it goes on."""
         given = dict(zip(self.addresses, answers, strict=True))
         return self.admission.take(at, given) is not None
 
@@ -144,7 +144,7 @@ def test_new_nodes_say_to_each_other_that_they_know_nothing() -> None:
     assert answer.founding and not answer.founds, "it is not open yet"
 
 
-# -- what a node of a cluster answers ---------------------------------------------------------
+# -- answers of a node in a cluster -----------------------------------------------------------
 
 FIRST = Members(1, 0, Placed(0, 0, Configuration(0, (Member(1), Member(2), Member(3)))))
 

@@ -44,7 +44,7 @@ def target(*replicas: int, for_balance: bool = True) -> pb.SetReplicas:
     return pb.SetReplicas(group_id=GROUP, replicas=replicas, for_balance=for_balance)
 
 
-# --- what is replicated -------------------------------------------------------------------
+# --- replicated commands ------------------------------------------------------------------
 
 
 def test_what_held_a_partition_is_known_until_the_move_is_done() -> None:
@@ -112,7 +112,7 @@ def test_before_the_upgrade_the_layout_is_not_counted() -> None:
 
 
 class Leader:
-    """The metadata's, with what it has proposed."""
+    """The metadata's leader, with its proposals."""
 
     def __init__(self, *records: PartitionState, down: frozenset[int] = frozenset()) -> None:
         self.group = SimpleNamespace(is_ready=True)
@@ -278,7 +278,7 @@ async def test_what_is_refused(node, client) -> None:
     assert isinstance(error, errors.NotSupportedError)
 
 
-# --- what nodes hold ----------------------------------------------------------------------
+# --- replicas on nodes --------------------------------------------------------------------
 
 
 def partition(size: int, **matches: int) -> Any:

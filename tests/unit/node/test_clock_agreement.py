@@ -1,4 +1,4 @@
-"""Whose wall clock may be believed: compared over round trips, and with the own steady clock."""
+"""Trust in wall clocks: compared over round trips, and with the node's own steady clock."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_nodes_agree_after_one_round_trip_and_not_before() -> None:
         ([0, 1500, 3000], [False, False, False]),
         ([0, DAY_MS, 2 * DAY_MS], [False, False, False]),
         ([0, 0, DAY_MS, DAY_MS, DAY_MS], [False, False, True, True, True]),
-        ([0, DAY_MS], [False, False]),  # of two, nobody knows whose is wrong
+        ([0, DAY_MS], [False, False]),  # of two, nobody knows which is wrong
     ],
 )
 def test_a_node_agrees_with_a_majority_or_not(ahead_ms: list[int], expected: list[bool]) -> None:

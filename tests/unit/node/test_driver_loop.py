@@ -1,4 +1,4 @@
-"""The loop around the driver: what it does after its own node stood still."""
+"""The loop around the driver after its own node stood still."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Store:
 
 
 class Driver:
-    """Has one timeout; notes what had come when it was looked at."""
+    """Has one timeout; notes the messages that had come when it was looked at."""
 
     storage_full = is_cut = False
 
@@ -51,7 +51,7 @@ class Driver:
 
 
 async def first_look(standstill: float) -> list[str]:
-    """What the driver has at hand at its timeout, when a message came during a standstill."""
+    """Messages before the driver at its timeout, when one came during a standstill."""
     watched = Driver()
     driver: Any = watched
     failures: list[BaseException] = []

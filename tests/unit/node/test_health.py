@@ -1,4 +1,4 @@
-"""Whether a node says that it leads badly, and who leads in another's place."""
+"""A sick node: whether it reports that it leads badly, and which node leads in its place."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_fsync_that_does_not_return_makes_it_sick_at_once():
 
 
 class Led:
-    """Of nodes 2 and 3, node 3 has the longest log."""
+    """Group led here; of nodes 2 and 3, node 3 has the longest log."""
 
     def best_successor(self, wrong) -> int:
         return max({2, 3} - set(wrong), default=0)

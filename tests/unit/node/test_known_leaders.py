@@ -1,4 +1,4 @@
-"""Who leads, as far as a node knows: its replicas, what peers announce, and waiting for it."""
+"""Leaders known to a node: from its replicas and from peers' announcements; waiting for one."""
 
 from __future__ import annotations
 

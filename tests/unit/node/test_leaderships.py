@@ -1,4 +1,4 @@
-"""A node that stops: what it leads goes to others, some at a time, for a bounded time."""
+"""A node that stops: it hands its leaderships to others, some at a time, for a bounded time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class World:
         return sum(group.is_transferring for group in self.groups.values())
 
     async def take_all(self) -> None:
-        """The others take what they are offered, one after the other."""
+        """Lets the other nodes take each offered leadership in turn."""
         while any(group.is_leader for group in self.groups.values()):
             for group in self.groups.values():
                 if group.is_transferring:

@@ -1,4 +1,4 @@
-"""What the machine has, and who may have how much of it: open files, memory."""
+"""The machine's open files and memory, and their shares."""
 
 from __future__ import annotations
 

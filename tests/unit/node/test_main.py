@@ -1,4 +1,4 @@
-"""The entry point of a node: what it refuses before it reads or opens anything."""
+"""The entry point of a node: settings it refuses before it reads or opens anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node does by itself: each duty over real groups, at the time that the test says."""
+"""A node's own duties: each over real groups, at the time that the test chooses."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def watched(
 
 
 def behind() -> Stage:
-    """Node 1 leads and has dropped what node 3 needs."""
+    """Node 1 leads and has dropped entries that node 3 needs."""
     stage = Stage(checkpoint_entries=4, retention_bytes=0)
     stage.elect(1)
     stage.crash(3)
@@ -260,7 +260,7 @@ def test_the_metadata_log_is_kept_short() -> None:
     apply(3 * METADATA_ENTRIES)
     first = group.applied_index
     retain()
-    # What was followed at the start was saved at once, so there is one early checkpoint.
+    # Entries followed at the start were saved at once, so there is one early checkpoint.
     early = group.journal.base_index
     assert early < METADATA_ENTRIES
     apply(METADATA_ENTRIES - 1)

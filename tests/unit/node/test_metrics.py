@@ -1,4 +1,4 @@
-"""The metrics page: what the plain figures become, and the server's life."""
+"""The metrics page: the output for plain figures, and the server's life."""
 
 from __future__ import annotations
 

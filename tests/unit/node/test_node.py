@@ -1,4 +1,4 @@
-"""A node's life: a start that fails midway undoes what was done, and a stop undoes all."""
+"""A node's life: a start that fails midway undoes its steps, and a stop undoes all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which side of a refusal ends."""
+"""A refusal between two nodes: which side ends."""
 
 from __future__ import annotations
 

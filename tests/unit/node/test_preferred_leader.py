@@ -1,4 +1,4 @@
-"""How long a preferred node waits before it leads again: doubled, capped, forgotten."""
+"""A preferred node's wait before it leads again: doubled, capped, forgotten."""
 
 from __future__ import annotations
 

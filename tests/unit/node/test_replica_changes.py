@@ -1,4 +1,4 @@
-"""The way from who holds a partition to who shall: each next step, and what is recorded of it."""
+"""The way from a partition's holders to its targets: each next step, and its record."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_target_until_it_is_reached() -> None:
 
 
 def test_what_is_filled_does_not_count_until_it_has_its_vote() -> None:
-    """A node whose disk was lost is back, and its replica on the way: that is no replica yet."""
+    """A node whose disk was lost is back, and its replica in progress: that is no replica yet."""
     lost = replace(BEFORE, target=(1, 2, 3), lost=((3, 0),))
     assert lost.counting == {1, 2}
     removed = reported(lost, report(1, (1, 2)))
@@ -156,7 +156,7 @@ def test_what_is_filled_does_not_count_until_it_has_its_vote() -> None:
     command.instances[2] = 2
     whole = reported(filled, command)
     assert (whole.counting, whole.target) == ({1, 2, 3}, ())
-    # It moves on: who came long ago counts, and who has its vote, while another one goes.
+    # It moves on: old replicas and those with a vote count, while another one goes.
     moves = replace(whole, target=(1, 3, 4))
     assert moves.counting == {1, 2, 3}
     command = report(4, (1, 2, 3), 4)

@@ -1,4 +1,4 @@
-"""A node's replicas: opened and closed as the metadata says, with what the settings mean."""
+"""A node's replicas: opened and closed as the metadata says, with the settings in effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST = 16  # the first partition's group
 
 
 def lone_clock(clock: Callable[[], float]) -> ClockAgreement:
-    """Of a node without peers, which agrees with itself."""
+    """Clock of a node without peers, which agrees with itself."""
     return ClockAgreement((), 1000, clock, lambda: int(clock() * 1000), lambda *sent: None)
 
 
@@ -104,7 +104,7 @@ class Node:
                 self.driver.finish()
 
     def stored(self, gid: int) -> int:
-        """How many keys the disk holds of a group."""
+        """Number of keys of a group on the disk."""
         begin, end = keys.group_range(gid)
         return sum(1 for family in Family for _ in self.disk.scan(family, begin, end))
 

@@ -1,4 +1,4 @@
-"""When an upgrade is finalized by itself, how a new cluster begins, who may be asked."""
+"""Upgrades: when they finalize by themselves, how a new cluster begins, which nodes are asked."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_an_older_cluster_keeps_its_version() -> None:
 
 
 async def test_the_leader_says_what_the_nodes_run() -> None:
-    """Whoever asks: what the request says of nodes is not believed."""
+    """Releases that the request claims for nodes are not believed."""
     leader = Leader()
     leader.links[3] = OLD
     asked = command(NEWEST)
@@ -203,7 +203,7 @@ def test_a_nodes_own_setting_is_the_clusters() -> None:
     metadata.apply(2, finalized(), upgrade=True)
     metadata.apply(3, found(first))
     check(lease_lifetime_ms=5000)
-    check()  # whose defaults say nothing
+    check()  # defaults differ in nothing
     with pytest.raises(ConfigError) as refused:
         check(lease_lifetime_ms=1000, max_batch_bytes=1024)
     text = str(refused.value)

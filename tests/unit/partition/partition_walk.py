@@ -30,7 +30,7 @@ GROUPS, MEMBERS = ("g", "h"), ("m", "n")
 
 
 class Walk:
-    """Draws one entry after the other. `machine` is read; who walks applies the entries."""
+    """Draws one entry after the other. `machine` is read; the caller applies the entries."""
 
     def __init__(self, seed: int, machine: PartitionMachine) -> None:
         self.rng, self.machine, self.now_ms = random.Random(seed), machine, 1_000_000

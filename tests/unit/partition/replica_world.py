@@ -1,7 +1,7 @@
 """Two replicas of one partition with real metadata, and clocks that the test moves.
 
-Both apply one log at once; each node has a copy of the metadata that follows when the
-test says so. What takes days in a cluster is a line here.
+Both apply one log at once; each node has a copy of the metadata that follows when the test says so.
+Events that take days in a cluster are one line here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ START = 1_000 * DAY
 
 
 class OneLog:
-    """The group as a node's partition sees it: what it proposes is committed at once."""
+    """The group as a node's partition sees it: each proposal is committed at once."""
 
     failed = None
 

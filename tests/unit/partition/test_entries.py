@@ -1,4 +1,4 @@
-"""Entries of a partition's log: damage is a CorruptEntryError, whatever is damaged."""
+"""Entries of a partition's log: any damage is a CorruptEntryError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader answers before it proposes, over real replicas: settings, confirmations, ends."""
+"""A leader's answers before it proposes, over real replicas: settings, confirmations, ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cluster.partition.replica import Answer, AppendRequest
 from tests.unit.partition.replica_world import World
 
 CHECKED, IGNORED, REQUIRED = ExpectedOffsets
-NEXT = 2  # the next offset after what `stored` has sent
+NEXT = 2  # the next offset after the records of `stored`
 
 
 def request(pid: int, sequence: int, x: int = -1) -> AppendRequest:

@@ -1,4 +1,4 @@
-"""Committed offsets as state: checks, limits, snapshots. What nodes do with it is tested there."""
+"""Committed offsets as state: checks, limits, snapshots. Nodes have their own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica's staged runs on its rows: what is read, kept, dropped, found after a restart."""
+"""A replica's staged runs on its rows: reads, kept and dropped runs, the state after a restart."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_the_log_is_kept_from_the_first_batch_of_a_run(replica: Replica) -> None
 
 
 def test_a_replica_whose_log_begins_inside_a_run(replica: Replica) -> None:
-    """Its rows begin there, too: what is below was deleted, as the log's start will say."""
+    """Its rows begin there, too: the rows below were deleted, as the log's start shows."""
     for first in range(0, 8, 2):
         replica.batch(first, 2, number=5)
     state, applied = Replica(), 2

@@ -1,4 +1,4 @@
-"""A leader's staged batches: what it asks, pipelines, joins, refuses; when it answers an open."""
+"""A leader's staged batches: questions, pipelining, joins, refusals, and the answer to an open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGREED = Finalized(2, frozenset({"transactions"}))
 
 
 class SlowLog(OneLog):
-    """What is proposed waits until it is committed, or lost."""
+    """Each proposal waits until it is committed, or lost."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
@@ -117,7 +117,7 @@ def test_an_unknown_transaction_is_asked_for_first() -> None:
     assert leader.put(0, 1) == "UNREGISTERED" and not leader.log.entries
     leader.part.registered(T)
     assert leader.put(0, 1) == "STAGED"
-    leader.lead()  # anew: what has a run here was registered
+    leader.lead()  # again: a transaction with a run here was registered
     assert leader.put(2, 3) == "STAGED"
 
 
@@ -220,7 +220,7 @@ def test_offsets_are_staged_as_batches_are(leader: Leader) -> None:
     assert unregistered is not None and unregistered.verdict.kind.name == "UNREGISTERED"
     assert leader.part.stage_offsets(T, stage_offset(1), outcomes.append) is None
     leader.log.commit()
-    leader.lead()  # anew: what has offsets here was registered
+    leader.lead()  # again: a transaction with offsets here was registered
     assert leader.part.stage_offsets(T, stage_offset(2), outcomes.append) is None
     leader.log.commit()
     assert [one.result.error for one in outcomes] == ["", ""]

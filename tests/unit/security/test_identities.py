@@ -1,4 +1,4 @@
-"""Who a caller is: names in certificates, static tokens, JWTs; and all that only looks like it."""
+"""Identities: names in certificates, static tokens, JWTs; and look-alikes of each."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_static_tokens_are_their_names(tmp_path: Path) -> None:
     (tmp_path / "new").replace(path)
     with pytest.raises(UnknownCallerError, match="the token is not known"):
         await known.caller("Bearer oncelog.billing.secret", b"")
-    path.write_text("nonsense")  # being replaced: what was there stays
+    path.write_text("nonsense")  # being replaced: the old keys stay
     assert (await known.caller("bearer oncelog.other.word", b"")).principal == "token:other"
 
 
@@ -150,7 +150,7 @@ async def test_a_token_that_is_of_no_use_is_not_forgiven_for_a_certificate(tmp_p
 
 
 class Issuer:
-    """Keys of several kinds, and whatever tokens a test wants of them."""
+    """Keys of several kinds, and any tokens a test wants of them."""
 
     def __init__(self) -> None:
         self.keys: dict[str, tuple[Any, str]] = {

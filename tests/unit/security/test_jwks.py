@@ -84,7 +84,7 @@ class World:
         self.jwts = Jwts(self.keys, ISSUER, AUDIENCE)
 
     async def refreshed(self) -> None:
-        """What goes on in the background is done."""
+        """Waits for the refresh in the background."""
         if self.keys._task is not None:
             await self.keys._task
 

@@ -1,20 +1,20 @@
 """Faults that made neighbours unsafe: each attack is shown working first, with the check off.
 
 | fault | here | elsewhere |
-|---|---|---|
-| CVE-2026-33248 (NATS): names that look alike | look-alikes, the common name | test_identities.py |
-| GHSA-38x3 (NATS): nodes' protocol before identity | no service of nodes | test_peer_tls.py |
-| GHSA-jx8g (NATS): a group's rule opens a denied topic | deny and allow | test_guarding.py |
-| GHSA-fhg8, CVE-2026-33222 (NATS): calls without a check | each RPC, no guard | test_guarding.py |
-| CVE-2026-33246 (NATS): an identity that is passed on | headers, commands | |
-| CVE-2026-44283 (etcd): parts of a transaction unchecked | its batches, offsets, runs | |
-| etcd's authStore: revoked after the check | a stream that is checked once | test_guarding.py |
-| the same, on the way to the log | a command let in by older rules | test_permissions.py |
-| CVE-2024-56128 (Kafka): replay | a token after its time | test_identities.py |
-| CVE-2025-27817 (Kafka): a URL from whoever calls | | test_jwks.py, test_identities.py |
-| CVE-2022-29217 (PyJWT): keys confused | the algorithm of the header | test_identities.py |
-| CVE-2023-44487: rapid reset | | integration/test_floods.py |
-| ours: pickle | | test_port.py, tests/fuzz |
+---|---|---|
+ CVE-2026-33248 (NATS): names that look alike | look-alikes, the common name | test_identities.py |
+ GHSA-38x3 (NATS): nodes' protocol before identity | no service of nodes | test_peer_tls.py |
+ GHSA-jx8g (NATS): a group's rule opens a denied topic | deny and allow | test_guarding.py |
+ GHSA-fhg8, CVE-2026-33222 (NATS): calls without a check | each RPC, no guard | test_guarding.py |
+ CVE-2026-33246 (NATS): an identity that is passed on | headers, commands | |
+ CVE-2026-44283 (etcd): parts of a transaction unchecked | its batches, offsets, runs | |
+ etcd's authStore: revoked after the check | a stream that is checked once | test_guarding.py |
+ the same, on the way to the log | a command let in by older rules | test_permissions.py |
+ CVE-2024-56128 (Kafka): replay | a token after its time | test_identities.py |
+ CVE-2025-27817 (Kafka): a URL from any caller | | test_jwks.py, test_identities.py |
+ CVE-2022-29217 (PyJWT): keys confused | the algorithm of the header | test_identities.py |
+ CVE-2023-44487: rapid reset | | integration/test_floods.py |
+ ours: pickle | | test_port.py, tests/fuzz |
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ BY_THEIR_LOOK = ("a wildcard", "upper case", "a percent sign", "a user in the UR
 def test_look_alikes_are_somebody_with_the_check_off(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That they are nobody with the check on is in test_identities.py."""
+    """With the check on they are nobody: see test_identities.py."""
     certificate = Authority().issue(LOOK_ALIKES[what])
     monkeypatch.setattr(names, "_URI", re.compile(".*"))
     monkeypatch.setattr(names, "_DNS", re.compile(".*"))
@@ -88,7 +88,9 @@ def test_look_alikes_are_somebody_with_the_check_off(
 
 
 class Port:
-    """A node's port for clients, over TLS, without a node: who a caller is, two ways."""
+    """A node's port for clients, over TLS, without a node: reads a caller's identity in two
+    ways.
+    """
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory, self.authority = directory, Authority("clients")
@@ -112,7 +114,7 @@ class Port:
         self.address = f"127.0.0.1:{self.server.port}"
 
     async def _who(self, request: bytes, context: Any) -> bytes:
-        """What gRPC calls the peer's identity, and what we do."""
+        """The peer's identity as gRPC gives it, and as our check gives it."""
         certificate = context.auth_context().get("x509_pem_cert", (b"",))[0]
         try:
             ours = (await self.identities.caller("", certificate)).principal
@@ -139,7 +141,7 @@ class Port:
 
 
 def call_of(channel: grpc.aio.Channel, kind: str, method: str) -> Any:
-    """One whose messages are bytes, which gRPC's types do not know."""
+    """A call whose messages are bytes, which gRPC's types do not know."""
     return getattr(channel, kind)(method)
 
 
@@ -196,7 +198,7 @@ def _without_ca(current: Any) -> Any:
 
 
 async def test_a_client_speaks_with_no_other_host(tmp_path: Path) -> None:
-    """Of the nodes' own authority, but the certificate of another host."""
+    """Shows the client a certificate of the nodes' own authority, but of another host."""
     async with port(tmp_path) as node:
         elsewhere = node.nodes.issue([dns("elsewhere.test")])
         replace(tmp_path / "node.key", elsewhere.key)
@@ -215,7 +217,7 @@ async def test_a_client_speaks_with_no_other_host(tmp_path: Path) -> None:
 
 
 async def test_a_session_of_before_is_no_way_around_a_new_authority(tmp_path: Path) -> None:
-    """TLS lets whoever was here come back without showing a certificate again."""
+    """TLS lets earlier clients come back without showing a certificate again."""
     async with port(tmp_path) as node:
         pair = node.authority.issue([dns("billing")])
         context = ssl.create_default_context(cadata=node.nodes.certificate.decode())
@@ -262,7 +264,7 @@ async def test_handshakes_that_are_not_finished_end(
 async def test_streams_end_with_the_age_of_their_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:
-    """A certificate whose authority was taken away: what was open goes on, but not for long."""
+    """A certificate whose authority was removed: open streams go on, but not for long."""
     monkeypatch.setattr(node_server, "AGE_GRACE_MS", 100)
     age = {"connection_age_ms": 1000} if limited else {}
     async with port(tmp_path, **age) as node:
@@ -286,7 +288,7 @@ async def test_streams_end_with_the_age_of_their_connection(
 
 
 def test_what_nodes_say_to_each_other_is_no_service_for_clients() -> None:
-    """A port for clients can only offer what is a service: of nodes there is none."""
+    """A port for clients can only offer services: nodes have none."""
     paths = sorted(Path(cluster.v1.__path__[0]).glob("*_pb2.py"))
     assert len(paths) > 3
     for path in paths:
@@ -308,7 +310,9 @@ def test_a_denial_is_what_keeps_a_topic_shut(method: str, monkeypatch: pytest.Mo
 
 
 async def test_each_rpc_answers_anybody_with_the_guard_off(tmp_path: Path) -> None:
-    """The other side of the table in test_guarding.py, where each refuses whoever it should."""
+    """The other side of the table in test_guarding.py, where each refuses callers without a
+    right.
+    """
     async with guard(tmp_path, on=False) as node:
         streams = {name for name, one in methods().items() if one.client_streaming}
         # Of these the services of this test have no more than the guard.
@@ -343,8 +347,9 @@ async def test_no_header_makes_a_caller_somebody_else(tmp_path: Path) -> None:
 
 
 def test_no_command_between_nodes_says_on_whose_behalf_it_is() -> None:
-    """So no node can be made to act for somebody by what it is told: who called is decided
-    where the call comes in."""
+    """Messages cannot make a node act for somebody else: the node that receives a call decides the
+    caller.
+    """
     rules = {"PermissionRule", "Quota", "QuotaKey"}  # about principals, not of one
     seen: set[str] = set()
 
@@ -378,7 +383,7 @@ IN_A_TRANSACTION: dict[str, Any] = {
 
 @pytest.mark.parametrize("method", IN_A_TRANSACTION)
 def test_what_is_in_a_transaction_is_checked_one_by_one(method: str) -> None:
-    """Whoever may write to one topic, and commit, may not take another one along."""
+    """A right to write to one topic, and to commit, gives no right to another topic."""
     mine = [
         tidy(Rule("bob", "topic", "mine", ("*",))),
         tidy(Rule("bob", "group", "*", ("*",))),
@@ -449,7 +454,7 @@ async def test_an_algorithm_of_the_tokens_choice_makes_a_public_key_a_secret(kno
     forged = test_identities.FORGED["HS256 with the public key"]()
     with pytest.raises(TokenError):
         await known.caller(forged)
-    # With the check off: what believes the header takes the key that everybody has.
+    # With the check off: a server that believes the header takes the public key.
     signed, _, mac = forged.rpartition(".")
     assert jwt.get_unverified_header(forged)["alg"] == "HS256"
     wanted = hmac.new(public_pem("rsa"), signed.encode(), hashlib.sha256).digest()

@@ -47,7 +47,7 @@ def test_a_name_is_exact_and_a_prefix_is_how_names_begin() -> None:
     prefix = [allow(ALICE, "read", "topic", "ord", prefix=True)]
     assert may(prefix, ALICE, "read", "topic", "orders")
     assert not may(prefix, ALICE, "read", "topic", "or")
-    # Only a rule for all names gives what is asked for all of them.
+    # Only a rule for all names gives a right to all of them.
     assert not may(prefix, ALICE, "read", "topic", ALL)
     assert may([allow(ALICE, "read", "topic", ALL)], ALICE, "read", "topic", ALL)
 
@@ -61,7 +61,7 @@ def test_denial_stands_above_every_allowance() -> None:
     assert not may(rules, ALICE, "read", "topic", "secret")
     assert may(rules, ALICE, "write", "topic", "secret")
     assert may(rules, ALICE, "read", "topic", "open")
-    # Who may not read one of them may not read all of them.
+    # A caller denied one of them may not read all of them.
     assert not may(rules, ALICE, "read", "topic", ALL)
 
 

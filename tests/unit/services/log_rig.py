@@ -33,7 +33,7 @@ SECRET = bytes(range(SECRET_BYTES))
 
 
 class OneLog:
-    """The partition's group, and its journal: what is proposed is committed at once."""
+    """The partition's group and its journal: each proposal is committed at once."""
 
     base_index = 0
     memory_from = 0  # entries below are on the disk only
@@ -77,7 +77,7 @@ class OneLog:
 
 
 class LogNode(Node):
-    """Node 1 leads the only partition of TOPIC; other nodes are what a test says they are."""
+    """Node 1 leads the only partition of TOPIC; the test chooses the other nodes."""
 
     def __init__(self, **policy: Any) -> None:
         super().__init__()

@@ -83,7 +83,7 @@ def busy(case: Case) -> None:
     case.monkeypatch.setattr("cluster.partition.leader.MAX_IN_FLIGHT_BYTES", -1)
 
 
-# For each row, in the page's order: words of its first cell, and what makes a request meet it.
+# For each row, in the page's order: words of its first cell, and how a request meets it.
 ROWS: list[tuple[str, list[Condition]]] = [
     ("an internal topic", [says(topic="__offsets"), says(topic="__more")]),
     (
@@ -155,7 +155,7 @@ PAIRS = [
 @pytest.mark.parametrize(("upper", "lower", "one", "other"), PAIRS)
 async def test_of_two_rows_the_upper_one_wins(case, upper, lower, one, other):
     other(case)
-    one(case)  # what both of them say of one field, the upper one says
+    one(case)  # where both set one field, the upper one wins
     verdict = await case.verdict()
     assert verdict.kind.name == verdict_of(upper)
     if upper == 0:
@@ -209,7 +209,7 @@ def test_no_payload_holds_more_records_than_the_limit():
     assert size[1000] + (MAX_RECORDS + 2 - 1000) * 12 > MAX_PAYLOAD_BYTES
 
 
-# -- the second table: what the partition knows of the producer ---------------------------------
+# -- the second table: the partition's knowledge of the producer --------------------------------
 
 PID = 1  # issued, like the next hundred
 Batch = tuple[dict[str, Any], bytes]
@@ -239,7 +239,7 @@ def open_second_epoch(node: LogNode) -> None:
 CHAIN = [sent(base) for base in range(7)]  # 0 and 1 are below the recent five
 SECOND_EPOCH = [sent(0, epoch=1)]
 NAMED = 101  # the id that the first name gets here
-# For each row, in the page's order: what was stored before, what was done then, the batch.
+# For each row, in the page's order: batches stored before, a step after them, the batch.
 PARTITION_ROWS: list[tuple[list[Batch], Callable[[LogNode], None] | None, Batch, Kind]] = [
     ([], None, sent(0), Kind.APPENDED),
     ([], None, sent(3), Kind.UNKNOWN_PRODUCER),

@@ -1,4 +1,4 @@
-"""Who is slowed, who is refused, and who loses its connection when memory is scarce."""
+"""Scarce memory: which clients are slowed, refused, or disconnected."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_calls_are_refused_before_a_byte_of_them_is_taken(full: LogNode):
 
 
 async def test_a_request_that_is_large_is_refused_when_it_has_come():
-    """Nobody knew its size before. What is small is answered: it costs less than a refusal."""
+    """Nobody knew its size before. A small request is answered: it costs less than a refusal."""
     node = LogNode()
     async with serving(node) as (stub, _):
         node.memory.open("others").take(node.memory.limit - MIB)
@@ -254,11 +254,11 @@ async def test_answers_are_smaller_where_memory_is_scarce():
         await Reader(node).fetch(fetch())
 
 
-# -- what is not counted ----------------------------------------------------------------------
+# -- uncounted memory -------------------------------------------------------------------------
 
 
 class World:
-    """A process whose memory a test sets; what its clients sent goes with their connections."""
+    """A process whose memory a test sets; its clients' bytes go with their connections."""
 
     def __init__(self, **clients: int) -> None:
         self.now, self.own, self.freed = 0.0, 50, 0

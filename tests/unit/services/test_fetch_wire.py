@@ -1,4 +1,4 @@
-"""What is encoded by hand must be what protobuf would read and write."""
+"""Messages encoded by hand: equal to those that protobuf reads and writes."""
 
 from __future__ import annotations
 

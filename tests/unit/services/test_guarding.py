@@ -1,7 +1,7 @@
-"""What stands before each call: each RPC of each service, each kind of caller, each stream.
+"""The guard before each call: each RPC of each service, each kind of caller, each stream.
 
-A server with all services behind `Guarding`; callers are known by static tokens, which go
-over plain TCP here: only a node refuses that.
+A server with all services behind `Guarding`; callers are known by static tokens, which go over
+plain TCP here: only a node refuses that.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ NAMED = {"topic": "topic", "topics": "topic", "group": "group", "producer_name":
 
 
 def named(description: Any) -> list[tuple[Any, str]]:
-    """(a request with one name in it, what kind of name) for each place where there may be one."""
+    """(a request with one name in it, the name's kind) for each place where there may be one."""
     found: list[tuple[Any, str]] = []
     for field in description.fields:
         if field.message_type is not None:
@@ -181,7 +181,7 @@ def header(who: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer oncelog.{who}.secret"),)
 
 
-# What is asked of it has passed the guard.
+# Calls that reach it have passed the guard.
 NO_TRANSACTIONS: Any = None
 
 
@@ -203,7 +203,7 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     members.close()
 
 
-# What whoever is known may ask, without a rule: these requests, empty, name nothing.
+# Requests that every known caller may send without a rule: empty, they name nothing.
 FOR_ALL_KNOWN = {
     "/oncelog.v1.ProducerService/LeaseProducer", "/oncelog.v1.ProducerService/OpenProducer",
     "/oncelog.v1.LogService/Produce", "/oncelog.v1.LogService/ProduceStream",
@@ -227,7 +227,7 @@ async def test_each_rpc_is_refused_by_default(tmp_path: Path, method: str) -> No
         with pytest.raises(errors.NotAuthorizedError, match="token:bob lacks: ") as raised:
             await node.call(method, "bob")
         assert raised.value.principal == "token:bob"
-        # Who may do everything gets as far as the service.
+        # A caller who may do everything gets as far as the service.
         try:
             await node.call(method, "root")
         except (errors.NotAuthorizedError, errors.UnauthenticatedError):
@@ -241,7 +241,9 @@ KINDS_OF_PRINCIPAL = ("spiffe://example.org/a", "dns:a", "jwt:a", "token:a")
 
 @pytest.mark.parametrize("principal", KINDS_OF_PRINCIPAL)
 async def test_no_kind_of_principal_has_a_right_by_default(tmp_path: Path, principal: str) -> None:
-    """Nor by the rules of somebody who is called alike, of another kind or with more letters."""
+    """No right comes from rules of somebody with the same name but another kind, or a longer
+    name.
+    """
     async with guard(tmp_path) as node:
         alike = [one for one in KINDS_OF_PRINCIPAL if one != principal]
         for other in (*alike, f"{principal}b", principal.upper(), "a", principal[:-1]):
@@ -456,8 +458,9 @@ async def test_a_stream_ends_when_its_token_is_over(tmp_path: Path) -> None:
 async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over(
     tmp_path: Path,
 ) -> None:
-    """Of a call whose certificate was good when it began: a stream that is written, and one that
-    is read."""
+    """Covers calls whose certificate was good when they began: a stream that is written, and one
+    that is read.
+    """
     async with guard(tmp_path) as node:
         node.allow("alice", "write,read", "topic", log_rig.TOPIC)
         known = node.identities.caller
@@ -479,7 +482,7 @@ async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over
         await call.write(request)
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call.read()
-        # It may be opened anew; whoever has no new one is refused then.
+        # It may be opened anew; a caller without a new certificate is refused then.
         assert isinstance(from_rpc_error(raised.value), errors.NotReadyError)
         for method in ("ClusterService/DescribeTopics", "LogService/ProduceStream"):
             asked = produce(log_rig.TOPIC) if "Produce" in method else None
@@ -568,7 +571,7 @@ async def test_many_wrong_tokens_do_not_keep_others_waiting(tmp_path: Path) -> N
 
 
 def test_no_metadata_of_a_client_names_a_principal() -> None:
-    """Who calls is what was proven: there is no header that says it."""
+    """The caller is the proven identity: no header can name another."""
     source = Path(guarded.__file__).read_text()
     assert source.count("invocation_metadata") == 1
     assert 'key == "authorization"' in source

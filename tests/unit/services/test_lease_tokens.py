@@ -1,4 +1,4 @@
-"""Only what was leased counts: tokens, and what a node does with a chain that has none."""
+"""Leased producer ids: tokens, and a node's answer to a chain without a token."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_all_who_are_ahead_of_a_node_share_one_round():
     asked = [asyncio.create_task(leases.check(sign(SECRET, pid, 0, 9), pid, 0))
              for pid in range(1000, 1100)]  # fmt: skip
     await node.asked.wait()
-    # Who asks now cannot rely on the round that is under way.
+    # Later callers cannot rely on the round in progress.
     late = [asyncio.create_task(leases.is_issued(50_000)) for _ in range(50)]
     await asyncio.sleep(0)
     node.go.set()
@@ -204,7 +204,7 @@ async def test_the_secret_is_made_once_and_is_random():
     assert node.nonce == SECRET_BYTES // 8, "each part was drawn"
 
 
-# -- whose they are -------------------------------------------------------------------------
+# -- owners ---------------------------------------------------------------------------------
 
 
 def test_a_token_is_its_principals_and_nobody_elses():
@@ -244,5 +244,5 @@ async def test_nobody_writes_under_somebody_elses_id():
     assert await as_principal("dns:alice", node, base_sequence=0) is Kind.APPENDED
     assert await as_principal("dns:bob", node, base_sequence=1) is Kind.UNKNOWN_PRODUCER
     assert await as_principal("dns:alice", node, base_sequence=1) is Kind.APPENDED
-    # Where nobody is known, whoever knows the epoch goes on: the attack.
+    # Without identities, any caller that knows the epoch goes on: the attack.
     assert await as_principal("", node, base_sequence=2) is Kind.APPENDED

@@ -39,7 +39,7 @@ async def fill(node: LogNode, count: int, payload: bytes = PAYLOAD) -> None:
 
 
 async def turns_of_others(work: Awaitable[Any]) -> tuple[Any, int]:
-    """What `work` gives, and how often another task ran meanwhile."""
+    """The result of `work`, and how often another task ran meanwhile."""
     turns = 0
 
     async def other() -> None:
@@ -193,7 +193,7 @@ async def test_a_replica_that_stops_between_slices_gives_what_was_read(node, mon
     assert response.partitions[0].error == log_pb2.PARTITION_ERROR_NOT_LEADER
 
 
-# -- what is not in memory ----------------------------------------------------------------------
+# -- records that are not in memory -------------------------------------------------------------
 
 
 async def test_a_disk_that_takes_its_time_holds_up_only_who_reads_from_it(node):

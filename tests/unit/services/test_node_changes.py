@@ -1,4 +1,4 @@
-"""A node that leaves: where its partitions go, and what it waits for."""
+"""A node that leaves: the targets of its partitions, and the conditions it waits for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def targets(found: list[tuple[PartitionState, list[int]]]) -> list[list[int]]:
 def test_each_replica_goes_to_a_living_node_that_holds_the_fewest() -> None:
     held = topic((3, 1), (1, 3), (4, 1), (1, 2))
     assert targets(moves([held], (1, 2, 4), {3}, {1, 2, 4})) == [[2, 1], [1, 4]]
-    # What is moved to a dead node waits for it, and the node that leaves for that.
+    # A replica that moves to a dead node waits for it, and so does the node that leaves.
     assert targets(moves([held], (1, 2, 4), {3}, {1, 4})) == [[4, 1], [1, 4]]
     assert targets(moves([held], (1, 2, 4), {3}, {1})) == [[2, 1], [1, 4]], "none other is there"
 
@@ -67,7 +67,7 @@ def test_internal_topics_get_the_replicas_that_they_could_not_have_before() -> N
 
 
 def own(version: int, *voters: int) -> meta.MetadataCommand:
-    """The metadata's leader reports who holds the metadata."""
+    """The report of the metadata's leader: these nodes hold the metadata."""
     report = meta.ReportReplicas(
         group_id=0, version=version, index=version, index_term=1,
         voters=voters, instances=[0] * len(voters),

@@ -1,4 +1,4 @@
-"""Quotas: buckets, counts, whose they are; and what the guard does with them on real calls."""
+"""Quotas: buckets, counts and their owners; and the guard's use of them on real calls."""
 
 from __future__ import annotations
 
@@ -361,7 +361,7 @@ def test_quotas_wait_for_their_upgrade() -> None:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What was waited for, of which nothing is."""
+    """Lengths of the waits, none of which really passes."""
     waits: list[float] = []
     sleep = asyncio.sleep
 
@@ -385,7 +385,7 @@ async def flood(node: Guarded, method: str, who: str) -> errors.ThrottledError:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is counted gives no event
+    while not condition():  # noqa: ASYNC110 - the counter gives no event
         await asyncio.sleep(0.005)
 
 
@@ -436,7 +436,7 @@ async def test_a_stream_is_not_read_on_and_never_refused(
         second = asyncio.ensure_future(call.read())
         await asyncio.sleep(0.1)
         assert not second.done(), "it is not read"
-        node.limits = ()  # whoever waits looks again
+        node.limits = ()  # waiting calls look again
         assert len((await second).results) == 1
         await call.done_writing()
         assert await call.read() is grpc.aio.EOF
@@ -453,7 +453,7 @@ async def test_a_subscriber_gets_its_next_message_later(tmp_path: Path, slept: l
         with pytest.raises(errors.ThrottledError) as raised:
             await node.call("/oncelog.v1.LogService/Fetch", "bob", fetch)
         assert raised.value.retry_after_ms > 1000
-        with pytest.raises(errors.NotAuthorizedError):  # what reads nothing does not wait
+        with pytest.raises(errors.NotAuthorizedError):  # a call that reads nothing does not wait
             await node.call(PRODUCE, "bob", lpb.ProduceRequest(batches=[log_rig.batch()]))
 
 

@@ -1,4 +1,4 @@
-"""What follows a refused head on its stream is refused for the head's reason."""
+"""Batches behind a refused head: refused on its stream for the head's reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far groups are behind, as the metrics page tells it."""
+"""The lag of groups, as the metrics page shows it."""
 
 from __future__ import annotations
 

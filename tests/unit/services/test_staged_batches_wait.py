@@ -16,7 +16,7 @@ PRODUCER, BEFORE, NOW = 7, 1, 2
 
 
 class Rig:
-    """A partition with a run of the transaction before, and what its coordinator knows of it."""
+    """A partition with a run of the transaction before, and its coordinator's view of it."""
 
     def __init__(self, state: State | None) -> None:
         row = None if state is None else SimpleNamespace(state=state)

@@ -1,4 +1,4 @@
-"""Who may do something with a transaction that a request names by its number."""
+"""Rights to a transaction that a request names by its number."""
 
 from __future__ import annotations
 

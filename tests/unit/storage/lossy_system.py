@@ -1,11 +1,12 @@
 """A system for tests of the store: threads that take turns as a seed says, and a disk that
-loses pages after a failed fsync, as Linux does.
+oses pages after a failed fsync, as Linux does.
 
     Turns        runs functions in threads, one at a time; at each lock and each sync the seed
-                 decides who goes on, so that a seed is one interleaving
-    LossySystem  real files, and beside them what a power cut would leave of them: bytes that
-                 an fdatasync covered. When one fails, the pages are clean, still read as they
-                 were written, and never reach the disk; the next fdatasync says yes
+                decides which goes on, so that a seed is one interleaving
+   LossySystem  real files, and beside them the bytes that a power cut would leave of them:
+                those that an fdatasync covered. When one fails, the pages are clean, still
+                read as they were written, and never reach the disk; the next fdatasync
+                says yes
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from tests.unit.storage.small_store import copy_at_rest
 
 
 class Turns:
-    """Who of some threads goes on.
+    """Chooses the thread that goes on.
 
-    errors: what ended each of them, None if it returned. blocked: how many wait for a lock.
+    errors: the error that ended each of them, None if it returned. blocked: how many wait for a
+    lock.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -52,7 +54,7 @@ class Turns:
             assert not thread.is_alive(), "the threads wait for each other"
 
     def pause(self) -> None:
-        """Whoever calls this may have to wait until others went on."""
+        """Lets other threads go on first, if the seed says so."""
         me = threading.current_thread()
         if me in self._ready:
             with self._changed:
@@ -76,7 +78,7 @@ class Turns:
 
 
 class TurnsLock:
-    """A lock whose waiting threads take turns; who gets it next is open."""
+    """A lock whose waiting threads take turns; the next holder is open."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -160,12 +162,13 @@ class LossySystem(System):
         del self._durable.setdefault(self._paths[descriptor], bytearray())[size:]
 
     def durable(self, path: Path) -> bytes:
-        """What a power cut would leave of a file."""
+        """Bytes of a file that a power cut would leave."""
         return bytes(self._durable.get(path, b""))
 
     def cut_power(self, store: Path, image: Path) -> None:
-        """Copies a store as it would be found: RocksDB with all its files, the mark as it
-        was written, of the commit log what was synced."""
+        """Copies a store as a power cut leaves it: RocksDB with all its files, the mark as it was
+        written, the synced part of the commit log.
+        """
         copy_at_rest(store, image)
         for file in (store / "log").iterdir():
             (image / "log" / file.name).write_bytes(self.durable(file))

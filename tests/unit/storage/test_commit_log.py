@@ -1,4 +1,4 @@
-"""The commit log alone: records, files, torn ends, what a start finds."""
+"""The commit log alone: records, files, torn ends, the view of a start."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHANGES: list[Change] = [
 
 
 def change(number: int, size: int = 50) -> list[Change]:
-    """Of one record: an entry, and a row that says which record it is."""
+    """Changes of one record: an entry, and a row that says which record it is."""
     return [
         (Family.ENTRIES, b"group--1%08d" % number, b"%04d" % number * size, False),
         (Family.STATE, b"group--1last", b"%d" % number, False),
@@ -138,7 +138,7 @@ def test_a_reader_outlives_the_cache_and_the_file(tmp_path: Path) -> None:
     assert held.read(0, 4) != b""
 
 
-# -- what a start finds ----------------------------------------------------------------
+# -- the view of a start ---------------------------------------------------------------
 
 
 def write_three(directory: Path) -> list[Place]:
@@ -207,7 +207,7 @@ def test_what_follows_a_torn_segment_is_dropped(tmp_path: Path) -> None:
 
 
 def test_a_record_inside_of_a_torn_value_is_not_taken_for_one(tmp_path: Path) -> None:
-    """Whoever writes values can write what looks like a record into them."""
+    """Clients choose values, and can write bytes that look like a record into them."""
     inner = encode(change(2))
     disguised = b"".join([inner.head(SALT, 2, 2), inner.body, *inner.values])
     log = opened(tmp_path)
@@ -217,7 +217,7 @@ def test_a_record_inside_of_a_torn_value_is_not_taken_for_one(tmp_path: Path) ->
         file.truncate(log.end.position - 1)
     numbers, end = found(tmp_path)
     assert numbers == [1] and end == place
-    # What is appended now is shorter, and nothing of the value stands behind it.
+    # The next record is shorter, and nothing of the value stands behind it.
     log = opened(tmp_path, end)
     append(log, [(Family.STATE, b"group--1last", b"7", False)])
     assert found(tmp_path)[0] == [1, 7]
@@ -240,7 +240,7 @@ def test_replay_from_the_middle(tmp_path: Path) -> None:
         opened.truncate(places[2].position)
     with pytest.raises(CorruptionError, match="1 synced writes are missing"):
         found(tmp_path, places[2], 3)
-    # What stands before is not replayed, but somebody will read it.
+    # Earlier records are not replayed, but somebody will read them.
     with file.open("r+b") as opened:
         opened.truncate(places[1].position)
     for _ in range(2):
@@ -251,7 +251,7 @@ def test_replay_from_the_middle(tmp_path: Path) -> None:
         found(tmp_path, places[2], 2)
 
 
-# -- what records say of the ones before ---------------------------------------------
+# -- references of records to earlier ones -------------------------------------------
 
 
 def log_of_steps(directory: Path, steps: str, size: int = 2000) -> list[Place]:
@@ -309,7 +309,7 @@ def test_a_damaged_entry_that_was_synced_is_left_to_its_reader(tmp_path: Path) -
 
 @pytest.mark.parametrize("steps", ["wswww", "wswwrww", "wsrwww"])
 def test_good_records_behind_a_torn_one_prove_nothing(tmp_path: Path, steps: str) -> None:
-    """The disk writes in its own order; what no sync covered may be lost before what is not."""
+    """The disk writes in its own order; bytes no sync covered may be lost before later ones."""
     places = log_of_steps(tmp_path, steps)
     for distance in (0, 20, HEAD_BYTES + 3, 1000):
         flip(tmp_path, places[2], distance)
@@ -319,7 +319,7 @@ def test_good_records_behind_a_torn_one_prove_nothing(tmp_path: Path, steps: str
 
 
 def test_lost_pages_of_what_no_sync_covered_prove_nothing(tmp_path: Path) -> None:
-    """Any of them may be zeros, whatever else is there."""
+    """Any unsynced page may be zeros, whether or not later pages are there."""
     rng = random.Random(1)
     for number in range(60):
         directory = tmp_path / str(number)
@@ -451,7 +451,7 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found(tmp_path)[0] == [1] * 600
 
 
-# -- whose entries a segment holds -----------------------------------------------------
+# -- owners of a segment's entries -----------------------------------------------------
 
 
 def key(group: int, index: int) -> bytes:

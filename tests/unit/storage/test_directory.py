@@ -98,7 +98,7 @@ def test_a_missing_part_is_named_and_nothing_is_made(tmp_path: Path, part: str) 
 
 @pytest.mark.parametrize("part", ["db", "db/rocksdb", "db/log"])
 def test_an_empty_folder_is_no_store(tmp_path: Path, part: str) -> None:
-    """What is left where a volume was mounted."""
+    """An unmounted volume leaves an empty folder."""
     started(tmp_path, b"k1")
     (tmp_path / part).rename(tmp_path / "elsewhere")
     (tmp_path / part).mkdir()
@@ -131,7 +131,7 @@ def test_without_the_check_a_lost_store_opens_empty(
 def test_a_part_of_another_directory_is_refused(
     tmp_path: Path, part: str, is_flushed: bool
 ) -> None:
-    """Also if its tables hold nothing yet, so that only the log says whose it is."""
+    """Also if its tables hold nothing yet, so that only the log names its directory."""
     mine, other = tmp_path / "mine", tmp_path / "other"
     for directory in (mine, other):
         with claim(directory, "prod", 1) as lock:

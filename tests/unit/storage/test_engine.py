@@ -298,7 +298,7 @@ def test_a_replay_gives_rocksdb_its_rows_in_pieces(
         for number in range(60):
             put(engine, b"%04d" % number, value=bytes(100_000))
             store, batch = RaftLogStore(engine, 1), engine.batch()
-            store.put_entry(batch, number + 2, b"small")  # its size must not be what counts
+            store.put_entry(batch, number + 2, b"small")  # its size must not count
             engine.write(batch)
         copy_at_rest(tmp_path / "live", tmp_path / "killed")
     given: list[int] = []

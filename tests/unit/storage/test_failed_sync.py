@@ -1,8 +1,8 @@
 """An fsync that fails while others wait to sync: nobody is told that lost pages are durable.
 
-Threads as a node has them take turns as a seed says, over a disk that loses pages after a
-failed fsync (`lossy_system`). Whatever the order: what a sync or the mark covered is there
-after a power cut, and no table holds what the log has not.
+Threads as a node has them take turns as a seed says, over a disk that loses pages after a failed
+fsync (`lossy_system`). In any order: data covered by a sync or the mark is there after a power cut,
+and no table holds data that the log lacks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SYNCS = 7  # in each run, at least
 
 
 class Run:
-    """One store, and what was promised of it."""
+    """One store and its promises."""
 
     def __init__(self, path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
@@ -71,7 +71,7 @@ class Run:
             self.engine._guarded("flush", self.store.cycle.run)
 
     def problems(self) -> list[str]:
-        """What a power cut now would show to be untrue."""
+        """Promises that a power cut now would break."""
         mark, flushed = self.engine._mark.sequence, self.flushed
         self.system.cut_power(self.path / "store", self.path / "image")
         self.engine.close()
@@ -221,7 +221,7 @@ def test_a_mark_that_cannot_be_written_ends_the_log(
 def test_a_failed_sync_after_a_full_disk_is_not_waited_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RocksDB met a full disk, which may pass; the log then met what does not."""
+    """RocksDB met a full disk, which may pass; the log then met an error that does not pass."""
 
     def stopped(*_: object) -> None:
         raise Exception("IO error: No space left on device: While appending to file")
@@ -245,7 +245,7 @@ def test_a_failed_sync_after_a_full_disk_is_not_waited_out(
 
 
 def test_closing_after_a_failed_sync_writes_no_table(tmp_path: Path) -> None:
-    """The last sync is well, the one before the tables is not: nobody knows what it lost."""
+    """The last sync is well, the one before the tables is not: nobody knows the lost pages."""
     system = LossySystem(Turns(random.Random(0)))
     engine = Engine.open(tmp_path, options=OPTIONS, system=system)
     put(engine, b"k")

@@ -1,4 +1,4 @@
-"""Full disks and failed syncs: what is refused, what goes on, what only a restart helps."""
+"""Full disks and failed syncs: refused calls, calls that go on, faults that need a restart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _no_space(*_: object) -> int:
 
 
 def _redirect_log(path: Path, target: int) -> None:
-    """Puts another file under the commit log's feet: what it does next really fails."""
+    """Puts another file under the commit log's feet, so that its next call really fails."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -55,7 +55,7 @@ def test_no_space_for_a_record_refuses_that_batch_only(
                 engine.write(batch)
             assert caught.value.recoverable_in_place
         assert engine.failure is None
-        engine.sync()  # what was written before is not in doubt
+        engine.sync()  # earlier writes are not in doubt
         assert engine.get_many(Family.STATE, [b"unsynced", b"refused"]) == [b"v", None]
         monkeypatch.undo()
         engine.write(batch)
@@ -81,7 +81,7 @@ def test_no_space_for_tables_is_waited_out(tmp_path: Path, monkeypatch: pytest.M
             assert caught.value.recoverable_in_place
         with pytest.raises(StorageFullError, match="refused since an earlier fault"):
             engine.reclaim()
-        engine.sync()  # what was written before is not in doubt
+        engine.sync()  # earlier writes are not in doubt
         assert engine.get(Family.STATE, b"unsynced") == b"v"
         with monkeypatch.context() as patched:
             patched.setattr(engine, "_free_bytes", lambda: 0)
@@ -146,7 +146,7 @@ def test_a_failed_sync_is_never_retried(tmp_path: Path) -> None:
             refused()
     assert engine.get(Family.STATE, b"synced") == b"v"
     engine.close()
-    # Closing must not put into a table what the log may not have: RocksDB stays as it is.
+    # Closing must not put data into a table that the log may lack: RocksDB stays as it is.
     assert list((store / "rocksdb").glob("*.sst")) == []
     with pytest.raises(LockedError):
         Engine.open(store, options=OPTIONS)
@@ -211,7 +211,7 @@ def test_the_reserve_refuses_before_the_disk_is_full(
             entry(3, 10)
         batch = engine.batch()
         store.trim_to(batch, 2, 1)
-        engine.write(batch)  # what makes room passes always
+        engine.write(batch)  # writes that make room always pass
         engine.sync()
         free[0] = 8 * MIB
         entry(3, 10_000)

@@ -1,4 +1,4 @@
-"""Whose a data directory is, and that only one process has it."""
+"""Ownership of a data directory: its identity, and that only one process has it."""
 
 from __future__ import annotations
 

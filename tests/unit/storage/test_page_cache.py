@@ -1,4 +1,4 @@
-"""What the system's page cache keeps of a log: the limit, and that it holds for real files."""
+"""The log's share of the system's page cache: the limit, and that it holds for real files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_without_a_limit_nothing_is_given_back() -> None:
 
 
 def test_the_oldest_written_pieces_are_given_back_once() -> None:
-    cache = PageCache(8 * PIECE_BYTES)  # six for what was written
+    cache = PageCache(8 * PIECE_BYTES)  # six for written data
     fill(cache, 1, 4)
     fill(cache, 2, 2)
     assert cache.excess(*FAR) == []
@@ -47,7 +47,7 @@ def test_the_oldest_written_pieces_are_given_back_once() -> None:
 
 
 def test_what_may_not_be_durable_stays() -> None:
-    cache = PageCache(4 * PIECE_BYTES)  # three for what was written
+    cache = PageCache(4 * PIECE_BYTES)  # three for written data
     fill(cache, 1, 8)
     assert cache.excess(1, 2 * PIECE_BYTES - 1) == [(1, 0)]
     assert cache.excess(1, 2 * PIECE_BYTES) == [(1, 1)]
@@ -92,7 +92,7 @@ def test_segments_that_are_gone_are_forgotten() -> None:
 
 
 def cached_bytes(file: Path) -> int:
-    """Of the file's pages, those in the page cache: mincore(2)."""
+    """Number of the file's bytes that are in the page cache: mincore(2)."""
     size = file.stat().st_size
     if not size:
         return 0
@@ -148,12 +148,12 @@ def test_a_log_of_128_mib_leaves_what_the_limit_says(tmp_path: Path, limit: int)
         # The system keeps it all, unless it is short of memory: then nothing can be shown.
         assert in_cache(tmp_path) > 100 * MIB
         return
-    slack = 4 * PIECE_BYTES  # the end of each segment, and what a sync has not covered
+    slack = 4 * PIECE_BYTES  # the end of each segment, and unsynced bytes
     assert in_cache(tmp_path) <= limit + slack
     assert cached_bytes(path_of(tmp_path, 1)) == 0
     newest = path_of(tmp_path, pointers[-1].segment)
     assert cached_bytes(newest) >= newest.stat().st_size - mmap.PAGESIZE
     for number, pointer in enumerate(pointers, 1):  # from disk, for the most part
         assert log.read(pointer)[:4] == number.to_bytes(4)
-    # Reading ahead brings in what nobody asked for yet: at most 8 MiB.
+    # Reading ahead brings in up to 8 MiB that nobody asked for yet.
     assert in_cache(tmp_path) <= limit + slack + 8 * MIB

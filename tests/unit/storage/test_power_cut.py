@@ -1,10 +1,9 @@
 """Power cuts of one store, by images: its files as they are, the commit log cut at random.
 
-An image is what a disk may hold after the power went: every file of RocksDB as it stands
-(the most that can be there), and of the commit log any length from the last sync on, the
-next bytes being torn, and any pages lost that no sync covered. Each image must open to the
-state after one of the batches, none older than the last sync. A model in memory says what
-that state is.
+An image is one possible disk after the power went: every file of RocksDB as it stands (the most
+that can be there), and of the commit log any length from the last sync on, the next bytes being
+torn, and any pages lost that no sync covered. Each image must open to the state after one of the
+batches, none older than the last sync. A model in memory holds that state.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Rows = dict[tuple[Family, bytes], bytes]
 
 
 class Writer:
-    """Writes what a node would: entries, state, trims, conflicts; remembers each state."""
+    """Writes as a node does: entries, state, trims, conflicts; remembers each state."""
 
     def __init__(self, engine: Engine, rng: random.Random) -> None:
         self.engine = engine
@@ -122,13 +121,13 @@ def everything(engine: Engine) -> Rows:
 def cut_power(
     store: Path, image: Path, rng: random.Random, writer: Writer, torn_at: int | None = None
 ) -> int:
-    """Copies the store as a power cut may leave it; the oldest state that it may have.
+    """Copies the store as a power cut may leave it; returns the oldest state that it may have.
 
-    torn_at: bytes behind what is durable, or at random.
+    torn_at: bytes behind the durable end, or at random.
     """
     copy_at_rest(store, image)
     log = image / "log"
-    # After the copy: what is synced meanwhile was written before.
+    # After the copy: data synced meanwhile was written before.
     synced, segment, size = writer.durable
     numbers = [n for n in numbers_in(log) if n >= segment]
     torn = rng.choice(numbers or [segment])  # none: a segment that was begun meanwhile
@@ -149,7 +148,7 @@ def cut_power(
 
 
 def lose_pages(file: Path, least: int, rng: random.Random) -> None:
-    """The disk writes in its own order: some of what follows is there, and these are not."""
+    """Zeroes random pages: the disk writes in its own order, so later pages may be there."""
     content = bytearray(file.read_bytes())
     for page in range(least - least % PAGE, len(content), PAGE):
         begin, end = max(page, least), min(page + PAGE, len(content))
@@ -182,7 +181,7 @@ def run(store: Path, images: Path, seed: int) -> Iterator[tuple[Path, Writer, in
             if rng.random() < 0.4:
                 engine.sync()
             if rng.random() < 0.1:
-                # What it deletes and copies must be safe whatever was synced so far.
+                # Its deletions and copies must be safe wherever the last sync ended.
                 engine.reclaim()
             if step in cuts:
                 image = images / str(step)
@@ -206,7 +205,7 @@ def test_every_image_is_a_prefix_that_holds_all_synced(tmp_path: Path, seed: int
 
 
 def test_an_image_goes_on_and_is_cut_again(tmp_path: Path) -> None:
-    """What is written after a cut must not be mixed with what stood there before."""
+    """Writes after a cut must not mix with the bytes that stood there before."""
     rng = random.Random(1)
     store = tmp_path / "0"
     states: list[Rows] = [{}]
@@ -266,7 +265,7 @@ def test_a_segment_is_deleted_only_after_a_sync(tmp_path: Path) -> None:
 
 
 def test_rocksdb_writes_no_table_by_itself(tmp_path: Path) -> None:
-    """What it wrote no power cut could take back, and the commit log may not have it."""
+    """No power cut could take that table back, and the commit log may lack its data."""
     roomy = EngineOptions(min_free_bytes=0)
     with Engine.open(tmp_path, options=roomy) as engine:
         for number in range(300):

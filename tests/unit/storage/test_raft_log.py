@@ -29,7 +29,7 @@ GROUPS = (1, 2, 2**40)
 
 
 class LogModel:
-    """What a log should hold: entries with their terms, kept the obvious way."""
+    """Model of a log: entries with their terms, kept the obvious way."""
 
     def __init__(self) -> None:
         self.base = (1, 0)

@@ -1,4 +1,4 @@
-"""What a commit is told of its runs: a no only by a leader that still is one."""
+"""Confirmations of a commit's runs: only a present leader may answer no."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP, PRODUCER = 16, 7
 
 
 class OnePartition:
-    """Says what its replica has applied; `outcome` is what a confirmation brings."""
+    """Answers with the state its replica has applied; `outcome` is the result of a confirmation."""
 
     topic, index = "t", 0
 

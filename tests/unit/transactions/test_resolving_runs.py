@@ -1,4 +1,4 @@
-"""What a leader says of a sequence that is staged, while its marker is on its way."""
+"""A leader's answers about a staged sequence while its marker is on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions as bytes: what is written is read again, and damage is a typed error."""
+"""Transactions as bytes: written values are read again, and damage is a typed error."""
 
 from __future__ import annotations
 

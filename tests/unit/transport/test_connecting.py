@@ -16,7 +16,7 @@ from cluster.v1 import peer_pb2 as pb
 
 @asynccontextmanager
 async def answering(welcome: pb.Welcome) -> AsyncIterator[str]:
-    """The address of a node that says this to whoever asks."""
+    """The address of a node that gives every caller this answer."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(framed(encode_head(pb.Frame(welcome=welcome))))

@@ -1,4 +1,4 @@
-"""Frames between nodes: what goes in comes out, and damage is a FrameError."""
+"""Frames between nodes: decoding returns the encoded frame, and damage is a FrameError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A link and a listener over real sockets: who is let in, what arrives, what strangers can do."""
+"""A link and a listener over real sockets: admission, delivery, limits for strangers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def entry(number: int, size: int = 10) -> Append:
 
 
 class Side:
-    """The listening node 1, and what it and its links were told."""
+    """The listening node 1, and the events that it and its links received."""
 
     def __init__(self, at: str = "127.0.0.1:0", ours: Identity = OURS) -> None:
         self.received: list[tuple[int, Message]] = []
@@ -180,7 +180,7 @@ async def test_a_member_that_is_not_let_in_is_told_why(identity: Identity, reaso
 
 
 async def test_a_directory_that_is_newer_than_all_that_is_known_is_not_judged() -> None:
-    """Who listens was away, or is new and reads the past: it must hear what it does not know."""
+    """The listener was away, or is new and reads the past: it must hear the unknown news."""
     newer = replace(PEER, directory_id=5, instance=KNOWN_VERSION + 1)
     async with listening() as side, linked(side, newer) as link:
         link.send([entry(1)])
@@ -235,7 +235,7 @@ def of_release(identity: Identity, release: Release, *, protocol: Versions = PRO
 
 
 class BeforeTheGate(PeerVersions):
-    """Says what releases say that know nothing of cluster versions, and takes what they take."""
+    """Sends as releases without cluster versions do, and accepts the same messages."""
 
     def write(self, hello: pb.Hello) -> None:
         hello.protocol_version = 3
@@ -300,7 +300,7 @@ async def test_an_older_release_is_told_why_after_the_upgrade() -> None:
 async def test_an_upgraded_node_has_no_link_to_an_older_release(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Which does not know why; nor is it a refusal that ends the node that is upgraded."""
+    """The older release does not know why; its refusal does not end the upgraded node."""
     monkeypatch.setattr(peers, "RECONNECT_WAIT", 0.001)
     upgraded = replace(PEER, versions=PeerVersions(NEWER, lambda: Finalized(2)))
     async with listening(ours=before_the_gate(OURS)) as side:
@@ -365,7 +365,7 @@ async def test_a_link_comes_up_again_with_nothing_of_before() -> None:
 
 
 async def test_a_peer_that_does_not_read_costs_bounded_memory() -> None:
-    """Beyond the queue's limit new entries are dropped; Raft sends again what matters."""
+    """Beyond the queue's limit new entries are dropped; Raft sends the important ones again."""
     async with listening() as side:
         async with linked(side) as link:
             (stream,) = side.listener._streams
@@ -386,7 +386,7 @@ async def test_a_peer_that_does_not_read_costs_bounded_memory() -> None:
 
 
 async def test_votes_and_heartbeats_overtake_entries() -> None:
-    """Also where the queue of entries is full: only what left already comes before them."""
+    """Also where the queue of entries is full: only frames that already left come before them."""
     async with listening() as side:
         async with linked(side) as link:
             (stream,) = side.listener._streams
@@ -431,7 +431,7 @@ async def test_an_idle_link_stays_up(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_peer_that_vanished_behind_a_proxy(
     monkeypatch: pytest.MonkeyPatch, noticed: bool
 ) -> None:
-    """Its connections stay open, and only who asks for a sign of life learns that it is gone."""
+    """Its connections stay open, and only a request for a sign of life shows that it is gone."""
     monkeypatch.setattr(peer_stream, "PING_EVERY", 0.01 if noticed else 3600.0)
     async with listening() as side:
         route = Route()

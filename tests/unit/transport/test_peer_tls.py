@@ -1,4 +1,4 @@
-"""TLS between nodes over real sockets: who gets in, who does not, and what is exchanged running."""
+"""TLS between nodes over real sockets: admission, refusal, and exchange of running certificates."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OnLog(logging.Handler):
 
 
 class World:
-    """Node 1 listens. Certificates are made for whoever asks, by one authority or another."""
+    """Node 1 listens. Any test can have certificates, by one authority or another."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.authority = directory, Authority()
@@ -92,7 +92,7 @@ class World:
         return PeerTls(self.certificates(f"node{node}", pair, ca), CLUSTER, node)
 
     def context(self, pair: Pair, ca: bytes | None = None) -> ssl.SSLContext:
-        """Of a client that shows this certificate, made by hand."""
+        """The context of a client that shows this certificate, made by hand."""
         certificate, key = pair.write(self.directory, "stranger")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -124,7 +124,7 @@ class World:
                 await self.news.wait()
 
     async def says(self, context: ssl.SSLContext | None, data: bytes) -> bytes:
-        """What the listener answers to these bytes; nothing if it closes."""
+        """The listener's answer to these bytes; empty if it closes."""
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
         except OSError:
@@ -264,7 +264,9 @@ async def test_with_the_check_off_the_same_strangers_get_in(
 
 
 async def test_random_frames_behind_tls_harm_nobody_else(tmp_path: Path) -> None:
-    """Of a member with a sound certificate: each ends in a closed connection or in nothing."""
+    """Covers a member with a sound certificate: each frame ends in a closed connection or in
+    nothing.
+    """
     async with world(tmp_path) as node:
         theirs = node.context(node.authority.issue([uri(name_of(3))]))
         hello = framed(encode_hello(identity(3).hello()))

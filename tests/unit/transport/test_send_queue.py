@@ -1,4 +1,4 @@
-"""What overtakes what on a link, and what is dropped when too much waits."""
+"""The queue of a link: which frames overtake others, and which are dropped when too many wait."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_other_arrow_types_are_taken():
     assert highest == 5000
 
 
-# --- what must be refused ------------------------------------------------------------
+# --- refused batches -----------------------------------------------------------------
 
 
 def test_encoding_refuses():
@@ -264,7 +264,7 @@ def test_header_keys_must_be_utf8():
 
 
 def test_random_damage_is_refused_or_harmless():
-    """Whatever is changed: InvalidBatchError or records, never another exception."""
+    """Any change gives InvalidBatchError or records, never another exception."""
     arrow = pytest.importorskip("oncelog.wire.arrow")
     rng = random.Random(20)
     refused = 0

@@ -1,6 +1,6 @@
 """tests/vectors/refused: a reader refuses each payload, a node each batch, for the reason given.
 
-Those in the folder above are what both must take.
+Both must take the vectors in the folder above.
 """
 
 from __future__ import annotations
