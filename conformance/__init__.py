@@ -1,1 +1,1 @@
-"""The conformance kit: cases, a broker that lies by script, and who runs clients against it."""
+"""Conformance kit: cases, a broker that lies by script, and a runner for clients."""

@@ -1,4 +1,4 @@
-"""The command: `conformance/run --client COMMAND`. See README.md."""
+"""Command of the kit: `conformance/run --client COMMAND`. See README.md."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The cases, read from TOML and checked: a misspelt word must not make a case test nothing.
+"""Cases, read from TOML and checked: a misspelt word must not make a case test nothing.
 
     cases/*.toml --load--> Case --> runner
 
-Texts in a case are texts; the driver gets them as hexadecimal. "<null>" stands for null, "<any>"
-for whatever is there. The words are explained in README.md.
+Cases hold texts; the driver gets them as hexadecimal. "<null>" stands for null, "<any>" for any
+value. README.md explains the words.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ SEEN = (*CALLS, "result", "arrived", "hello", "owned", "leave")
 
 
 class CaseError(Exception):
-    """A case that cannot be: the message names it."""
+    """Invalid case: the message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case. `group`: the file that it is in, which is its class."""
+    """One case. `group`: its file, which is its class."""
 
     name: str
     group: str
@@ -121,25 +121,25 @@ class Case:
     nodes: int = 1
     topics: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"t": {}})
     lifetime_ms: int = 24 * 3600 * 1000
-    # Of the clients: longer than any honest answer takes, or short, where one never comes.
+    # For clients: longer than any honest answer takes; short if an answer never comes.
     request_timeout_ms: int = 5000
-    security: str = ""  # of the nodes: see broker/secured.py
-    # Variables of the client's process, which is one of its own then.
+    security: str = ""  # for nodes: see broker/secured.py
+    # Variables of the client's process; the case then gets a process of its own.
     environment: Mapping[str, str] = field(default_factory=dict)
     lies: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[Mapping[str, Any], ...] = ()
     sees: tuple[Mapping[str, Any], ...] = ()
     log: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Rules of the judge that this case's lies make untrue.
+    # Rules of the judge that this case's lies break.
     allow: tuple[str, ...] = ()
 
     def new_lies(self) -> list[Lie]:
-        """The lies, none of them told yet."""
+        """Copies the lies, none of them told yet."""
         return [Lie(**lie) for lie in self.lies]
 
 
 def load(folder: Path = CASES) -> list[Case]:
-    """All cases, by file and in the files' order. Raises CaseError."""
+    """Loads all cases, by file and in the files' order. Raises CaseError."""
     cases: list[Case] = []
     sections = headings()
     for path in sorted(folder.glob("*.toml")):
@@ -156,7 +156,7 @@ def load(folder: Path = CASES) -> list[Case]:
 
 
 def headings() -> set[str]:
-    """The headings of docs/protocol.md."""
+    """Headings of docs/protocol.md."""
     lines = PROTOCOL.read_text(encoding="utf-8").splitlines()
     return {line.lstrip("#").strip() for line in lines if line.startswith("#")}
 
@@ -198,7 +198,7 @@ def _unknown(what: str, words: Any, known: Any) -> list[str]:
 
 
 def _nulls(value: Any) -> Any:
-    """TOML has no null: the text <null> stands for it."""
+    """Replaces the text <null> by None: TOML has no null."""
     match value:
         case "<null>":
             return None
@@ -210,5 +210,5 @@ def _nulls(value: Any) -> Any:
 
 
 def names_of_lies() -> list[str]:
-    """What a lie may say."""
+    """Fields of a lie."""
     return [one.name for one in dataclasses.fields(Lie) if one.name != "met"]

@@ -1,4 +1,4 @@
-"""Runs the kit from the command line, for any client or for those of the tree."""
+"""Command line of the kit: runs it for any client or for the clients of the tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PASSED, FAILED, UNABLE = 0, 1, 2  # exit codes
 
 
 def known_failing(path: Path | None) -> dict[str, str]:
-    """Case -> why: a line each, `NAME # WHY`. Raises ValueError for a line without a reason."""
+    """Reads case -> reason, a line each: `NAME # WHY`. Raises ValueError without a reason."""
     known: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path is not None else ():
         if not line.strip() or line.startswith("#"):
@@ -38,7 +38,7 @@ def known_failing(path: Path | None) -> dict[str, str]:
 
 
 def chosen(cases: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
-    """Those whose name or group matches one of the patterns; all without patterns."""
+    """Cases whose name or group matches a pattern; all without patterns."""
     return [
         case
         for case in cases
@@ -48,7 +48,7 @@ def chosen(cases: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
 
 
 def verdicts(outcomes: Sequence[Outcome], known: dict[str, str]) -> dict[str, str]:
-    """Case -> what counts: a failure that is known is one, and a known one that passes fails."""
+    """Final result of each case: known failures are allowed, and a known one that passes fails."""
     words: dict[str, str] = {}
     for outcome in outcomes:
         name, status = outcome.case.name, str(outcome.status)
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(
     given: argparse.Namespace, cases: list[Case], client: str, known: dict[str, str]
 ) -> tuple[dict[str, str], int]:
-    """Case -> result, and the exit code."""
+    """Runs the cases; returns case -> result, and the exit code."""
     began = time.monotonic()
 
     def report(outcome: Outcome) -> None:
@@ -127,7 +127,7 @@ def _run(
 
 
 def _tree(given: argparse.Namespace, cases: list[Case]) -> int:
-    """Runs each client of the tree, and compares with what is saved, or saves it."""
+    """Runs each client of the tree; compares the results with the saved ones, or saves them."""
     status = PASSED
     clients = tree_clients()
     for client in clients:
@@ -162,7 +162,7 @@ def _one_of_tree(given: argparse.Namespace, cases: list[Case], client: TreeClien
 
 
 def page(cases: list[Case], clients: list[TreeClient]) -> str:
-    """clients/MATRIX.md as it is to be."""
+    """Renders clients/MATRIX.md from the saved results."""
     reasons = {client.title: known_failing(client.known_failing) for client in clients}
     return render(cases, saved(clients), {title: why for title, why in reasons.items() if why})
 

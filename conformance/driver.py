@@ -1,4 +1,4 @@
-"""A driver as a child process: one command, one answer. See conformance/DRIVER.md."""
+"""Driver as a child process: one command, one answer. See conformance/DRIVER.md."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_LINE = 64 * 1024 * 1024
-ERROR_LINES = 30  # of standard error, kept for the report
+ERROR_LINES = 30  # kept from standard error for the report
 
 
 class DriverError(Exception):
-    """The driver did not answer, or not as the protocol says."""
+    """Missing answer of the driver, or one outside the protocol."""
 
 
 class Driver:
-    """`command`: how it is started. `limit_s`: how long one command may take.
-    `environment`: variables that are added to the kit's own."""
+    """Process of a driver. `command` starts it; one command may take `limit_s`.
+
+    `environment`: variables added to the kit's own.
+    """
 
     def __init__(
         self, command: str, *, limit_s: float, environment: Mapping[str, str] | None = None
@@ -58,11 +60,11 @@ class Driver:
         return self._process is not None and self._process.returncode is None
 
     def said(self) -> list[str]:
-        """The last lines of its standard error."""
+        """Last lines of its standard error."""
         return list(self._errors)
 
     async def command(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """The answer, with `ok` or `error`. Raises DriverError."""
+        """Sends a command; returns the answer with `ok` or `error`. Raises DriverError."""
         process = self._process
         assert process is not None and process.stdin is not None and process.stdout is not None
         self._last_id += 1
@@ -94,7 +96,7 @@ class Driver:
         return answer
 
     async def freeze(self, seconds: float) -> None:
-        """The client's process gets no processor for so long."""
+        """Stops the client's process for some seconds."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -103,7 +105,7 @@ class Driver:
             self._process.send_signal(signal.SIGCONT)
 
     async def ended(self) -> int:
-        """The exit code, once the process has ended by itself. Raises DriverError."""
+        """Waits until the process ends by itself; returns its exit code. Raises DriverError."""
         process = self._process
         assert process is not None
         try:

@@ -1,4 +1,4 @@
-"""What holds in every case, whatever it is about: rules over what was seen and what is stored.
+"""Judge of every case: rules over the journal and the stored records.
 
     Journal, Cluster, the results that the driver gave --check--> faults
 
@@ -26,14 +26,14 @@ Sequence = tuple[Chain, int, int]  # with the transaction, 0 for none, and the s
 
 @dataclass(slots=True)
 class Staging:
-    """A transaction of the driver: `outcome` is open, committed, aborted or unknown."""
+    """One transaction of the driver: `outcome` is open, committed, aborted or unknown."""
 
     outcome: str = "open"
 
 
 @dataclass(slots=True)
 class Sent:
-    """Records that the driver was given under one tag, and what it said became of them."""
+    """Records sent under one tag, and the driver's result for them."""
 
     handle: str
     tag: str
@@ -45,7 +45,7 @@ class Sent:
 
     @property
     def outcome(self) -> str:
-        """stored, or what the error says, or pending."""
+        """Outcome of the records: stored, the error's outcome, or pending."""
         if "ok" in self.result:
             return "stored"
         return str(self.result.get("error", {}).get("outcome", "pending"))
@@ -53,7 +53,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is known at the end of a case."""
+    """Evidence at the end of a case."""
 
     journal: Journal
     cluster: Cluster
@@ -64,7 +64,7 @@ class Evidence:
         return self.cluster.transactions.ended.get(transaction) is False
 
     def batches(self) -> Iterator[Event]:
-        """Batches with a producer id, as they came."""
+        """Batches with a producer id, in order of arrival."""
         for event in self.journal.events:
             if event.call == "produce" and event.facts["producer_id"]:
                 yield event
@@ -86,7 +86,10 @@ def _without_id(batch: batch_pb2.Batch) -> bytes:
 
 
 def identical(evidence: Evidence) -> Iterator[str]:
-    """A retry is byte-identical, but for its id; a batch that was refused made room for another."""
+    """Checks that a retry is byte-identical, except its id.
+
+    After a refusal other bytes may use the sequences.
+    """
     known: dict[Sequence, bytes] = {}
     by_id: dict[tuple[str, int, int], Sequence] = {}
     for event in evidence.journal.events:
@@ -106,7 +109,7 @@ def identical(evidence: Evidence) -> Iterator[str]:
 
 
 def new_ids(evidence: Evidence) -> Iterator[str]:
-    """Each attempt has an id of its own."""
+    """Checks that each attempt has an id of its own."""
     seen: set[tuple[Chain, int]] = set()
     for event in evidence.batches():
         key = (_chain(event), event.message.id)
@@ -116,7 +119,7 @@ def new_ids(evidence: Evidence) -> Iterator[str]:
 
 
 def token(evidence: Evidence) -> Iterator[str]:
-    """A batch that begins a chain carries its lease's token."""
+    """Checks that a batch that begins a chain carries its lease's token."""
     for event in evidence.batches():
         if event.facts["prev"] == -1 and not event.message.lease_token:
             yield f"a first batch of {_chain(event)} came without lease_token"
@@ -124,7 +127,7 @@ def token(evidence: Evidence) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Given:
-    """Sequences that were given to a batch."""
+    """Sequences of one batch."""
 
     prev: int
     first: int
@@ -134,8 +137,10 @@ class _Given:
 
 
 def chain(evidence: Evidence) -> Iterator[str]:
-    """Sequences are given out once, without a hole: a new batch follows the newest before it,
-    or takes the place of one that was refused."""
+    """Checks that sequences are given out once, without a hole.
+
+    A new batch follows the newest before it, or replaces a refused one.
+    """
     given: dict[Chain, list[_Given]] = {}
     by_id: dict[tuple[str, int, int], _Given] = {}
     for event in evidence.journal.events:
@@ -168,7 +173,7 @@ def chain(evidence: Evidence) -> Iterator[str]:
 
 
 def _ends(given: list[_Given]) -> set[int]:
-    """What the next batch may follow."""
+    """Last sequences that the next batch may follow."""
     ends = {given[-1].last}
     for one in reversed(given):
         if not one.refused:
@@ -178,7 +183,7 @@ def _ends(given: list[_Given]) -> set[int]:
 
 
 def window(evidence: Evidence) -> Iterator[str]:
-    """No more batches of a partition without an answer than allowed."""
+    """Checks the number of unanswered batches of a partition against the limit."""
     waiting: dict[Chain, dict[int, int]] = {}  # id -> first sequence
     under: dict[int, int] = {}  # id -> transaction
     by_id: dict[tuple[str, int, int], Chain] = {}
@@ -204,10 +209,13 @@ def window(evidence: Evidence) -> Iterator[str]:
 
 
 def stored(evidence: Evidence) -> Iterator[str]:
-    """What was acknowledged is in the log, where the client says; what failed surely is not."""
+    """Checks the log: acknowledged records are at their offsets, failed ones are absent.
+
+    A record with an unknown outcome may be either.
+    """
     for sent in evidence.sent:
         if sent.outcome == "stored" and sent.staging is not None:
-            continue  # what became of it says its transaction
+            continue  # its transaction decides its outcome
         if sent.outcome == "stored":
             yield from _is_there(evidence, sent)
         elif sent.outcome in ("never_sent", "not_stored"):
@@ -234,8 +242,10 @@ def _is_there(evidence: Evidence, sent: Sent) -> Iterator[str]:
 
 
 def whole(evidence: Evidence) -> Iterator[str]:
-    """All of a committed transaction is in the log, nothing of an aborted or open one, and of
-    one whose outcome the client does not know all or nothing."""
+    """Checks transactions: committed ones are whole in the log, aborted or open ones absent.
+
+    One with an unknown outcome is there as a whole or not at all.
+    """
     by_staging: dict[int, tuple[Staging, list[tuple[str, bytes | None]]]] = {}
     for sent in evidence.sent:
         if sent.staging is not None and sent.outcome != "never_sent":
@@ -249,7 +259,7 @@ def whole(evidence: Evidence) -> Iterator[str]:
 
 
 def once(evidence: Evidence) -> Iterator[str]:
-    """Nothing is in the log more often than it was sent, and in the order it was sent."""
+    """Checks that no record is in the log more often than it was sent, or out of order."""
     for key in {(sent.topic, number) for sent in evidence.sent for number in range(64)}:
         partition = evidence.cluster.partitions.get(key)
         if partition is None:
@@ -279,7 +289,7 @@ def _in_order(
 
 
 def same_commit(evidence: Evidence) -> Iterator[str]:
-    """A commit that is repeated names the same runs and offsets, in the same order."""
+    """Checks that a repeated commit names the same runs and offsets, in the same order."""
     known: dict[int, tuple[list[Any], list[Any]]] = {}
     for event in evidence.journal.events:
         if event.call != "commit_transaction":
@@ -304,7 +314,7 @@ RULES: dict[str, Callable[[Evidence], Iterable[str]]] = {
 
 
 def judge(evidence: Evidence, allow: Iterable[str]) -> list[str]:
-    """What went wrong, but for the rules in `allow`."""
+    """Applies all rules except those in `allow`; returns the faults."""
     return [
         f"{name}: {fault}"
         for name, rule in RULES.items()
@@ -314,7 +324,7 @@ def judge(evidence: Evidence, allow: Iterable[str]) -> list[str]:
 
 
 def contents(partition: Partition) -> Iterator[tuple[int, bytes | None]]:
-    """(offset, value) of all that a partition holds."""
+    """Yields (offset, value) of a partition's records."""
     for batch in partition.log:
         values, _ = values_and_keys(decompress(batch.header.codec, batch.payload))
         yield from enumerate(values, batch.base_offset)

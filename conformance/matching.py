@@ -1,4 +1,4 @@
-"""Whether an answer is what a case expects: what is not named may be anything."""
+"""Matching of answers with a case's expectations: fields it does not name may have any value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ CONTAINS = "contains"
 
 
 def mismatch(wanted: Any, found: Any, where: str = "") -> str:
-    """What differs, or an empty text. Objects may have more fields than are named; lists are
-    compared item by item, and are equally long; of a text a part may be asked for."""
+    """Describes the first difference; empty if there is none.
+
+    Objects may have more fields than `wanted`. Lists have equal length and match item by item. An
+    object with `contains` asks for a part of a text.
+    """
     if wanted == ANY:
         return ""
     at = f"{where}: " if where else ""

@@ -1,4 +1,4 @@
-"""clients/MATRIX.md: which client passes what, made of conformance/results. Pure, but for files.
+"""Matrix of clients and cases: clients/MATRIX.md, from conformance/results. Pure, but for files.
 
 conformance/run --tree --update --results/NAME.json--> render --> clients/MATRIX.md
 """
@@ -30,7 +30,7 @@ does not offer it. `fails`: known, with a reason below.
 
 @dataclass(frozen=True, slots=True)
 class TreeClient:
-    """A client of this tree. `folder`: where it is; empty: in the tree itself."""
+    """One client of this tree. `folder`: its place; empty: part of the tree's own code."""
 
     name: str
     title: str
@@ -54,7 +54,7 @@ class TreeClient:
 
 
 def tree_clients() -> list[TreeClient]:
-    """All that clients.toml names and that are in the tree."""
+    """Clients of clients.toml that are in the tree."""
     found = tomllib.loads(CLIENTS.read_text(encoding="utf-8"))
     clients = [
         TreeClient(
@@ -71,7 +71,7 @@ def tree_clients() -> list[TreeClient]:
 
 
 def saved(clients: Sequence[TreeClient]) -> dict[str, dict[str, str]]:
-    """Title -> case -> result, of those clients that have results."""
+    """Saved results: title -> case -> result, without clients that have none."""
     return {
         client.title: json.loads(client.results.read_text(encoding="utf-8"))
         for client in clients
@@ -84,7 +84,7 @@ def render(
     results: Mapping[str, Mapping[str, str]],
     reasons: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """The page. `results` and `reasons`: title of a client -> case -> word."""
+    """Renders the page. `results` and `reasons`: title of a client -> case -> word."""
     titles = list(results)
     parts = [HEAD, "## By class\n", _row(["class", *titles]), _row(["---"] * (len(titles) + 1))]
     for group in dict.fromkeys(case.group for case in cases):

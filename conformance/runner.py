@@ -1,7 +1,7 @@
-"""Runs cases: a broker for each, one driver process for many, several of them at a time.
+"""Runner of cases: a broker for each, one driver process for many, several at a time.
 
 Case --> Play: steps --> Driver (the client) --gRPC--> Broker
-                  '----> Broker: what happens to the cluster
+                  '----> Broker: changes of the cluster
      --> expectations of the case, rules of the judge --> Outcome
 """
 
@@ -22,22 +22,22 @@ from conformance.matching import ANY, mismatch
 from conformance.vectors import ROOT, Vector
 
 COMMAND_S = 25.0  # the longest that a driver may take for one command
-LONGEST_S = 15.0  # that a step waits for what is to come
+LONGEST_S = 15.0  # longest wait of a step for expected events
 TIMESTAMP_US = 1_700_000_000_000_000
-# Verbs that end a transaction, and how.
+# Verbs that end a transaction -> its outcome.
 ENDS: Mapping[str, str] = {"commit_transaction": "committed", "abort_transaction": "aborted"}
 EXPECTATIONS = ("verb", "expect", "expect_error", "count")
 DEFAULTS = ROOT / "docs" / "client-defaults.json"
 
-# Short times, so that waiting for a retry does not take the kit's time.
+# Short times, so that the kit does not wait long for retries.
 COMMON = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 100}
 TOKEN = "<token>"  # of a sink's newest refusal
 CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "open_producer": {**COMMON, "linger_ms": 0, "delivery_timeout_ms": 12_000},
     "open_sink": {"delivery_timeout_ms": 12_000},
     "open_consumer": {**COMMON, "auto_offset_reset": "earliest", "fetch_max_wait_ms": 200},
-    # A connection that is not there at once is an attempt whose outcome nobody knows, and then
-    # "exists" may be the caller's own doing: some clients give a connection as long as a pause.
+    # Without a connection at once, an attempt has an unknown outcome, and "exists" may be the
+    # caller's own doing: some clients wait for a connection only as long as a pause.
     "open_admin": {"retry_backoff_ms": 1000, "retry_backoff_max_ms": 1000},
 }
 
@@ -45,16 +45,16 @@ Status = Literal["passed", "failed", "not offered"]
 
 
 class Unmet(Exception):
-    """What a case expects did not come."""
+    """An expectation of the case was not met."""
 
 
 class NotOffered(Exception):
-    """The client has no such thing."""
+    """The client lacks a feature of the case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one case."""
+    """Outcome of one case."""
 
     case: Case
     status: Status
@@ -77,7 +77,7 @@ class Play:
         self._token = ""  # of the newest refusal of a sink
 
     async def run(self) -> list[str]:
-        """The faults found. Raises Unmet, NotOffered, DriverError."""
+        """Plays the case; returns the faults. Raises Unmet, NotOffered, DriverError."""
         for step in self._case.steps:
             await self._step(step)
         evidence = Evidence(
@@ -100,7 +100,7 @@ class Play:
             for fault in self._amiss(step["seen"], step):
                 raise Unmet(fault)
         elif "pause_ms" in step:
-            await asyncio.sleep(step["pause_ms"] / 1000)  # a lease grows old by nothing else
+            await asyncio.sleep(step["pause_ms"] / 1000)  # nothing else ages a lease
         elif "freeze_ms" in step:
             await self._driver.freeze(step["freeze_ms"] / 1000)
         elif "vector" in step:
@@ -189,7 +189,7 @@ class Play:
         return config
 
     def _initial(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The identity to start with: a lease that the case knows by a name of its own."""
+        """Identity to start with: a lease under the case's own name for it."""
         cluster = self._broker.cluster
         lease = self._leases.get(given["lease"])
         if lease is None:
@@ -200,7 +200,7 @@ class Play:
         return {**lease, **{name: value for name, value in given.items() if name != "lease"}}
 
     def _sending(self, verb: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """The command's fields, and a note of what is sent."""
+        """Prepares the command's fields, and notes the records for the judge."""
         fields.setdefault("topic", "t")
         if "vector" in fields.get("records", {}):
             records = Vector.load(fields["records"]["vector"]).records
@@ -226,7 +226,7 @@ class Play:
         return fields
 
     def _note_transaction(self, handle: str, verb: str, answer: Mapping[str, Any]) -> None:
-        """What the driver says of its transaction is what the judge holds it to."""
+        """Notes the driver's claim about its transaction, for the judge."""
         if verb == "begin":
             if "ok" in answer:
                 self._staging[handle] = Staging()
@@ -264,8 +264,10 @@ class Play:
             raise Unmet(f"{_short(step)}: {fault}")
 
     async def _refused(self, step: Mapping[str, Any]) -> None:
-        """A record that fails: at once or a little later, as the client does it. With
-        `repeat`, one of so many does, and those before it are as they are."""
+        """Sends a record that must fail: at once or a little later, as the client does it.
+
+        With `repeat`, one of that many records must fail; earlier ones may succeed.
+        """
         for number in range(step.get("repeat", 1)):
             tag = f"{step['tag']}{number or ''}"
             fields = {k: v for k, v in step.items() if k not in (*EXPECTATIONS, "repeat")}
@@ -283,14 +285,14 @@ class Play:
 
     @staticmethod
     def _compare_results(step: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-        """Without an expectation each record is stored."""
+        """Compares results; without an expectation each record must be stored."""
         if "expect" in step:
             return mismatch(step["expect"], results)
         failed = {tag: result for tag, result in results.items() if "ok" not in result}
         return f"these were not stored: {failed}" if failed else ""
 
     async def _poll(self, step: Mapping[str, Any]) -> None:
-        """Polls until there are so many records, or an error that is expected."""
+        """Polls until enough records have come, or an expected error."""
         deadline = time.monotonic() + self._longest_s
         records: list[Any] = []
         fields = {"handle": step["handle"], "timeout_ms": 500}
@@ -320,7 +322,7 @@ class Play:
             raise Unmet(f"{_short(step)}: {len(records)} records instead of {step['count']}")
 
     async def _warned(self, step: Mapping[str, Any]) -> None:
-        """Until the client has logged so many warnings, or more."""
+        """Waits until the client has logged at least this many warnings."""
         deadline = time.monotonic() + self._longest_s
         while True:
             answer = await self._ask("warnings", {})
@@ -349,7 +351,7 @@ class Play:
             yield from self._amiss(seen["call"], seen)
 
     def _amiss(self, call: str, seen: Mapping[str, Any]) -> Iterable[str]:
-        """What differs from `count`, `at_least`, `at_most` of the events that are asked for."""
+        """Compares the number of matching events with `count`, `at_least`, `at_most`."""
         where = seen.get("where", {})
         count = self._broker.journal.count(call, where)
         least = seen.get("count", seen.get("at_least", 0))
@@ -373,12 +375,12 @@ def _bytes(value: str | None) -> bytes | None:
 
 
 def _sized(value: str | None, size: int) -> str | None:
-    """As hexadecimal, filled up to `size` bytes."""
+    """Converts a value to hexadecimal, padded to `size` bytes."""
     return None if value is None else value.encode().ljust(size, b".").hex()
 
 
 def _texts(value: Any) -> Any:
-    """An answer with its records' bytes as texts, as a case writes them."""
+    """Converts the bytes of an answer's records to texts, as cases have them."""
     match value:
         case {"value": _, "offset": _}:
             return {
@@ -401,8 +403,10 @@ def _short(step: Mapping[str, Any]) -> str:
 
 
 class Runner:
-    """Runs cases with one client. `jobs`: how many drivers at a time. `longest_s`: how long a
-    step waits for what is to come, before the case has failed; `command_s`: for an answer."""
+    """Runner of cases with one client. `jobs`: drivers at a time.
+
+    `longest_s`: limit of a step for expected events; `command_s`: limit of one answer.
+    """
 
     def __init__(
         self,
@@ -418,11 +422,11 @@ class Runner:
         self._report = report
 
     async def run(self, cases: Sequence[Case]) -> list[Outcome]:
-        """In the order of the cases. Raises DriverError if the driver cannot be started."""
+        """Runs the cases; outcomes are in their order. Raises DriverError if no driver starts."""
         left = list(enumerate(cases))[::-1]
         outcomes: dict[int, Outcome] = {}
         jobs = min(self._jobs, len(cases))
-        # Programs that start take the processors: no case begins before they are there.
+        # Starting programs take the processors: no case begins before all have started.
         ready = asyncio.Barrier(jobs)
 
         async def work() -> None:
@@ -459,14 +463,14 @@ class Runner:
 
     @staticmethod
     async def _greet(driver: Driver) -> None:
-        """Returns when it answers. One that does not will fail its first case."""
+        """Waits for the first answer. A driver without one fails its first case."""
         try:
             await driver.command("hello")
         except DriverError:
             await driver.end()
 
     async def _one(self, case: Case, driver: Driver) -> tuple[Outcome, bool]:
-        """What came of the case, and whether the driver may go on."""
+        """Runs one case; returns its outcome, and whether the driver can continue."""
         began = time.monotonic()
         status: Status = "passed"
         faults: list[str] = []
@@ -482,7 +486,7 @@ class Runner:
                 for topic, settings in case.topics.items():
                     broker.create_topic(topic, **settings)
                 faults = await Play(case, broker, driver, self._longest_s).run()
-                if driver.running:  # or the case has ended it
+                if driver.running:  # the case may have ended it
                     await driver.command("reset")
         except NotOffered as missing_one:
             status, faults = "not offered", [str(missing_one)]

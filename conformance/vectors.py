@@ -1,4 +1,4 @@
-"""The payload vectors of tests/vectors, as records and as stored payloads."""
+"""Payload vectors of tests/vectors, as records and as stored payloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = ROOT / "tests" / "vectors"
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """`records` as the driver protocol writes them: bytes in hexadecimal."""
+    """One vector. `records` follow the driver protocol: bytes in hexadecimal."""
 
     name: str
     records: list[dict[str, Any]]
@@ -32,7 +32,7 @@ class Vector:
         return max(int(record["timestamp_us"]) for record in self.records)
 
     def stored(self, codec: str) -> bytes:
-        """`codec`: none, or as the file's name says."""
+        """Reads the stored payload. `codec`: none, or the file name's codec."""
         suffix = "" if codec == "none" else f".{codec}"
         text = (FOLDER / f"{self.name}{suffix}.hex").read_text(encoding="utf-8")
         return bytes.fromhex("".join(text.split()))
@@ -45,5 +45,5 @@ def _names() -> dict[bytes, str]:
 
 
 def name_of(codec: int, payload: bytes) -> str:
-    """The vector that the payload is, byte for byte before compression; empty: none of them."""
+    """Finds the vector with exactly this payload once decompressed; empty: no vector has it."""
     return _names().get(decompress(codec, payload), "")

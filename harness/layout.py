@@ -204,7 +204,6 @@ def _routes(listen: Mapping[int, str], own: Network | None) -> list[RouteSpec]:
     ]
     # Streams of frames between nodes have ports of their own. The proxy cuts them together
     # with the calls between the same two nodes.
-    # calls between the same two.
     streams = [
         RouteSpec(route.name, above(route.listen), above(route.target))
         for route in routes

@@ -1,1 +1,1 @@
-"""The cluster that the kit plays: honest by the nodes' own rules, lying where a case says so."""
+"""Simulated cluster of the kit: honest by the nodes' own rules, lying on a case's demand."""

@@ -1,10 +1,10 @@
-"""The state of the cluster that the kit plays: topics, partitions, leases, groups. Honest.
+"""State of the simulated cluster: topics, partitions, leases, groups. Never lies.
 
     services --ask--> Cluster --> cluster.metadata, cluster.dedup, services.admission
     steps of a case, lies --> move_leader, advance_time, ...
 
-All nodes share it, and what is appended is committed: lag and loss are what lies are for.
-The verdicts are the nodes' own code.
+All nodes share it, and an appended batch is committed at once: only lies add lag and loss. The
+verdicts are the nodes' own code.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS)
 
 
 class Partition:
-    """One partition: who leads it, what it holds, what it remembers of producers."""
+    """Partition with its leader, its log, and its memory of producers."""
 
     def __init__(self, topic: str, number: int, replicas: tuple[int, ...]) -> None:
         self.topic = topic
@@ -56,19 +56,19 @@ class Partition:
         self.log: list[batch_pb2.StoredBatch] = []
         self.log_start = 0
         self.next_offset = 0
-        # Node -> its replica's high watermark, where it is behind.
+        # Node -> its replica's high watermark, for replicas that are behind.
         self.behind: dict[int, int] = {}
 
     def high_watermark(self, node_id: int) -> int:
         return min(self.next_offset, self.behind.get(node_id, self.next_offset))
 
     def store(self, batch: batch_pb2.Batch, found: BatchMeta, now_ms: int, pin: bool) -> int:
-        """Returns the base offset."""
+        """Stores a batch and remembers its producer; returns the base offset."""
         self.last_seen.record(found, self.next_offset, now_ms, pin=pin)
         return self.put(batch, found, now_ms)
 
     def put(self, batch: batch_pb2.Batch, found: BatchMeta, now_ms: int) -> int:
-        """At the end of the log; returns the base offset."""
+        """Appends a batch to the log; returns the base offset."""
         base = self.next_offset
         stored = batch_pb2.StoredBatch(
             header=batch.header, payload=batch.payload, base_offset=base, append_time_ms=now_ms
@@ -79,7 +79,7 @@ class Partition:
         return base
 
     def holding(self, producer_id: int, epoch: int, sequence: int) -> batch_pb2.StoredBatch | None:
-        """The stored batch with that sequence."""
+        """Finds the stored batch with that sequence."""
         for stored in reversed(self.log):
             header = stored.header
             if (header.producer_id, header.epoch) == (producer_id, epoch):
@@ -89,7 +89,7 @@ class Partition:
 
 
 class Cluster:
-    """`clock_ms`: the wall clock. `lifetime_ms`: of leases."""
+    """State of all nodes. `clock_ms`: the wall clock. `lifetime_ms`: of leases."""
 
     def __init__(self, nodes: int, clock_ms: Callable[[], int], lifetime_ms: int) -> None:
         self.node_ids = range(1, nodes + 1)
@@ -129,13 +129,13 @@ class Cluster:
     # --- news ------------------------------------------------------------------------
 
     def notify(self) -> None:
-        """Something was appended, or somebody else leads."""
+        """Wakes waiting calls after an append or a change of leader."""
         self._news.set()
         self._news = asyncio.Event()
 
     @property
     def news(self) -> asyncio.Event:
-        """Set with the next news. Take it before you look."""
+        """Event of the next change. Take it before you look at the state."""
         return self._news
 
     # --- nodes and topics ------------------------------------------------------------
@@ -147,14 +147,14 @@ class Cluster:
     def create_topic(
         self, name: str, partitions: int = 1, config: cluster_pb2.TopicConfig | None = None
     ) -> TopicState:
-        """The n-th partition is led by the n-th node. Raises OncelogError."""
+        """Creates a topic; node n leads partition n. Raises OncelogError."""
         placements = [meta.Placement(replicas=self.place(n)) for n in range(partitions)]
         command = meta.CreateTopic(name=name, placements=placements, config=config)
         self.propose(create_topic=command)
         return self._open_partitions(name)
 
     def place(self, number: int) -> list[int]:
-        """The nodes of the topic's partition of this number, the leader first."""
+        """Nodes of the partition with this number, the leader first."""
         nodes = list(self.node_ids)
         return nodes[number % len(nodes) :] + nodes[: number % len(nodes)]
 
@@ -168,7 +168,7 @@ class Cluster:
         return topic
 
     def grow_topic(self, name: str, partitions: int) -> TopicState:
-        """It has so many from now on. Raises OncelogError, Rejected."""
+        """Grows the topic to this many partitions. Raises OncelogError, Rejected."""
         topic = self.topic(name)
         known = len(topic.partitions)
         check_more_partitions(known, partitions)
@@ -182,7 +182,7 @@ class Cluster:
         return self._open_partitions(name)
 
     def delete_topic(self, name: str) -> None:
-        """Raises OncelogError."""
+        """Deletes a topic. Raises OncelogError."""
         self.propose(delete_topic=meta.DeleteTopic(name=name))
         for key in [key for key in self.partitions if key[0] == name]:
             del self.partitions[key]
@@ -197,20 +197,20 @@ class Cluster:
     # --- leases ----------------------------------------------------------------------
 
     def lease(self) -> tuple[int, int, int]:
-        """(producer id, epoch, end of the lease) of an id without a name."""
+        """Leases an id without a name; returns (producer id, epoch, end of the lease)."""
         ids = meta.AllocateProducerIds(node_id=1, count=1)
         result = self.propose(allocate_producer_ids=ids)
         return result.first_producer_id, 0, result.stamp_ms + self.metadata.lease_lifetime_ms
 
     def lease_name(self, change: meta.LeaseName) -> tuple[int, int, int]:
-        """The same for a name. Raises FencedError, ProducerNameNotFoundError."""
+        """Leases a name. Raises FencedError, ProducerNameNotFoundError."""
         try:
             result = self.propose(lease_name=change)
         except errors.FencedError as error:
             held = self.metadata.name(change.name)
             error.current_epoch = -1 if held is None else held.epoch
             raise
-        self.transactions.mark()  # what the name had open is aborted
+        self.transactions.mark()  # the name's open transaction is aborted
         end = result.stamp_ms + self.metadata.lease_lifetime_ms
         return result.producer_id, result.epoch, end
 
@@ -235,14 +235,14 @@ class Cluster:
         return lease_verdict(self.metadata, below, last_seen, producer_id, epoch)
 
     def apply_offsets(self, command: bytes) -> object:
-        """An entry of the groups' log; what the table says to it."""
+        """Applies an entry of the groups' log; returns the table's answer."""
         self._offsets_applied += 1
         return self.offsets.apply(self._offsets_applied, command)
 
     # --- batches ---------------------------------------------------------------------
 
     def append(self, node_id: int, batch: batch_pb2.Batch) -> Answer:
-        """What the node says to a batch: "Order of checks" of docs/protocol.md."""
+        """Answers a batch by "Order of checks" of docs/protocol.md."""
         header = batch.header
         found = meta_of(header)
         partition = self.partitions.get((header.topic, header.partition))
@@ -296,7 +296,7 @@ class Cluster:
     def open_producer(
         self, node_id: int, topic: str, number: int, lease: tuple[int, int, bytes]
     ) -> Answer:
-        """`lease`: producer id, epoch, token."""
+        """Opens a producer. `lease`: producer id, epoch, token."""
         producer_id, epoch, token = lease
         verdict = self._unproven(token, producer_id, epoch)
         if verdict is not None:
@@ -313,7 +313,7 @@ class Cluster:
         return Answer(partition.last_seen.open(producer_id, epoch, self.now_ms, pin=pin))
 
     def resolve(self, node_id: int, ask: pb.ResolveSequenceRequest) -> pb.ResolveSequenceResponse:
-        """Raises OncelogError."""
+        """Resolves a sequence. Raises OncelogError."""
         partition = self.leading(node_id, ask.topic, ask.partition)
         if not self.metadata.is_issued(ask.producer_id):
             raise errors.UnknownProducerError("producer_id: was never issued")
@@ -326,7 +326,7 @@ class Cluster:
         elif partition.runs.may_publish(ask.producer_id, ask.epoch, ask.sequence):
             resolution = pb.RESOLUTION_NOT_YET
         elif self._lease_verdict(partition, ask.producer_id, ask.epoch) is not None:
-            # Whatever came late would be refused; what retention deleted cannot be told.
+            # A late batch would be refused; batches that retention deleted are unknown.
             forgotten = partition.log_start > 0
             resolution = pb.RESOLUTION_UNSPECIFIED if forgotten else pb.RESOLUTION_NEVER
         known = partition.last_seen.describe(ask.producer_id)
@@ -338,7 +338,10 @@ class Cluster:
         )
 
     def leading(self, node_id: int, topic: str, number: int) -> Partition:
-        """Raises UnknownTopicOrPartitionError, NotLeaderError."""
+        """Finds a partition that the node leads.
+
+        Raises UnknownTopicOrPartitionError, NotLeaderError.
+        """
         partition = self.partitions.get((topic, number))
         if partition is None:
             text = f"{topic}-{number} does not exist"
@@ -351,10 +354,10 @@ class Cluster:
         address = self.addresses.get(leader_id, "")
         return errors.NotLeaderError("led elsewhere", leader_id=leader_id, leader_address=address)
 
-    # --- what cases do to it -----------------------------------------------------------
+    # --- actions of cases --------------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """`to`: 0 for nobody."""
+        """Moves a leadership. `to`: 0 for no leader."""
         found = self.partitions[topic, partition]
         found.leader_id = to
         found.term += 1
@@ -363,7 +366,7 @@ class Cluster:
     def append_others(
         self, topic: str, partition: int, values: list[str], *, times: int = 1, size: int = 0
     ) -> None:
-        """Another client's batch of these values, each filled up to `size` bytes."""
+        """Appends a batch of another client: these values, each padded to `size` bytes."""
         stamp = 1_700_000_000_000_000
         data = [value.encode().ljust(size, b".") for value in values]
         for _ in range(times):
@@ -379,7 +382,7 @@ class Cluster:
         codec: int = 0,
         count: int = 0,
     ) -> None:
-        """Some other client's batch; `count`: its records, where a codec hides them."""
+        """Appends a batch of another client; `count`: its records, if a codec hides them."""
         batch = payloads.batch(topic, partition, payload, timestamp_us=timestamp_us, codec=codec)
         if count:
             batch.header.record_count = count
@@ -387,13 +390,13 @@ class Cluster:
         assert answer.verdict.kind is Kind.APPENDED, answer
 
     def truncate(self, topic: str, partition: int, start: int) -> None:
-        """Retention has deleted what is below `start`."""
+        """Deletes batches below `start`, as retention does."""
         found = self.partitions[topic, partition]
         found.log_start = start
         found.log = [b for b in found.log if b.base_offset + b.header.record_count > start]
 
     def lag(self, topic: str, partition: int, node: int, offset: int) -> None:
-        """The node's replica has got to `offset` only; -1: it is up to date again."""
+        """Holds the node's replica back at `offset`; -1: level again."""
         behind = self.partitions[topic, partition].behind
         behind.pop(node, None)
         if offset >= 0:
@@ -401,15 +404,15 @@ class Cluster:
         self.notify()
 
     def advance_time(self, ms: int) -> None:
-        """Leases end by this."""
+        """Moves the clock forward, so that leases end."""
         self._skew_ms += ms
 
     def forget_producers(self, topic: str, partition: int) -> None:
-        """The partition remembers nobody: what retention of producers would come to."""
+        """Forgets all producers of the partition, as retention of producers does."""
         self.partitions[topic, partition].last_seen = LastSeen()
 
     def take_over(self, name: str, topic: str, partition: int) -> None:
-        """Another instance leases the name and opens the partition."""
+        """Leases the name for another instance, and opens the partition."""
         producer_id, epoch, end = self.lease_elsewhere(name)
         lease = (producer_id, epoch, self.token(producer_id, epoch, end))
         leader = self.partitions[topic, partition].leader_id
@@ -417,12 +420,12 @@ class Cluster:
         assert answer.verdict.kind is Kind.APPENDED, answer
 
     def lease_elsewhere(self, name: str) -> tuple[int, int, int]:
-        """Another instance leases the name, and opens nothing yet."""
+        """Leases the name for another instance, and opens nothing yet."""
         self._nonce += 1
         return self.lease_name(meta.LeaseName(name=name, nonce=self._nonce))
 
     def begin_elsewhere(self, name: str) -> None:
-        """The instance that holds the name begins a transaction of its own."""
+        """Begins a transaction of the instance that holds the name."""
         held = self.metadata.name(name)
         assert held is not None, "somebody has leased it"
         begin = tpb.BeginTransaction(
@@ -436,7 +439,7 @@ class Cluster:
         self.propose(transaction=tpb.TransactionCommand(begin=begin))
 
     def hold_markers(self) -> None:
-        """What is decided from now on is neither readable nor dropped until `write_markers`."""
+        """Holds markers: outcomes decided from now on take effect at `write_markers`."""
         self.transactions.are_markers_held = True
 
     def write_markers(self) -> None:
@@ -444,11 +447,11 @@ class Cluster:
         self.transactions.mark()
 
     def abort_transaction(self, transaction: int) -> None:
-        """An operator aborts it."""
+        """Aborts a transaction as an operator does."""
         self.transactions.abort(transaction)
 
     def begin_batch(self, sink: str, query: str, run: str, batch: int) -> None:
-        """A new run of somebody's query begins a batch."""
+        """Begins a batch of a new run of another query."""
         draw = tpb.TransactionCommand(draw_ticket=tpb.DrawTicket(sink=sink))
         ticket = self.propose(transaction=draw).sink.ticket
         begin = tpb.BeginBatch(
@@ -461,12 +464,12 @@ class Cluster:
         self.create_topic(name, partitions)
 
     def move_offsets(self, to: int) -> None:
-        """Another node leads the groups' offsets."""
+        """Moves the groups' offsets to another node."""
         self.offsets_leader = to
         self.members.break_streams()
 
     def assign_member(self, epoch: int, owns: list[Any], revoke: Sequence[Any] = ()) -> None:
-        """What the members of the group are told that they own, and have to give back."""
+        """Tells the group's members their partitions, and the partitions to give back."""
         self.members.assign(epoch, owns, revoke)
 
     def fence_member(self, reason: str) -> None:

@@ -1,8 +1,8 @@
-"""The wire in front of a node: a listener that forwards bytes, and can cut or freeze them.
+"""Wire in front of a node: a listener that forwards bytes, and can cut or freeze them.
 
     client --> Gate --> gRPC server of the node
 
-A node that stops is a gate that closes: its port refuses connections and the ones it had end.
+A stopped node is a closed gate: its port refuses connections, and open connections end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ CHUNK = 64 * 1024
 
 
 class Gate:
-    """In front of one node. `port` stays the same while it closes and opens, and nobody else is
-    given it meanwhile: a client that tries again would speak with another case's broker."""
+    """Gate of one node. `port` stays reserved while the gate closes and opens.
+
+    Otherwise a retrying client could reach another case's broker.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -34,7 +36,7 @@ class Gate:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     async def close(self) -> None:
-        """Refuses connections from now on, and ends those that there are."""
+        """Refuses new connections and ends the open ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -43,18 +45,18 @@ class Gate:
         self._flowing.set()
 
     def release(self) -> None:
-        """The port may be anybody's."""
+        """Frees the port for other processes."""
         self._reserved.close()
 
     def freeze(self) -> None:
-        """Nothing passes any more, and nothing is refused: a machine that hangs."""
+        """Stops all bytes without refusing anything, as a hanging machine does."""
         self._flowing.clear()
 
     def thaw(self) -> None:
         self._flowing.set()
 
     def cut_after(self, size: int) -> None:
-        """All connections end when so many more bytes have gone from the node to the client."""
+        """Ends all connections after this many more bytes from the node to the client."""
         self._cut_after = size
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +72,7 @@ class Gate:
                 group.create_task(self._forward(reader, to_node, counted=False))
                 group.create_task(self._forward(from_node, writer, counted=True))
         except* OSError:
-            pass  # one side has gone: so goes the other
+            pass  # one side is gone: the other ends, too
         finally:
             self._writers -= both
             for one in both:

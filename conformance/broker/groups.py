@@ -21,13 +21,13 @@ UNKNOWN = CommitResult("UNKNOWN_TOPIC_OR_PARTITION", "unknown topic or partition
 
 
 class GroupService(group_pb2_grpc.GroupServiceServicer):
-    """One node leads all groups, `Cluster.offsets_leader`."""
+    """Service of groups. One node leads all groups, `Cluster.offsets_leader`."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
     def _leads(self) -> None:
-        """Raises NotLeaderError."""
+        """Checks leadership. Raises NotLeaderError."""
         cluster = self._stage.cluster
         if cluster.offsets_leader != self._stage.node_id:
             raise cluster.not_leader(cluster.offsets_leader)
@@ -84,7 +84,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
     async def JoinGroup(
         self, request_iterator: AsyncIterator[pb.JoinGroupRequest], context: Any
     ) -> None:
-        """A hello, and then what the case tells the members."""
+        """Answers a hello, then sends the case's messages to the member."""
         members = self._stage.cluster.members
         try:
             self._leads()
@@ -144,7 +144,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         return commit_result(commit, done)
 
     def _valid(self, group: str) -> dict[tuple[str, int], OffsetState]:
-        """What the group has committed, but in topics that are gone."""
+        """Committed offsets of the group, without those of deleted topics."""
         cluster = self._stage.cluster
         state = cluster.offsets.group(group)
         ids = {topic.name: topic.topic_id for topic in cluster.metadata.topics()}
@@ -173,7 +173,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
 
 
 def _of(connection: int, message: pb.JoinGroupResponse) -> pb.JoinGroupResponse:
-    """The message as it is sent on a connection."""
+    """Copy of the message for one connection."""
     sent = pb.JoinGroupResponse(connection=connection, ping_interval_ms=PING_MS)
     sent.MergeFrom(message)
     return sent

@@ -1,4 +1,4 @@
-"""Administration, answered by the nodes' own services over the cluster that the kit plays.
+"""Administration by the nodes' own services over the simulated cluster.
 
 ClusterService, SecurityService of the kit --Stage: a lie, or none--> cluster.services --ask--> Node
 """
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Message)
 
 
 class Node:
-    """What these services want of a node."""
+    """Stand-in for the node that these services need."""
 
     def __init__(self, stage: Stage) -> None:
         self._cluster, self._node_id = stage.cluster, stage.node_id
@@ -35,7 +35,7 @@ class Node:
         self.controller_id = 1
 
     async def ask(self) -> Mapping[int, Mapping[int, int]]:
-        """How much the replicas hold: nothing that would be moved."""
+        """Sizes of replicas: none, so nothing is moved."""
         return {}
 
     async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
@@ -44,7 +44,7 @@ class Node:
         return self._cluster.propose(**{what: getattr(command, what)})
 
     async def listen_to_peers(self) -> None:
-        """It does."""
+        """Does nothing: peers always listen here."""
 
     def alive(self, node_id: int) -> bool:
         return node_id in self._cluster.addresses and node_id not in self._cluster.stopped
@@ -70,7 +70,7 @@ class Node:
 
 
 class Honest:
-    """The nodes' own services; calls are noted with all fields of the request as their facts."""
+    """The nodes' own services; calls are noted with all request fields as their facts."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -92,7 +92,7 @@ class Honest:
 
 
 class SecurityService(security_pb2_grpc.SecurityServiceServicer):
-    """Rules and quotas. They are not enforced."""
+    """Service of rules and quotas, without enforcement."""
 
     def __init__(self, honest: Honest) -> None:
         self._honest, self._node = honest, honest.security
@@ -117,7 +117,7 @@ class SecurityService(security_pb2_grpc.SecurityServiceServicer):
 
 
 def facts_of(message: Message) -> dict[str, Any]:
-    """All fields, as a case writes them: enums by name, messages as tables."""
+    """All fields in a case's notation: enums by name, messages as tables."""
     return {field.name: _fact(field, getattr(message, field.name)) for field in _fields(message)}
 
 

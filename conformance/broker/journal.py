@@ -1,4 +1,4 @@
-"""What the client was seen to do: every call, every batch, every answer to one, in order."""
+"""Journal of the client's behaviour: every call, batch and answer, in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`facts` can be named in the `where` of a case; `message` is what came or went."""
+    """One entry. `facts` can be named in a case's `where`; `message` is the protobuf message."""
 
     call: str
     facts: Mapping[str, Any]
@@ -18,8 +18,11 @@ class Event:
 
 
 def matches(where: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether the facts are as asked for. A list asks for one of its items, where the fact is
-    none itself; `covers` for a batch that holds the sequence."""
+    """Checks facts against a case's `where`.
+
+    A list of values means any of them, unless the fact is a list itself. `covers` means that the
+    batch holds the sequence.
+    """
     for name, wanted in where.items():
         if name == "covers":
             if not facts["first"] <= wanted <= facts["last"]:
@@ -48,6 +51,6 @@ class Journal:
         return sum(event.call == call and matches(where, event.facts) for event in self.events)
 
     async def reached(self, call: str, where: Mapping[str, Any], count: int) -> None:
-        """Returns when there are so many."""
+        """Waits until the journal holds this many matching events."""
         while self.count(call, where) < count:
             await self._grown.wait()

@@ -1,9 +1,9 @@
-"""Where the broker departs from the truth: lies, each for the calls that it says.
+"""Lies of the broker: planned departures from the truth, each for certain calls.
 
     case file --parsed--> Lie --Script.find(call, facts)--> services, instead of the truth
 
-A lie takes the calls whose facts it names, the first `skip` of them left out, `times` of them
-(0: all). The first lie in the list that still holds is told.
+A lie applies to calls with its facts: it skips the first `skip` of them and takes the next
+`times` (0: all). The first applicable lie in the list is told.
 """
 
 from __future__ import annotations
@@ -58,41 +58,41 @@ CALLS = (
 
 @dataclass(slots=True, kw_only=True)
 class Lie:
-    """One lie. What is not set is as in the truth."""
+    """One lie. Fields that are not set follow the truth."""
 
-    at: str  # one of CALLS; "produce" is one batch, whichever call it came with
+    at: str  # one of CALLS; "produce" is one batch of either call
     where: Mapping[str, Any] = field(default_factory=dict)
     times: int = 1
     skip: int = 0
     # The answer: "none" (never), or for a batch a verdict's name. Then `store` says whether
-    # the call has its effect nevertheless.
+    # the call still takes effect.
     answer: str = ""
     store: bool = False
-    leader: int = 0  # that NOT_LEADER names; 0: nobody
+    leader: int = 0  # the leader in NOT_LEADER; 0: none
     set: Mapping[str, Any] = field(default_factory=dict)  # fields of the answer
     # For calls with one answer: a status with ErrorInfo of this reason, or a bare gRPC code.
     status: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)  # of the status
     grpc: str = ""
     delay_ms: int = 0
-    # Of batches: answers wait until `release` of this name, which gives them out backwards.
+    # For batches: answers wait until `release` of this name, which sends them in reverse.
     hold: str = ""
-    repeat: int = 1  # so often the answer is given
-    stray: bool = False  # before it, a success for an id that was never sent
+    repeat: int = 1  # number of times the answer is sent
+    stray: bool = False  # first sends a success for an id that was never sent
     break_stream: bool = False  # instead of the answer
-    late: str = ""  # the batch arrives with the step `arrive` of this name, and not now
-    # Of reads: what is wrong with each answer's first batch, or a partition error's name.
+    late: str = ""  # the batch arrives at the step `arrive` of this name
+    # For reads: the fault in each answer's first batch, or a partition error's name.
     corrupt: str = ""
     error: str = ""
-    # Of DescribeTopics: (topic, partition, leader, term).
+    # For DescribeTopics: (topic, partition, leader, term).
     says: list[tuple[str, int, int, int]] = field(default_factory=list)
-    partitions: int = 0  # it names so many of each topic, as a node that is behind; 0: all
-    # What happens to the cluster meanwhile: steps as in a case.
+    partitions: int = 0  # partitions named for each topic, as by a node that is behind; 0: all
+    # Actions on the cluster meanwhile: steps as in a case.
     then: list[dict[str, Any]] = field(default_factory=list)
     met: int = 0
 
     def holds(self, facts: Mapping[str, Any]) -> bool:
-        """Whether this call is one of its own; counts it."""
+        """Counts a matching call; returns whether the lie applies to it."""
         if not matches(self.where, facts):
             return False
         self.met += 1
@@ -105,14 +105,14 @@ class Lie:
 
 
 class Script:
-    """The lies of one case."""
+    """Lies of one case."""
 
     def __init__(self, lies: Iterable[Lie]) -> None:
         self.lies = list(lies)
         self._over = False
 
     def stop(self) -> None:
-        """From now on only the truth is told."""
+        """Ends all lies."""
         self._over = True
 
     def find(self, call: str, facts: Mapping[str, Any]) -> Lie | None:

@@ -1,10 +1,10 @@
-"""The coordinator of a group with members, as far as a case says what it tells them.
+"""Coordinator of a group with members, driven by a case's assignments.
 
     steps of a case --assign_member, fence_member--> Members --> streams of JoinGroup
     hello, owned, leave --> journal
 
-It shares nothing out by itself: what a client does with an assignment is the question here, and
-the rules of sharing are tested with the nodes.
+It never assigns partitions by itself: cases test a client's reaction to an assignment. The
+nodes' tests cover the rules of assignment.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PING_MS = 300
 
 
 class Members:
-    """One group. `owns`: (topic, partition) -> number of the ownership that counts now.
+    """One group. `owns`: (topic, partition) -> number of the current ownership.
 
-    What is asked back counts until the member says `owned` without it.
+    A revoked partition stays owned until the member's `owned` omits it.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class Members:
         self._newest = pb.GroupAssignment(epoch=1)
         self._streams: set[asyncio.Queue[pb.JoinGroupResponse | None]] = set()
 
-    # --- what a case does ----------------------------------------------------------------
+    # --- actions of cases ----------------------------------------------------------------
 
     def assign(self, epoch: int, owns: Iterable[Any], revoke: Iterable[Any] = ()) -> None:
-        """`owns`: [topic, partition, ownership]; `revoke`: [topic, partition]."""
+        """Assigns `owns`: [topic, partition, ownership]; revokes `revoke`: [topic, partition]."""
         asked = [batch_pb2.TopicPartition(topic=one, partition=number) for one, number in revoke]
         given = {(topic, number): ownership for topic, number, ownership in owns}
         held = ((one.topic, one.partition) for one in asked)
@@ -54,7 +54,7 @@ class Members:
         self._tell(pb.JoinGroupResponse(fenced=pb.MemberFenced(reason=reason)))
 
     def owned(self, answer: pb.MemberOwned) -> None:
-        """A member says what it still holds."""
+        """Takes a member's report of the partitions it still holds."""
         if answer.epoch == self._newest.epoch:
             held = [*answer.partitions]
             for one in self._newest.revoke:
@@ -62,13 +62,13 @@ class Members:
                     self.owns.pop((one.topic, one.partition), None)
 
     def break_streams(self) -> None:
-        """Another node is asked from now on."""
+        """Ends all streams, as when another node takes over."""
         self._tell(None)
 
     # --- streams -------------------------------------------------------------------------
 
     def open(self) -> asyncio.Queue[pb.JoinGroupResponse | None]:
-        """What is to be sent on a stream that begins; None: no more."""
+        """Queue of messages for a new stream; None ends it."""
         queue: asyncio.Queue[pb.JoinGroupResponse | None] = asyncio.Queue()
         queue.put_nowait(self.newest())
         self._streams.add(queue)

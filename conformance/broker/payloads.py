@@ -1,7 +1,6 @@
-"""Payloads of the kit's own making, and what a client's payloads hold.
+"""Payloads made by the kit, and readers of a client's payloads.
 
-Written from docs/protocol.md, beside the clients that are checked with it: a checker shares
-no code with what it checks.
+Written from docs/protocol.md: a checker shares no code with the clients it checks.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ PREAMBLE = struct.Struct("<4s7I")
 
 
 def pack(values: Sequence[bytes], timestamp_us: int) -> bytes:
-    """A payload of values alone: no nulls, keys or headers."""
+    """Packs a payload of values alone: no nulls, keys or headers."""
     offsets = [0]
     for value in values:
         offsets.append(offsets[-1] + len(value))
@@ -33,9 +32,9 @@ def pack(values: Sequence[bytes], timestamp_us: int) -> bytes:
 
 
 def batch(topic: str, partition: int, payload: bytes, *, timestamp_us: int, codec: int) -> Batch:
-    """A batch without idempotence, as some other client would send it.
+    """Makes a batch without idempotence, as another client would send it.
 
-    The record count is that of the payload, or 1 where a codec hides it.
+    The record count is read from the payload, or 1 if a codec hides it.
     """
     count = PREAMBLE.unpack_from(payload)[2] if codec == 0 else 1
     header = BatchHeader(
@@ -50,12 +49,12 @@ def batch(topic: str, partition: int, payload: bytes, *, timestamp_us: int, code
 
 
 def corrupted(payload: bytes) -> bytes:
-    """The payload with one bit of its last byte turned, its checksum as it was."""
+    """Flips one bit of the payload's last byte; the checksum must stay the old one."""
     return payload[:-1] + bytes((payload[-1] ^ 1,))
 
 
 def overlong(payload: bytes) -> bytes:
-    """A payload that claims two gigabytes of values. Its checksum is to be made anew."""
+    """Payload that claims two gigabytes of values. Compute its checksum afresh."""
     fields = list(PREAMBLE.unpack_from(payload))
     fields[4] = 0x7FFFFFFF
     return PREAMBLE.pack(*fields) + payload[PREAMBLE.size :]

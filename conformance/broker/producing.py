@@ -1,4 +1,4 @@
-"""Produce and ProduceStream of one node: batches in, results out, and what lies do to both.
+"""Produce and ProduceStream of one node: batches in, results out, with lies about both.
 
 LogService --> Batches.take --honest--> Cluster.append --> result --> the stream
                     '-------lie--> held, repeated, late, lost, another verdict
@@ -20,7 +20,7 @@ from conformance.vectors import name_of
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import log_pb2 as pb
 
-STRAY = 1 << 40  # added to an id: nobody ever sent that one
+STRAY = 1 << 40  # added to an id: the client never sent the sum
 MAX_RESULTS = 1000  # in one message
 STORED = (Kind.APPENDED, Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
 PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
@@ -30,8 +30,7 @@ Give = Callable[[pb.BatchResult], None]
 
 
 class Held:
-    """What all nodes share: how often each batch was seen, and, by name, answers and copies
-    of batches that wait for a step of the case."""
+    """State shared by all nodes: attempts of each batch; held answers and late copies, by name."""
 
     def __init__(self) -> None:
         self.attempts: dict[Key, int] = {}
@@ -39,18 +38,18 @@ class Held:
         self.copies: dict[str, list[Callable[[], None]]] = {}
 
     def release(self, name: str) -> None:
-        """Gives the answers out, the last one first."""
+        """Sends the held answers, the last one first."""
         for give in reversed(self.answers.pop(name)):
             give()
 
     def arrive(self, name: str) -> None:
-        """The copies arrive; nobody waits for their answers."""
+        """Stores the late copies; their answers are dropped."""
         for store in self.copies.pop(name):
             store()
 
 
 class Stream:
-    """One ProduceStream. Results are given out in the order in which they were added."""
+    """One ProduceStream. Results leave in the order in which they were added."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -73,7 +72,7 @@ class Stream:
         self._news.set()
 
     async def results(self) -> list[pb.BatchResult]:
-        """What is there now; empty at the end."""
+        """Takes all waiting results; empty at the end."""
         while not self._results and not self.broken:
             if self._ended and self.open_answers == 0:
                 return []
@@ -84,7 +83,7 @@ class Stream:
 
 
 class Batches:
-    """Takes batches for one node."""
+    """Intake of batches for one node."""
 
     def __init__(self, stage: Stage, held: Held) -> None:
         self._stage = stage

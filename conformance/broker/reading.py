@@ -1,4 +1,4 @@
-"""What a node of the kit answers to readers: Fetch, Subscribe, ListOffsets."""
+"""Reads of a node: Fetch, Subscribe, ListOffsets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DEFAULT_BYTES = 16 * 1024 * 1024
 
 
 class Reader:
-    """Of one node."""
+    """Reader of one node."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
     async def fetch(self, request: pb.FetchRequest, lie: Lie | None) -> pb.FetchResponse:
-        """Waits for `min_bytes`, an error, or the time that the request gives."""
+        """Waits for `min_bytes`, an error, or the request's time limit."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
         while True:
@@ -45,12 +45,12 @@ class Reader:
                 async with asyncio.timeout_at(deadline):
                     await news.wait()
             except TimeoutError:
-                pass  # one more look, which is then the answer
+                pass  # the next look is the answer
 
     def look(
         self, wanted: pb.PartitionFetch, budget: int, any_replica: bool, lie: Lie | None
     ) -> tuple[pb.PartitionRecords, int]:
-        """What there is now in one partition, and its payload bytes."""
+        """Records of one partition now, and their payload bytes."""
         into = pb.PartitionRecords(topic=wanted.topic, partition=wanted.partition)
         if lie is not None and lie.error:
             self._lied(lie, into)
@@ -109,7 +109,7 @@ class Reader:
         any_replica: bool,
         into: pb.PartitionRecords | pb.OffsetResult,
     ) -> Partition | None:
-        """The partition, or None with the reason in `into`."""
+        """Finds the partition; None with the reason in `into`."""
         cluster, node_id = self._stage.cluster, self._stage.node_id
         try:
             partition = cluster.partitions.get((topic, number))

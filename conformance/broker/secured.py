@@ -1,9 +1,9 @@
-"""TLS and tokens of a broker: what it shows and wants, and what its client is given.
+"""TLS and tokens of a broker: its certificates and checks, and its client's files.
 
     case: security = "tls" | "tokens" --> Secured --credentials, Doorkeeper--> servers of the nodes
     step: config = {security = "..."} --> Secured.settings --> the client's settings, as files
 
-Certificates are made when they are needed, for loopback and for this run of the kit.
+Certificates are made on demand, for loopback and for this run of the kit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _authority(name: str) -> Authority:
 
 @cache
 def _client(name: str) -> Pair:
-    """good, expired, or of a foreign authority."""
+    """Certificate of a client: good, expired, or of a foreign authority."""
     over = -dt.timedelta(hours=1)
     match name:
         case "expired":
@@ -52,7 +52,7 @@ def _node(host: str) -> Pair:
 
 
 class Doorkeeper(grpc.aio.ServerInterceptor):
-    """Ends calls that do not show the token. accepted: it; empty: anybody is let in."""
+    """Ends calls without the accepted token. accepted: the token; empty: all calls pass."""
 
     def __init__(self) -> None:
         self.accepted = ""
@@ -80,7 +80,7 @@ _REFUSING: Any = grpc.stream_stream_rpc_method_handler(_refuse)
 
 
 class Secured:
-    """Of one broker. kind "tls": clients must show a certificate. "tokens": a token."""
+    """Security of one broker. kind "tls": clients need a certificate. "tokens": a token."""
 
     def __init__(self, kind: str) -> None:
         assert kind in KINDS
@@ -96,13 +96,13 @@ class Secured:
         self.doorkeeper.accepted = value
 
     def write_token(self, value: str) -> None:
-        """Replaces what the client's file has, at once."""
+        """Replaces the token in the client's file atomically."""
         other = self._token_file.with_suffix(".new")
         other.write_text(value + "\n")
         other.replace(self._token_file)
 
     def port(self, server: grpc.aio.Server, host: str = "") -> int:
-        """host: another one than the node's, that its certificate names."""
+        """Opens a port. host: name in the certificate, if it is not the node's own."""
         if not self.kind:
             return server.add_insecure_port("127.0.0.1:0")
         pair = _node(host)
@@ -113,10 +113,10 @@ class Secured:
         return server.add_secure_port("127.0.0.1:0", credentials)
 
     def settings(self, words: str) -> dict[str, str]:
-        """Of a client, by words: `good` is what it takes; what stands instead is at fault.
+        """Settings of a client. `good`: accepted ones; any other word makes one part wrong.
 
-        no_certificate, expired, foreign: the client's own. other_nodes: the CA that it trusts.
-        none: all goes in the clear.
+        no_certificate, expired, foreign: the client's own certificate. other_nodes: the CA that it
+        trusts. none: no TLS.
         """
         if words == "none":
             return {}

@@ -1,4 +1,4 @@
-"""A broker for one case: some nodes, each a gRPC server behind a gate, over one cluster."""
+"""Broker for one case: some nodes, each a gRPC server behind a gate, over one cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.so_reuseport", 0),
 ]
-# What a case may do to the cluster, by the method's name.
+# Actions of a case on the cluster, by the method's name.
 CLUSTER_ACTIONS = (
     "move_leader",
     "append_others",
@@ -67,12 +67,12 @@ ACTIONS = ("stop_lying", *TOKEN_ACTIONS, *CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_
 
 
 class Broker:
-    """`async with Broker(...) as broker:` serves until the block ends."""
+    """Serves within `async with Broker(...) as broker:`."""
 
     def __init__(
         self, nodes: int, lies: Iterable[Lie], lifetime_ms: int, security: str = ""
     ) -> None:
-        # Of a machine that has another node's address.
+        # The name of a machine that took over a node's address.
         self._host = "elsewhere.test" if security == "another_host" else ""
         self.secured = Secured("tls" if self._host else security)
         self.cluster = Cluster(nodes, _wall_clock_ms, lifetime_ms)
@@ -99,7 +99,7 @@ class Broker:
         self.secured.close()
 
     def create_topic(self, name: str, partitions: int = 1, **settings: Any) -> None:
-        """`settings`: fields of TopicConfig, enums by name."""
+        """Creates a topic. `settings`: fields of TopicConfig, enums by name."""
         self.cluster.create_topic(name, partitions, cluster_pb2.TopicConfig(**settings))
 
     async def _start(self, node_id: int) -> None:
@@ -123,7 +123,7 @@ class Broker:
         self.cluster.add_node(node_id, f"127.0.0.1:{gate.port}")
 
     async def act(self, step: Mapping[str, Any]) -> None:
-        """Carries out a step on the cluster, its nodes, or what is held back."""
+        """Carries out a step on the cluster, its nodes, or held messages."""
         arguments = {name: value for name, value in step.items() if name != "cluster"}
         what = step["cluster"]
         if what == "stop_lying":

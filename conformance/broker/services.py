@@ -1,4 +1,4 @@
-"""The services of one node: each call is noted, then answered by the truth or by a lie."""
+"""Services of one node: each call is noted, then answered by the truth or by a lie."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECHECK = 60.0  # seconds until a subscription looks again without news
 
 
 class LogService(log_pb2_grpc.LogServiceServicer):
-    """Batches in and out."""
+    """Service of produce and fetch calls."""
 
     def __init__(self, stage: Stage, batches: Batches) -> None:
         self._stage = stage
@@ -118,7 +118,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
 
 
 def _reading(request: pb.FetchRequest | pb.SubscribeRequest) -> dict[str, Any]:
-    """`offset`: of the first partition that is asked for."""
+    """Facts of a read. `offset`: of its first partition."""
     return {
         "offset": request.partitions[0].offset if request.partitions else -1,
         "partitions": len(request.partitions),
@@ -127,7 +127,7 @@ def _reading(request: pb.FetchRequest | pb.SubscribeRequest) -> dict[str, Any]:
 
 
 class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
-    """Producer ids and names."""
+    """Service of producer ids and names."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -244,7 +244,7 @@ def _verdict(name: str) -> Any:
 
 
 class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
-    """Nodes and topics."""
+    """Service of nodes and topics."""
 
     def __init__(self, stage: Stage, honest: Honest) -> None:
         self._stage = stage
@@ -324,7 +324,7 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             info.partitions.add(
                 partition=number,
                 group_id=state.group_id,
-                # As a node does, which names nobody that it knows to be away.
+                # A node, too, names no leader that it knows to be away.
                 leader_id=0 if partition.leader_id in cluster.stopped else partition.leader_id,
                 term=partition.term,
                 replicas=partition.replicas,

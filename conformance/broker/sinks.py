@@ -1,4 +1,4 @@
-"""Sinks of the cluster that the kit plays, by the nodes' own rules.
+"""Sinks of the simulated cluster, by the nodes' own rules.
 
 SinkService --draw, begin, end, abort--> Coordinator in the metadata
                       '--> Transactions.mark: winners become readable, all else is dropped
@@ -28,7 +28,7 @@ DEFAULT_TOTAL_MS = 3600_000
 
 
 def _end(cluster: Cluster, request: pb.EndBatchRequest) -> pb.EndBatchResponse:
-    """Raises OncelogError."""
+    """Ends a batch. Raises OncelogError."""
     coordinator = cluster.metadata.coordinator
     if not request.transaction_id:
         asked = Asked(request.sink, request.query, "", 0, request.batch, request.jobs)
@@ -69,7 +69,7 @@ def _run(cluster: Cluster, run: pb.Winner) -> Expected:
 
 
 class SinkService(sink_pb2_grpc.SinkServiceServicer):
-    """Of one node; any node answers."""
+    """Sink service of one node; any node answers."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -99,7 +99,7 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
             cluster = self._stage.cluster
             command = tpb.TransactionCommand(begin_batch=begin)
             begun = cluster.propose(transaction=command).sink
-            if begun.busy:  # what an older run had open was aborted, and has its markers now
+            if begun.busy:  # the older run's open batch was aborted, and has its markers now
                 cluster.transactions.mark()
                 begun = cluster.propose(transaction=command).sink
             return pb.BeginBatchResponse(transaction_id=begun.transaction_id)
@@ -157,7 +157,7 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
             reset = tpb.ResetSink(sink=request.sink)
             cluster = self._stage.cluster
             cluster.propose(transaction=tpb.TransactionCommand(reset_sink=reset))
-            cluster.transactions.mark()  # what it had open is aborted
+            cluster.transactions.mark()  # the sink's open batch is aborted
             return pb.ResetSinkResponse()
 
         facts = {"sink": request.sink}

@@ -1,4 +1,4 @@
-"""What the services of one node share: the cluster, the lies, the journal, how to answer.
+"""Shared state of one node's services: the cluster, the lies, the journal, ways to answer.
 
 services --call, facts, the truth--> Stage.answer --> Journal
                                                   --> Script: a lie, or none
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Message)
 
 
 class Stage:
-    """`act` carries out a step of a case on the cluster or its nodes."""
+    """Stage of one node. `act` carries out a case's step on the cluster or its nodes."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Stage:
         self._act = act
 
     def note(self, call: str, facts: Mapping[str, Any], message: Any) -> dict[str, Any]:
-        """Returns the facts, with the node's id."""
+        """Adds the node's id to the facts, notes the call, and returns the facts."""
         known = {**facts, "node": self.node_id}
         self._journal.add(call, known, message)
         return known
@@ -63,7 +63,7 @@ class Stage:
         context: Any,
         truth: Callable[[Lie | None], Awaitable[T]],
     ) -> T:
-        """The answer to a call that has one. Ends the call where a lie or an error says so."""
+        """Answers a call, or ends it with the status of a lie or an error."""
         lie = self.find(call, self.note(call, facts, request))
         try:
             if lie is None:
@@ -82,7 +82,7 @@ class Stage:
         if lie.delay_ms:
             await asyncio.sleep(lie.delay_ms / 1000)
         if lie.answer == "none":
-            await asyncio.Event().wait()  # until the client gives it up
+            await asyncio.Event().wait()  # until the client gives up
         if lie.grpc:
             await context.abort(getattr(grpc.StatusCode, lie.grpc), "by the script")
         if lie.status:

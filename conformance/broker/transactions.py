@@ -1,11 +1,11 @@
-"""Transactions of the cluster that the kit plays, by the nodes' own rules; and their service.
+"""Transactions of the simulated cluster, by the nodes' own rules; and their service.
 
-    Cluster.append --staged batch--> Transactions.judge --> RunTable (cluster.transactions)
+    Cluster.append --staged batch--> Transactions.take --> RunTable (cluster.transactions)
     GroupService --staged offsets--> Transactions --> OffsetsTable (cluster.partition)
     TransactionService --begin, commit, abort--> Coordinator in the metadata
                              '--> markers: runs become readable and offsets stored, or dropped
 
-What is decided has its markers at once, unless a case holds them.
+A decided transaction gets its markers at once, unless a case holds them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
 
 
 class Transactions:
-    """What the cluster knows of them. `ended`: how each one ended, for the judge.
+    """All transactions of the cluster. `ended`: whether each one committed, for the judge.
 
-    are_markers_held: what is decided stays without its markers until `mark`.
+    are_markers_held: decided transactions wait for `mark`.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -57,7 +57,7 @@ class Transactions:
     # --- batches -----------------------------------------------------------------------
 
     def take(self, partition: Partition, batch: batch_pb2.Batch, found: BatchMeta) -> Verdict:
-        """The verdict on a staged batch; it is kept if that is STAGED."""
+        """Judges a staged batch; keeps it if the verdict is STAGED."""
         number = batch.header.transaction_id
         if not found.producer_id or found.expected_offset >= 0:
             text = "transaction_id: needs a producer_id, and no expected_offset"
@@ -86,7 +86,7 @@ class Transactions:
         return self._registered(number, found.producer_id, found.epoch, self._group(partition))
 
     def _registered(self, number: int, producer_id: int, epoch: int, group: int) -> Verdict | None:
-        """Why the group is none of the transaction's; None: it is."""
+        """Registers the group with the transaction; returns the refusal, or None."""
         register = tpb.RegisterTransaction(
             transaction_id=number, producer_id=producer_id, epoch=epoch, groups=[group]
         )
@@ -106,11 +106,11 @@ class Transactions:
 
     @property
     def _offsets_group(self) -> int:
-        """The partition of all groups' offsets; 0: nothing was staged there."""
+        """Group of the partition with all groups' offsets; 0: nothing was staged there."""
         return self._cluster.metadata.group_of(OFFSETS_TOPIC, 0) or 0
 
     def stage_offsets(self, request: group_pb.StageOffsetsRequest) -> CommitResult:
-        """All of the call, or nothing. Raises OncelogError."""
+        """Stages all offsets of the call, or none. Raises OncelogError."""
         cluster, number = self._cluster, request.transaction_id
         if not self._offsets_group:
             cluster.create_topic(OFFSETS_TOPIC)
@@ -132,7 +132,10 @@ class Transactions:
         return result
 
     def end_staged(self, group: str, keys: Collection[tuple[str, int]]) -> None:
-        """Who reads on from these offsets (none: the group's) ends what is open there."""
+        """Aborts open transactions that staged these offsets (no keys: all of the group).
+
+        Used when a reader continues from the offsets.
+        """
         holders = dict(self._cluster.offsets.staged.holders(group))
         for number in {holders[key] for key in holders if not keys or key in keys}:
             self.abort(number)
@@ -140,7 +143,7 @@ class Transactions:
     # --- the end -----------------------------------------------------------------------
 
     def commit(self, request: pb.CommitTransactionRequest) -> Transaction:
-        """Raises OncelogError."""
+        """Commits a transaction. Raises OncelogError."""
         coordinator = self._cluster.metadata.coordinator
         asked = [self._asked(request, run) for run in request.runs]
         asked += [self._asked_offsets(request.producer_id, staged) for staged in request.offsets]
@@ -184,7 +187,7 @@ class Transactions:
     def confirmed(
         self, row: Transaction, asked: list[Expected], *, only_winners: bool = False
     ) -> list[Expected]:
-        """What the partitions have of these. Raises CommitIncompleteError."""
+        """Matches the asked runs with the partitions' runs. Raises CommitIncompleteError."""
         found: dict[tuple[int, int, str], Expected] = {}
         groups = {one.consumer_group: one for one in asked if one.consumer_group}
         staged = {group: (one.records, one.last) for group, one in groups.items()}
@@ -215,7 +218,7 @@ class Transactions:
         return self._cluster.partitions[place[0].name, place[1]]
 
     def abort(self, transaction_id: int, producer_id: int = 0, epoch: int = 0) -> None:
-        """Raises OncelogError. Without a producer: an operator."""
+        """Aborts a transaction. Raises OncelogError. Without a producer: as an operator."""
         abort = tpb.AbortTransaction(
             transaction_id=transaction_id,
             producer_id=producer_id,
@@ -226,7 +229,7 @@ class Transactions:
         self.mark()
 
     def mark(self) -> None:
-        """Each partition of what is decided learns the outcome."""
+        """Tells each partition the outcome of decided transactions."""
         coordinator = self._cluster.metadata.coordinator
         for row in coordinator.decided() if not self.are_markers_held else ():
             marked = tpb.MarkedParts(transaction_id=row.transaction_id)
@@ -261,7 +264,7 @@ class Transactions:
             self._cluster.offsets.end(marker.transaction_id, stored, self._cluster.now_ms)
         self.ended[marker.transaction_id] = marker.committed
         staged = partition.staged.pop(marker.transaction_id, [])
-        # A sink's batch lies in the order of its winners, and has no others.
+        # A sink's batch holds the winners' runs alone, in the winners' order.
         for run in marked.ended.runs if marked.published else ():
             for batch, found in staged:
                 if found.producer_id == run.producer_id:
@@ -271,7 +274,7 @@ class Transactions:
 
 
 class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
-    """Of one node; any node answers."""
+    """Transaction service of one node; any node answers."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -380,7 +383,7 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         return await self._stage.answer("describe_transaction", {}, request, context, truth)
 
     def _described(self, row: Transaction) -> pb.TransactionDescription:
-        """What is staged is left out: cases of other classes count it."""
+        """Description of a transaction without its staged counts: other cases test those."""
         found = pb.TransactionDescription(
             transaction_id=row.transaction_id,
             state=f"TRANSACTION_STATE_{row.state.name}",

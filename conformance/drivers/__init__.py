@@ -1,1 +1,1 @@
-"""Drivers of the clients that are written in Python."""
+"""Drivers of clients written in Python."""

@@ -1,4 +1,4 @@
-"""A driver's verbs for nodes, moves, permissions, quotas and what sinks have committed.
+"""Driver verbs for nodes, moves, permissions, quotas and the commits of sinks.
 
 Place in the flow: `python_driver` -> `AdminVerbs` -> `oncelog.Admin`, or its asyncio twin.
 """
@@ -15,7 +15,7 @@ Fields = Mapping[str, Any]
 
 
 class AdminVerbs:
-    """`clients`: those that are open, by their handles."""
+    """Verbs of administration. `clients`: open ones by their handles."""
 
     def __init__(self, clients: Mapping[str, Any]) -> None:
         self._clients = clients

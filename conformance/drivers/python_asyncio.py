@@ -1,4 +1,4 @@
-"""The driver of the Python client's asyncio twin: `python -m conformance.drivers.python_asyncio`.
+"""Driver of the Python client's asyncio twin: `python -m conformance.drivers.python_asyncio`.
 
 Driver of the synchronous client --calls--> Awaited --loop in a thread--> oncelog.aio
 """
@@ -15,7 +15,7 @@ from oncelog import aio
 
 
 class Awaited:
-    """A client of `oncelog.aio` whose methods are called as those of its synchronous twin."""
+    """Client of `oncelog.aio` with the blocking methods of its synchronous twin."""
 
     def __init__(self, driver: AsyncioDriver, kind: Any, *args: Any, **kw: Any) -> None:
         self._driver = driver
@@ -27,7 +27,7 @@ class Awaited:
 
     @property
     def plain(self) -> Any:
-        """The client itself."""
+        """The wrapped client."""
         return self._client
 
     def _run(self, coroutine: Any) -> Any:
@@ -58,10 +58,10 @@ class Awaited:
 
 
 class AsyncioDriver(Driver):
-    """The same verbs, carried out by the other clients."""
+    """The same verbs, carried out by asyncio clients."""
 
     client = "oncelog-python-asyncio"
-    # The sink is what Spark calls, and Spark calls no coroutine.
+    # Spark calls the sink, and Spark calls no coroutine.
     features = (*(name for name in FEATURES if name != "sinks"), "cancel")
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The Python client's driver: `python -m conformance.drivers.python_driver`.
+"""Driver of the Python client: `python -m conformance.drivers.python_driver`.
 
 standard input --line--> Driver --> Producer, Consumer, Admin of oncelog
 standard output <-line--'
@@ -63,7 +63,7 @@ NOT_SHARED = (
     "retries",
     "compression_level",
 )
-# Of members of a group, what other languages do not have yet.
+# Settings of group members that other languages lack.
 MEMBERS = (
     "membership",
     "group_instance_id",
@@ -90,7 +90,7 @@ class GivenUpError(Exception):
 
 
 class Warnings(logging.Handler):
-    """Keeps what the client logs."""
+    """Keeps the client's log messages."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -107,11 +107,11 @@ class Driver:
     features: tuple[str, ...] = FEATURES
 
     def __init__(self) -> None:
-        # Any: the asyncio twins of these classes are awaited behind the same names.
+        # Any: asyncio twins of these classes are awaited behind the same names.
         self._clients: dict[str, Any] = {}
         self._sent: dict[str, dict[str, Sent]] = {}
         self._transactions: dict[str, Any] = {}
-        self._told: dict[str, list[str]] = {}  # by handle of a member
+        self._told: dict[str, list[str]] = {}  # by the handle of a member
         self._sinks = SinkVerbs()
         self._warnings = Warnings()
         logging.getLogger("oncelog").addHandler(self._warnings)
@@ -169,7 +169,7 @@ class Driver:
         return Admin(servers, **settings)
 
     def answer(self, command: Fields) -> Fields:
-        """`ok` or `error`."""
+        """Carries out a command; returns `ok` or `error`."""
         verb = self._verbs.get(command["verb"])
         try:
             if verb is None:
@@ -182,12 +182,12 @@ class Driver:
             return {"error": {"reason": "NOT_OFFERED", "retriable": False, "message": str(missing)}}
         except OncelogError as error:
             return {"error": described(error)}
-        except Exception as error:  # noqa: BLE001  # whatever it is, the kit is to hear of it
+        except Exception as error:  # noqa: BLE001  # the kit must see every failure
             text = f"{type(error).__name__}: {error}"
             return {"error": {"reason": "DRIVER_FAULT", "retriable": False, "message": text}}
 
     def give_up_after(self, limit_ms: int | None) -> None:
-        """How long the next call may take; None: any time."""
+        """Limits the next call to `limit_ms`; None: no limit."""
         if limit_ms is not None:
             raise NotOfferedError("giving up a call")
 
@@ -291,7 +291,7 @@ class Driver:
         except errors.RequestTimeoutError:
             return {"settled": False}
         except (errors.UndeliveredRecordsError, errors.ClientClosedError):
-            pass  # the records' own results say it
+            pass  # the records' own results show it
         return {"settled": True}
 
     def _last_sequence(self, fields: Fields) -> Fields:
@@ -353,7 +353,7 @@ class Driver:
         try:
             client.close(timeout_s)
         except errors.UndeliveredRecordsError:
-            pass  # the records' own results say it
+            pass  # the records' own results show it
 
     # --- consumers -------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class Driver:
         return {name: callback(name.removeprefix("on_")) for name in CALLBACKS}
 
     def _abandon(self, fields: Fields) -> Fields:
-        """As a `with` block that ends by an exception."""
+        """Closes the client as a `with` block does after an exception."""
         error = RuntimeError("the work on the records has failed")
         self.end_block(self._clients[fields["handle"]], error)
         return {}
@@ -547,7 +547,7 @@ class Driver:
 
 
 def transaction(found: oncelog.types.TransactionInfo) -> dict[str, Any]:
-    """A transaction as the protocol writes it."""
+    """Converts a transaction to the driver protocol."""
     return {
         "transaction_id": found.transaction_id,
         "state": found.state,
@@ -558,7 +558,7 @@ def transaction(found: oncelog.types.TransactionInfo) -> dict[str, Any]:
 
 
 def described(error: OncelogError) -> dict[str, Any]:
-    """An error as the protocol writes it."""
+    """Converts an error to the driver protocol."""
     answer: dict[str, Any] = {
         "reason": error.reason,
         "retriable": error.retriable,
@@ -571,13 +571,13 @@ def described(error: OncelogError) -> dict[str, Any]:
 
 
 def future_of(sent: Sent) -> Future[Any]:
-    """What was given for a record, or what is in it."""
+    """Future of a sent record: the object itself, or the one inside it."""
     future: Future[Any] = getattr(sent, "future", sent)
     return future
 
 
 def result(sent: Future[Any]) -> dict[str, Any]:
-    """What became of a record or a batch."""
+    """Result of a record or a batch."""
     if not sent.done():
         return {"pending": True}
     error = sent.exception()
@@ -604,7 +604,7 @@ def result(sent: Future[Any]) -> dict[str, Any]:
 
 
 def _shared(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings that all clients have."""
+    """Settings that all clients have."""
     hidden = (*NOT_SHARED, *NOT_SHARED_READING)
     return {name: value for name, value in config.items() if name not in hidden}
 
@@ -643,7 +643,7 @@ def _record(record: Record) -> Fields:
 
 
 def answer_lines(driver: Driver) -> None:
-    """Until the input ends."""
+    """Answers commands until the input ends."""
     for line in sys.stdin:
         command = json.loads(line)
         print(json.dumps({"id": command["id"], **driver.answer(command)}), flush=True)

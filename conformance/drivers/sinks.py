@@ -1,4 +1,4 @@
-"""A driver's verbs for sinks, over what the Spark sink does in its tasks and in its driver.
+"""Driver verbs for sinks, over the Spark sink's code for tasks and driver.
 
 Place in the flow: `python_driver` -> `SinkVerbs` -> `oncelog.spark.sink.writing`, without Spark.
 """
@@ -12,10 +12,10 @@ Fields = Mapping[str, Any]
 
 
 class SinkVerbs:
-    """Runs of sinks by their handles, and what their tasks have staged."""
+    """Runs of sinks by their handles, and their tasks' staged records."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, tuple[Any, Any]] = {}  # options, the batch that is asked for
+        self._runs: dict[str, tuple[Any, Any]] = {}  # options, the requested batch
         self._staged: dict[tuple[str, str], Any] = {}
         self.verbs: dict[str, Callable[[Fields], Fields]] = {
             "open_sink": self._open,

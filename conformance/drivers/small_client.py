@@ -1,8 +1,8 @@
-"""The smallest client that is right, and the ways in which it can be made wrong.
+"""Smallest correct client, with faults that can be switched on.
 
-One batch for each record and one on its way in each partition, over unary calls; no names, no
-own sequences, no compression. It is here to show that the cases can fail: each fault takes one
-rule of docs/protocol.md away, and the cases for that rule must notice (tests/integration).
+It sends one batch for each record, one at a time in each partition, over unary calls; it has no
+names, no own sequences and no compression. It shows that the cases can fail: each fault removes
+one rule of docs/protocol.md, and the cases for that rule must notice (tests/integration).
 
     small_driver --> Producer: a thread for each partition --> nodes
                  --> Reader: one fetch at a time
@@ -82,7 +82,7 @@ UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_le
 
 
 class ClientError(Exception):
-    """`reason` is a word of conformance/DRIVER.md; `outcome` is that of a record, or empty."""
+    """Failure by a word of conformance/DRIVER.md. `outcome`: of a record, or empty."""
 
     def __init__(
         self, reason: str, message: str, outcome: str = "", details: dict[str, Any] | None = None
@@ -102,7 +102,7 @@ class Lease:
 
 
 class Nodes:
-    """Connections, and who leads what."""
+    """Connections to nodes, and the known leaders."""
 
     def __init__(self, servers: list[str], faults: frozenset[str], timeout_s: float) -> None:
         self._servers = list(servers)
@@ -124,7 +124,7 @@ class Nodes:
         return self._servers[next(self._turn) % len(self._servers)]
 
     def leader(self, topic: str, partition: int, *, anew: bool) -> str:
-        """Its address. Raises ClientError, grpc.RpcError."""
+        """Finds the leader's address. Raises ClientError, grpc.RpcError."""
         if "stays-with-the-first-leader" in self._faults:
             anew = False
         if anew or (topic, partition) not in self._leaders:
@@ -171,7 +171,7 @@ class Nodes:
 
 @dataclass(slots=True)
 class Record:
-    """A record on its way; `result` is as conformance/DRIVER.md says."""
+    """Unfinished record; `result` follows conformance/DRIVER.md."""
 
     topic: str
     partition: int
@@ -182,7 +182,7 @@ class Record:
 
 
 class Producer:
-    """One lease, one thread for each partition."""
+    """Producer with one lease and one thread for each partition."""
 
     def __init__(self, config: dict[str, Any], faults: frozenset[str]) -> None:
         self._faults = faults
@@ -252,7 +252,7 @@ class Producer:
         raise ClientError("DELIVERY_TIMEOUT", "no lease in time", "never_sent")
 
     def _deliver(self, record: Record) -> dict[str, Any]:
-        """Sends it until there is an answer that ends it."""
+        """Sends the record until a final answer."""
         where = (record.topic, record.partition)
         lease = self._current(record.deadline)
         sequence = lease.next_sequence.get(where, 0)
@@ -310,7 +310,7 @@ class Producer:
     def _attempt(
         self, record: Record, batch: batch_pb2.Batch, *, anew: bool
     ) -> log_pb2.BatchResult | None:
-        """The result, or None: nobody knows."""
+        """Sends once; returns the result, or None if the outcome is unknown."""
         batch.id = 1 if "one-id-for-all" in self._faults else next(self._ids)
         address = self._nodes.leader(record.topic, record.partition, anew=anew)
         request = log_pb2.ProduceRequest(batches=[batch], timeout_ms=int(self._timeout_s * 800))
@@ -324,7 +324,7 @@ class Producer:
     def _refuse(
         self, record: Record, lease: Lease, result: log_pb2.BatchResult, doubt: bool
     ) -> None:
-        """Raises what the record fails with."""
+        """Raises the record's error."""
         verdict = result.verdict
         known = verdict in V.Verdict.values()
         name = V.Verdict.Name(verdict).removeprefix("VERDICT_") if known else "INVALID_BATCH"
@@ -376,7 +376,7 @@ class Reader:
         self._nodes = Nodes(config["bootstrap_servers"], faults, self._timeout_s)
         self._where = ("", 0)
         self._read_to = 0
-        self._failed = 0  # in a row
+        self._failed = 0  # consecutive failures
         self.position = 0
 
     def assign(self, topic: str, partition: int) -> None:
@@ -387,7 +387,7 @@ class Reader:
         self.position = self._read_to = offset
 
     def poll(self, timeout_s: float) -> list[dict[str, Any]]:
-        """At least one record, or none after that time. Raises ClientError."""
+        """Polls until a record or the timeout. Raises ClientError."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             try:
@@ -419,7 +419,7 @@ class Reader:
         return found
 
     def _refused(self, answer: log_pb2.PartitionRecords) -> None:
-        """Raises ClientError for what is final."""
+        """Raises ClientError for final errors."""
         topic, number = self._where
         place = {"topic": topic, "partition": number, "offset": self.position}
         if answer.error == log_pb2.PARTITION_ERROR_NOT_LEADER and answer.leader_address:
@@ -468,7 +468,7 @@ class Reader:
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's, without the highest bit."""
+    """Kafka's murmur2, without the highest bit."""
     mask, factor = 0xFFFFFFFF, 0x5BD1E995
     state = 0x9747B28C ^ len(data)
     whole = len(data) & ~3

@@ -1,4 +1,4 @@
-"""The driver of the small client: `python -m conformance.drivers.small_driver [--fault NAME]`."""
+"""Driver of the small client: `python -m conformance.drivers.small_driver [--fault NAME]`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The Python client behind a driver that is wrong on purpose: `... wrong_driver --fault NAME`.
+"""Driver of the Python client with deliberate faults: `... wrong_driver --fault NAME`.
 
-For what the small client does not offer: names, sequences, windows, groups. Each fault loses
-or bends one thing on its way, and the cases for it must notice (tests/integration).
+For features that the small client lacks: names, sequences, windows, groups. Each fault loses or
+alters one thing on its way, and the cases for it must notice (tests/integration).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _without_metadata(fields: Fields) -> None:
 
 
 def _as(verb: str) -> Callable[[Fields], None]:
-    """Another verb is carried out."""
+    """Carries out another verb."""
 
     def bend(fields: Fields) -> None:
         fields["verb"] = verb
@@ -78,7 +78,7 @@ def _in_the_clear(fields: Fields) -> None:
 
 
 def _token_once(fields: Fields) -> None:
-    """As if it were read when the client is made, and never again."""
+    """Reads the token file once, when the client is made."""
     path = fields["config"].pop("token_file", None)
     if path is not None:
         fields["config"]["token"] = Path(path).read_text().strip()
@@ -97,7 +97,7 @@ def _all_stored(ok: Fields) -> None:
             result["ok"] = dict(stored)
 
 
-# Fault -> verb -> what is done to its fields before it is carried out.
+# Fault -> verb -> change of its fields before it is carried out.
 COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "window-of-ten": {"open_producer": _configured(max_in_flight=10)},
     "no-idempotence": {"open_producer": _configured(enable_idempotence=False)},
@@ -135,7 +135,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "does-what-it-shall-only-plan": {"change_node": _without("dry_run")},
     "removes-no-quota": {"alter_quotas": _without("remove")},
 }
-# Fault -> verb -> what is done to its answer.
+# Fault -> verb -> change of its answer.
 ANSWERS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "everything-is-committed": {"resolve": lambda ok: ok.update(resolution="committed")},
     "sequences-begin-anew": {"last_sequence": lambda ok: ok.update(last_sequence=-1)},
