@@ -1,7 +1,7 @@
-"""What must hold in every run, checked as things happen. Shares no code with what it checks.
+"""Promises of every run, checked as things happen. Shares no code with the code it checks.
 
     every apply on every replica --> the one committed log, by index
-    the committed log            --> `Model`: what a partition must contain, naively
+    the committed log            --> `Model`: a partition's contents, naively
     every answer and read        --> compared with the model at that moment
 
 The bytes of entries are read by the layout in docs (96 bytes of header), not by
@@ -65,7 +65,7 @@ class Entry:
 
 
 def smallest_majority(replicas: int) -> int:
-    """That a group may have at times, if nodes come and go: of two voters one may go on alone."""
+    """Smallest majority of a group while nodes come and go: one of two voters may go on alone."""
     return 1 if replicas <= 2 else 2
 
 
@@ -75,16 +75,16 @@ class Checker:
     def __init__(self, groups: Iterable[int], majority: int, *, expiry: bool) -> None:
         self.majority, self.expiry = majority, expiry
         self.majorities: dict[int, int] = {}  # of groups that not all nodes hold
-        self.deleted: set[int] = set()  # of these nothing is promised any more
+        self.deleted: set[int] = set()  # groups without any more promises
         self.logs: dict[int, dict[int, Entry]] = {gid: {} for gid in groups}
         self.models = {gid: Model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
         self.metadata = MetadataModel()
         self.leaders: dict[tuple[int, int], int] = {}
-        self.leading: dict[tuple[int, int], int] = {}  # (node, group) -> term of what it sends
-        # (group, term, voter, its instance) -> candidate: a replica made anew is another voter.
+        self.leading: dict[tuple[int, int], int] = {}  # (node, group) -> term of its messages
+        # (group, term, voter, its instance) -> candidate: a rebuilt replica is another voter.
         self.votes: dict[tuple[int, int, int, int], int] = {}
         self.promised: dict[tuple[int, int], tuple[int, int]] = {}  # (node, group) -> term, index
-        self.instances: dict[tuple[int, int], int] = {}  # (node, group): which replica of it
+        self.instances: dict[tuple[int, int], int] = {}  # (node, group) -> instance of its replica
         self.dumps: dict[tuple[int, int], bytes] = {}
         self.damaged: set[tuple[int, int]] = set()  # (node, group): the run has damaged its state
         self.disks: dict[int, DurableDisk] = {}
@@ -103,13 +103,13 @@ class Checker:
             self.models[gid] = Model(f"group {gid}", expiry=self.expiry)
 
     def begins(self, node: int, gid: int, instance: int) -> None:
-        """Another instance than before has promised nothing yet."""
+        """Notes an instance: another one than before has promised nothing yet."""
         if self.instances.get((node, gid), instance) != instance:
             self.promised.pop((node, gid), None)
         self.instances[node, gid] = instance
 
     def disk_lost(self, node: int, disk: DurableDisk) -> None:
-        """Another disk is in its place, which has promised nothing."""
+        """Notes another disk in the place of a lost one: it has promised nothing."""
         self.lost_disks.append(self.disks[node])
         self.disks[node] = disk
         for key in [key for key in self.promised if key[0] == node]:
@@ -122,7 +122,7 @@ class Checker:
         return self.majorities.get(gid, self.majority)
 
     def leads(self, node: int, gid: int, term: int, last_index: int) -> None:
-        """One leader a term, elected by a majority, and it has all that is committed."""
+        """Checks a new leader: the only one of its term, elected, with all commits."""
         if gid in self.deleted:
             return
         other = self.leaders.setdefault((gid, term), node)
@@ -141,7 +141,7 @@ class Checker:
             raise Violation(f"group {gid}: node {node} leads in term {term} without {newest}")
 
     def sends(self, node: int, peer: int, message: Message) -> None:
-        """What a message promises must be on its sender's stable storage."""
+        """Checks a message: its promises must be on its sender's stable storage."""
         kind = message.__class__
         if kind is AppendReply:
             # Where an empty log ends there is no entry: all have that from the start.
@@ -155,7 +155,7 @@ class Checker:
             self._speaks_as_leader(node, message.group, message.term)
 
     def _speaks_as_leader(self, node: int, gid: int, term: int) -> None:
-        """Who forgets the term in a crash would vote for another leader of it."""
+        """Checks that a leader's term is on disk; else a crash lets it vote for another leader."""
         if self.leading.get((node, gid)) != term and gid not in self.deleted:
             self._knows_term(node, gid, term, "leads")
             self.leading[node, gid] = term
@@ -197,7 +197,7 @@ class Checker:
         return base is not None and _KEY.unpack(base)[0] >= index
 
     def stands(self, node: int, gid: int, term: int, last_index: int) -> None:
-        """A replica after a step: what it acknowledged in this term is still there."""
+        """Checks a replica after a step: entries it acknowledged in this term are still there."""
         if gid in self.deleted:
             return
         promised = self.promised.get((node, gid))
@@ -208,7 +208,7 @@ class Checker:
             )
 
     def believes(self, leader: int, follower: int, gid: int, index: int, data: bytes) -> None:
-        """A leader counts a follower of its term as holding the entry at `index`."""
+        """Checks a follower that its leader counts: it must hold the entry at `index`."""
         if gid in self.deleted:
             return
         if not self._is_durable(follower, gid, index, data):
@@ -220,7 +220,7 @@ class Checker:
         self, node: int, gid: int, after: int, now_in: int, index: int, term: int, data: bytes,
         answer: Any,
     ) -> None:  # fmt: skip
-        """A replica in term `now_in`, whose newest entry was `after`, applied that at `index`."""
+        """Checks an entry that a replica applies in term `now_in`; its newest entry was `after`."""
         if gid in self.deleted:
             return
         log = self.logs[gid]
@@ -253,15 +253,15 @@ class Checker:
             raise Violation(f"node {node} has no entry at {gid}/{index}, others have one")
 
     def _check_durable(self, node: int, gid: int, index: int, data: bytes) -> None:
-        """What is applied anywhere is on stable storage on a majority."""
+        """Checks that an applied entry is on stable storage on a majority."""
         copies = sum(self._is_durable(holder, gid, index, data) for holder in self.disks)
-        # The loss of one disk is what the others are for.
+        # A group with more disks bears the loss of one.
         copies += any(self._is_on(disk, gid, index, data) for disk in self.lost_disks)
         if copies < self._majority(gid):
             raise Violation(f"node {node} applies {gid}/{index}, durable on {copies} nodes only")
 
     def state(self, node: int, gid: int, index: int, dump: bytes) -> bool:
-        """A replica's state after the entry at `index`; whether it is the first one there."""
+        """Compares a replica's state after the entry at `index`; returns whether it is new."""
         if gid in self.deleted or (node, gid) in self.damaged:
             return False
         log = self.logs[gid]
@@ -275,7 +275,7 @@ class Checker:
     # -- clients ----------------------------------------------------------------------
 
     def answered(self, gid: int, batch: Any, *, was_head: bool, answer: Any) -> None:
-        """`batch` got `answer`; `was_head`: all before it were stored when it was sent."""
+        """Judges an answer; `was_head`: all batches before it were stored when it was sent."""
         if gid in self.deleted:
             return
         verdict, model = answer.verdict, self.models[gid]
@@ -303,7 +303,7 @@ class Checker:
             raise Violation(f"{what} got {verdict!r}")
 
     def opened(self, gid: int, pid: int, epoch: int, answer: Any) -> None:
-        """An open was answered."""
+        """Judges the answer to an open."""
         if gid in self.deleted:
             return
         verdict, known = answer.verdict, self.models[gid].producers.get(pid)
@@ -341,7 +341,7 @@ class Checker:
             raise Violation(f"{what} is at {found[0]}, acknowledged at {base}")
 
     def resolved(self, gid: int, pid: int, epoch: int, sequence: int, answer: Any) -> None:
-        """A leader that knows itself to lead said whether a batch's last sequence is stored."""
+        """Judges a confirmed leader's answer whether a batch's last sequence is stored."""
         if gid in self.deleted:
             return
         model = self.models[gid]
@@ -361,7 +361,7 @@ class Checker:
             model.promised_never.add((pid, epoch, sequence))
 
     def read(self, gid: int, offset: int, batches: Iterable[tuple[int, bytes]]) -> None:
-        """A reader asked for `offset` and got these batches, in order."""
+        """Judges a read: a reader asked for `offset` and got these batches, in order."""
         if gid in self.deleted:
             return
         model = self.models[gid]

@@ -6,7 +6,7 @@
     Anonymous     no producer id, expected offset only: compare and append
     zombie        a producer whose successor (same id, next epoch) is at work already
 
-What a client believes is compared with the log by the checker, answer by answer.
+The checker compares a client's belief with the log, answer by answer.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Style:
-    """How a producer works. Times in seconds."""
+    """A producer's way to work. Times in seconds."""
 
     interval: float = 0.5
     burst: int = 4
@@ -170,7 +170,7 @@ class Producer:
     # -- answers ------------------------------------------------------------------------
 
     def answered(self, batch: Sent, node: int, answer: Answer) -> None:
-        """An answer of `node` reached this client; the checker has seen it."""
+        """Takes an answer of `node`; the checker has seen it."""
         if batch.stored or self.stopped:
             return
         kind = int(answer.verdict.kind)
@@ -197,13 +197,13 @@ class Producer:
             self._again(BACKOFF * (0.2 + self.rng.random()))
 
     def failed(self, node: int) -> None:
-        """The connection to `node` broke or was refused."""
+        """Notes that the connection to `node` broke or was refused."""
         if node == self.target and self.window and not self.stopped:
             self._rotate()
             self._again(BACKOFF * (0.2 + self.rng.random()))
 
     def _new_lease(self) -> None:
-        """The id expired: what is pending fails, the records after it get a new id."""
+        """Fails the pending batches of an expired id; the records after them get a new id."""
         self.window.clear()
         self.pid, self.epoch, self.next_sequence = self.cluster.lease(), 0, 0
         self.chain_starts = True
@@ -211,10 +211,10 @@ class Producer:
         self.next_record = 0
 
     def succeed(self) -> Producer:
-        """A new instance takes the producer over: the next epoch.
+        """Creates a new instance that takes the producer over: the next epoch.
 
-        Either it opens the partition and goes on behind what is stored, or it
-        begins anew without that.
+        Either it opens the partition and goes on behind the stored batches, or it begins anew
+        without that.
         """
         self.cluster.grant(self.pid, self.epoch + 1)
         heir = Producer(
@@ -233,7 +233,7 @@ class Producer:
         return heir
 
     def opened(self, answer: Answer) -> None:
-        """The partition knows this epoch, or says why not."""
+        """Takes the answer to an open: the partition knows this epoch, or rejects it."""
         kind = int(answer.verdict.kind)
         if not self.opening or self.stopped:
             return
@@ -254,14 +254,14 @@ class Producer:
         return str(self.window[0]) if self.window else f"the opening of {self.pid}/{self.epoch}"
 
     def resolve(self) -> None:
-        """Asks what became of the newest batch."""
+        """Asks for the outcome of the newest batch."""
         if self.window and not self.stopped:
             batch = self.window[-1]
             self.cluster.resolve(self.target, self.gid, batch.pid, batch.epoch, batch.last)
 
 
 class _Reply:
-    """Where one attempt's answer goes: to the checker, then to its producer."""
+    """Passes one attempt's answer to the checker, then to its producer."""
 
     __slots__ = ("batch", "expected", "node", "producer", "was_head")
 
@@ -270,7 +270,7 @@ class _Reply:
         self.expected = batch.expected
 
     def check(self, answer: Answer) -> None:
-        """At the moment when the node gives it."""
+        """Has the checker judge the answer at the moment when the node gives it."""
         now, self.batch.expected = self.batch.expected, self.expected
         self.producer.cluster.checker.answered(
             self.producer.gid, self.batch, was_head=self.was_head, answer=answer
@@ -278,7 +278,7 @@ class _Reply:
         self.batch.expected = now
 
     def arrive(self, answer: Answer | None) -> None:
-        """At the client. None: the connection broke."""
+        """Takes the answer at the client. None: the connection broke."""
         if answer is None:
             self.producer.failed(self.node)
         elif int(answer.verdict.kind) != ck.MISMATCH or self.expected == self.batch.expected:
@@ -305,7 +305,7 @@ class _Opened:
 
 @dataclass(slots=True)
 class Anonymous:
-    """Appends without a producer id where it believes the end to be: once at most."""
+    """A client that appends without a producer id at its supposed end: at most once."""
 
     cluster: Cluster
     rng: random.Random

@@ -18,7 +18,7 @@ PROMPTLY = 3.0  # seconds; by then a leader with a wrong clock has handed over
 
 
 def retained(stage: Stage) -> list[int]:
-    """The first offset that each node keeps."""
+    """Returns the first offset that each node keeps."""
     return [node.partitions[GID].log_start_offset for node in stage.cluster.live()]
 
 
@@ -75,7 +75,7 @@ def a_jump_of_the_leaders_clock_expires_no_producer() -> None:
 
 @schedule
 def a_node_with_a_wrong_clock_does_not_lead() -> None:
-    """It does not stand, and does not take what is handed to it; put right, it may."""
+    """It does not stand or take leadership from another; with a right clock it may."""
     stage = Stage()
     stage.elect(1)
     stage.node(3).wall_skew_ms = -DAY_MS

@@ -29,7 +29,7 @@ from tests.sim.shadow import Shadow
 
 
 class Cluster:
-    """All nodes, the network, the checker, and what clients use."""
+    """A cluster: all nodes, the network, the checker, and the clients' calls."""
 
     def __init__(self, settings: Settings, seed: int, *, verbose: bool = False) -> None:
         self.settings = settings
@@ -71,7 +71,7 @@ class Cluster:
         self.verbose = verbose
         self.log: list[str] = []
         self._next_pid = 0
-        # What the metadata group says of producers: (time, id, epoch, whether a name holds it).
+        # The metadata group's producers: (time, id, epoch, whether a name holds it).
         self.grants: list[tuple[float, int, int, bool]] = []
         self._next_stream = 0
         self._issued: list[tuple[int, int]] = []  # (issued at, id), both rising
@@ -81,20 +81,20 @@ class Cluster:
             node.start()
 
     def trace(self, text: str, *args: Any) -> None:
-        """A line of the readable schedule."""
+        """Adds a line to the readable schedule."""
         if self.verbose:
             self.log.append(f"{self.scheduler.now:9.4f}  {text % args}")
 
     @property
     def true_ms(self) -> int:
-        """What a wall clock that is right says."""
+        """The time of a wall clock that is right."""
         return EPOCH_MS + int(self.scheduler.now * 1000) + int(self.slept * 1000)
 
     def live(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.alive]
 
     def leader(self, gid: int) -> Node | None:
-        """The ready leader of the highest term, if one is."""
+        """The ready leader of the highest term, if there is one."""
         leading = [
             (group.term, node.id)
             for node in self.live()
@@ -126,7 +126,7 @@ class Cluster:
             after(3 * rng.random(), node.call, gid, calls)
 
     def answer(self, reply: Any, answer: Answer | None) -> None:
-        """A node answers, or its connection breaks (None)."""
+        """Delivers a node's answer, or its broken connection (None)."""
         if answer is not None:
             reply.check(answer)
             if self.client_loss and self.rng.random() < self.client_loss:
@@ -137,7 +137,7 @@ class Cluster:
         self.scheduler.after(delay, reply.arrive, answer)
 
     def lease(self) -> int:
-        """A producer id that no one had before."""
+        """Leases a producer id that was never used before."""
         self._next_pid += 1
         if self.settings.lease_ms:
             ahead = max(node.wall_skew_ms for node in self.nodes.values())
@@ -150,7 +150,7 @@ class Cluster:
         return self._next_pid
 
     def grant(self, pid: int, epoch: int) -> None:
-        """A successor leases the id of a name, or of a producer that hands it over."""
+        """Leases an id to a successor, by its name or from a producer that hands it over."""
         named = any(grant[3] for grant in self.grants if grant[1] == pid)
         self.grants.append((self.scheduler.now, pid, epoch, named))
 
@@ -198,7 +198,7 @@ class Cluster:
         node.driver.touch(gid)
 
     def placement(self) -> dict[int, list[int]]:
-        """The nodes that hold each group, as the newest copy of the metadata says."""
+        """The nodes that hold each group, by the newest copy of the metadata."""
         if not self.settings.metadata:
             return dict.fromkeys(self.groups, self.node_ids)
         found = {METADATA_GROUP: self.founding}
@@ -232,7 +232,7 @@ class Cluster:
             given_up = (change.node_id, change.directory_id)
         if given_up[0]:
             is_new = given_up not in self.removed
-            self.removed.add(given_up)  # whoever hears of the outcome
+            self.removed.add(given_up)  # any node that hears of the outcome
 
         def done(outcome: Outcome) -> None:
             if not isinstance(outcome, Abandoned):
@@ -245,7 +245,7 @@ class Cluster:
         leader.driver.touch(METADATA_GROUP)
 
     def read(self, node: Node, gid: int, offset: int) -> int:
-        """Reads from `offset` on like a fetch; returns the offset after what was read."""
+        """Reads from `offset` on like a fetch; returns the end of the records it read."""
         partition = node.partitions[gid]
         try:
             found = partition.reading(offset, 600).run()
@@ -281,7 +281,7 @@ class Cluster:
             delay = 0.3 * self.rng.random()
             self.scheduler.after(delay, self._arrive_snapshot, receiver, receiver.incarnation,
                                  sender.id, snapshot, reply)  # fmt: skip
-            if self.rng.random() < 0.3:  # and once more, overtaken by what it holds
+            if self.rng.random() < 0.3:  # and once more, overtaken by its own entries
                 self.scheduler.after(6 * self.rng.random(), self._arrive_snapshot, receiver,
                                      receiver.incarnation, sender.id, snapshot,
                                      lambda installed: None)  # fmt: skip
@@ -315,7 +315,7 @@ class Cluster:
                 node.start()
 
     def converged(self) -> bool:
-        """Whether all replicas have applied the same, everything, and no others are left."""
+        """Tells whether all replicas have applied everything, and no others are left."""
         if any(not node.alive for node in self.nodes.values()):
             return False
         placement = self.placement()
@@ -333,7 +333,7 @@ class Cluster:
         return self.leaders_known()
 
     def at_rest(self) -> bool:
-        """Nothing is left to be done or answered."""
+        """Tells whether nothing is left to be done or answered."""
         return self.converged() and not any(node.open_calls for node in self.nodes.values())
 
     def leaders_known(self) -> bool:
@@ -341,7 +341,7 @@ class Cluster:
         return set(self.groups) <= set(placement) and all(map(self.leader, placement))
 
     def check_end(self) -> None:
-        """After healing and rest: replicas are equal, and hold what the model says."""
+        """Checks, after healing and rest, that replicas are equal and match the model."""
         placement = self.placement()
         if self.settings.metadata:
             wanted = {METADATA_GROUP: self.node_ids, **self.checker.metadata.placement()}
@@ -382,7 +382,7 @@ class Cluster:
 
 
 def _topics(settings: Settings, nodes: list[int]) -> MetadataState:
-    """A state in which the groups of `settings` are topics of one partition, on all nodes."""
+    """Builds a state with the groups of `settings` as topics of one partition, on all nodes."""
     state = MetadataState()
     commands = [register_node(node) for node in nodes]
     commands += [create_topic(f"t{16 + i}", [nodes], settings) for i in range(settings.groups)]
@@ -409,6 +409,6 @@ def create_topic(name: str, placements: list[list[int]], settings: Settings) -> 
 
 
 def topic_config(retention_bytes: int, retention_ms: int = -1) -> TopicConfig:
-    """-1: all is kept; 0: as little as can be set."""
+    """Builds a topic's settings; -1: all is kept; 0: as little as can be set."""
     kept = max(1, retention_bytes) if retention_bytes >= 0 else -1
     return TopicConfig(retention_ms=retention_ms, retention_bytes=kept)

@@ -1,4 +1,4 @@
-"""What the tests that run the simulation share."""
+"""Fixtures of the tests that run the simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """Simulated nodes say a great deal, and a test fails by what it checks."""
+    """Silences simulated nodes, which log a lot; a test fails by its own checks."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

@@ -1,11 +1,11 @@
-"""How simulated nodes meet: by the nodes' own code, over the simulated network.
+"""Meetings of simulated nodes: by the nodes' own code, over the simulated network.
 
     Network.connect --> Contacts.meet: Identity.hello --> Acceptance --> Answers --> the link is up
     Joining --> Contacts.welcome: Join --> Acceptance --> OtherNodes --> Welcome
-    metadata --> OtherNodes.follow --> Peers.connect_to --> which links there are
+    metadata --> OtherNodes.follow --> Peers.connect_to --> the links
 
-Acceptance, Answers, Peers and OtherNodes are the product's objects: what is simulated is the
-connection. A link that is up goes on without a new Hello until it breaks; the listener looks
+Acceptance, Answers, Peers and OtherNodes are the product's objects; only the connection is
+simulated. A link that is up goes on without a new Hello until it breaks; the listener looks
 again at each of them now and then, and hears late that one broke. A node that is refused for too
 long ends, and that is a violation if its directory is sound.
 """
@@ -52,7 +52,7 @@ class SimLink:
 
 
 class Contacts:
-    """Of one process."""
+    """Contacts of one process."""
 
     def __init__(self, node: Node, state: MetadataState, peers: Peers, group: Group) -> None:
         joining = node.joining
@@ -92,7 +92,7 @@ class Contacts:
 
 
 class Meetings:
-    """Of a cluster: what the network asks before a link is up, and tells when it broke."""
+    """Meetings of a cluster: the network asks here before a link is up, and reports broken ones."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -104,14 +104,14 @@ class Meetings:
         return found
 
     def answers(self, sender: int, receiver: int) -> bool:
-        """Whether one that connects to the receiver hears from it."""
+        """Tells whether a node that connects to the receiver hears from it."""
         links, node = self._cluster.network.links, self._cluster.nodes[receiver]
         is_open = not (links[sender, receiver].blocked or links[receiver, sender].blocked)
         there = node.alive or node.joining.is_asking
         return is_open and there and self._cluster.scheduler.now >= node.paused_until
 
     def wants(self, sender: int, receiver: int) -> bool:
-        """Whether the sender knows the receiver for a node of its cluster, and where it is."""
+        """Tells whether the sender knows the receiver as a node of its cluster, and its address."""
         process, joining = (
             self._cluster.nodes[sender].process,
             self._cluster.nodes[receiver].joining,
@@ -120,11 +120,11 @@ class Meetings:
         return link is not None and link.address == own_stream(joining.config)
 
     def hears(self, node: int) -> bool:
-        """Whether a process is there that does not know its cluster, and takes Hellos."""
+        """Tells whether a process is there that does not know its cluster, and takes Hellos."""
         return self._cluster.nodes[node].joining.is_asking
 
     def meet(self, sender: int, receiver: int) -> bool:
-        """A connection is made, and each says its Hello. Whether the link is up then."""
+        """Connects two nodes, which exchange Hellos; returns whether the link is up then."""
         cluster = self._cluster
         now, node = cluster.scheduler.now, cluster.nodes[sender]
         there = self.wants(sender, receiver) and self.answers(sender, receiver)
@@ -147,7 +147,7 @@ class Meetings:
         return True
 
     def parted(self, sender: int, receiver: int) -> None:
-        """The connection broke, if there was one."""
+        """Breaks the connection, if there was one."""
         found = self._open.pop((sender, receiver), None)
         if found is not None:
             cluster = self._cluster
@@ -169,7 +169,7 @@ class Meetings:
 
 
 def failed(node: Node, error: BaseException) -> None:
-    """The process ends itself; it may be in the midst of something."""
+    """Ends a failed process; it may be in the middle of something."""
     node.cluster.scheduler.after(0.0, _end, node, node.incarnation, str(error))
 
 

@@ -39,7 +39,7 @@ def a_batch_that_failed_leaves_no_trace() -> None:
 
 @schedule
 def a_full_disk_refuses_and_remembers_nothing() -> None:
-    """What was refused for want of space is new when there is space again."""
+    """A batch that was rejected for want of space is new when there is space again."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1, 2)

@@ -48,7 +48,7 @@ def a_leader_whose_map_is_damaged_stops() -> None:
 
 
 def _one_map_is_damaged(node_id: int) -> None:
-    """Node 1 leads; a bit flips in a node's memory. A restart applies again what it has."""
+    """Node 1 leads; a bit flips in a node's memory. A restart applies its entries again."""
     stage = Stage(checkpoint_entries=8)
     stage.elect(1)
     stage.produce(1, 3)
@@ -75,7 +75,7 @@ def _one_map_is_damaged(node_id: int) -> None:
 
 @schedule
 def a_state_that_does_not_load_is_never_the_only_one() -> None:
-    """By a fault of the loader, or of who wrote the state. A restart begins at an older one."""
+    """By a fault of the loader, or of the writer of the state. A restart begins at an older one."""
     restore = Partition.restore
 
     def refused(self: Partition, state: bytes) -> None:
@@ -114,7 +114,7 @@ def _states_do_not_load_for_a_while() -> None:
 
 
 def _compact(stage: Stage) -> None:
-    """All batches go; each node trims its own log as far as it may."""
+    """Removes all batches; each node trims its own log as far as it may."""
     for _ in range(3):
         for node_id in (1, 2, 3):
             stage.node(node_id).compact()

@@ -1,4 +1,4 @@
-"""A node's disk in memory: what was not synced may be gone after a crash.
+"""A node's disk in memory: unsynced writes may be gone after a crash.
 
     write  visible at once; kept as an undo record until the next sync
     sync   the undo records are dropped: these writes survive
@@ -6,12 +6,12 @@
 
 A batch is one WAL record, so a torn record is a batch that is not there.
 
-Faults, set by whoever drives the run:
+Faults, set by the run's driver:
 
     full             writes raise StorageFullError, nothing is written
     fail_next_sync   the next sync raises; as on Linux the dirty pages are gone
                      then, and a later sync that succeeds does not bring them back
-    power_off_after  PowerLoss comes out of the n-th write or sync from now on
+    power_off_after  the n-th write or sync from now on raises PowerLoss
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Undo = list[tuple[Table, bytes, bytes | None]]
 
 
 class PlantedDamage(CorruptionError):
-    """What a fault or a schedule damaged, so that one replica stops."""
+    """Damage by a fault or a schedule, so that one replica stops."""
 
 
 class PowerLoss(BaseException):
@@ -165,11 +165,11 @@ class Disk:
             keys = in_order[low : high if limit is None else min(high, low + limit)]
         return iter(keys)
 
-    # -- what the run does to it ------------------------------------------------------
+    # -- the run's actions on it ------------------------------------------------------
 
     @contextmanager
     def loop_waits(self) -> Iterator[None]:
-        """Inside, a read of entries is one that all groups wait for: none may come."""
+        """Rejects, inside, any read of entries that all groups would wait for."""
         self._loop_waits = True
         try:
             yield
@@ -178,11 +178,11 @@ class Disk:
 
     @property
     def unsynced(self) -> int:
-        """Writes that a crash may undo."""
+        """Number of writes that a crash may undo."""
         return len(self._unsynced)
 
     def crash(self, keep: int) -> None:
-        """The power fails: of the unsynced writes the first `keep` survive."""
+        """Fails the power: the first `keep` of the unsynced writes survive."""
         keep = 0 if self._lost else keep
         assert 0 <= keep <= len(self._unsynced)
         for undo in reversed(self._unsynced[keep:]):
@@ -197,7 +197,7 @@ class Disk:
         self.power_off_after = 0
 
     def durable(self, family: Family, key: bytes) -> bytes | None:
-        """What `key` holds if the power fails now and nothing unsynced survives."""
+        """Value of `key` if the power fails now and nothing unsynced survives."""
         table = self._tables[family]
         for undo in self._unsynced:
             for changed, changed_key, old in undo:

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: a plan drawn from its seed, one fault after the other.
+"""Faults of a run: a plan drawn from its seed, one fault after the other.
 
 Each fault begins, is traced in words, and plans its own end. Faults overlap.
 Nothing here keeps a majority alive: safety may not need one.
@@ -218,7 +218,7 @@ class Faults:
             self.cluster.scheduler.after(4.0, node.restart)
 
     def stop_replica(self) -> None:
-        """A damaged entry stops one replica of a node; the others of its node go on."""
+        """Damages an entry and so stops one replica of a node; the others of its node go on."""
         node = self._some_leader()
         if node is None or not node.partitions:
             return
@@ -233,7 +233,7 @@ class Faults:
             node.restart()
 
     def lose_store(self) -> None:
-        """A node comes back and its volume is not mounted; an operator sees to that."""
+        """Starts a node without its volume; an operator mounts it later."""
         node = self._some_leader()
         if node is None or any(other.volume.is_lost for other in self.cluster.nodes.values()):
             return
@@ -253,7 +253,7 @@ class Faults:
             node.wall_skew_ms += int(self.rng.uniform(-20_000, 20_000) * self.rng.random() ** 2)
             self.cluster.trace("node %d: wall clock is off by %d ms", node.id, node.wall_skew_ms)
 
-    # -- what operators and maintenance do ----------------------------------------------------
+    # -- operators and maintenance ------------------------------------------------------------
 
     def transfer(self) -> None:
         node = self._some_leader()

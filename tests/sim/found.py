@@ -1,4 +1,4 @@
-"""Directed schedules for what the random search found, one for each bug."""
+"""Directed schedules for findings of the random search, one for each bug."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def a_leader_at_rest_is_replaced_by_a_snapshot() -> None:
 
 @schedule
 def an_acknowledgement_is_withdrawn_with_its_entry() -> None:
-    """Found by seed 70838: entries of two leaders came in one round, the second in the place
-    of the first, and both were acknowledged after the fsync.
+    """Found by seed 70838: entries of two leaders came in one round. The second replaced the first,
+    and both were acknowledged after the fsync.
     """
     entries_of_two_leaders_before_one_fsync()
 
@@ -235,7 +235,7 @@ def who_leads_no_more_sends_no_snapshot() -> None:
 
 
 def unsound(sound: Snapshot) -> list[Snapshot]:
-    """No states of a partition: with the checksum of what was sent, and with their own."""
+    """Builds unsound states of a partition: with the sound one's checksum, and with their own."""
     states = (b"", b"garbage", bytes(4096), sound.state[:-3], sound.state[: len(sound.state) // 2])
     made = [replace(sound, state=state) for state in states]
     place = (sound.group, sound.index, sound.index_term)
@@ -244,8 +244,8 @@ def unsound(sound: Snapshot) -> list[Snapshot]:
 
 @schedule
 def rows_that_wait_for_a_full_disk_are_read() -> None:
-    """Found by seed 153252: applied again after a restart, the row was in memory only and the
-    entry on disk only."""
+    """Found by seed 153252: applied again after a restart, the row was in memory only and the entry
+    on disk only."""
     stage = Stage()
     stage.elect(2)
     reply = stage.send(2, stage.batch(count=3))

@@ -1,5 +1,5 @@
-"""How a simulated node with a new directory comes into its cluster: it asks the nodes that an
-operator named, by the real rules, until it has an instance. A process runs only from then on.
+"""Entry of a simulated node with a new directory: it asks the nodes that an operator named, by the
+real rules, until it has an instance. A process runs only from then on.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 ASK_PERIOD = 0.4
 FOUNDING = 7  # the number that all members share
-NEXT_DIRECTORY = 100  # a new one has a number of which the last digits are the node
+NEXT_DIRECTORY = 100  # a new one has a number whose last digits are the node
 PORT, PEER_PORT_OFFSET = 1, 1000
 MAX_ASKED = 2  # nodes that a node is told to ask
 MAX_ASKS = 20  # asks, until its operator names others
 
 
 class NothingLeftError(Exception):
-    """All disks are lost: what is founded now is another cluster, and harms no copy."""
+    """All disks are lost: a newly founded cluster is another one, and harms no copy."""
 
 
 class Joining:
-    """Of one node, and its `Directory`: what its identity says.
+    """A node's way into the cluster, and its `Directory`: its identity file.
 
-    said: where other nodes are, as the node was told at its start.
+    said: addresses of other nodes, as the node was told at its start.
     """
 
     def __init__(self, node: Node) -> None:
@@ -60,14 +60,14 @@ class Joining:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the directory is the node's, and nobody gave it up or put it back."""
+        """Tells whether the directory is the node's, and was neither given up nor put back."""
         node = self._node
         given_up = (node.id, self.directory_id) in node.cluster.removed
         return self.is_done and not (given_up or node.registering.is_copy)
 
     @property
     def is_asking(self) -> bool:
-        """Whether a process runs that does not know its cluster yet."""
+        """Tells whether a process runs that does not know its cluster yet."""
         return self._asks
 
     def admit(self, number: int, directory: int) -> bool:
@@ -76,7 +76,7 @@ class Joining:
         return self.has_admitted.get(number) == directory
 
     def found(self, members: Iterable[int]) -> None:
-        """No run begins without a cluster, so there was one before."""
+        """Founds a cluster. No run begins without one, so there was one before."""
         if not any(node.joining.is_done for node in self._node.cluster.nodes.values()):
             raise NothingLeftError
         raise Violation(f"node {self._node.id} founds a second history")
@@ -91,19 +91,19 @@ class Joining:
         self._node.cluster.trace("node %d joins as instance %d", self._node.id, instance)
 
     def start(self) -> None:
-        """Asks; with a directory that joined only where the others are now."""
+        """Asks; with a directory that joined, only for the others' addresses."""
         if self.instance:
             self.said = self._ask_all()
         elif not self._asks and not self.is_done:
             self._configure(self.config)
             self._asks, self._asked = True, 0
             for peer in self._node.cluster.node_ids:
-                if peer != self._node.id:  # those that look for it go on looking
+                if peer != self._node.id:  # nodes that look for it go on looking
                     self._node.cluster.network.connect(peer, self._node.id)
             self._node.cluster.scheduler.after(ASK_PERIOD, self._ask)
 
     def wipe(self) -> None:
-        """The disk is lost, and what it had promised; a new directory is in its place."""
+        """Loses the disk with its promises; a new directory is in its place."""
         node, cluster = self._node, self._node.cluster
         if node.alive:
             node.crash("disk lost")
@@ -131,7 +131,7 @@ class Joining:
         )
 
     def _name_others(self) -> None:
-        """An operator sets what the node shall ask: all that were first, or some that are."""
+        """Has an operator set the nodes to ask: all first ones, or some that are members."""
         cluster, number = self._node.cluster, self._node.id
         if number in cluster.founding and cluster.rng.random() < 0.5:
             self._configure(self._config(cluster.founding))
@@ -140,18 +140,18 @@ class Joining:
             self.name(cluster.rng.sample(there, min(MAX_ASKED, len(there))))
 
     def name(self, asked: Iterable[int]) -> None:
-        """An operator has the node ask these, and names no other node."""
+        """Has an operator make the node ask these, and name no other node."""
         self.keeps_first = False
         join = ",".join(map(self._address, asked))
         self._configure(self._config([self._node.id], join))
 
     def _address(self, number: int) -> str:
-        """Where the node is now."""
+        """The node's current address."""
         place = self.place if number == self._node.id else self._node.cluster.places.get(number, 0)
         return address_of(number, place)
 
     def move(self) -> None:
-        """Its machine has another address; its operator says it nobody yet."""
+        """Moves the machine to another address; its operator tells nobody yet."""
         assert not self._node.alive
         self.place = self._node.cluster.places[self._node.id] = self.place + 1
         self._configure(self._config([self._node.id]))
@@ -160,7 +160,7 @@ class Joining:
         return [self._welcome(address) for address in asked(self.config)]
 
     def name_first(self) -> None:
-        """The settings are those with which the cluster began, and nobody changes them."""
+        """Names the first nodes: the settings of the cluster's beginning, which nobody changes."""
         self._configure(self._config(self._node.cluster.founding))
         self.keeps_first = True
 
@@ -169,7 +169,7 @@ class Joining:
         self._admission.hears = True
 
     def _ask(self) -> None:
-        """No founding is begun anew: with an empty disk a node asks until others answer."""
+        """Asks others until one answers: with an empty disk a node founds no cluster anew."""
         node, self._asks = self._node, False
         if node.alive:
             return
@@ -190,7 +190,7 @@ class Joining:
         node.cluster.scheduler.after(ASK_PERIOD, self._ask)
 
     def acceptance(self) -> Acceptance:
-        """While it asks."""
+        """Builds the acceptance of Hellos while it asks."""
         joining = self
 
         def version() -> Finalized:

@@ -2,9 +2,8 @@
 
     python -m tests.sim.leader_kill        prints it; the page has it word for word
 
-One line for each message, in the order in which they are sent. What is said all the time
-(heartbeats, clocks), and what says the same again, is left out. No delay is drawn, so that the
-trace is the same for any seed.
+One line for each message, in the order in which they are sent. Heartbeats, clocks and repeats
+are left out. No delay is drawn, so that the trace is the same for any seed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CONTENT = {0x01: "no-op", 0x10: "batch"}  # the first byte of an entry
 
 
 def said(message: Any) -> str:
-    """A message between nodes in words; empty: not worth a line."""
+    """Describes a message between nodes in words; empty: not worth a line."""
     match message:
         case Append(terms=()) if message.prev_index == 0:
             return ""
@@ -53,7 +52,7 @@ def said(message: Any) -> str:
 
 
 class Trace:
-    """A client and three nodes; what they say goes into `lines`."""
+    """A client and three nodes; their messages go into `lines`."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -63,7 +62,7 @@ class Trace:
         self.stage.elect(1)
         self.stage.run(1.0)
         self.stage.hold(self._note)
-        self.stage.run(1.0)  # what both followers know already
+        self.stage.run(1.0)  # notes messages that are repeats from now on
         self.stage.node(1).driver.touch(GID)
         self.stage.run(1.0)
         self.lines.clear()
@@ -82,7 +81,7 @@ class Trace:
         self.lines.append(f"-- {text}")
 
     def send(self, node: int, batch: Sent, *, heard: bool = True) -> Kind | None:
-        """The answer to a batch, if there is one within a second."""
+        """Sends a batch; returns its answer if there is one within a second."""
         self.line("client", f"{node}", f"Batch  producer 1, epoch 0, base_sequence {batch.first}, "
                   f"prev_sequence {batch.prev}")  # fmt: skip
         reply = Reply(self, node)
@@ -106,11 +105,11 @@ class Reply:
         self._trace.line(f"{self._node}", "client", f"BatchResult  {verdict.kind.name}{at}")
 
     def arrive(self, answer: Answer | None) -> None:
-        """The trace is of what is sent."""
+        """Ignores the answer: the trace is of messages sent."""
 
 
 def trace() -> list[str]:
-    """Node 1 dies when a batch is on the others' disks and nobody has said so to its client."""
+    """Traces node 1's death when a batch is on the others' disks and its client has no answer."""
     run = Trace()
     stage = run.stage
     first, second = stage.batch(), stage.batch()

@@ -2,8 +2,8 @@
 
     Node, now and then --> Levelling.look: sizes, a while later the plan, a while later the moves
 
-What is found out and planned may be out of date when it is carried out, as in a node, where
-nodes are asked and a thread draws. An answer may be lost: then a while is waited for it.
+Sizes and plans may be out of date when a plan is carried out, as in a node, where nodes are
+asked and a thread draws. An answer may be lost: then the balance waits for it a while.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 ASKING = 1.0  # seconds that all answers take, at most
 DRAWING = 2.0  # seconds that a plan takes, at most: there may be very many partitions
 ANSWER_TIMEOUT = 5.0
-# Runs write some hundred bytes; a balance does not look at what is below 64 MiB.
+# Runs write some hundred bytes; a balance ignores partitions below 64 MiB.
 SCALE = 200_000
 
 
 class Levelling:
-    """Of one process of a node."""
+    """Levelling of one process of a node."""
 
     def __init__(self, node: Node, driver: Driver, metadata: Metadata) -> None:
         self._node = node
@@ -69,7 +69,7 @@ class Levelling:
         return node == self._node.id or node in self._node.running.linked_since
 
     def _propose(self, command: Any, done: Callable[[], None]) -> None:
-        """Through whoever leads the metadata; its answer, or that none came in time."""
+        """Proposes at the metadata's leader; calls `done` on its answer or after a timeout."""
         cluster, answered = self._node.cluster, False
 
         def answer(_result: bytes = b"") -> None:

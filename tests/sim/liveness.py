@@ -166,7 +166,7 @@ def a_slow_fsync_costs_no_leadership() -> None:
 
 @schedule
 def a_disk_that_hangs_costs_the_leadership() -> None:
-    """Of all groups: others lead, and take what the sick node does not get done."""
+    """Others lead all groups, and take over the sick node's work."""
     stage = at_rest_beside_work(1000.0)
     stage.send(1, stage.batch())
     stage.run(10.0)

@@ -15,7 +15,7 @@ from tests.sim.stage import Stage
 
 @schedule
 def a_follower_far_behind_costs_others_nothing() -> None:
-    """What it lacks is on the leader's disk only, and each read there takes five seconds."""
+    """The follower's entries are on the leader's disk only; each read there takes five seconds."""
     stage = Stage(tail_bytes=0)
     stage.elect(1)
     stage.crash(3)
@@ -36,7 +36,7 @@ def a_follower_far_behind_costs_others_nothing() -> None:
 
 @schedule
 def what_was_read_for_a_follower_is_not_used_in_another_term() -> None:
-    """Leadership goes, and comes back, while the read is under way."""
+    """Leadership goes, and comes back, while the read is in progress."""
     stage = Stage(tail_bytes=0)
     stage.elect(1)
     stage.crash(3)
@@ -73,11 +73,11 @@ def what_a_restart_applies_again_is_read_elsewhere() -> None:
 
 @schedule
 def a_large_state_is_saved_while_the_node_goes_on() -> None:
-    """Its pieces are taken in many rounds; what is committed meanwhile is applied after that."""
+    """Its pieces are taken in many rounds; entries committed meanwhile are applied after that."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1, 5)
-    taken: list[tuple[float, int]] = []  # when, and what was applied by then
+    taken: list[tuple[float, int]] = []  # time, and the applied index by then
     group = stage.group(1)
     made = group._raft.checkpoints._pieces
 
@@ -111,7 +111,7 @@ def a_large_state_is_saved_while_the_node_goes_on() -> None:
 
 @schedule
 def a_snapshot_is_read_elsewhere() -> None:
-    """A follower that is behind the log's begin; the leader's disk is slow."""
+    """A follower is behind the log's begin; the leader's disk is slow."""
     stage = Stage(retention_bytes=0, checkpoint_entries=4)
     stage.elect(1)
     stage.crash(3)

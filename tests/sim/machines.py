@@ -1,8 +1,8 @@
-"""What differs from node to node, and what a node's machine may do to it.
+"""Differences between nodes, and a machine's effects on its node.
 
 varied   settings of its own: timeouts, caches, the lease's lifetime as its copy has it
-Volume   where its store lies: it may not be mounted when the node starts
-Load     what each round of its loop costs, by the work that was in it
+Volume   the place of its store: it may not be mounted when the node starts
+Load     the cost of each round of its loop, by the work that was in it
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def varied(settings: Settings, rng: random.Random) -> Settings:
-    """Settings as another operator, or an older copy of the metadata, would have them."""
+    """Varies settings, as another operator or an older copy of the metadata would have them."""
     longer = rng.uniform(0.8, 1.4)
     return replace(
         settings,
@@ -53,17 +53,17 @@ class Volume:
         return self._lost is not None
 
     def unmount(self) -> None:
-        """In its place is an empty one."""
+        """Unmounts the volume; an empty one is in its place."""
         assert self._lost is None
         self._lost, self.disk, self._is_made = self.disk, Disk(), False
 
     def mount(self) -> None:
-        """What was there is there again."""
+        """Mounts the volume with its old contents."""
         if self._lost is not None:
             self.disk, self._lost, self._is_made = self._lost, None, True
 
     def open(self) -> None:
-        """As a node does before it opens its store. Raises MissingStoreError."""
+        """Checks the store's place, as a node does before it opens it. Raises MissingStoreError."""
         place: Any = _Place(exists=self._is_made)
         DirectoryLock(place, self._identity, -1, SYSTEM).check_store(place)
         self._is_made = True
@@ -71,7 +71,7 @@ class Volume:
 
 
 class _Place:
-    """A path of which all is there, or nothing."""
+    """A path with all of its files, or none."""
 
     def __init__(self, *, exists: bool) -> None:
         self._exists = exists
@@ -91,7 +91,7 @@ class Load:
         self._applied = 0
 
     def of_round(self, node: Node, messages: int) -> float:
-        """Seconds that the round which has just ended keeps the loop busy."""
+        """Seconds that the round just ended keeps the loop busy."""
         groups = [machine.group for machine in node.machines.values()]
         applied = sum(group.applied_index for group in groups if group is not None)
         done = messages + max(0, applied - self._applied)
@@ -100,7 +100,7 @@ class Load:
 
 
 def opens(node: Node) -> bool:
-    """Whether the node may open its store."""
+    """Tells whether the node may open its store."""
     try:
         node.volume.open()
     except MissingStoreError:

@@ -1,7 +1,6 @@
-"""What a partition and the metadata must contain, kept naively: dictionaries that forget nothing.
+"""Contents of a partition and of the metadata, kept naively: dictionaries that forget nothing.
 
-The bytes of entries are read by the layout in docs (96 bytes of header), not by
-`cluster.entries`.
+The bytes of entries are read by the layout in docs (96 bytes of header), not by `cluster.entries`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ class Violation(AssertionError):
 
 
 def payload(stream: int, first: int, count: int, filler: int) -> bytes:
-    """A payload that names its records: numbers first..first+count-1 of a stream."""
+    """Builds a payload that names its records: numbers first..first+count-1 of a stream."""
     return _RECORDS.pack(stream, first, count) + b"." * filler
 
 
 @dataclass(slots=True)
 class Producer:
-    """All that one producer id has stored, for ever."""
+    """All batches that one producer id has stored, for ever."""
 
     epoch: int
     last: int
@@ -68,7 +67,7 @@ class Model:
                 self.log_start = start
         elif data[0] == 0x12:
             self._apply_open(index, data, answer)
-        elif data[0] not in (0x13, 0x7E):  # a release: what it allows is to expire; a PROBE
+        elif data[0] not in (0x13, 0x7E):  # the release of producers; a PROBE
             raise Violation(f"{self.name}: entry {index} has type {data[0]:#x}")
 
     def _apply_open(self, index: int, data: bytes, answer: Any) -> None:
@@ -143,7 +142,7 @@ class Model:
 
 
 class MetadataModel:
-    """Of the metadata group: no producer id twice, a name's epochs rise; which topics there are."""
+    """The metadata group: no producer id twice, a name's epochs rise; the topics there are."""
 
     def __init__(self) -> None:
         self.issued_below = 1
@@ -207,5 +206,5 @@ class MetadataModel:
 
 
 def record_count(data: bytes) -> int:
-    """Of a batch entry."""
+    """Counts the records of a batch entry."""
     return int(_BATCH.unpack_from(data)[4])

@@ -1,8 +1,8 @@
-"""Known weaknesses, planted one at a time: what the simulator is worth.
+"""Known weaknesses, planted one at a time: they measure the simulator.
 
-Each mutation patches the running code so that it does what pysyncobj, Kafka or
-an earlier version of ours was found to do (`weak_consensus`, `weak_verdicts`).
-A mutation that nothing catches means that the simulator lacks a fault.
+Each mutation patches the running code with a bug of pysyncobj, Kafka or an earlier version of
+Oncelog (`weak_consensus`, `weak_verdicts`). A mutation that nothing catches means that the
+simulator lacks a fault.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.sim.schedules import SCHEDULES
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """`plant` returns (object, attribute, what takes its place) for each patch."""
+    """A planted weakness; `plant` returns (object, attribute, replacement) for each patch."""
 
     name: str
     weakness: str
@@ -72,7 +72,7 @@ def mutation(weakness: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
 
 @dataclass(slots=True)
 class Caught:
-    """What caught a mutation: directed schedules, and `failed` of `runs` seeds."""
+    """Catchers of a mutation: directed schedules, and `failed` of `runs` seeds."""
 
     schedules: list[str] = field(default_factory=list)
     runs: int = 0
@@ -105,9 +105,9 @@ def catch(mutation: Mutation, seeds: Iterable[int], duration: float, enough: int
 
 
 def outcome(script: Callable[[], None]) -> str:
-    """What went wrong in a schedule; empty if nothing did."""
+    """Runs a schedule; returns its error, empty if there was none."""
     try:
         script()
-    except Exception as error:  # noqa: BLE001 - whatever comes out of a schedule is its result
+    except Exception as error:  # noqa: BLE001 - any error is the schedule's result
         return f"{type(error).__name__}: {error.__cause__ or error}"
     return ""

@@ -2,16 +2,16 @@
 
 A run uses one of two kinds:
 
-    streams    what nodes really use: in order, nothing lost while a connection
-               stands; a reset delivers a prefix of what was under way
-    datagrams  drop, duplicate, reorder: more than the transport may do, which is
-               what the guard is built for
+    streams    the nodes' real transport: in order, nothing lost while a connection
+               stands; a reset delivers a prefix of the messages on their way
+    datagrams  drop, duplicate, reorder: more than the transport may do, but the
+               guard is built for it
 
-Streams may have a rate: then what waits for its turn lies in the node's own `SendQueue`.
+Streams may have a rate: then messages wait for their turn in the node's own `SendQueue`.
 
-Either kind knows blocked directions. A blocked stream holds what is sent until
+Either kind knows blocked directions. A blocked stream holds its messages until
 it is unblocked or reset, as TCP does; a blocked datagram is lost. A link is
-up or down as its sender sees it, independent of whether it is blocked.
+up or down as its sender sees it, blocked or not.
 
 Where `damage` is set, messages arrive as the frames that nodes really send, as `damage`
 leaves them. A frame that its receiver refuses is lost, and ends a stream.
@@ -38,7 +38,7 @@ RECONNECT = 0.2  # seconds between attempts to connect
 
 @dataclass(slots=True)
 class Quality:
-    """What the network is like now. Delays in seconds, chances in 0..1."""
+    """Quality of the network now. Delays in seconds, chances in 0..1."""
 
     delay: float = 0.002
     drop: float = 0.0
@@ -48,8 +48,8 @@ class Quality:
 
 
 class Damage:
-    """What a bad memory or card does: of `chance` of all frames one bit is flipped, or one
-    ends too early, or with bytes that are not its own.
+    """Effects of a bad memory or card: of `chance` of all frames one bit is flipped, or one ends
+    too early, or with bytes that are not its own.
     """
 
     def __init__(self, rng: random.Random, chance: float) -> None:
@@ -59,7 +59,7 @@ class Damage:
         return self._harmed(frame) if self._rng.random() < self._chance else frame
 
     def snapshot(self, state: bytes) -> bytes:
-        """A state on its way: it has many more bytes than a frame."""
+        """Damages a state on its way: it has many more bytes than a frame."""
         return self._harmed(state) if state and self._rng.random() < SNAPSHOT_DAMAGE else state
 
     def _harmed(self, frame: bytes) -> bytes:
@@ -81,7 +81,7 @@ class Link:
     connecting: bool = False
     generation: int = 0
     newest: float = 0.0  # when the last message of this connection arrives
-    cut_at: float = -1.0  # of the connection before: what arrives later is lost
+    cut_at: float = -1.0  # of the connection before: later arrivals are lost
     held: list[list[Any]] = field(default_factory=list)
     queue: SendQueue = field(default_factory=SendQueue)
     sending: bool = False  # a frame, which takes as long as the rate says
@@ -90,7 +90,7 @@ class Link:
 class Network:
     """All links of a cluster.
 
-    deliver(receiver, sender, messages): hands over what arrived.
+    deliver(receiver, sender, messages): hands over messages that arrived.
     on_link(node, peer, up): tells a node that its stream to a peer came up or broke.
     reachable(node): whether the process runs.
     """
@@ -115,7 +115,7 @@ class Network:
         self.links = {(a, b): Link() for a in self.nodes for b in self.nodes if a != b}
         self.tap: Callable[[int, int, Any], bool] | None = None  # True: the tap keeps it
         self.damage: Callable[[bytes], bytes] | None = None
-        self.meetings: Meetings | None = None  # where nodes say who they are first
+        self.meetings: Meetings | None = None  # where nodes identify themselves first
         self.sent = self.lost = self.refused = 0
 
     # -- sending ------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Network:
             self._send_datagrams(sender, receiver, messages)
 
     def _send_frame(self, sender: int, receiver: int, link: Link) -> None:
-        """The next frame begins to leave, if there is one."""
+        """Sends the next frame, if there is one."""
         frame = link.queue.next_frame()
         link.sending = bool(frame)
         if frame:
@@ -177,12 +177,12 @@ class Network:
         if link.generation == generation or self._scheduler.now <= link.cut_at:
             if not self._arrive(receiver, sender, messages):
                 self.reset(sender, receiver)
-                link.cut_at = -1.0  # the receiver reads nothing behind what it refused
+                link.cut_at = -1.0  # the receiver reads nothing behind a refused frame
         else:
             self.lost += 1
 
     def _arrive(self, receiver: int, sender: int, messages: list[Any]) -> bool:
-        """Hands over what has come. False: as bytes that the receiver refused."""
+        """Hands over messages that came. False: as bytes that the receiver refused."""
         if self.damage is not None:
             try:
                 messages = decode_frame(self.damage(b"".join(encode_frame(messages))))[1]
@@ -212,7 +212,7 @@ class Network:
     # -- connections ----------------------------------------------------------------------
 
     def connect(self, sender: int, receiver: int) -> None:
-        """Begins to establish a link that is down; nothing if that is under way."""
+        """Begins to establish a link that is down; does nothing if that is in progress."""
         link = self.links[sender, receiver]
         wanted = self.meetings is None or self.meetings.wants(sender, receiver)
         if wanted and not link.up and not link.connecting:
@@ -235,7 +235,7 @@ class Network:
         return self._reachable(node) or (self.meetings is not None and self.meetings.hears(node))
 
     def reset(self, sender: int, receiver: int) -> None:
-        """The connection breaks; a prefix of what is under way still arrives."""
+        """Breaks the connection; a prefix of the messages on their way still arrives."""
         link = self.links[sender, receiver]
         now = self._scheduler.now
         link.held.clear()
@@ -267,7 +267,7 @@ class Network:
     # -- faults ---------------------------------------------------------------------------
 
     def block(self, pairs: Iterable[Pair], *, noticed: bool) -> None:
-        """Nothing passes in these directions; `noticed`: the connections break, too."""
+        """Blocks these directions; `noticed`: the connections break, too."""
         for sender, receiver in pairs:
             self.links[sender, receiver].blocked = True
             if noticed:
@@ -285,7 +285,7 @@ class Network:
             self.connect(sender, receiver)
 
     def heal(self) -> None:
-        """Everything works again."""
+        """Ends all faults."""
         self.quality = Quality()
         self.unblock(list(self.links))
         for sender, receiver in self.links:
@@ -296,25 +296,25 @@ class Network:
 
 
 def split(one: Iterable[int], other: Iterable[int]) -> list[Pair]:
-    """No message between the two sides."""
+    """Pairs that block all messages between the two sides."""
     left, right = list(one), list(other)
     return [(a, b) for a in left for b in right] + [(b, a) for a in left for b in right]
 
 
 def one_way(senders: Iterable[int], receivers: Iterable[int]) -> list[Pair]:
-    """Messages pass in one direction only: what `senders` say is not heard."""
+    """Pairs that let messages pass in one direction only: `senders` are not heard."""
     left, right = list(senders), list(receivers)
     return [(a, b) for a in left for b in right if a != b]
 
 
 def bridge(nodes: list[int]) -> list[Pair]:
-    """Two halves that only the first node sees both of."""
+    """Pairs for two halves of which only the first node sees both."""
     half = (len(nodes) - 1) // 2
     return split(nodes[1 : 1 + half], nodes[1 + half :])
 
 
 def majority_ring(nodes: list[int]) -> list[Pair]:
-    """Each node sees a majority, no two see the same one: with 3 nodes a chain."""
+    """Pairs for a ring: each node sees a majority, no two see the same; with 3 nodes a chain."""
     count = len(nodes)
     if count == 3:
         return split(nodes[:1], nodes[2:])

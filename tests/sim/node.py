@@ -4,7 +4,7 @@
     clients --batches--> Node.call --> Partition.append --> answers
     scheduler --now and then--> Maintenance.look, Maintenance.retain
 
-A node does what `cluster.node.node` and `cluster.node.driver_loop` do around the driver, in
+A node acts as `cluster.node.node` and `cluster.node.driver_loop` do around the driver, in
 virtual time: one round after the other, installs between rounds, a failed fsync
 or a broken install ends the process.
 """
@@ -70,7 +70,7 @@ NOT_HERE = Answer(Verdict(Kind.NOT_LEADER))
 
 @dataclass(slots=True)
 class Settings:
-    """What is fixed for a run. Times in seconds, *_ms in milliseconds."""
+    """Fixed settings of a run. Times in seconds, *_ms in milliseconds."""
 
     nodes: int = 3
     groups: int = 1
@@ -130,7 +130,7 @@ def _clocks(node: Node) -> ClockAgreement:
 
 
 class Process:
-    """What a node holds in memory: it begins with a start and ends with a crash."""
+    """A node's memory: it begins with a start and ends with a crash."""
 
     def __init__(self, node: Node) -> None:
         cluster, settings = node.cluster, node.settings
@@ -278,7 +278,7 @@ class Node:
 
     @property
     def disk(self) -> Disk:
-        """What is mounted where its store should be."""
+        """The volume that is mounted at the store's place."""
         return self.volume.disk
 
     @property
@@ -304,7 +304,7 @@ class Node:
 
     @property
     def machines(self) -> dict[int, Machine]:
-        """The partitions, and the metadata."""
+        """The machines of the partitions, and of the metadata."""
         return {} if self.process is None else self.process.machines()
 
     @property
@@ -329,18 +329,18 @@ class Node:
         self._plan_retention()
 
     def steady(self) -> float:
-        """Seconds; goes on while the machine sleeps, which its monotonic clock does not."""
+        """Seconds of a clock that goes on while the machine sleeps, unlike its monotonic clock."""
         return self.cluster.scheduler.now * self.rate + self.cluster.slept
 
     def note_version(self, version: int) -> None:
-        """Its directory says from now on what its cluster has agreed on."""
+        """Notes the version that the cluster has agreed on in its directory."""
         self.cluster_version = version
 
     def wall_ms(self) -> int:
         return self.cluster.true_ms + self.wall_skew_ms
 
     def crash(self, why: str) -> None:
-        """The process is gone, and with it what the disk had not synced."""
+        """Ends the process; the disk loses its unsynced writes."""
         calls = self.running.open_calls
         cluster = self.cluster
         unsynced = self.disk.unsynced
@@ -367,7 +367,7 @@ class Node:
         self.running.peers._link_changed(peer, up)
 
     def linked(self, peer: int, up: bool) -> None:
-        """What its links say."""
+        """Takes the state of a link."""
         if up:
             self.running.clocks.probe(peer)
         self.running.driver.set_link(peer, up)
@@ -425,7 +425,7 @@ class Node:
             self._plan()
 
     def _watch(self, process: Process, number: int) -> None:
-        """What the node does while its fsync, `number`, is under way."""
+        """Acts while the node's fsync, `number`, is in progress."""
         if process is not self.process or not process.syncing or process.syncs != number:
             return
         scheduler = self.cluster.scheduler
@@ -450,7 +450,7 @@ class Node:
         self._plan()
 
     def _ended(self, error: StorageError) -> None:
-        """The process ends itself; a supervisor starts it again."""
+        """Ends the process itself; a supervisor starts it again."""
         self.crash(f"storage: {error}")
         self.cluster.scheduler.after(1.0, self.restart)
 
@@ -487,7 +487,7 @@ class Node:
                 self._step(incarnation)
 
     def _look(self) -> None:
-        """What a round may have brought."""
+        """Looks at the changes that a round may have brought."""
         process = self.running
         for gone in process.leaders.keys() - self.machines.keys():
             del process.leaders[gone]
@@ -512,7 +512,7 @@ class Node:
         process.leaders_notified = False
 
     def _look_at_followers(self, gid: int, group: Group) -> None:
-        """Each acknowledgement that was counted is compared with the follower's disk."""
+        """Compares each counted acknowledgement with the follower's disk."""
         believed = self.running.believed
         for peer, progress in group.progress.items():
             key, match = (gid, group.term, peer), progress.match
@@ -530,7 +530,7 @@ class Node:
     # -- metadata -------------------------------------------------------------------------
 
     def metadata_applied(self) -> None:
-        """Groups are opened and closed after this round: apply runs inside it."""
+        """Opens and closes groups after this round: apply runs inside it."""
         self.cluster.scheduler.after(0.0, self._follow, self.incarnation)
 
     def _follow(self, incarnation: int) -> None:
@@ -544,7 +544,7 @@ class Node:
     # -- reads of the disk ------------------------------------------------------------------
 
     def read(self, read: Callable[[], object], done: Done) -> None:
-        """The driver goes on while a thread reads. What it finds is what is there at the end."""
+        """Reads in a thread while the driver goes on; it finds the state at the read's end."""
         delay = self.read_time * (0.5 + self.cluster.rng.random())
         self.cluster.scheduler.after(delay, self._read, self.incarnation, read, done)
 
@@ -560,7 +560,7 @@ class Node:
         except PowerLoss:
             self.crash("power lost after a read")
 
-    # -- what comes in --------------------------------------------------------------------
+    # -- calls and messages ---------------------------------------------------------------
 
     def receive(self, sender: int, messages: list[Any]) -> None:
         if not self.alive:
@@ -582,7 +582,7 @@ class Node:
             self.running.clocks.receive(sender, message)
 
     def call(self, gid: int, calls: list[tuple[AppendRequest, Any]]) -> None:
-        """Batches of one client, in its order."""
+        """Takes batches of one client, in its order."""
         cluster = self.cluster
         if not self.alive:
             for _, reply in calls:
@@ -602,7 +602,7 @@ class Node:
                 partition.append(request, call.answer)
 
     def open(self, gid: int, pid: int, epoch: int, reply: Any) -> None:
-        """A client opens a producer in a partition."""
+        """Opens a client's producer in a partition."""
         scheduler = self.cluster.scheduler
         if not self.alive:
             scheduler.after(CONNECTION_REFUSED, reply.arrive, None)
@@ -645,7 +645,7 @@ class Node:
                 failed(self, error)
 
     def propose_metadata(self, command: Any, done: Callable[[], None]) -> None:
-        """Comes to the metadata's leader, or is lost."""
+        """Proposes at the metadata's leader; the command may be lost."""
         if self.cluster.settings.metadata:
             self.cluster.command(command, lambda result: None)
         done()
@@ -662,7 +662,7 @@ class Node:
             self.compact()
 
     def compact(self) -> None:
-        """One round of retention, as the leader and for this node's own logs."""
+        """Runs one round of retention, as the leader and for this node's own logs."""
         try:
             self.running.maintenance.retain()
         except PowerLoss:

@@ -1,11 +1,11 @@
-"""A Raft server written from the paper (Ongaro, Ousterhout, USENIX ATC 14, figures 2 and 13).
+"""Raft server written from the paper (Ongaro, Ousterhout, USENIX ATC 14, figures 2, 13).
 
-It does nothing by itself: no clock, no network, no disk, no chance. Whoever drives it says
-what arrives and when its server stands, steps down, or has synced. It shares no code with
-`cluster.consensus`, whose every step `shadow` compares with what this one allows.
+It does nothing by itself: no clock, no network, no disk, no chance. Its driver says which messages
+arrive and when its server stands, steps down, or has synced. It shares no code with
+`cluster.consensus`; `shadow` compares each of its steps with those that this server allows.
 
-Only what it must be is here: when to stand, whom to send what, and how far to go back after
-a refusal are free in the paper, so they are the other one's affair.
+Only the paper's rules are here. It leaves free when to stand, which messages to send, and how far
+to go back after a refusal, so the real replica decides those.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Role(Enum):
 
 @dataclass(slots=True)
 class Log:
-    """Entries above a base: what is at or below that is committed, and kept as a snapshot."""
+    """Entries above a base: those at or below it are committed, and kept as a snapshot."""
 
     base: int
     base_term: int
@@ -58,7 +58,7 @@ class Log:
 
 
 class Oracle:
-    """One server of one group. Handlers return what the paper's server answers."""
+    """One server of one group. Handlers return the paper's answer."""
 
     def __init__(self, me: int, peers: Iterable[int], log: Log) -> None:
         self.me, self.peers = me, frozenset(peers)
@@ -66,20 +66,20 @@ class Oracle:
         self.log = log
         self.role = Role.FOLLOWER
         self.commit = log.base
-        self.synced = log.last  # of its own entries, what is on stable storage
+        self.synced = log.last  # last of its own entries on stable storage
         self.votes: set[int] = set()
         self.match: dict[int, int] = {}
 
     # -- terms and roles ----------------------------------------------------------------------
 
     def see_term(self, term: int) -> None:
-        """All servers: a higher term in any message is adopted, and makes a follower."""
+        """Adopts a higher term of any message and becomes a follower (all servers)."""
         if term > self.term:
             self.term, self.voted_for = term, 0
             self.role = Role.FOLLOWER
 
     def stand(self) -> None:
-        """Its election timeout passed."""
+        """Stands: its election timeout passed."""
         assert self.role is not Role.LEADER
         self.term += 1
         self.voted_for, self.votes = self.me, {self.me}
@@ -87,7 +87,7 @@ class Oracle:
         self._count_votes()
 
     def step_down(self) -> None:
-        """A server may stop to lead at any time, as one does that a majority is silent to."""
+        """Steps down: a server may at any time, as a leader does that hears no majority."""
         self.role = Role.FOLLOWER
 
     def _count_votes(self) -> None:
@@ -101,7 +101,7 @@ class Oracle:
     # -- elections ----------------------------------------------------------------------------
 
     def request_vote(self, candidate: int, term: int, last: int, last_term: int) -> bool:
-        """RequestVote: whether the vote is granted."""
+        """RequestVote: returns whether the vote is granted."""
         if candidate not in self.peers:
             return False
         self.see_term(term)
@@ -112,7 +112,7 @@ class Oracle:
         return granted
 
     def vote(self, voter: int, term: int) -> None:
-        """A granted vote arrived."""
+        """Takes a granted vote."""
         if voter not in self.peers:
             return
         self.see_term(term)
@@ -154,7 +154,7 @@ class Oracle:
         return proven
 
     def appended(self, follower: int, term: int, match: int) -> None:
-        """A follower's success: its log equals this leader's up to `match`."""
+        """Takes a follower's success: its log equals this leader's up to `match`."""
         self.see_term(term)
         if term == self.term and self.role is Role.LEADER and follower in self.peers:
             assert match <= self.log.last, f"{follower} acknowledges {match}, which is nowhere"
@@ -162,25 +162,25 @@ class Oracle:
             self.advance_commit()
 
     def propose(self, entry: Entry) -> None:
-        """A leader appends an entry of its own term."""
+        """Appends an entry of the leader's own term."""
         assert self.role is Role.LEADER, f"{self.me} appends and does not lead"
         assert entry[0] == self.term, f"{self.me} appends {entry[0]} in term {self.term}"
         self.log.entries.append(entry)
 
     def sync(self, last: int) -> None:
-        """Its entries up to `last` are on stable storage."""
+        """Notes that its entries up to `last` are on stable storage."""
         self.synced = min(last, self.log.last)
         self.advance_commit()
 
     def prove(self, index: int, term: int) -> None:
-        """Somebody knows that the entry at `index`, of `term`, is committed (log matching)."""
+        """Takes a proof that the entry at `index`, of `term`, is committed (log matching)."""
         if self.commit < index <= self.log.last and self.log.term(index) == term:
             self.commit = index
 
     def advance_commit(self) -> None:
-        """A leader commits what a majority holds, by entries of its own term (5.4.2).
+        """Commits the entries that a majority holds, by entries of its own term (5.4.2).
 
-        Where there is no other server, none can have other entries.
+        Without other servers, no other entries can exist.
         """
         if self.role is not Role.LEADER:
             return

@@ -27,7 +27,7 @@ class Stored:
 
 
 class Registering:
-    """Of one node. Off, as long as its settings do not ask for them."""
+    """Registrations of one node. Off, unless its settings ask for them."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -48,7 +48,7 @@ class Registering:
         self.stored, self.is_copy = Stored(), False
 
     def says_so(self) -> bool:
-        """What its partitions are told."""
+        """Tells the node's partitions whether this start takes part."""
         return self.takes_part
 
     def claim(self) -> Claim:
@@ -56,11 +56,11 @@ class Registering:
         return Claim(stored.begun, stored.known, stored.number, self._node.incarnation)
 
     def copied(self) -> tuple[Disk, Stored]:
-        """A copy of the directory."""
+        """Copies the directory."""
         return copy.deepcopy(self._node.disk), self.stored
 
     def put_back(self, taken: tuple[Disk, Stored]) -> None:
-        """The copy takes the directory's place, while the node is down."""
+        """Puts the copy in the directory's place, while the node is down."""
         assert not self._node.alive
         self.is_copy = True
         self._node.volume.disk, self.stored = copy.deepcopy(taken[0]), taken[1]

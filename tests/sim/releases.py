@@ -1,7 +1,7 @@
-"""Two releases: what each can read, which directories it opens, how it ends when it is too old.
+"""Two releases: their readable entries, the directories they open, the end of one too old.
 
-The newer one knows one more kind of entry, PROBE, that belongs to a feature; a replica of the
-older one stops at it. See `upgrading` for who rolls them.
+The newer one knows one more kind of entry, PROBE, that belongs to a feature; a replica of the older
+one stops at it. `upgrading` has the operator that rolls them.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ OLD = Release("old")
 NEW = Release("new", Versions(1, 2), frozenset({FEATURE}))
 
 
-# -- what a release does -----------------------------------------------------------------------
+# -- a release's behaviour ---------------------------------------------------------------------
 
 
 def teach(machine: PartitionMachine, release: Release) -> None:
-    """A replica of the newer release applies a PROBE, which changes nothing."""
+    """Makes a replica of the newer release apply a PROBE, which changes nothing."""
     if FEATURE in release.features:
         machine._handlers[PROBE] = lambda index, data, batch: None
 
 
 def opened(node: Node, make: Callable[[], T]) -> T:
-    """What a start makes. A directory beyond its release is refused: the operator sees why."""
+    """Runs a start's `make`; a release too old for the directory gives way to the newer one."""
     if node.cluster_version not in node.release.versions:
         _give_newer(node)
     try:
@@ -58,7 +58,7 @@ def _give_newer(node: Node) -> None:
 
 
 def ends(node: Node, group: Group) -> bool:
-    """Whether the replica stopped as its node's release is older than the cluster's version."""
+    """Tells whether the replica stopped since its release is too old for the cluster."""
     error, model = group.failed, node.cluster.checker.metadata
     unknown = isinstance(error, CorruptionError) and "unknown type 0x7e" in str(error)
     if isinstance(error, OlderReleaseError) or (unknown and node.release.lacks(model.finalized)):
@@ -68,7 +68,7 @@ def ends(node: Node, group: Group) -> bool:
 
 
 def replace_program(node: Node, incarnation: int, release: Release) -> None:
-    """The program of a running node is replaced; it was killed for that."""
+    """Replaces the program of a running node; it was killed for that."""
     if node.incarnation == incarnation and node.alive:
         node.crash(f"replaced by the {release.name} release")
         node.release = release
@@ -77,7 +77,7 @@ def replace_program(node: Node, incarnation: int, release: Release) -> None:
 
 
 def check_upgrade(node: Node, data: bytes, answer: bytes) -> None:
-    """An upgrade was applied: by then every registered node had run the newer release."""
+    """Checks an applied upgrade: by then every registered node had run the newer release."""
     if data[0] != UPGRADE or mpb.MetadataResult.FromString(answer).error:
         return
     upgraded = node.cluster.upgraded

@@ -38,7 +38,7 @@ DAMAGE_AT = (4.0, 9.0, 14.0)  # in some runs: when a replica finds damage
 
 @dataclass(slots=True)
 class Result:
-    """What a run did. `error` is empty if every check held."""
+    """A run's counts. `error` is empty if every check held."""
 
     seed: int
     error: str = ""
@@ -58,7 +58,7 @@ class Result:
         self.error = f"{type(cause).__name__}: {cause}"
 
     def count(self, cluster: Cluster) -> None:
-        """What has happened in the cluster by the run's end."""
+        """Counts the cluster's events by the run's end."""
         self.fingerprint = fingerprint(cluster)
         self.acknowledged, self.applied = cluster.checker.acknowledged, cluster.checker.applied
         self.installs, self.events = cluster.installs, cluster.scheduler.events
@@ -121,7 +121,7 @@ class Clients:
             self.cluster.scheduler.after(1.0, self._command)
 
     def _read(self) -> None:
-        """A reader somewhere in each partition."""
+        """Reads somewhere in each partition."""
         for gid in self.cluster.groups:
             leader = self.cluster.leader(gid)
             if leader is not None:
@@ -131,7 +131,7 @@ class Clients:
         self.cluster.scheduler.after(1.0 + self.rng.random(), self._read)
 
     def _command(self) -> None:
-        """A metadata command: first those that make the cluster, then any."""
+        """Sends a metadata command: first those that make the cluster, then any."""
         if self.closed and not self.bootstrap:
             return
         if self.bootstrap:
@@ -143,13 +143,13 @@ class Clients:
         self.cluster.scheduler.after(0.5 + self.rng.random(), self._command)
 
     def _bootstrapped(self, command: mpb.MetadataCommand, result: bytes) -> None:
-        """One after the other, so that the first topics get the first groups."""
+        """Sends one command after the other, so that the first topics get the first groups."""
         done = mpb.MetadataResult.FromString(result).error in ("", "TOPIC_ALREADY_EXISTS")
         if done and self.bootstrap and self.bootstrap[0] is command:
             self.bootstrap = self.bootstrap[1:]
 
     def _any_command(self) -> mpb.MetadataCommand:
-        """A block of producer ids, a name, a topic that comes, changes or goes."""
+        """Draws a block of producer ids, a name, a topic that is added, changed or deleted."""
         rng, nodes, draw = self.rng, self.cluster.node_ids, self.rng.random()
         if draw < 0.2:
             ids = mpb.AllocateProducerIds(node_id=1, count=rng.randint(1, 100))
@@ -168,7 +168,7 @@ class Clients:
         return mpb.MetadataCommand(delete_topic=mpb.DeleteTopic(name=name))
 
     def _follow_topics(self) -> None:
-        """Topics that came get a producer each, those that are gone lose theirs."""
+        """Gives new topics a producer each, and takes those of deleted ones."""
         for gid, held in self.cluster.placement().items():
             if gid > self.newest_group:
                 self.newest_group = gid
@@ -184,7 +184,7 @@ class Clients:
                 producer.stopped = producer.stopped or "its topic was deleted"
 
     def take_over(self) -> None:
-        """A successor of some producer; the old one does not know."""
+        """Starts a successor of some producer; the old one does not know."""
         free = [p for p in self.producers if p.successor is None and not p.stopped]
         if free:
             old = free[self.rng.randrange(len(free))]
@@ -205,7 +205,7 @@ class Clients:
             anonymous.closing = True
 
     def unfinished(self) -> list[Producer]:
-        """With a batch that is not stored, or not open. A topic may go after the last command."""
+        """Producers with an unstored batch, or not open. A topic may go after the last command."""
         deleted = self.cluster.checker.deleted
         return [
             p
@@ -215,7 +215,7 @@ class Clients:
 
 
 def settings_of(rng: random.Random) -> Settings:
-    """The shape of a run's cluster."""
+    """Draws the shape of a run's cluster."""
     election = 1.0 + rng.random()
     retention = rng.random() < 0.6
     return Settings(
@@ -236,7 +236,7 @@ def settings_of(rng: random.Random) -> Settings:
 
 
 def _limits_of(rng: random.Random) -> list[tuple[Any, str, int]]:
-    """Limits made so small that a run reaches them: (module, name, value)."""
+    """Draws limits so small that a run reaches them: (module, name, value)."""
     limits: list[tuple[Any, str, int]] = []
     if rng.random() < 0.3:  # checkpoints larger than one batch
         limits += [(storage.checkpoints, "INLINE_BYTES", 256)]
@@ -289,7 +289,7 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
             store_lost_at=STORE_LOST_AT if seed % 8 == 2 else (),
         )
         result.injected = faults.injected
-    except Exception as error:  # whatever comes out of a run is its result
+    except Exception as error:  # any error is the run's result
         result.failed(error)
         if verbose:
             logging.getLogger(__name__).error("seed %d failed", seed, exc_info=error)
@@ -336,7 +336,7 @@ def _drive(
 
 
 def check_progress(cluster: Cluster, clients: Clients, before: dict[int, int]) -> None:
-    """After healing everybody got on."""
+    """Checks that all clients got on after healing."""
     if not cluster.converged():
         raise Violation(f"replicas do not converge: {describe(cluster)}")
     for producer in clients.unfinished():
@@ -364,7 +364,7 @@ def describe(cluster: Cluster) -> str:
 
 
 def fingerprint(cluster: Cluster) -> int:
-    """Equal for equal runs."""
+    """A number that is equal for equal runs."""
     value = cluster.scheduler.events
     for gid, log in cluster.checker.logs.items():
         for index, entry in log.items():

@@ -1,8 +1,7 @@
 """Directed schedules: one for each weakness of the core that the guard closes.
 
-What the random search found is in `found.py`. Each is a script over a `Stage`.
-It passes with the code as it is and fails with its weakness planted
-(`test_sim.CAUGHT_BY` names the pairs).
+`found.py` has the random search's findings. Each is a script over a `Stage`. It passes with the
+code as it is and fails with its weakness planted (`test_sim.CAUGHT_BY` names the pairs).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def late_append_does_not_truncate() -> None:
 
 @schedule
 def late_ack_of_an_old_term_counts_nothing() -> None:
-    """Node 2 acknowledged entries in term 1 whose places have other entries in term 3."""
+    """Node 2 acknowledged entries in term 1; other entries have their places in term 3."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1)
@@ -128,7 +127,7 @@ def late_votes_of_an_old_term_elect_nobody() -> None:
 
 @schedule
 def a_vote_that_arrives_twice_counts_once() -> None:
-    """Of five nodes one votes for node 1; its vote arrives three times."""
+    """One of five nodes votes for node 1; its vote arrives three times."""
     stage = Stage(nodes=5)
     stage.hold(lambda sender, receiver, message: isinstance(message, VoteReply))
     stage.campaign(1)
@@ -211,7 +210,7 @@ def commit_stops_at_the_last_entry_that_matches() -> None:
         stage.elect(1)
         stage.produce(1, 4)
         stage.drop()
-        # What node 1 says of its second-last common entry, late and with today's commit index.
+        # Node 1's answer about its second-last common entry, late and with today's commit index.
         journal = stage.group(1).journal
         at = 2
         late = Append(
@@ -368,7 +367,7 @@ def an_unsynced_entry_of_its_term_commits_nothing() -> None:
     stage.run(3.0)
     stage.hold(lambda sender, receiver, message: isinstance(message, VoteReply))
     stage.campaign(1)
-    # Two slices of node 1: it is elected; node 2 has synced what it appended.
+    # Two slices of node 1: it is elected; node 2 has synced its appended entries.
     stage.hold(lambda sender, receiver, message: 1 in (sender, receiver))
     node, known = stage.node(1), stage.group(1).commit_index
     node.paused_until = stage.cluster.scheduler.now + 5.0

@@ -1,13 +1,13 @@
-"""Beside each simulated replica an `Oracle` gets the same messages in the same order.
+"""Shadows of simulated replicas: beside each an `Oracle` gets the same messages in order.
 
     ShadowedDriver -- each message, each round, each sync --> Shadow -- the same --> Oracle
                                                                 |
                      after each step: may the real replica be where it is?
 
-What the paper leaves free is taken from the real replica: when it stands or steps down, what
-a leader appends, what it sends, how much of what was not synced a crash leaves. What the
-paper decides must be equal: the term, the vote, who leads, every entry. Acknowledgements,
-votes and commit indexes of the real one must be among those that the oracle allows.
+The paper leaves some choices free, and the oracle takes them from the real replica: when it
+stands or steps down, the entries a leader appends, its messages, and the unsynced part that a
+crash leaves. The paper's decisions must be equal: the term, the vote, the leader, every entry.
+Acknowledgements, votes and commit indexes of the real one must be allowed by the oracle.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ class Disagreement(Violation):
 
 
 class Replica:
-    """What one oracle needs to know of its disk: what a crash may leave."""
+    """An oracle's knowledge of its disk: the states that a crash may leave."""
 
     def __init__(self, group: Group) -> None:
         journal = group.journal
         assert (journal.base_index, journal.last_index, journal.term) == (FIRST, FIRST, 0)
         self.oracle = Oracle(group.config.node_id, group.config.peers, Log(FIRST, 0))
-        # Since the last sync: (term, vote) pairs, the shortest log, all that was at an index.
+        # Since the last sync: (term, vote) pairs, the shortest log, each entry that was at an
+        # index.
         self.hard_states = [(0, 0)]
         self.shortest = FIRST
         self.held: dict[int, set[Entry]] = {}
@@ -62,7 +63,7 @@ class Replica:
         self.accepted: dict[int, int] = {}  # term -> the highest index proven equal
 
     def note(self, first: int) -> None:
-        """Before and after a step that may change the log from `first` on."""
+        """Notes the log before and after a step that may change it from `first` on."""
         oracle = self.oracle
         log, state = oracle.log, (oracle.term, oracle.voted_for)
         if self.hard_states[-1] != state:
@@ -76,10 +77,10 @@ class Replica:
         self.syncing = (oracle.log.last, oracle.log.last_term, (oracle.term, oracle.voted_for))
 
     def end_sync(self) -> None:
-        """What was there when the sync began is durable.
+        """Ends a sync: writes from before its begin are durable.
 
-        No message is worked off while it runs; but if a slice before it could not be written,
-        since the disk was full, then what that slice did is not in it.
+        No message is handled while it runs. But if an earlier slice could not be written to a full
+        disk, its writes are not in the sync.
         """
         if self.syncing is None:
             return
@@ -87,7 +88,7 @@ class Replica:
         self.syncing = None
         self.hard_states = self.hard_states[self.hard_states.index(state) :]
         if log.last < last or log.term(last) != last_term:
-            return  # some of it was replaced in memory: how much still counts is not said
+            return  # some of it was replaced in memory: the part that still counts is unknown
         self.shortest = last
         self.oracle.sync(last)
         if log.last == last:
@@ -97,7 +98,7 @@ class Replica:
 class Shadow:
     """All oracles of one run, by node and group. Methods raise Disagreement.
 
-    deleted: groups of which nothing is promised any more.
+    deleted: groups without any more promises.
     """
 
     def __init__(self, deleted: Set[int]) -> None:
@@ -107,7 +108,7 @@ class Shadow:
         self.steps = 0
 
     def opened(self, group: Group) -> None:
-        """A node opens a replica: for the first time, or again after a crash."""
+        """Opens a replica: for the first time, or again after a crash."""
         key = (group.config.node_id, group.config.group)
         if group.config.group in self._deleted:
             return
@@ -117,19 +118,19 @@ class Shadow:
             self.replicas[key] = Replica(group)
 
     def received(self, group: Group, sender: int, message: Message) -> None:
-        """The replica has taken one message."""
+        """Takes one message as the replica did."""
         replica = self._of(group)
         if replica is not None:
             self._step(replica, group, lambda: _deliver(replica, sender, message), message)
 
     def advanced(self, group: Group) -> None:
-        """The replica has moved on by itself."""
+        """Follows the replica's own step."""
         replica = self._of(group)
         if replica is not None:
             self._step(replica, group, lambda: None, "a round")
 
     def installs(self, group: Group, snapshot: Snapshot) -> None:
-        """A snapshot is about to be taken: from here on the disk may hold it."""
+        """Notes a snapshot about to be taken: from here on the disk may hold it."""
         replica = self._of(group)
         if replica is not None:
             replica.installing = (snapshot.index, snapshot.index_term)
@@ -139,7 +140,7 @@ class Shadow:
                 replica.hard_states.append((snapshot.term, 0))
 
     def installed(self, group: Group, sender: int, snapshot: Snapshot, *, new: bool) -> None:
-        """A sound snapshot was taken. A new one is synced, and the replica begins anew with it."""
+        """Takes a sound snapshot. A new one is synced, and the replica begins anew with it."""
         replica = self._of(group)
         if replica is not None:
             leader = self._led.get((snapshot.group, snapshot.term))
@@ -153,19 +154,19 @@ class Shadow:
                 replica.end_sync()
 
     def syncs(self, group: Group) -> None:
-        """What was written is on its way to stable storage."""
+        """Notes the begin of a sync of all writes so far."""
         replica = self._of(group)
         if replica is not None:
             replica.begin_sync()
 
     def synced(self, group: Group) -> None:
-        """Also of a replica that has failed since: what it held back is sent now."""
+        """Notes the end of a sync, also of a failed replica: its held messages are sent now."""
         replica = self.replicas.get((group.config.node_id, group.config.group))
         if replica is not None:
             replica.end_sync()
 
     def sent(self, node: int, peer: int, message: Any) -> None:
-        """What leaves must be what the oracle would answer."""
+        """Checks that a message is one of the oracle's answers."""
         kind = message.__class__
         if kind is not AppendReply and kind is not VoteReply and kind is not Vote:
             return
@@ -191,7 +192,7 @@ class Shadow:
                 raise Disagreement(f"{where}: its log ends at {log.last} of term {log.last_term}")
 
     def compare_logs(self, group: Group) -> None:
-        """Each entry of the replica's log, read from its disk."""
+        """Compares each entry of the replica's log, read from its disk."""
         replica = self._of(group)
         if replica is None:
             return
@@ -201,7 +202,7 @@ class Shadow:
                 raise Disagreement(f"{_name(group)}: entry {index} is not the oracle's")
 
     def _of(self, group: Group) -> Replica | None:
-        """A replica that has failed takes no further step; the oracle waits for its restart."""
+        """Finds a running replica: a failed one takes no step; the oracle waits for its restart."""
         if group.failed is not None or group.config.group in self._deleted:
             return None
         return self.replicas.get((group.config.node_id, group.config.group))
@@ -227,7 +228,7 @@ class Shadow:
 
     @staticmethod
     def _follow(oracle: Oracle, group: Group) -> None:
-        """Takes over what the paper leaves free."""
+        """Takes over choices that the paper leaves free."""
         core, journal = group.core, group.journal
         stood = core.term == oracle.term + 1 and journal.voted_for == oracle.me
         if stood and oracle.role is not Role.LEADER:
@@ -253,7 +254,7 @@ class Shadow:
     # -- a restart ------------------------------------------------------------------------------
 
     def _restarted(self, replica: Replica, group: Group) -> None:
-        """What is on the disk now must be what could be there; the oracle goes on from it."""
+        """Checks that the disk's contents are possible; the oracle goes on from them."""
         old, journal, where = replica.oracle, group.journal, f"{_name(group)} restarts"
         if (journal.term, journal.voted_for) not in replica.hard_states:
             raise Disagreement(f"{where} with term {journal.term} and vote {journal.voted_for}, "
@@ -273,7 +274,7 @@ class Shadow:
                 raise Disagreement(f"{where} with an entry {index} that it never had")
             oracle.log.entries.append(entry)
             if certain and index == oracle.commit + 1 <= old.commit:
-                oracle.commit = index  # what it applied before was committed
+                oracle.commit = index  # all its applied entries were committed
         oracle.term, oracle.voted_for = journal.term, journal.voted_for
         oracle.synced = oracle.log.last
         replica.oracle, replica.syncing = oracle, None
@@ -319,7 +320,7 @@ def _deliver(replica: Replica, sender: int, message: Message) -> None:
 
 
 def _difference(oracle: Oracle, group: Group) -> str:
-    """Where a replica is and may not be, but for its entries' bytes."""
+    """Names a difference between replica and oracle, except in the bytes of entries."""
     core, journal, log = group.core, group.journal, oracle.log
     theirs = (core.term, journal.term, journal.voted_for, core.is_leader)
     ours = (oracle.term, oracle.term, oracle.voted_for, oracle.role is Role.LEADER)
@@ -338,7 +339,7 @@ def _difference(oracle: Oracle, group: Group) -> str:
 
 
 def _trimmed(log: Log, journal: Journal) -> Log:
-    """The replica may drop its log's head up to what it has applied."""
+    """Drops the log's head, as the replica may up to its applied index."""
     if journal.base_index > log.base:
         assert journal.base_index <= log.last, "dropped what is not in the log"
         log.trim(journal.base_index)
@@ -347,7 +348,7 @@ def _trimmed(log: Log, journal: Journal) -> Log:
 
 
 def _entry(journal: Journal, index: int) -> Entry:
-    """Without a read that the node would wait for."""
+    """Reads an entry without a read that the node would wait for."""
     found, store = journal.in_memory(index), journal._store
     if found is not None:
         return journal.term_at(index), found[0]

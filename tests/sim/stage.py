@@ -1,7 +1,7 @@
-"""A cluster without chance: schedules that a test writes down, step by step.
+"""Stage without chance: schedules that a test writes down, step by step.
 
-Nothing happens but what the schedule says: no faults are drawn, elections are
-won by whom it names, and messages that it holds back arrive when it lets them.
+Nothing happens outside the schedule: no faults are drawn, it names the winner of each election, and
+it lets held messages go.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Reply:
         self.answer = answer
 
     def arrive(self, answer: Answer | None) -> None:
-        """Clients of a schedule do nothing by themselves."""
+        """Does nothing: clients of a schedule do nothing by themselves."""
 
     @property
     def kind(self) -> Kind | None:
@@ -85,7 +85,7 @@ class Stage:
                 group.core.election_deadline = node.clock() + 1e6
 
     def elect(self, node_id: int, timeout: float = 12.0) -> None:
-        """`node_id` stands until it leads; nobody else does."""
+        """Has `node_id` stand until it leads; nobody else does."""
         end = self.cluster.scheduler.now + timeout
         while not self.group(node_id).core.is_leader:
             if self.cluster.scheduler.now > end:
@@ -93,7 +93,7 @@ class Stage:
             self.campaign(node_id)
 
     def campaign(self, node_id: int) -> None:
-        """`node_id` stands once."""
+        """Has `node_id` stand once."""
         self.nobody_stands()
         self.group(node_id).campaign()
         self.node(node_id).driver.touch(GID)
@@ -116,23 +116,23 @@ class Stage:
         return False
 
     def hold(self, match: Match) -> None:
-        """Messages that match are kept back from now on."""
+        """Keeps matching messages back from now on."""
         self._holding.append(match)
 
     def release(self) -> None:
-        """Nothing is held any more; what was arrives now, in order."""
+        """Delivers all held messages now, in order; nothing is held any more."""
         self._holding.clear()
         held, self.held = self.held, []
         for sender, receiver, message in held:
             self.node(receiver).receive(sender, [message])
 
     def deliver(self, sender: int, receiver: int, *messages: Any) -> None:
-        """These messages arrive now, whatever is held."""
+        """Delivers these messages now, even if others are held."""
         self.node(receiver).receive(sender, list(messages))
         self.run(0.05)
 
     def drop(self) -> None:
-        """Nothing is held any more; what was is lost."""
+        """Drops all held messages; nothing is held any more."""
         self._holding.clear()
         self.held.clear()
 
@@ -140,7 +140,7 @@ class Stage:
         self.hold(lambda sender, receiver, message: (sender in nodes) != (receiver in nodes))
 
     def crash(self, *nodes: int, keep: int = 0) -> None:
-        """Of what is not synced the first `keep` writes survive."""
+        """Crashes nodes; the first `keep` unsynced writes survive."""
         for node_id in nodes:
             node = self.node(node_id)
             while node.disk.unsynced > keep:
@@ -159,7 +159,7 @@ class Stage:
     # -- clients --------------------------------------------------------------------------------
 
     def batch(self, pid: int = 1, epoch: int = 0, count: int = 1) -> Sent:
-        """The next batch of a producer."""
+        """Builds the next batch of a producer."""
         if not self.cluster._issued and self.cluster._next_pid < pid:
             self.cluster._next_pid = pid
         first = self._sequences.get((pid, epoch), 0)
@@ -170,13 +170,13 @@ class Stage:
         return Sent(pid, epoch, first, last, first - 1, count, crc32c(data), data)
 
     def send(self, node_id: int, batch: Sent, *, head: bool = True) -> _Reply:
-        """`head`: all batches before it are stored."""
+        """Sends a batch; `head`: all batches before it are stored."""
         reply = _Reply(self, batch, head)
         self.node(node_id).call(GID, [(batch.request(), reply)])
         return reply
 
     def produce(self, node_id: int, count: int = 1, pid: int = 1) -> list[_Reply]:
-        """Batches, one after the other; each must be stored."""
+        """Sends batches, one after the other; each must be stored."""
         replies = []
         for _ in range(count):
             replies.append(self.send(node_id, self.batch(pid)))

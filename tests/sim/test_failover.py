@@ -1,4 +1,4 @@
-"""How long a group is without a leader when its leader dies and both followers notice at once."""
+"""Length of a group's time without a leader, if both followers notice its death at once."""
 
 from __future__ import annotations
 

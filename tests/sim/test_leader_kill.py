@@ -1,4 +1,4 @@
-"""The trace that docs/protocol.md prints is what happens."""
+"""The trace that docs/protocol.md prints: it must match a run."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_each_step_of_a_run_is_compared() -> None:
 
 
 def server(*terms: int, me: int = 1, nodes: int = 3) -> Oracle:
-    """Its log has entries of these terms, all synced."""
+    """Builds a server whose log has entries of these terms, all synced."""
     peers = [node for node in range(1, nodes + 1) if node != me]
     log = Log(0, 0, [(term, b"%d" % term) for term in terms])
     oracle = Oracle(me, peers, log)

@@ -1,4 +1,4 @@
-"""Groups at rest: what is said of them, who wakes them, and that a dead leader is still missed."""
+"""Groups at rest: their summaries, their wake-ups, and the noticed death of a leader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def resting() -> Stage:
 
 
 def test_a_leader_knows_which_follower_is_silent() -> None:
-    """Leadership is not handed to one that is: proposals would wait for it in vain."""
+    """A silent follower gets no leadership: proposals would wait for it in vain."""
     stage = resting()
     assert stage.group(1).is_responsive(2)
     assert stage.group(1).is_responsive(3)
@@ -116,7 +116,7 @@ def test_one_silent_follower_wakes_the_group_and_is_heard_again() -> None:
     stage.isolate(3)
     stage.run(ROUNDS)
     assert stage.group(1).is_ready
-    # It speaks for itself to whom it does not hear.
+    # The replica speaks for itself to nodes it does not hear.
     assert not stage.group(1).is_quiescent
     stage.drop()
     stage.run(ROUNDS)
@@ -220,7 +220,7 @@ def test_an_answer_that_comes_late_wakes_nobody() -> None:
     stage.deliver(2, 1, late[-1])
     assert stage.group(1).is_quiescent
     assert [message for message in heard.of(Append) if message.group == GID] == []
-    # What is news wakes it: the follower refuses, or is in another term.
+    # News wakes it: the follower refuses, or is in another term.
     stage.deliver(2, 1, late[-1]._replace(success=False, next_index=1))
     assert [message for message in heard.of(Append) if message.group == GID]
     stage.run(ROUNDS)

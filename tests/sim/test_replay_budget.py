@@ -1,4 +1,4 @@
-"""What a node applies again after a crash is bounded for all of its replicas together."""
+"""Bound on the entries that a node applies again after a crash, for all its replicas together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_LIMIT = 1 << 40
 
 
 def entries_to_apply_again(limit: int) -> list[int]:
-    """Of each node that was killed, after some entries in each of its groups."""
+    """Counts entries to apply again, of each node that was killed after some entries."""
     cluster = Cluster(
         Settings(groups=GROUPS, checkpoint_entries=1_000_000, checkpoint_node_bytes=limit), seed=1
     )
@@ -35,5 +35,5 @@ def entries_to_apply_again(limit: int) -> list[int]:
 
 def test_many_replicas_below_their_own_limits_keep_to_the_nodes() -> None:
     assert min(entries_to_apply_again(NO_LIMIT)) > 3 * ENTRIES
-    # Beyond the limit: what was not yet applied, or not yet synced, when the node was killed.
+    # Beyond the limit: entries not yet applied, or not yet synced, when the node was killed.
     assert max(entries_to_apply_again(LIMIT)) <= 2 * ENTRIES

@@ -14,7 +14,7 @@ import pytest
 
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
-from tests.sim import (  # noqa: F401 - some register what is in them
+from tests.sim import (  # noqa: F401 - some register on import
     contract,
     found,
     liveness,
@@ -33,8 +33,8 @@ from tests.sim.schedules import SCHEDULES
 # Few where SIM_SEEDS has scripts/test run as many others as it says.
 SEEDS = range(1_000_000, 1_000_030 if os.environ.get("SIM_SEEDS") else 1_000_300)
 PER_TEST = 30
-# Seeds that once failed, with what they found. Settings drawn since then differ;
-# the bugs themselves are schedules.
+# Seeds that once failed, with the bug each found. Settings drawn since then differ; the bugs
+# themselves are schedules.
 FOUND = (
     75,
     100,

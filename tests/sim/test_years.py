@@ -1,4 +1,4 @@
-"""Days and years: what is deleted or expires does so in its time, whatever one clock says."""
+"""Days and years: deletion and expiry happen in time, even if one clock is wrong."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ LEASE_MS = 4000
 
 @schedule
 def a_store_that_is_not_there_makes_no_new_voter() -> None:
-    """Node 2 has acknowledged what node 3 never got; it comes back with an empty volume."""
+    """Node 2 has acknowledged entries that node 3 never got; it comes back with an empty volume."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1)
@@ -71,7 +71,7 @@ def all_replicas_expire_by_the_lifetime_in_the_entry() -> None:
 
 @schedule
 def a_cut_frame_ends_its_stream() -> None:
-    """Of each message with entries to node 2 some bytes are missing, then some are too many."""
+    """Each message with entries to node 2 lacks some bytes, then it has some too many."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1)

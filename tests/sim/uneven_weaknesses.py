@@ -1,4 +1,4 @@
-"""Mutations of what holds where nodes differ, loops are slow and stores are not there."""
+"""Mutations of the rules for nodes that differ, slow loops and missing stores."""
 
 from __future__ import annotations
 

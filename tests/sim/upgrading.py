@@ -1,4 +1,4 @@
-"""An operator who rolls nodes to a newer release and back, and an upgrade amid it all.
+"""An operator that rolls nodes to a newer release and back, and an upgrade amid it all.
 
 Operator --kill, another program--> Node      leaders --PROBE, if the gate says so--> groups
          --FinalizeUpgrade, by the real plan--> metadata group
@@ -22,7 +22,7 @@ from tests.sim.stage import GID, Stage
 
 
 class Operator:
-    """Replaces programs until `until`, finalizes when it may, and has leaders write PROBEs."""
+    """An operator: replaces programs until `until`, finalizes, has leaders write PROBEs."""
 
     def __init__(self, cluster: Cluster, rng: random.Random, *, until: float, end: float) -> None:
         self.cluster, self.rng, self.until, self.end = cluster, rng, until, end
@@ -59,14 +59,14 @@ class Operator:
         return bool(release.lacks(self.cluster.checker.metadata.finalized))
 
     def _refuse(self) -> None:
-        """What the Hellos do: a node of the older release gets no link, ends, and is upgraded."""
+        """Refuses as the Hellos do: a node of the older release ends and is upgraded."""
         versions = [node.cluster_version for node in self.cluster.live()]
         for node in self.cluster.live():
             if max(versions) not in node.release.versions:
                 replace_program(node, node.incarnation, NEW)
 
     def _finalize(self) -> None:
-        """The leader's look at the nodes may be old when its command is proposed."""
+        """Finalizes. The leader's look at the nodes may be old when its command is proposed."""
         leader = self.cluster.leader(METADATA_GROUP)
         if leader is None or leader.release is not NEW:
             return
@@ -103,7 +103,7 @@ class Operator:
 
 
 def write_probe(leader: Node, gid: int) -> bool:
-    """Proposes one if the gate says that all replicas can read it."""
+    """Proposes a PROBE if the gate says that all replicas can read it."""
     if not leader.running.state.features.is_on(FEATURE):
         return False
     group: Any = leader.partitions[gid].group

@@ -1,4 +1,4 @@
-"""The real state machines, telling the checker what they apply, restore and lead."""
+"""Real state machines that report to the checker: applies, restores and leadership."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Call:
 
 
 class WatchedPartition(Partition):
-    """The real partition, telling the checker what it applies and what it restores."""
+    """The real partition, reporting each apply and restore to the checker."""
 
     def __init__(self, node: Node, gid: int, *args: Any, **kwargs: Any) -> None:
         self._sim, self._gid, self.watched_index = node, gid, 0
@@ -67,7 +67,7 @@ class WatchedPartition(Partition):
         return b"".join(super().pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """The checker sees them as one: the state at the index where they were begun."""
+        """Passes on the pieces; to the checker they are the state at the index of their begin."""
         index, pieces = self.watched_index, []
         for piece in super().pieces():
             pieces.append(piece)
@@ -170,7 +170,7 @@ class ChangesOn(Features):
 
 
 class Facts:
-    """What a node knows of the cluster: topics from the real state, producers from `Names`."""
+    """A node's knowledge of the cluster: topics from the real state, producers from `Names`."""
 
     def __init__(self, node: Node, state: MetadataState) -> None:
         self._node, self._names, self._state = node, node.names, state

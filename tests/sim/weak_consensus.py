@@ -1,4 +1,4 @@
-"""Mutations of consensus and storage: what Raft and a disk must not do."""
+"""Mutations of consensus and storage: bugs that Raft and a disk must not have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
 
-# -- what a follower takes ------------------------------------------------------------------
+# -- followers' appends ---------------------------------------------------------------------
 
 
 @mutation("a follower truncates behind the previous entry without a conflict")
@@ -57,7 +57,7 @@ def commit_without_match() -> Any:
 
 
 def _commit_in_every_heartbeat() -> tuple[Any, str, Any]:
-    """The core's leaders tell the commit index always."""
+    """Makes the core's leaders tell the commit index always."""
     empty = Replicator._empty
 
     def with_commit(self: Replicator, progress: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Mutations of what a leader promises, of the verdict on a batch, and of the feature gate."""
+"""Mutations of a leader's promises, of the verdict on a batch, and of the feature gate."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def served_before_ready() -> Any:
 
 
 def _refusal_as_first_seen() -> tuple[Any, str, Any]:
-    """What was wrong when the batch came is answered once this node surely leads."""
+    """Answers the batch's first refusal once this node surely leads."""
 
     def refuse(self: Leadership, meta: Any, request: Any, verdict: Verdict, to: Any) -> None:
         def confirmed(outcome: Any) -> None:

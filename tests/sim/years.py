@@ -4,8 +4,8 @@
             ^---------------------------------------------------------------------'
 
 Wall clocks and steady clocks go on while the machines sleep, timers do not: so a year takes as
-long as its waking hours. One node's wall clock may be wrong by up to years. Whatever it says,
-what is deleted or expires follows from the time that a majority shares:
+long as its waking hours. One node's wall clock may be wrong by up to years. Even so, deletion
+and expiry follow the time that a majority shares:
 
     too early   a record, a lease or a name is gone before its time, by the true clock
     too late    it is still there when its time is over, and the nodes had time to notice
@@ -59,7 +59,7 @@ class Caller:
         self.answers.append(answer)
 
     def arrive(self, answer: Answer | None) -> None:
-        """What counts is what the node said."""
+        """Takes an answer; only the node's word counts."""
 
 
 class Years:
@@ -113,12 +113,12 @@ class Years:
         self.cluster.scheduler.run_until(self.cluster.scheduler.now + SETTLE)
 
     def _sleep(self) -> None:
-        """For minutes, days or, once in a while, a year."""
+        """Sleeps for minutes, days or, once in a while, a year."""
         longest = self.rng.choice((0.01, 1.0, 10.0, 40.0, 400.0))
         self.cluster.slept += 86_400 * longest * self.rng.random()
 
     def _fault(self) -> None:
-        """At most one node is not as it should be, so that a majority is."""
+        """Draws a fault. At most one node is faulty, so that a majority is sound."""
         self._heal()
         node = self.cluster.nodes[self.rng.choice(self.cluster.node_ids)]
         draw = self.rng.random()
@@ -137,11 +137,11 @@ class Years:
             node.compact()
 
     def _jump(self, node: Node) -> None:
-        """By more than the bound, or by years."""
+        """Moves a node's clock by more than the bound, or by years."""
         node.wall_skew_ms = int(self.rng.choice((-1, 1)) * 10 ** self.rng.uniform(4.6, 10.6))
 
     def _heal(self) -> None:
-        """No clock is quite right: each is off by up to a quarter of the bound."""
+        """Sets all clocks nearly right: each is off by up to a quarter of the bound."""
         off_ms = self.settings.clock_bound_ms // 4
         self.cluster.network.heal()
         for node in self.cluster.nodes.values():
@@ -149,10 +149,10 @@ class Years:
             if not node.alive:
                 node.start()
 
-    # -- what clients do ------------------------------------------------------------------------
+    # -- clients --------------------------------------------------------------------------------
 
     def _command(self, command: mpb.MetadataCommand) -> mpb.MetadataResult | None:
-        """The result; None: no leader took it in time."""
+        """Runs a command; returns its result, or None if no leader took it in time."""
         results: list[bytes] = []
         scheduler = self.cluster.scheduler
         for _ in range(TRIES):
@@ -191,7 +191,7 @@ class Years:
         )
 
     def _append(self) -> None:
-        """A new id's first batch, or one more of an old one."""
+        """Appends a new id's first batch, or one more of an old one."""
         usable = [lease for lease in self.leases if lease.batches < 3]
         if not usable:
             return
@@ -265,7 +265,7 @@ class Years:
         self.deleted = max(self.deleted, start)
 
     def _check_old_is_gone(self) -> None:
-        """The leader had time to look: nothing is kept much longer than the topic says."""
+        """Checks that nothing is kept much longer than its topic says: leaders had time to look."""
         leader = self.cluster.leader(GID)
         if leader is None or not leader.running.clocks.agreed:
             return
@@ -279,7 +279,7 @@ class Years:
 
 
 def run_years(seed: int) -> Years:
-    """Runs one seed. Raises whatever it finds."""
+    """Runs one seed. Raises any violation."""
     years = Years(seed)
     years.run()
     return years

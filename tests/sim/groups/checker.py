@@ -1,6 +1,6 @@
 """A group's promises, checked from its log alone. Shares no code with the machines it checks.
 
-entries, in order --applied--> who owns what      commits that were stored --committed--> checks
+entries, in order --applied--> owners      commits that were stored --committed--> checks
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 PYTHONPATH=. python -m tests.sim.sinks.run 0..10000     campaigns; one seed replays a failure
 
-The promise: whatever happens, all rows are readable in the end, each once, in their order. A
-user helps only where the sink refuses: looks how far it is, and begins there.
+The promise: all rows are readable in the end, each once, in their order. A user helps only
+where the sink refuses: looks how far it is, and begins there.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     Driver --plan--> Task attempts --stage--> partitions (two lists)
        '--draw, begin, end--> Coordinator <--markers--'
 
-Row r belongs into partition r % 2. Each process is a generator that yields its calls; who goes
-on next is drawn. A call may be lost, its answer may be lost, and a copy of it may come much
+Row r belongs into partition r % 2. Each process is a generator that yields its calls; the next
+one to go on is drawn. A call may be lost, its answer may be lost, and a copy of it may come much
 later. Spark keeps a `Checkpoint`; `run` has the users' actions on it.
 """
 

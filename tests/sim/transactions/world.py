@@ -4,7 +4,7 @@
     leader --propose--> pending --commit--> log --apply--> each replica's machine
 
 Raft itself is the other simulator's matter. Here a log keeps committed entries, a new
-leader has all of it, and of what was pending a prefix may survive without anybody knowing.
+leader has all of it, and a prefix of the pending entries may survive without anybody knowing.
 """
 
 from __future__ import annotations
