@@ -1,7 +1,7 @@
-"""One scenario for each public coroutine of `oncelog.aio`: it is given up, and what then holds.
+"""One scenario for each public coroutine of `oncelog.aio`: a cancelled call and its aftermath.
 
-Whatever the call did, its effect is undone or owned, what is told is true, what was acknowledged
-is there, and the next call works. `Run.cut` gives the call up.
+In each case the call's effect is undone or owned, reports are true, acknowledged records are there,
+and the next call works. `Run.cut` gives the call up.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def begin_and_close(run: Run) -> None:
 
 @scenario("Transaction.__aenter__", "Transaction.__aexit__", "Transaction.send")
 async def a_block(run: Run) -> None:
-    """Nobody has the handle of what the block began."""
+    """A cancelled block: nobody has the handle of the transaction that it began."""
     async with run.producer() as producer:
         whole = await run.cut(transact(producer, run.topic, b"a")) is not CUT
         await transact(producer, run.topic, b"b")
@@ -215,7 +215,7 @@ async def close_a_producer(run: Run) -> None:
     producer = run.producer(linger_ms=60_000)
     records = [await producer.send(run.topic, value.encode(), partition=0) for value in VALUES]
     whole = await run.cut(producer.close()) is not CUT
-    with suppress(Exception):  # what is undelivered is looked at below
+    with suppress(Exception):  # undelivered records are checked below
         await producer.close()
     await asyncio.wait({asyncio.ensure_future(record) for record in records})
     acknowledged = [
@@ -430,7 +430,7 @@ async def topics(run: Run) -> None:
 
 
 def arguments(method: Callable[..., Any], run: Run) -> list[Any]:
-    """Of the right types; the call may be refused."""
+    """Arguments of the right types; the call may be refused."""
     kinds: dict[str, Any] = {"str": run.topic, "int": 0, "types.TopicConfig": TopicConfig()}
     required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
     return [kinds.get(p.annotation, {}) for p in required]

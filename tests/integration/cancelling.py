@@ -1,10 +1,10 @@
 """Cancellation as a fault: a call is given up at one of its waits, against the kit's broker.
 
     scenario --Run.cut(call)--> the call's coroutine, stepped --cancelled at its n-th wait-->
-    the scenario goes on: what was told is true, and the next call works
+   the scenario goes on: all reports are true, and the next call works
 
-A call waits on its caller's loop (for the engine), and the engine's part waits on the engine's
-loop (for nodes). `When` says at which of these, and how late, the cancellation comes.
+A call waits on its caller's loop (for the engine), and the engine's part waits on the engine's loop
+(for nodes). `When` says at which of these, and how late, the cancellation comes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARTITIONS = 2
 
 
 class When(Enum):
-    """Where a cancellation meets the call."""
+    """The moment at which a cancellation meets the call."""
 
     AT_ONCE = "as soon as the caller waits"
     WITH_THE_ANSWER = "in the turn of the caller's loop in which the answer comes"
@@ -149,7 +149,7 @@ class Run:
 
     @contextmanager
     def _engine_watched(self, task: asyncio.Task[Any]) -> Iterator[None]:
-        """Counts the waits of what is run on the engine meanwhile."""
+        """Counts the waits of coroutines that run on the engine meanwhile."""
         self._asked: list[Future[Any]] = []
         loop, numbers = asyncio.get_running_loop(), itertools.count(1)
         submit = runtime.submit
@@ -180,7 +180,7 @@ class Run:
             patch.setattr(runtime, "submit", submit_watched)
             yield
 
-    # --- what a scenario needs -------------------------------------------------------------
+    # --- parts of scenarios ----------------------------------------------------------------
 
     def producer(self, **settings: Any) -> aio.Producer:
         return aio.Producer(
@@ -207,7 +207,7 @@ class Run:
         self.kit.do(lambda: cluster.append_others(self.topic, partition, list(values)))
 
     def assign(self, *partitions: int, revoke: Sequence[int] = ()) -> None:
-        """What the coordinator gives to the members that there are, or that come."""
+        """Gives this assignment to the group's members, present or future."""
         members = self.kit.broker.cluster.members
         epoch = members.newest().assignment.epoch + 1
         owns = [(self.topic, number, epoch) for number in partitions]
@@ -233,7 +233,7 @@ Scenario = Callable[[Run], Awaitable[None]]
 def _stepping(
     call: Awaitable[T], before_wait: Callable[[Any, int], None]
 ) -> Generator[Any, Any, T]:
-    """Runs it, and calls `before_wait` with what it waits for, and the number of the wait."""
+    """Runs the call; passes each awaited object and the wait's number to `before_wait`."""
     steps = call.__await__()
     error: BaseException | None = None
     for number in itertools.count(1):
@@ -251,7 +251,7 @@ def _stepping(
 
 
 async def engine_tasks() -> set[asyncio.Task[Any]]:
-    """What runs on the engine, for whomever."""
+    """All tasks on the engine, of any caller."""
 
     async def there() -> set[asyncio.Task[Any]]:
         mine = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""Clients that take what they can and give nothing back: for tests of a node's memory.
+"""Greedy clients that give nothing back: for tests of a node's memory.
 
 `HalfMessages` speaks HTTP/2 itself: no gRPC client begins large messages and never ends them.
 """
@@ -15,7 +15,7 @@ from cluster.config.addresses import host_and_port
 
 _DATA, _HEADERS, _SETTINGS, _PING, _GO_AWAY, _WINDOW = 0, 1, 4, 6, 7, 8
 _END_HEADERS, _ACK = 4, 1
-_WINDOW_BYTES = 65_535  # what may be sent before the other side says that it takes more
+_WINDOW_BYTES = 65_535  # HTTP/2's initial window, before any update of it
 _FRAME_BYTES = 16_384
 _HEAD = struct.Struct(">BHBBI")  # length (24 bits), kind, flags, stream
 
@@ -40,7 +40,7 @@ def _literal(name: str, value: str) -> bytes:
 class HalfMessages:
     """Calls of one connection: each announces a message of `size` bytes, and sends all but one.
 
-    It sends what the node lets it send; `sent` grows meanwhile, until the connection is lost.
+    It sends as much as the node lets it; `sent` grows meanwhile, until the connection is lost.
     """
 
     def __init__(self, address: str, method: str, calls: int, size: int) -> None:

@@ -1,10 +1,10 @@
 """An exception of a signal handler as a fault: a blocking call is ended at one of its steps.
 
     scenario --Interrupted.cut(call)--> traced, opcode by opcode --raises at the n-th step-->
-    the scenario goes on: what was told is true, and the next call works
+   the scenario goes on: all reports are true, and the next call works
 
-A handler runs where CPython looks for signals: when a function begins, when a loop goes round,
-and behind a call of what is not Python. A raise at any line would find what cannot happen.
+A handler runs where CPython looks for signals: when a function begins, when a loop goes round, and
+behind a call of a function that is not Python. A raise at any line would find impossible cases.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VALUES = ("1", "2", "3", "4")
 
 
 class Interrupt(KeyboardInterrupt):
-    """What the handler raises."""
+    """The exception that the handler raises."""
 
 
 class Interrupted:
@@ -77,7 +77,7 @@ class Interrupted:
             return CUT
         finally:
             sys.settrace(None)
-            before.clear()  # nothing keeps what the call had
+            before.clear()  # drops the last references to the call's objects
 
     def producer(self, **settings: Any) -> Producer:
         fixed = {"producer_name": self.name, "linger_ms": 0, "retry_backoff_ms": 5}
@@ -106,7 +106,7 @@ class Interrupted:
         return self.kit.do(lambda: [row.transaction_id for row in rows if row.owner == self.name])
 
     def play(self, scenario: Callable[[Interrupted], None]) -> bool:
-        """Whether a call came as far. A scenario that hangs fails."""
+        """Plays the scenario; returns whether a call came as far. A scenario that hangs fails."""
         failed: list[BaseException] = []
 
         def work() -> None:

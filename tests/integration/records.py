@@ -1,4 +1,4 @@
-"""What a topic holds, as a client reads it."""
+"""A topic's records, as a client reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_all(cluster: LocalCluster, topic: str, **settings: Any) -> list[Record]
 
 
 def stored_batches(bootstrap: str, topic: str, offset: int = 0, part: int = 0) -> list[StoredBatch]:
-    """What a partition holds from `offset` on to its end now, as it is stored."""
+    """A partition's batches from `offset` to its end now, as they are stored."""
     tp = TopicPartition(topic, part)
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign([tp])

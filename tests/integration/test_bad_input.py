@@ -1,4 +1,4 @@
-"""What a node refuses at its start: the error names the thing, and nothing is changed."""
+"""Bad input at a node's start: the error names the field or file, and nothing is changed."""
 
 from __future__ import annotations
 

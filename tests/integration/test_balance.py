@@ -1,4 +1,4 @@
-"""A node that was added takes its part of what there is, while clients write."""
+"""A new node takes its share of the partitions while clients write."""
 
 from __future__ import annotations
 

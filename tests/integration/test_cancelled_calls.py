@@ -38,5 +38,5 @@ async def test_a_call_that_is_given_up(kit: Kit, name: str, when: When) -> None:
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - {"all_of_admin"}))
 async def test_a_call_that_is_given_up_twice(kit: Kit, name: str, when: When) -> None:
-    """The second cancellation meets what deals with the first one."""
+    """The second cancellation meets the code that handles the first one."""
     await play_twice(kit, SCENARIOS[name], when)

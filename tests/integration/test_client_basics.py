@@ -1,4 +1,4 @@
-"""Producer and Consumer against three real nodes, no faults: what goes in comes out, once."""
+"""Producer and Consumer against three real nodes, no faults: each record comes out once."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_partition_that_cannot_be_read_fails_alone(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever the client's fault is, it is an error of its partition, each time that it is met."""
+    """Each read of it raises the error of its partition, also a fault of the client's own code."""
     count, sick = 9, TopicPartition(topic, 4)  # three at each node, asked for together
     admin.create_topic(topic, count, 1)
     for number in range(count):

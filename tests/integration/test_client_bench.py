@@ -1,4 +1,4 @@
-"""`oncelog bench` against a real cluster: what it counts is what the log holds."""
+"""`oncelog bench` against a real cluster: its counts equal the log's records."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_batches_are_counted_and_read_back(
     assert stored(cluster, topic) == found["records"] + 100
     for reading in ([], ["--records"]):
         read = bench("consume", topic, "--seconds", "30", *reading)
-        # What is read before the clock starts is whole batches.
+        # Whole batches are read before the clock starts.
         assert 0 < read["records"] <= found["records"]
         assert (stored(cluster, topic) - read["records"]) % 100 == 0
         assert read["mb_per_s"] == pytest.approx(read["records"] * 100 / read["seconds"] / 1e6)
@@ -123,7 +123,7 @@ def own(make_cluster: MakeCluster) -> Iterator[LocalCluster]:
     cluster.api(1).create_topic("orders", 1, 3)
     yield cluster
     for node in cluster.nodes.values():
-        node.attach()  # what the commands of a trial started, so that it is ended with the rest
+        node.attach()  # ends the processes that the commands of a trial started, with the rest
 
 
 def test_failover_by_kill_and_by_hand_over(

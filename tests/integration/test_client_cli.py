@@ -1,4 +1,4 @@
-"""The `oncelog` command end to end: what it prints, and what its exit code says."""
+"""The `oncelog` command end to end: output and exit codes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cli(
 ) -> Cli:
     """Runs the command in this process against the shared cluster.
 
-    Each begins at the same node: another may not have applied yet what the last one changed.
+    Each begins at the same node: another may not have applied the last change yet.
     """
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", cluster.addresses[1])
 

@@ -29,7 +29,7 @@ def test_conditional_publish(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     first = producer.send(topic, b"0", partition=0, expected_offset=0)
-    # In flight before the first is acknowledged: the log's end counts what is under way.
+    # In flight before the first is acknowledged: the expected end counts records in flight.
     second = producer.send(topic, b"1", partition=0, expected_offset=1)
     assert (first.result(TIMEOUT).offset, second.result(TIMEOUT).offset) == (0, 1)
     with pytest.raises(OffsetMismatchError) as caught:
@@ -48,8 +48,8 @@ def test_a_refused_batch_in_the_middle_of_five_in_flight(
     cluster: LocalCluster, admin: Admin, producer: Producer, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    # A leader that is not ready answers NOT_READY: then the client cannot know what became
-    # of the others that were under way, and rightly gives up what is behind the refused one.
+    # A leader that is not ready answers NOT_READY: then the client cannot know the fate of the
+    # other batches in flight, and rightly gives up those behind the refused one.
     producer.send(topic, b"ready", partition=0).result(TIMEOUT)
     futures = [
         producer.send_batch(topic, 0, [b"%d" % n], expected_offset=99 if n == 2 else None)

@@ -1,7 +1,7 @@
 """The client under faults: leaders killed, acknowledgements lost, connections hung.
 
-Lost acknowledgements come from a TCP proxy before each node, so they are lost every time:
-what the node says is held back until the connection is reset.
+Lost acknowledgements come from a TCP proxy before each node, so they are lost every time: the proxy
+holds the node's answers back until the connection is reset.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RATE, HUNG_S = 4200, 1.8  # records per second, seconds
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three nodes, each behind a proxy; a test heals what it breaks."""
+    """Three nodes, each behind a proxy; a test heals the faults it causes."""
     # A frozen client connection must not look like a dead leader: only clients are cut off.
     root = tmp_path_factory.mktemp("proxied")
     with LocalCluster(root, settings=STEADY, proxied=True) as cluster:
@@ -45,14 +45,14 @@ def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def stored_count(cluster: LocalCluster, topic: str, not_at: int) -> int:
-    """How many records a replica other than this one knows to be committed."""
+    """Number of records that a replica other than this one knows to be committed."""
     node = next(node for node in cluster.running if node != not_at)
     return cluster.api(node).offset(topic, 0, "latest", any_replica=True)
 
 
 @contextmanager
 def acknowledgements_lost(cluster: LocalCluster, node: int) -> Iterator[None]:
-    """What the node answers clients in this block never arrives; then it can be reached."""
+    """Loses the node's answers to clients in this block; afterwards the node can be reached."""
     assert cluster.proxy is not None
     route = f"client-{node}"
     cluster.proxy.ask("freeze", route, direction="down")
@@ -378,7 +378,7 @@ def test_a_consumer_over_a_hung_connection_goes_on(proxied: LocalCluster, topic:
 def test_a_topic_that_was_deleted_with_its_answer_lost_is_deleted(
     proxied: LocalCluster, topic: str
 ) -> None:
-    """The second try finds nothing: that is what was asked for."""
+    """The second try finds no topic, which is the requested state."""
     with (
         Admin(proxied.addresses[2]) as other,
         Admin(proxied.addresses[1]) as admin,

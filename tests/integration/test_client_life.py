@@ -1,4 +1,4 @@
-"""A producer's life: threads, back-pressure, callbacks, what is refused, and deleted topics."""
+"""A producer's life: threads, back-pressure, callbacks, rejected calls, and deleted topics."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_context_manager_raises_on_undelivered_records(
             producer.flush(TIMEOUT)
         assert unseen.done()
 
-    # The body's own error wins, and says what else went wrong.
+    # The body's own error wins, and notes the other failure.
     def fails() -> None:
         with Producer(cluster.bootstrap) as producer:
             producer.send(topic, b"x", expected_offset=5)

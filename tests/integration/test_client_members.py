@@ -179,7 +179,7 @@ def test_a_body_that_fails_commits_nothing(shared: LocalCluster, topic: str) -> 
 def test_range_gives_the_same_partitions_of_each_topic(
     shared: LocalCluster, admin: Admin, topic: str
 ) -> None:
-    """So that what was written by one key to two topics is read by one process."""
+    """One process then reads the records that one key has in two topics."""
     other = f"{topic}-other"
     admin.create_topic(other, PARTITIONS, 3)
     readers = [Reader(shared, topic, other, group=topic, assignor="range") for _ in range(2)]

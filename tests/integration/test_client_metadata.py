@@ -1,8 +1,8 @@
 """Clients that ask a node which is behind: it lacks a topic, or names a leader long gone.
 
-A node is cut off from the others, but not from clients, so it answers with what it knew.
-The client is made to ask that node first. Records that could be sent a moment later must
-not fail, and the producer must go on with its id and its sequences.
+A node is cut off from the others, but not from clients, so it answers with its old knowledge. The
+client is made to ask that node first. Records that could be sent a moment later must not fail, and
+the producer must go on with its id and its sequences.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_topic_metadata_vanishing_for_a_moment(
 def test_the_node_asked_first_is_the_leader_that_was_cut_off(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """It refuses at once, so nothing stalls, and tells whoever asks that it led last."""
+    """It refuses at once, so nothing stalls, and tells every caller that it led last."""
     cluster = make_cluster(settings=STEADY, proxied=True)
     cluster.api(1).create_topic(topic, 1, 3)
     with (

@@ -1,7 +1,7 @@
 """The two programs that people will copy, killed again and again.
 
-`examples/kv_store.py`: no update is lost and none is made twice, whoever is killed.
-`oncelog mirror`: the copy is identical, however many copies run and wherever they end.
+`examples/kv_store.py`: no update is lost and none is made twice, at any kill. `oncelog mirror`: the
+copy is identical, however many copies run and wherever they end.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Program:
         self.wait()
 
     def wait(self) -> tuple[int, str]:
-        """The exit code and what it wrote to stderr."""
+        """The exit code and the text on stderr."""
         assert self.process.stderr is not None
         errors = self.process.stderr.read()
         code = self.process.wait(TIMEOUT)
@@ -130,7 +130,7 @@ def test_two_writers_lose_no_update(make_cluster: MakeCluster, topic: str) -> No
         values = [int(value) for value, one, _, _ in log if one == key.encode()]
         assert values == list(range(1, len(values) + 1))
         counts[key] = len(values)
-    # What was told to a user is there, once; each kill hides one answer at most.
+    # Each result shown to a user is there, once; each kill hides one answer at most.
     told = Counter(
         int(line) for program in killed if program is not running[2] for line in program.lines
     )
@@ -217,7 +217,7 @@ def test_a_mirror_killed_at_random_makes_an_identical_copy(
     pause = threading.Event()
 
     def stored() -> int:
-        # Not through a client of the copy: what the target itself says.
+        # Asks the target itself, not a client of the copy.
         return sum(target.latest("copy", p) for p in (0, 1))
 
     try:

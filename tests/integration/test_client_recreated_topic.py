@@ -1,8 +1,8 @@
 """A topic that is deleted and created anew under its name while a producer holds it.
 
-The new topic is another one: empty, with leaders of its own, and it knows no producer. What
-is sent from now on is stored in it once; what was on its way fails; a producer with the
-application's own sequences stops, since the records before them are gone.
+The new topic is empty, has leaders of its own, and knows no producer. Records sent from now on are
+stored in it once; records in flight fail; a producer with the application's own sequences stops,
+since the records before them are gone.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_what_was_on_its_way_fails_and_says_why(proxied: LocalCluster, topic: st
 def test_nobodys_own_sequences_go_on_in_a_new_topic(
     proxied: LocalCluster, topic: str, name: str | None
 ) -> None:
-    """A mirror would go on behind its position, and what was copied before be lost unseen."""
+    """Else a mirror would go on behind its position, and earlier records would be lost unseen."""
     with Admin(proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with Producer(

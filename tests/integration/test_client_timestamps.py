@@ -1,4 +1,4 @@
-"""Time comes from the log: what clients write into their records ages nothing."""
+"""Time comes from the log: timestamps that clients write into their records age nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start_of(cluster: LocalCluster, topic: str, partition: int) -> int:
 
 
 def starts(cluster: LocalCluster, topic: str) -> set[int]:
-    """Where the replicas' logs begin."""
+    """Start offsets of the replicas' logs."""
     return {
         cluster.api(node).offset(topic, 0, "earliest", any_replica=True) for node in cluster.nodes
     }

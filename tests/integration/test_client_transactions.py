@@ -1,4 +1,4 @@
-"""Transactions of the Python clients against real nodes: all of it or nothing, whoever fails."""
+"""Transactions of the Python clients against real nodes: all of it or nothing, at any failure."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
     settings = {"bootstrap_servers": cluster.bootstrap, "group_id": topic}
     with Consumer(membership="manual", auto_offset_reset="earliest", **settings) as consumer:  # type: ignore[arg-type]
         consumer.assign([place])
-        # Before the first transaction, as who reads has it: the look for it ends open ones.
+        # Before the first transaction, as readers do: the lookup ends open ones.
         assert consumer.position(place) == 0
         with one.transaction() as txn:
             txn.send(topic, b"output", partition=1)
@@ -247,7 +247,7 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
             consumer.commit({place: 1})
         with Consumer(membership="manual", **settings) as successor:  # type: ignore[arg-type]
             successor.assign([place])
-            # It is about to read on from there, so what is staged ends first.
+            # It is about to read on from there, so the staged offsets end first.
             assert successor.position(place) == 2
         with pytest.raises(TransactionAbortedError):
             txn.commit()
@@ -263,7 +263,7 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
 
 def test_an_idle_transaction_of_a_live_process_goes_on(one: Producer, topic: str) -> None:
     with one.transaction(idle_timeout_ms=1000, total_timeout_ms=60_000) as txn:
-        threading.Event().wait(2.5)  # time is what this is about
+        threading.Event().wait(2.5)  # the test is about time
         txn.send(topic, b"a")
     assert txn.state == "committed"
 

@@ -1,4 +1,4 @@
-"""What decides replicated facts is the cluster's: one node with other settings harms nobody."""
+"""Settings that decide replicated facts are the cluster's: a node with others harms nobody."""
 
 from __future__ import annotations
 

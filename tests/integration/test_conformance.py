@@ -1,4 +1,4 @@
-"""The conformance kit with real drivers: Python passes all of it, and what is wrong is noticed."""
+"""The conformance kit with real drivers: Python passes all of it, and faulty drivers fail."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from conformance.runner import COMMAND_S, LONGEST_S, Outcome, Runner
 
 SMALL = f"{sys.executable} -m conformance.drivers.small_driver"
 WRONG = f"{sys.executable} -m conformance.drivers.wrong_driver"
-# Seconds that a case which is to fail waits for what will not come, and for an answer.
+# Seconds that a failing case waits: for an event that never comes, and for an answer.
 SOON, ANSWERED = 3.0, 8.0
 
-# What is wrong with the small client -> cases that must notice.
+# Faults of the small client -> cases that must notice.
 SMALL_FAULTS = {
     "renumbers-retries": ["answer-lost", "not-ready", "late-copy"],
     "new-lease-for-a-retry": ["answer-lost", "timeout-is-no-failure", "cut-within-an-answer"],
@@ -40,7 +40,7 @@ SMALL_FAULTS = {
     "begins-anew-when-ahead": ["new-leader-is-behind-the-reader"],
     "default-message-limit": ["answer-above-the-usual-limit"],
 }
-# The same of the driver that bends what the Python client is told, or says.
+# The same for the driver that falsifies the Python client's input or output.
 WRONG_FAULTS = {
     "another-query-each-time": ["a-batch-again"],
     "loses-the-token": ["a-gap-and-its-token"],
@@ -110,7 +110,7 @@ async def test_the_small_client_passes_what_its_faults_fail():
     ("command", "faults"), [(SMALL, SMALL_FAULTS), (WRONG, WRONG_FAULTS)], ids=["small", "wrong"]
 )
 async def test_each_fault_is_noticed(command: str, faults: dict[str, list[str]]):
-    """A few at a time: most of each is waiting for what does not come."""
+    """A few at a time: most of each is waiting for events that do not come."""
     some = asyncio.Semaphore(JOBS)
 
     async def unnoticed(fault: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What many or greedy clients do to the others: counted in batches, not in seconds."""
+"""The harm that many or greedy clients do to others: counted in batches, not in seconds."""
 
 from __future__ import annotations
 

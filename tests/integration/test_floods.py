@@ -15,7 +15,7 @@ from tests.integration.conftest import MakeCluster
 RESETS = 10_000
 AT_ONCE = 100
 HALF_OPEN = 300
-ROOM = 300 * 1024 * 1024  # bytes: far less than what each reset or handshake could hold
+ROOM = 300 * 1024 * 1024  # bytes: far less than each reset or handshake could hold
 
 
 def resident(pid: int) -> int:
@@ -36,7 +36,7 @@ async def reset_streams(address: str, files: dict[str, str]) -> int:
             try:
                 await call.write(request)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                return  # refused: that is what it deserves
+                return  # refused, as it deserves
             call.cancel()
 
         while done < RESETS:

@@ -1,4 +1,4 @@
-"""A node without data founds no second history, whatever the others are up to when it starts."""
+"""A node without data founds no second history, in any state of the others at its start."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Held = dict[int, int]  # partition -> ownership
 
 
 class Member:
-    """A member that answers what it is asked, over streams to whoever leads."""
+    """A member that does as it is asked, over streams to the present leader."""
 
     def __init__(
         self, cluster: LocalCluster, group: str, topic: str, name: str, instance_id: str = ""
@@ -266,7 +266,7 @@ def test_who_has_no_say_in_a_partition_ends_no_transaction_there(
     staged = at_the_leader(shared, lambda api: api.groups.StageOffsets(stage, timeout=TIMEOUT))
     assert isinstance(staged, pb.StageOffsetsResponse) and not staged.error
     assert one.fetch(mine) == 7
-    with pytest.raises(grpc.RpcError, match="aborted"):  # by who has a say
+    with pytest.raises(grpc.RpcError, match="aborted"):  # by the partition's owner, which asked
         sender.commit(offsets=[StagedOffsets(group=topic, offset_count=1, last_number=2)])
     for member in (one, two):
         member.kill()

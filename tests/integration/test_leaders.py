@@ -20,8 +20,8 @@ from harness.replicas import compare
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
-# Far above what a hand-over takes and loopback may add: a gap as long as this can only be
-# the silence after which followers elect.
+# Far above the time of a hand-over and the delay of loopback: a gap as long as this can only be the
+# silence after which followers elect.
 LONG_ELECTION = {"election_timeout_ms": 4000, "heartbeat_ms": 100}
 
 
@@ -157,7 +157,7 @@ def test_a_paused_leader_is_replaced_and_steps_down(make_cluster: MakeCluster, t
         lambda: cluster.api(paused).topic(topic).partitions[0].leader_id in others,
         "the paused leader knows that it was replaced",
     )
-    # What it was sent while it believed to lead must not be answered as stored twice.
+    # Batches sent to it while it believed to lead must not be answered as stored twice.
     assert verdict(cluster.produce(batch(topic, 0, pid, 1, b"1"))) in ("DUPLICATE", "APPENDED")
     cluster.wait_level(topic)
     assert [one.payload for one in cluster.api(paused).stored(topic, 0)] == [b"0", b"1"]

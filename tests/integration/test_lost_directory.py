@@ -1,4 +1,4 @@
-"""A node whose data directory was emptied has forgotten what it promised: it stays out."""
+"""A node whose data directory was emptied has forgotten its promises: it stays out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STORED = ("APPENDED", "DUPLICATE")
 def test_an_emptied_directory_is_refused_and_the_cluster_goes_on(
     make_cluster: MakeCluster,
 ) -> None:
-    """It could otherwise vote for a leader that lacks what it had acknowledged."""
+    """It could otherwise vote for a leader that lacks records it had acknowledged."""
     cluster = make_cluster()
     cluster.api(1).create_topic("t", 1, 3)
     pid = cluster.api(1).lease().producer_id
@@ -38,7 +38,7 @@ def test_an_emptied_directory_is_refused_and_the_cluster_goes_on(
 
 
 def test_an_older_copy_that_is_put_back_is_refused_and_named(make_cluster: MakeCluster) -> None:
-    """It has the right id, and has forgotten what was acknowledged since: replace is the remedy."""
+    """It has the right id, and has forgotten later acknowledgements: replace is the remedy."""
     cluster = make_cluster()
     with Admin(cluster.bootstrap) as admin:
         admin.finalize_upgrade()
@@ -134,7 +134,7 @@ def test_a_disk_with_the_only_replica_is_given_up_only_if_that_is_said(
 
 
 def test_of_two_nodes_the_other_one_goes_on_when_that_is_said(make_cluster: MakeCluster) -> None:
-    """Nobody else can know which one is lost: whoever says so is told what that may cost."""
+    """Only the operator can know which one is lost: the command tells the operator the cost."""
     cluster = make_cluster(nodes=2)
     with Admin(cluster.bootstrap) as admin:
         admin.finalize_upgrade()

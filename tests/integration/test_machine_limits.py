@@ -193,7 +193,7 @@ def test_a_look_at_a_node_imports_no_grpc(make_cluster: MakeCluster) -> None:
 def test_a_node_whose_system_has_no_thread_left(
     make_cluster: MakeCluster, tmp_path: Path, protected: bool
 ) -> None:
-    """What a plan is drawn in, for one, is there already."""
+    """Threads that the node needs, such as the one that draws plans, exist already."""
     settings: dict[str, str | int] = {**QUICK, "test_threadless": str(tmp_path / "none")}
     if not protected:
         settings["test_unprotected"] = 1
@@ -213,7 +213,7 @@ def test_a_node_whose_system_has_no_thread_left(
 
 @pytest.mark.parametrize("protected", [True, False])
 def test_a_node_with_little_memory(make_cluster: MakeCluster, protected: bool) -> None:
-    """By default clients may make it use half of what there is, and no more than 1 GiB."""
+    """By default clients may make it use half of the memory, and no more than 1 GiB."""
     cluster = make_cluster(1, start=False, settings=dict(QUICK))
     node = cluster.nodes[1]
     within(node, f'ulimit -d {LITTLE_KIB}; exec "$@"')

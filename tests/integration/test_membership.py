@@ -1,4 +1,4 @@
-"""A changed `nodes` makes no second history: what does not fit is refused, the rest goes on."""
+"""A changed `nodes` makes no second history: nodes that do not fit are refused, the rest go on."""
 
 from __future__ import annotations
 

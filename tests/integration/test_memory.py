@@ -1,4 +1,4 @@
-"""A node's memory stays below its limit, whatever clients do; and it is the limit that does it."""
+"""A node's memory under any load: it stays below its limit, and the limit is the reason."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def half_messages(cluster: LocalCluster, stack: ExitStack) -> None:
 Hostile = Callable[[LocalCluster, ExitStack], None]
 # The first two are bounded for each stream, too (tests/unit/services/test_budget.py).
 HOSTILE = [refused_batches, good_batches, unread_subscriptions, half_messages]
-SECURED = (unread_subscriptions,)  # over TLS, whose buffers are beside what is counted
+SECURED = (unread_subscriptions,)  # over TLS, whose buffers are not counted
 
 
 @contextmanager

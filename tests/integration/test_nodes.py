@@ -36,7 +36,7 @@ def wait_settled(admin: Admin, node: int) -> None:
 
 @contextmanager
 def writing(bootstrap: str) -> Iterator[list[bytes]]:
-    """A producer that writes all the time, and what it wrote."""
+    """A producer that writes all the time, and its records."""
     sent: list[bytes] = []
     stop = threading.Event()
 
@@ -78,7 +78,7 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
         assert admin.change_node(1, "replace") == dry
         wait_settled(admin, 1)
         cluster.wait_serving([1])
-        # What is on the new disk counts: another one may go.
+        # The copies on the new disk count: another node may go.
         cluster.kill([2])
         before = len(sent)
         eventually(lambda: len(sent) > before + 50, "the rest takes records")
@@ -94,7 +94,7 @@ def drain_all_but(admin: Admin, leader: int, others: Sequence[int]) -> None:
 
 
 def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeCluster) -> None:
-    """What it must hear comes from a directory that it does not know of: the leader's new one."""
+    """It must hear news of a directory that it does not know: the leader's new one."""
     cluster = make_cluster(5)
     with Admin(cluster.bootstrap) as admin:
         cluster.kill([4, 1])
@@ -112,7 +112,7 @@ def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeClust
 
 
 def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: MakeCluster) -> None:
-    """The newest node leads, and has no place in what the one that was away knows."""
+    """The newest node leads, and the node that was away does not know it."""
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
     with Admin(cluster.bootstrap) as admin:
@@ -150,7 +150,7 @@ def joining(cluster: LocalCluster, node: int, at: str) -> NodeProcess:
 
 
 def held(admin: Admin, topic: str) -> list[int]:
-    """How many replicas each partition has."""
+    """Number of replicas of each partition."""
     return [len(one.replicas) for one in admin.describe_topic(topic).partitions if not one.target]
 
 
@@ -215,7 +215,9 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
 
 
 def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
-    """The others look for it where it was: who is asked by `join` says where it is."""
+    """The others look for it at its old address: the node that `join` asks tells them the new
+    one.
+    """
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
     with Admin([early[2], early[3]]) as admin:

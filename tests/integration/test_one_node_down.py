@@ -1,7 +1,7 @@
 """One of three nodes is down, and with it the only replica of two of a topic's six partitions.
 
-What the other four can do goes on: records without a key, reading, the command line. What names
-leaders says which partitions have none.
+The other four go on: records without a key, reading, the command line. Commands that name leaders
+say which partitions have none.
 """
 
 from __future__ import annotations

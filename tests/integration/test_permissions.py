@@ -1,4 +1,4 @@
-"""A secured cluster that enforces permissions: what each principal can do, and what is noted."""
+"""A secured cluster that enforces permissions: the rights of each principal, and the audit log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def root(cluster: LocalCluster) -> Iterator[Admin]:
 
 
 def files_of(cluster: LocalCluster, name: str) -> dict[str, Any]:
-    """Of a client with a certificate of its own."""
+    """Files of a client with a certificate of its own."""
     authority = Path(cluster.client_files["tls_ca_file"]).parent.parent
     make_client(authority, name, days=1)
     own = authority / f"client-{name}"
@@ -246,7 +246,7 @@ def test_the_audit_log_names_who_did_what(cluster: LocalCluster, root: Admin) ->
 
 
 def test_tokens_alone_are_enough_and_are_needed(make_cluster: MakeCluster, tmp_path: Path) -> None:
-    """Without a CA for clients: TLS shows who the node is, tokens who calls."""
+    """Without a CA for clients: TLS identifies the node, tokens identify the caller."""
     secret = "oncelog.solo.c2VjcmV0"
     digest = hashlib.scrypt(b"c2VjcmV0", salt=b"s" * 16, n=4096, r=8, p=1, dklen=32)
     tokens = tmp_path / "tokens"

@@ -183,7 +183,7 @@ def test_fence_producer_shuts_out_where_nobody_opens(cluster: LocalCluster, topi
     result = cluster.produce(batch(topic, 0, pid, 1, b"b", epoch=epoch))
     assert (verdict(result), result.current_epoch) == ("FENCED", epoch + 1)
     assert opened(cluster, topic, 0, pid, epoch).error == "FENCED"
-    # What was stored stays a duplicate until somebody opens.
+    # Stored records stay duplicates until somebody opens.
     assert verdict(cluster.produce(batch(topic, 0, pid, 0, b"a", epoch=epoch))) == "DUPLICATE"
     answer = resolve(cluster, topic, pid, epoch, 1)
     assert answer.resolution == NEVER, "resolving made sure that it cannot come any more"

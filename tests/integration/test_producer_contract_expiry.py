@@ -99,7 +99,7 @@ def test_a_lease_ends_by_log_time_and_a_name_outlives_it(short: LocalCluster, to
     times = write_until_refused(short, topic, fresh.producer_id)
     assert times[-1] < fresh.expire_ms + GRAIN_MS
     stored = list(short.api(1).stored(topic, 0))
-    # What is stored is a duplicate as long as it is remembered; then all is refused for good.
+    # A stored record is a duplicate as long as it is remembered; then all is refused for good.
     count = len(times)
     last = batch(topic, 0, fresh.producer_id, count - 1, b"%d" % (count - 1))
     assert verdict(short.produce(last)) in ("DUPLICATE", "PRODUCER_EXPIRED")
@@ -109,7 +109,7 @@ def test_a_lease_ends_by_log_time_and_a_name_outlives_it(short: LocalCluster, to
         assert verdict(short.produce(late)) == "PRODUCER_EXPIRED"
     assert opened(short, topic, 0, fresh.producer_id, 0).error == "PRODUCER_EXPIRED"
     assert list(short.api(1).stored(topic, 0)) == stored
-    # What it stored can still be found, and it is certain that no more comes.
+    # Its stored records can still be found, and it is certain that no more come.
     middle = count // 2
     assert resolution(short, topic, fresh.producer_id, middle) == ("COMMITTED", middle + 1)
     assert resolution(short, topic, fresh.producer_id, count) == ("NEVER", -1)
@@ -146,7 +146,7 @@ def test_a_name_that_nobody_leases_gives_up_its_id(short: LocalCluster, topic: s
         last = lease(short)
     assert last.expire_ms - LIFETIME_MS >= named.expire_ms - LIFETIME_MS + NAME_EXPIRY_MS - GRAIN_MS
     forgotten(short, topic, pid)
-    # The next epoch was leased by nobody: what would begin there has no proof.
+    # The next epoch was leased by nobody: a batch that began there would have no proof.
     for epoch, begins in ((named.epoch, "PRODUCER_EXPIRED"), (named.epoch + 1, "UNKNOWN_PRODUCER")):
         for sequence, answer in ((0, begins), (1, "PRODUCER_EXPIRED")):
             late = batch(topic, 0, pid, sequence, b"%d" % sequence, epoch=epoch)

@@ -17,7 +17,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Typed(NamedTuple):
-    """A command, and what README says that it prints."""
+    """A command, and its output according to README."""
 
     command: str
     printed: list[str]

@@ -44,7 +44,7 @@ def fill(
 
 
 def assert_holds(cluster: LocalCluster, topic: str, sent: list[Batch]) -> None:
-    """Every replica holds exactly what was sent, in order; and all are alike."""
+    """Every replica holds exactly the sent records, in order; and all are alike."""
     partitions = sorted({one.header.partition for one in sent})
     cluster.wait_level(topic)
     for node in cluster.running:
@@ -103,7 +103,7 @@ def test_a_node_catches_up_from_a_snapshot(make_cluster: MakeCluster, topic: str
     wait_alike(cluster, topic)
     back = cluster.api(victim)
     assert back.offset(topic, 0, "earliest", any_replica=True) >= 200
-    # What the snapshot brought is enough to lead: the map refuses what was dropped long ago.
+    # The snapshot is enough to lead: the map refuses records that were dropped long ago.
     for node in set(cluster.nodes) - {victim}:
         cluster.kill([node])
         cluster.start_nodes([node])
@@ -208,7 +208,7 @@ def wait_alike(cluster: LocalCluster, topic: str) -> None:
     def alike() -> bool:
         try:
             return compare(apis, topic, [0]) == []
-        except AssertionError:  # what was to be read next is gone by now
+        except AssertionError:  # the next record is gone by now
             return False
 
     eventually(alike, "all replicas are alike")

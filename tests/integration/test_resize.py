@@ -30,7 +30,7 @@ from tests.integration.background import Background
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.waiting import eventually
 
-# Leaders stay through a stall of a busy machine: what is seen then is what the change did.
+# Leaders stay through a stall of a busy machine: all differences come from the change.
 UNSEATED_LATE = {**STEADY, "election_timeout_ms": 4000}
 AGE_MS = 300  # of metadata: how soon a client sees new partitions
 KEYS = [b"key-%d" % number for number in range(40)]
@@ -113,7 +113,7 @@ def check(records: list[Record], placed: dict[bytes, int]) -> None:
 
 
 def test_partitions_come_under_load(make_cluster: MakeCluster, topic: str) -> None:
-    """From 3 to 6. All readers begin at the end, and see all: also what came unnoticed."""
+    """From 3 to 6. All readers begin at the end, and see all: also records that came unnoticed."""
     cluster = make_cluster(3, settings=STEADY)
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, 3, 3)
@@ -151,7 +151,7 @@ def test_partitions_come_under_load(make_cluster: MakeCluster, topic: str) -> No
 
 
 def placed(admin: Admin, topic: str) -> tuple[list[int], bool]:
-    """How many replicas each partition has, and whether some are on their way."""
+    """Number of replicas of each partition, and whether some are still being filled."""
     parts = admin.describe_topic(topic).partitions
     return [len(one.replicas) for one in parts], any(one.target for one in parts)
 
@@ -211,7 +211,7 @@ def _grows(admin: Admin, topic: str) -> bool:
 def test_a_group_that_was_away_reads_new_partitions_from_their_start(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
-    """It begins at the end: of what came while it was away nothing is skipped."""
+    """It begins at the end, but skips no record that came while it was away."""
     settings: Any = {"group_id": topic, "auto_offset_reset": "latest"}
     admin.create_topic(topic, 1)
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
@@ -240,7 +240,7 @@ def _takes(producer: Producer, topic: str) -> bool:
 def test_a_mirror_says_that_its_source_has_grown(
     cluster: LocalCluster, admin: Admin, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes in new partitions would not be copied."""
+    """A mirror would not copy records of new partitions."""
     admin.create_topic(topic, 1)
     monkeypatch.setattr(mirror, "_LOOK_S", 0.0)
     target = f"{topic}-copy"

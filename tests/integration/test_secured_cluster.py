@@ -1,4 +1,4 @@
-"""A cluster with TLS on all ports: it does what others do, and lets nobody else in.
+"""A cluster with TLS on all ports: it works as others do, and lets nobody else in.
 
 The certificates are those of `oncelog certs`; a stranger's are made by hand.
 """
@@ -142,7 +142,7 @@ def test_certificates_and_authorities_change_while_streams_run(make_cluster: Mak
         for path in made:
             if path.parent.name == "node-1" and path.name.startswith("tls"):
                 replace(node / path.name, path.read_bytes())
-        # The old client is trusted no longer; what it had open goes on.
+        # The old client is trusted no longer; its open calls go on.
         assert refused(cluster.addresses[1], files)
         assert verdict(before.produce(batch("t", 0, lease.producer_id, 1, b"2"))[0]) == "APPENDED"
     own = new / "client-tester"

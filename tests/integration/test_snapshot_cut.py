@@ -76,7 +76,7 @@ def test_a_transfer_that_breaks_is_begun_again(make_cluster: MakeCluster, topic:
 
 
 def bad_states(group: int) -> dict[str, Snapshot]:
-    """What a member could send, and no state of the group."""
+    """Snapshots that a member could send, and that are no state of the group."""
     index, term = 10_000, 5
     garbage = bytes(range(256)) * 2000
     snapshot = Snapshot(
@@ -92,7 +92,7 @@ def bad_states(group: int) -> dict[str, Snapshot]:
 def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """Sent by who could send it: a member of the cluster, in the place of a node that is down."""
+    """The sender is a member of the cluster, in the place of a node that is down."""
     cluster = make_cluster(settings=STEADY)
     api = cluster.api(1)
     group = api.create_topic(topic, 1, 3).partitions[0].group_id
@@ -127,7 +127,7 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
 
 
 async def send_all(identity: Identity, address: str, snapshots: list[Snapshot]) -> list[str]:
-    """Why each was refused."""
+    """The reason why each was refused."""
     up = asyncio.Event()
     link = PeerLink(identity, 2, address, lambda *_: up.set(), lambda *_: None)
     async with asyncio.timeout(CALL_TIMEOUT):

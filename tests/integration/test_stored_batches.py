@@ -47,7 +47,7 @@ def stored(cluster: LocalCluster, topic: str, offset: int = 0) -> list[StoredBat
 
 
 def contents(cluster: LocalCluster, topic: str) -> list[tuple[object, ...]]:
-    """Of each record all but its place."""
+    """All fields of each record but its place."""
     return [record[:4] for batch in stored(cluster, topic) for record in batch.records()]
 
 
@@ -124,7 +124,7 @@ def test_a_mirror_sends_large_batches_on_and_puts_small_ones_together(
         (codec, 300, 1000),
         *[(codec, 5, 20)] * 3,
         *[(codec, 250, 1000)] * 2,
-        ("none" if codec == "lz4" else "lz4", 400, 1000),  # not what the copy is to be
+        ("none" if codec == "lz4" else "lz4", 400, 1000),  # a codec that the copy shall not have
         (codec, 3, 20),
     ]:
         fill(cluster, topic, kind, count, size)

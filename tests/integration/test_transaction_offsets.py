@@ -18,7 +18,7 @@ from tests.integration.waiting import answered
 
 
 def ask(cluster: LocalCluster, call: str, request: Any) -> Any:
-    """Of the group's leader: each node is asked until one is it."""
+    """Asks the group's leader: tries each node until one leads."""
 
     def once(api: Any) -> Any:
         return getattr(api.groups, call)(request, timeout=CALL_TIMEOUT)
@@ -103,7 +103,7 @@ def test_offsets_and_records_are_committed_together(worker: Worker) -> None:
 
 
 def describe(worker: Worker) -> list[Any]:
-    """What is staged in __offsets."""
+    """Staged transactions in __offsets."""
     api = worker.cluster.api(1).transactions
     request = pb.DescribeTransactionRequest(transaction_id=worker.sender.number)
     found = api.DescribeTransaction(request, timeout=CALL_TIMEOUT).transaction
@@ -137,7 +137,7 @@ def test_a_successor_ends_what_is_open_and_finds_what_was_decided(worker: Worker
 
 
 def test_everybody_is_killed_and_a_successor_goes_on(make_cluster: Any, topic: str) -> None:
-    """Each item of the input leads to one record, whatever was decided when they fell."""
+    """Each item of the input leads to one record, decided or not when they fell."""
     cluster = make_cluster()
     cluster.api(1).create_topic(topic, partitions=2, replicas=3)
     for victims in ([1], [1, 2, 3]):

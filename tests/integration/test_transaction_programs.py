@@ -1,7 +1,7 @@
 """The programs over transactions that people will copy, killed and stopped again and again.
 
-`examples/bank.py`: every transfer is whole, and none that was told is missing or there twice.
-`examples/pipeline.py`: each input record has its output exactly once, whatever a zombie does.
+`examples/bank.py`: every transfer is whole, and no reported one is missing or there twice.
+`examples/pipeline.py`: each input record has its output exactly once, against any zombie.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_no_money_is_lost_or_made(make_cluster: MakeCluster, topic: str) -> None
         cluster.start_nodes([leader])
         more_lines(running, 5)
         ended(running)
-        # What the killed had open is aborted by who has their names next.
+        # The next owners of their names abort the transactions of the killed programs.
         for name in ("anna", "bert"):
             successor = teller(name)
             killed.append(successor)

@@ -1,4 +1,6 @@
-"""Transactions through the raw API of real nodes: what is readable when, and after kills."""
+"""Transactions through the raw API of real nodes: readable records at each step, and after
+kills.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Load:
-    """One producer that sends until it is stopped, and what it was told of each row."""
+    """One producer that sends until it is stopped, and the answer for each row."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self._producer = Producer(cluster.bootstrap, linger_ms=1, batch_size=4096)

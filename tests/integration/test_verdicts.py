@@ -63,7 +63,7 @@ def test_row(cluster: LocalCluster, topic: str, row: Row) -> None:
 
 @dataclass(slots=True)
 class Asked:
-    """A row's request, its two answers, and what the partition held in between."""
+    """A row's request, its two answers, and the partition's state in between."""
 
     maker: Maker
     request: Batch
@@ -116,7 +116,7 @@ def test_rows_were_led_by_all_nodes(asked: dict[str, Asked]) -> None:
     assert {one.leader for one in asked.values()} == {1, 2, 3}
 
 
-# -- what a table of single batches cannot show ------------------------------------------------
+# -- beyond a table of single batches ----------------------------------------------------------
 
 
 def test_the_same_batch_in_flight_is_joined(cluster: LocalCluster, topic: str) -> None:

@@ -1,7 +1,7 @@
 """`python -m tests.integration.threadless`: a node whose system has no thread left after a while.
 
-It ran out when the file that ONCELOG_TEST_THREADLESS names is there. With
-ONCELOG_TEST_UNPROTECTED the node starts its threads when it needs them.
+It ran out when the file that ONCELOG_TEST_THREADLESS names is there. With ONCELOG_TEST_UNPROTECTED
+the node starts its threads when it needs them.
 """
 
 from __future__ import annotations

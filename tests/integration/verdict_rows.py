@@ -1,7 +1,7 @@
-"""The verdict table, one row per case, as requests to a real leader and what must come back.
+"""The verdict table, one row per case: requests to a real leader and the expected answers.
 
-Each row is asked twice: `answer` is the verdict of the first time, `again` that of the
-same bytes sent once more, to the same leader or to its successor after a kill -9.
+Each row is asked twice: `answer` is the verdict of the first time, `again` that of the same bytes
+sent once more, to the same leader or to its successor after a kill -9.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog.wire.batch import encode_payload
 
 KIB = 1024
 NEVER_ISSUED = 1 << 40
-ONE = encode_payload([b"value"], [1])  # what else is sent here claims to be compressed
+ONE = encode_payload([b"value"], [1])  # all other payloads here claim to be compressed
 Expected = Mapping[str, Any]  # "verdict", and fields of BatchResult
 
 

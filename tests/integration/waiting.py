@@ -1,4 +1,4 @@
-"""Waiting for what no call waits for."""
+"""Waiting for conditions that no call waits for."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def eventually(condition: Callable[[], bool], what: str, timeout: float = TIMEOU
 def answered(
     cluster: LocalCluster, ask: Callable[[Any], T], what: str, timeout: float = TIMEOUT
 ) -> T:
-    """What the first of the running nodes says that answers for good: one is asked after the other.
+    """Asks the running nodes in turn; returns the first final answer.
 
-    Raises what is not worth a retry; fails with `what` after `timeout` seconds.
+    Raises errors that are not worth a retry; fails with `what` after `timeout` seconds.
     """
     end = time.monotonic() + timeout
     for attempt in count():
