@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.house.source import PACKAGES, Function, Rule, Snippets, Source, functions
 
-# Functions whose arguments are such bytes, and calls whose results come out of them.
+# Functions whose arguments are bytes from outside, and calls that return values of them.
 READS = re.compile(r"_*(unpack|decode|parse)(_\w+)?|_*from_bytes|_*load(_\w+)?")
 TAKES_APART = frozenset(
     {"unpack", "unpack_from", "iter_unpack", "from_bytes", "FromString", "ParseFromString"}
@@ -16,7 +16,7 @@ TAKES_APART = frozenset(
 
 
 def no_assert_of_bytes(source: Source) -> Iterator[str]:
-    """An assertion may not depend on what came from disk or wire, as far as one function shows.
+    """An assertion may not depend on bytes from disk or wire, as far as one function shows.
 
     Where the bytes are a table of our own in memory the line says so: `# in memory: WHY`.
     """

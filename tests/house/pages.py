@@ -1,4 +1,4 @@
-"""Comments and docs cite only what is in the tree."""
+"""Comments and docs cite only paths that are in the tree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADDRESS = re.compile(r"\w+://\S+")
 
 
 def strange_pages(text: str, folder: PurePosixPath) -> Iterator[str]:
-    """What a comment or page cites and is not there, from the root, docs/ or its own folder."""
+    """Cited paths of a comment or page that are missing in the root, docs/ and its own folder."""
     text = ADDRESS.sub("", text)
     for found in PAGE.finditer(text):
         page = found.group()

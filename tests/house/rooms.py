@@ -1,7 +1,7 @@
-"""Which room may import which, and what the pure ones may not import at all.
+"""Import rules of rooms: allowed imports of each room, and modules closed to the pure ones.
 
-A room is a folder, or a file beside the folders, of a package that has rooms. An arrow
-that is not in the table is a decision: change the table and the README of the room.
+A room is a folder, or a file beside the folders, of a package that has rooms. An arrow that is not
+in the table is a decision: change the table and the README of the room.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tests.house.source import OURS, Import, Rule, Snippets, Source, imports
 
-# What the inside of the client may import of its public face.
+# Names of the public face that the inside of the client may import.
 CLIENT = frozenset(
     {
         "oncelog.config",
@@ -21,7 +21,7 @@ CLIENT = frozenset(
         "oncelog.wire",
     }
 )
-# Room -> what it may import of ours, beside itself. A name stands for all that is in it.
+# Room -> our modules that it may import, beside itself. A name includes all modules in it.
 ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.v1": frozenset(),
     "cluster.errors": frozenset(),
@@ -149,7 +149,7 @@ NOT_IN: Mapping[str, frozenset[str]] = {
     "cluster.metadata": _IO | {"random"},
     "cluster.transactions": _IO | {"random"},
     "cluster.entries": _IO | {"random"},
-    # `random.Random` is the type of what is passed in.
+    # `random.Random` is the type of an argument.
     "cluster.consensus": _IO,
 }
 
@@ -179,7 +179,7 @@ def _may_import(found: Import, allowed: frozenset[str]) -> bool:
 
 
 def room_arrows(source: Source) -> Iterator[str]:
-    """A room imports what the table gives it."""
+    """Reports imports of a room that the table does not allow."""
     room = room_of(_module_of(source))
     if not room or room.endswith(".__init__"):
         return

@@ -1,4 +1,4 @@
-"""How long functions get, where attributes begin, what a folder's names share."""
+"""Shape of code: length of functions, place of attributes, shared parts of a folder's names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def short_functions(source: Source) -> Iterator[str]:
 
 
 def attributes_begin_in_constructors(source: Source) -> Iterator[str]:
-    """What an object has is seen in one place, and is there from the start."""
+    """An object's attributes are seen in one place, and exist from the start."""
     if source.area == "tests":
         return
     classes = {node.name: node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
@@ -45,7 +45,7 @@ def _methods(node: ast.ClassDef) -> list[Function]:
 
 
 def _begun(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> set[str]:
-    """What an instance has after construction; of bases, those in the same file."""
+    """An instance's attributes after construction; bases count if they are in the same file."""
     known = {method.name for method in _methods(node)}  # properties with a setter
     decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     bases = [dotted(base) for base in node.bases]

@@ -1,4 +1,4 @@
-"""One Python file of the tree, and what a rule asks of it."""
+"""One Python file of the tree, with the parts that rules ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("oncelog", "storage", "cluster", "pyspark_oncelog")
-# What else holds our Python; these may import the client, never the node.
+# Other folders with our Python; these may import the client, never the node.
 AROUND = ("scripts", "bench", "conformance", "examples", "harness", "tests")
 OURS = frozenset(PACKAGES + AROUND)
 
@@ -34,7 +34,7 @@ class Source:
         return self.path.parts[0]
 
 
-# Yields "line N: what is wrong" for each place where a file breaks it.
+# Yields "line N: fault" for each place where a file breaks it.
 Rule = Callable[[Source], Iterator[str]]
 # A rule, the path and the text of a made-up file.
 Snippets = list[tuple[Rule, str, str]]
