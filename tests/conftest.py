@@ -1,8 +1,8 @@
-"""What all tests share: markers by folder, Hypothesis profiles.
+"""Shared setup of all tests: markers by folder, Hypothesis profiles.
 
-A test's marker is the folder it lies in (`tests/integration/...` is
-`integration`), so that `scripts/test --fast` and `-m` select by folder without
-a decorator that somebody forgets. Tests directly in `tests/` are `unit`.
+A test's marker is the folder it lies in (`tests/integration/...` is `integration`), so that
+`scripts/test --fast` and `-m` select by folder without a decorator that somebody forgets. Tests
+directly in `tests/` are `unit`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 KINDS = frozenset({"unit", "sim", "integration", "chaos", "durability", "fuzz", "spark", "clients"})
 
-# A slow machine is no failure: deadlines are wall time. CI prints what reproduces
-# a failure; a developer's run also searches further on each run.
+# A slow machine is no failure: deadlines are wall time. CI prints the blob that reproduces a
+# failure; a developer's run also searches further on each run.
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )

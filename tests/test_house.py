@@ -47,7 +47,7 @@ SERIALIZERS = frozenset(
 )
 
 
-# --- the rules: each yields "line N: what is wrong" ---------------------------
+# --- the rules: each yields "line N: fault" -----------------------------------
 
 
 def import_direction(source: Source) -> Iterator[str]:
@@ -402,7 +402,7 @@ def test_wheel_check_finds_strangers() -> None:
 
 
 def export_faults(module: object) -> list[str]:
-    """What is wrong with a package's `__all__`: absent, unsorted out, missing or undocumented."""
+    """Faults of a package's `__all__`: absent, unsorted out, missing or undocumented."""
     names = getattr(module, "__all__", None)
     if not names:
         return ["no __all__"]
