@@ -23,7 +23,7 @@ collect_ignore_glob = [] if "go" in CHOSEN else ["test_go_*"]
 
 @functools.cache
 def driver_command(language: str, root: Path) -> tuple[str, ...]:
-    """How the client's driver is started, after it was built as the kit builds it."""
+    """The command that starts the client's driver; builds it first as the kit does."""
     (client,) = (client for client in tree_clients() if client.name == language)
     subprocess.run(client.build, cwd=root, check=True)
     return tuple(shlex.split(client.driver.replace("{python}", sys.executable)))

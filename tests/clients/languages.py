@@ -1,6 +1,6 @@
 """The languages whose clients run against real nodes.
 
-scripts/test --clients names those that could be checked in ONCELOG_TEST_CLIENTS; without it: all.
+scripts/test --clients names the checked languages in ONCELOG_TEST_CLIENTS; without it: all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def first() -> pytest.MarkDecorator:
 
 
 def offering(*languages: str) -> pytest.MarkDecorator:
-    """It runs for those of these that could be checked: others do not offer what it is about."""
+    """Parameters for the checked clients among these languages: the others lack the feature."""
     return pytest.mark.parametrize("language", [one for one in CHOSEN if one in languages])
 
 

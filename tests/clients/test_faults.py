@@ -1,4 +1,4 @@
-"""Clients under faults, judged replica by replica against what it was told."""
+"""Clients under faults: each replica's records are compared with the client's reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONS, KEYS = 3, 7
 
 
 def ledger_of(results: dict[str, Any]) -> Ledger:
-    """What the client said of each record; the tag is its row. All must be stored."""
+    """The client's report on each record; the tag is its row. All must be stored."""
     ledger = Ledger.of(len(results))
     failed = {tag: result for tag, result in results.items() if "ok" not in result}
     assert failed == {}
@@ -72,7 +72,9 @@ def audit_clean(cluster: LocalCluster, topic: str, ledger: Ledger) -> None:
     rows = len(ledger.offsets)
 
     def level() -> bool:
-        """Each replica holds what the leaders do, so that all are read to the same end."""
+        """Whether each replica holds as much as the leaders, so that all are read to the same
+        end.
+        """
         return all(
             sum(
                 cluster.api(node).offset(topic, partition, "latest", any_replica=True)

@@ -1,4 +1,4 @@
-"""What the Go client's Admin asks for, at three real nodes. The assertions are in Go."""
+"""The Go client's Admin against three real nodes: its requests. The assertions are in Go."""
 
 from __future__ import annotations
 

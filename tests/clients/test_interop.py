@@ -1,4 +1,4 @@
-"""What a client writes Python reads, and the other way: all of a record, and each codec."""
+"""Records between Python and another client, both ways: all fields, and each codec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of a group on a secured cluster: what each processed, judged by committed offsets."""
+"""Members of a group on a secured cluster: their processed records, judged by committed offsets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ PARTITIONS = 6
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """TLS on all ports, by the certificates of `oncelog certs`. Whoever kills a node starts it."""
+    """TLS on all ports, by the certificates of `oncelog certs`. A test that kills a node starts
+    it.
+    """
     with LocalCluster(tmp_path_factory.mktemp("secured"), secured=True) as made:
         yield made
 
 
 class Work:
-    """What members of one driver were given, and could commit."""
+    """Records that members of one driver were given, and could commit."""
 
     def __init__(self, driver: Driver, topic: str) -> None:
         self._driver, self._topic = driver, topic
@@ -33,7 +35,9 @@ class Work:
         self.parts: dict[str, set[int]] = {}
 
     def turn(self, member: str) -> None:
-        """One poll, and a commit of each partition. What is refused, another member processes."""
+        """One poll, and a commit of each partition. Records of a refused commit go to another
+        member.
+        """
         by_partition: dict[int, list[Any]] = {}
         for record in self._driver.ask("poll", member, timeout_ms=100)["records"]:
             by_partition.setdefault(record["partition"], []).append(record)

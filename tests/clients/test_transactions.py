@@ -16,7 +16,7 @@ SOME = 20  # records of one transaction
 
 
 class Copy:
-    """Reads `topic` in transactions that write what it read, and how far it has read."""
+    """Reads `topic` in transactions that write the same records, and knows how far it has read."""
 
     def __init__(self, driver: Driver, servers: list[str], topic: str, target: str) -> None:
         self._driver, self._servers = driver, {"bootstrap_servers": servers}
@@ -36,7 +36,7 @@ class Copy:
         config = {**self._servers, "group_id": self._topic, "auto_offset_reset": "earliest"}
         self._driver.ask("open_consumer", self._consumer, config=config)
         partitions = [[self._topic, partition] for partition in range(PARTITIONS)]
-        # The begin leases the name, which ends what the one before has left open.
+        # The begin leases the name, which ends the transaction that its predecessor left open.
         self._driver.ask("begin", self._producer)
         self._driver.ask("abort_transaction", self._producer)
         self._driver.ask("assign", self._consumer, partitions=partitions)
