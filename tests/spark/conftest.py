@@ -60,7 +60,7 @@ def spark_builder(directory: Path, master: str = "local[2,2]") -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        # What a test runs is over before the best code for it would be compiled.
+        # A test's code is over before the best machine code for it would be compiled.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",

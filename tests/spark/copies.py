@@ -1,4 +1,4 @@
-"""What a copy is compared with its source by, in tests: plain reading, record by record."""
+"""A copy compared with its source, in tests: plain reading, record by record."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def put(producer: Producer, topic: str, numbers: range, partitions: int = 2) -> 
 
 
 def put_large(producer: Producer, topic: str, partition: int, numbers: range) -> None:
-    """A batch of 3 KB records that are one microsecond older than its header says.
+    """Sends a batch of 3 KB records that are one microsecond older than its header says.
 
-    Whoever decodes it and makes a batch of its records again makes another header.
+    A program that decodes it and makes a batch of its records again makes another header.
     """
     values = [b"%d" % n + bytes(3000) for n in numbers]
     payload = encode_payload(values, [_LONG_AGO_US] * len(values), [b"key"] * len(values))
@@ -58,13 +58,13 @@ def put_large(producer: Producer, topic: str, partition: int, numbers: range) ->
 
 
 def sent_on_unseen(bootstrap: str, topic: str, partition: int) -> int:
-    """How many of those batches are there as they were made."""
+    """Number of those batches that kept their header."""
     found = stored_batches(bootstrap, topic, part=partition)
     return sum(batch.max_timestamp_us == _LONG_AGO_US + 1 for batch in found)
 
 
 def stored(bootstrap: str, topic: str, partition: int) -> int:
-    """How many records a partition has."""
+    """Number of records of a partition."""
     with Consumer(bootstrap_servers=bootstrap) as consumer:
         (end,) = consumer.end_offsets([(topic, partition)]).values()
         return end

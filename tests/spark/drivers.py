@@ -30,7 +30,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                # What it starts is in its session, whatever process groups they make.
+                # Its children are in its session, in any process group they make.
                 start_new_session=True,
             )
         self._lines: list[str] = []

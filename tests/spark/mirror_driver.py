@@ -2,9 +2,9 @@
 
     python -m tests.spark.mirror_driver DIRECTORY BOOTSTRAP SOURCE MASTER [NAME=VALUE ...]
 
-The copies are SOURCE-naive and SOURCE-mirror; checkpoints and traps lie in DIRECTORY, the
-traps as `naive-rows`, `naive-commit`, `mirror-rows`, `mirror-commit`. What comes after MASTER
-are settings of Spark. Prints a line when a copy is done.
+The copies are SOURCE-naive and SOURCE-mirror; checkpoints and traps lie in DIRECTORY, the traps as
+`naive-rows`, `naive-commit`, `mirror-rows`, `mirror-commit`. Arguments after MASTER are settings of
+Spark. Prints a line when a copy is done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Several micro-batches, so that a sleeper wakes up in a later one's time.
 RECORDS_PER_TRIGGER = 200
-# What Spark says of a process that took more than ten seconds, which no setting changes.
+# Spark's error for a process that took more than ten seconds, which no setting changes.
 TOO_LATE = "Python worker failed to connect back"
 
 
@@ -62,7 +62,7 @@ class Copies:
         eventually(partial(is_ready, query), f"{way} begins", TIMEOUT_S)
 
     def ended(self) -> list[str]:
-        """The ways whose copy is made by now. Raises what else made a query end."""
+        """The ways whose copy is complete by now. Raises any other error that ended a query."""
         done = []
         for way, query in list(self.running.items()):
             if query.isActive:

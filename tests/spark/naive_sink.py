@@ -1,4 +1,4 @@
-"""What people write without transactions: each task sends its rows, and that is that.
+"""A sink as people write it without transactions: each task just sends its rows.
 
 The tests show with it that their faults bite: here they leave rows twice.
 """

@@ -41,7 +41,7 @@ Traps = Sequence[Trap]
 
 
 def _reach(traps: Traps) -> None:
-    """The first trap that is empty has who comes."""
+    """Stops this process at the first empty trap."""
     any(trap.reach() for trap in traps)
 
 
@@ -73,7 +73,7 @@ def _rows(place: str, traps: Traps, iterator: Iterator[Any]) -> Iterator[Any]:
 
 
 def _add_and_flush(buffer: writing._Buffer, tp: Any, piece: Any) -> None:
-    """What is handed on is staged at once, not when it is a megabyte."""
+    """Stages each piece at once, not when the buffer is a megabyte."""
     _add(buffer, tp, piece)
     buffer.flush()
 

@@ -6,7 +6,7 @@
 there when it begins, and writes them into the topic NAME; its traps are DIRECTORY/NAME-trap-0 and
 so on. Prints NAME when it has ended. One that is stopped by a file NAME-stop begins again; so does
 one whose commit was killed, and one with two runs, at a file NAME-again: their plan says so.
-What comes after MASTER are settings of Spark.
+Arguments after MASTER are settings of Spark.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Run:
             if not self._asked("again"):
                 return False
             self._runs_again = False
-        # What Spark says of a process that took more than ten seconds is no fault of a test.
+        # Spark's error for a process that took more than ten seconds is no fault of a test.
         elif TOO_LATE not in str(error):
             if not self._may_fail:
                 raise error

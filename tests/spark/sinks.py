@@ -1,4 +1,4 @@
-"""Queries that write into a sink, and what tests do to them."""
+"""Queries that write into a sink, and the tests' faults in them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Output:
             query.stop()
 
     def fails(self, frame: DataFrame, **options: Any) -> str:
-        """Why the query fails."""
+        """The error of a query that fails."""
         from pyspark.errors import StreamingQueryException
 
         try:
@@ -82,7 +82,7 @@ class Output:
             return str(error)
         raise AssertionError("the query went on")
 
-    # -- what is done to it -------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------
 
     def forget_last_commit(self) -> None:
         """As if the driver had died between the sink's commit and Spark's."""
@@ -91,7 +91,7 @@ class Output:
         (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
 
     def copy_checkpoint(self) -> Callable[[], None]:
-        """Keeps it; what is returned puts it back."""
+        """Keeps the checkpoint; the returned function puts it back."""
         kept = self.checkpoint.with_name("kept-" + self.checkpoint.name)
         shutil.copytree(self.checkpoint, kept)
 
@@ -108,7 +108,7 @@ class Output:
         found: str = json.loads((self.checkpoint / "metadata").read_text())["id"]
         return found
 
-    # -- what came of it ----------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
         """All lines that are readable, sorted."""

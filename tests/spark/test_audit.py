@@ -114,7 +114,7 @@ def test_a_faithful_copy_is_clean(
         admin.create_topic(name, 2, 3)
     rows = [f"a:{n}|{n % 3}" for n in range(50)]
     write(producer, topic, rows, [f"b:{n}" for n in range(20)])
-    # What a mirror with this transformation would have written.
+    # The records that a mirror with this transformation would have written.
     write(producer, copy, rows[10:], [f"b:{n}" for n in range(10, 20)])
 
     def transform(frame: DataFrame) -> DataFrame:
@@ -239,7 +239,7 @@ def compared(topic: list[dict[str, Any]], copy: list[dict[str, Any]]) -> dict[st
     return found
 
 
-# --- what is refused -----------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------
 
 
 def test_wrong_arguments_of_an_audit_are_named(

@@ -1,8 +1,8 @@
 """Copies whose tasks, executors, drivers and brokers are killed or stopped in the middle.
 
-Each fault is first shown to bite: the naive copy, which differs only in its producers, has
-records twice after it. The mirror's copy is identical, by plain reading of both topics. In
-each, a broker that leads the copy is killed at the same moment.
+Each fault is first shown to bite: the naive copy, which differs only in its producers, has records
+twice after it. The mirror's copy is identical, by plain reading of both topics. In each, a broker
+that leads the copy is killed at the same moment.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def assert_identical(cluster: LocalCluster, topic: str) -> None:
 
 
 def fenced(cluster: LocalCluster, topic: str) -> int:
-    """How many batches for partition 0 the nodes that run have answered with FENCED."""
+    """Number of batches for partition 0 that the running nodes have answered with FENCED."""
     count = 0
     for node in cluster.running:
         with urllib.request.urlopen(f"http://{cluster.metrics_addresses[node]}/metrics") as page:
@@ -191,7 +191,7 @@ def test_an_attempt_that_sleeps_until_its_successor_is_done(
         "spark.executor.heartbeatInterval=1s",
         "spark.network.timeout=15s",
         "spark.network.timeoutInterval=1s",
-        # What an executor runs is over before the best code for it would be compiled.
+        # An executor's code is over before the best machine code for it would be compiled.
         "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
     with driver(directory, filled, topic, "local-cluster[3,1,1024]", *settings) as copies:

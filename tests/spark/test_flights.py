@@ -1,4 +1,4 @@
-"""The job in examples/flights: its table is that of pandas, whatever happens to the nodes."""
+"""The job in examples/flights: its table is that of pandas, at any fault of the nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT = 280
 
 
 def flights(directory: Path, records: int, *words: str, timeout: int = TIMEOUT) -> Any:
-    """What `scripts/flights` finds; its table is that of pandas, each row there once."""
+    """Outcome of `scripts/flights`; its table is that of pandas, each row there once."""
     command = [*(sys.executable, "-m", "harness.flights", "--dir", str(directory)), *words]
     done = subprocess.run(
         [*command, "--records", str(records)],

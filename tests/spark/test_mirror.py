@@ -1,4 +1,4 @@
-"""Mirrors with real PySpark over real nodes: what is copied, where it goes on, what is refused."""
+"""Mirrors with real PySpark over real nodes: copies, restarts, refusals."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def failure(query: StreamingQuery) -> str:
     return str(caught.value)
 
 
-# --- what is copied ------------------------------------------------------------------
+# --- copies --------------------------------------------------------------------------
 
 
 def test_a_copy_is_identical_and_goes_on(
     spark: SparkSession, admin: Admin, cluster: LocalCluster, producer: Producer,
     topic: str, copy: Copy,
 ) -> None:  # fmt: skip
-    """Each run has a checkpoint of its own: what is copied is known to the target only."""
+    """Each run has a checkpoint of its own: only the target knows the copied records."""
     admin.create_topic(topic, 3, 3)
     there = cluster.bootstrap
     limit = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -162,7 +162,7 @@ def test_a_filter_and_a_map(
         for p, records in contents(there, topic).items()
     }
     assert contents(there, target) == wanted
-    # What was dropped at the end is looked at again by the next run, and no more than that.
+    # The next run reads again only the records that were dropped at the end.
     assert read == [60, 2 * 6 + 70, 2 * 31 + 10]
     (name,) = (one for one in admin.list_producer_names() if one.name.endswith(f"{target}/0"))
     (state,) = admin.describe_producers(target, 0, name.producer_id)
@@ -260,7 +260,7 @@ def test_the_later_of_two_runs_goes_on(
     assert contents(there, target) == contents(there, topic)
 
 
-# --- what is refused -----------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------
 
 
 def shuffles() -> Mapping[str, tuple[Callable[[DataFrame], Any], str]]:

@@ -73,7 +73,7 @@ def settings(cluster: LocalCluster, admin: Admin, topic: str) -> Make:
 
 
 def rows(offsets: Iterable[int], partition: int = 0, size: int = 0) -> Any:
-    """A batch as Spark gives it: the values say what their offset is."""
+    """A batch as Spark gives it: each value contains its offset."""
     found = list(offsets)
     n = len(found)
     columns = {
@@ -92,7 +92,7 @@ def fill(producer: Producer, topic: str, count: int) -> None:
 
 
 def copied(settings: MirrorSettings) -> list[int]:
-    """What the target holds, by source offset."""
+    """The target's records, by source offset."""
     tp = settings.target(0)
     with Consumer(
         bootstrap_servers=settings.target_bootstrap, auto_offset_reset="earliest"
@@ -143,7 +143,7 @@ def test_a_replayed_micro_batch_writes_what_is_missing(settings: Make, producer:
     assert run_task(run, rows(range(17)), rows(range(17, 60))).copied == 35
     assert run_task(run, rows(range(60))).copied == 0
     assert copied(run) == list(range(60))
-    # A filter makes the sequences sparse, and what was dropped at the end is no gap.
+    # A filter makes the sequences sparse, and records dropped at the end are no gap.
     assert run_task(run, rows(range(60, 80, 7))).copied == 3
     assert run_task(run, rows([])).copied == 0
     assert run_task(run, rows([90]), rows([], 0), rows([99])).copied == 2
@@ -344,10 +344,10 @@ def test_stored_batches_are_copied_once_and_as_they_are(settings: Make, producer
     claim(run, {})
     batches = [stored_batch(range(at, at + 10)) for at in range(0, 60, 10)]
     assert run_task(run, *batches[:3]).copied == 30
-    # The task once more, with more to do: what is there is skipped.
+    # The task once more, with more to do: it skips the records that are there.
     assert run_task(run, *batches[:5]).copied == 20
     assert payloads(run) == [batch.payload for batch in batches[:5]]
-    # The target has a part of the first one, and what follows may be of either kind.
+    # The target has a part of the first batch, and the next may be of either kind.
     half = run_task(run, rows(range(50, 54)), stored_batch(range(54, 60)), rows(range(60, 63)))
     assert half.copied == 13
     assert run_task(run, stored_batch(range(55, 65)), stored_batch(range(65, 70))).copied == 7
@@ -441,8 +441,9 @@ def test_a_target_with_other_records_needs_a_word(settings: Make, producer: Prod
 def test_a_name_that_expired_is_not_taken_for_an_empty_target(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """After long idleness nobody knows any more what the target holds; to begin anew would
-    copy everything twice."""
+    """After long idleness nobody knows any more the target's contents; to begin anew would copy
+    everything twice.
+    """
     cluster = make_cluster(
         1, settings={**QUICK, "lease_lifetime_ms": 1000, "producer_name_expiry_ms": 1000}
     )

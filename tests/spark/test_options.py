@@ -76,7 +76,7 @@ def test_bounds() -> None:
 
 
 ERRORS = [
-    # what is given, the option that the error names, what it says
+    # options, the option that the error names, the error's text
     ({"bootstrap.servers": ""}, "bootstrap.servers", "is missing"),
     ({"bootstrap.servers": "nowhere"}, "bootstrap.servers", "'nowhere' is not host:port"),
     ({"subscribe": ""}, "subscribe", "no topic is named: use exactly one of subscribe, assign"),
@@ -137,7 +137,7 @@ def test_every_option_has_an_error_of_its_own() -> None:
     named = {option for _, option, _ in ERRORS}
     # Their forms are those of the starting ones, by the same code.
     ending = {"endingTimestamp", "endingOffsetsByTimestamp"}
-    # The client reads the files, where it connects, and says what is wrong with one.
+    # The client reads the files, where it connects, and reports faults in them.
     files = {"tls.ca.file", "tls.cert.file", "tls.key.file", "token.file"}
     assert set(NAMES) - named == ending | files
 
@@ -156,7 +156,7 @@ def test_what_is_for_batches_or_streams_only() -> None:
 
 
 def test_importing_needs_none_of_the_extra() -> None:
-    """Nor does Spark's search for data sources, which every session does, load Arrow."""
+    """Spark's search for data sources, which every session does, does not load Arrow either."""
     program = """
 import sys, oncelog, oncelog.spark
 print(sorted({"pyspark", "pyarrow", "pandas"} & set(sys.modules)))

@@ -1,6 +1,6 @@
-"""A batch's attempts and drivers without Spark, on real nodes: who dies where, who wakes up when.
+"""A batch's attempts and drivers without Spark, on real nodes: deaths and late returns anywhere.
 
-What the writers do in Spark's processes is done here by hand, so that each place can be met.
+The writers' steps in Spark's processes are done here by hand, so that each place can be met.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def killed(cluster: LocalCluster, node: int) -> Iterator[None]:
 
 
 class Naive(Query):
-    """What each attempt sends is there, and nobody ends anything: what people write by hand."""
+    """A sink written by hand: rows of every attempt stay, and nobody ends anything."""
 
     def draw(self, batch: int) -> Batch:
         return Batch(self.topic, False, "q", "r", 0, batch)

@@ -1,7 +1,7 @@
 """Queries into the sink whose drivers, tasks and executors die or sleep at each of its calls.
 
-Real PySpark in a program of its own, real nodes. Beside the sink a naive one has the same fault
-at the same place, and has rows twice after it.
+Real PySpark in a program of its own, real nodes. Beside the sink a naive one has the same fault at
+the same place, and has rows twice after it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ SPECULATION = (
     "spark.speculation=true",
     "spark.speculation.interval=200ms",
     "spark.speculation.minTaskRuntime=1s",
-    # Of a stage whose tasks all began at once, too.
+    # Also for a stage whose tasks all began at once.
     "spark.speculation.task.duration.threshold=2s",
     # A loser's process is left alone, as that of an executor which was cut off.
     "spark.python.task.killTimeout=600s",

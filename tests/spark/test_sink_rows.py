@@ -1,4 +1,4 @@
-"""What the sink makes of rows, without Spark: partitions, order, the digest, options."""
+"""The sink's work on rows, without Spark: partitions, order, the digest, options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch queries over real nodes: what comes, which part of it, and every refusal."""
+"""Batch queries over real nodes: the rows, ranges of them, and every refusal."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 MIB = 1024 * 1024
 TIMEOUT = 60.0
-# Records and their bytes: three times what lies between a reader and a gate (30 MB were
-# measured: two sockets of Spark's, what is fetched ahead, the batch that is being joined).
+# Records and their bytes: three times the data between a reader and a gate (30 MB were measured:
+# two sockets of Spark's, records fetched ahead, the batch that is being joined).
 AHEAD = (40_000, 2_500)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 Span = tuple[int, int, int]  # partition, first offset, offset after the last
 
 
 def fill(producer: Producer, topic: str, *counts: int, size: int = 10, per_batch: int = 10) -> None:
-    """So many records in each partition, in stored batches of `per_batch`."""
+    """Writes so many records into each partition, in stored batches of `per_batch`."""
     for partition, count in enumerate(counts):
         for start in range(0, count, per_batch):
             rows = range(start, min(start + per_batch, count))
@@ -60,7 +60,7 @@ def places(frame: DataFrame) -> list[tuple[int, int]]:
 
 
 def spans(*ranges: Span) -> list[tuple[int, int]]:
-    """What `places` gives for these ranges."""
+    """The result of `places` for these ranges."""
     return [(partition, n) for partition, start, end in ranges for n in range(start, end)]
 
 
@@ -75,7 +75,7 @@ def refusal(action: Any, error: type[BaseException] | None = None) -> str:
     return str(lines[-1])
 
 
-# --- what comes --------------------------------------------------------------------------
+# --- rows --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "lz4"])
@@ -316,7 +316,7 @@ def test_every_refusal_of_a_plan(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In this process: the planner is what the readers ask in Spark's."""
+    """In this process: Spark's readers ask the same planner."""
     # An offset past the end is believed at once: no leader was deposed.
     monkeypatch.setattr(planning, "_DEPOSED_S", 0.0)
     admin.create_topic(topic, 2, 3)
@@ -485,7 +485,7 @@ def test_a_leader_is_killed_in_the_middle_of_a_read(
     leader = cluster.leader(topic, 0)
     cluster.kill([leader])
     with pytest.raises(grpc.RpcError):
-        cluster.api(leader).fetch(topic, 0, count - 1)  # who reads from it gets nothing
+        cluster.api(leader).fetch(topic, 0, count - 1)  # a reader of it gets nothing
     gate.open()
     seen = [(row.partition, row.offset, row.value) for row in rows.result(TIMEOUT)]
     assert seen == [(0, n, value_of(0, n, size)) for n in range(count)]

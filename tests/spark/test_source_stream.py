@@ -1,4 +1,4 @@
-"""Streaming queries over real nodes: each record once, whatever happens in between."""
+"""Streaming queries over real nodes: each record once, at any fault in between."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Stream:
         return [progress for progress in query.recentProgress if progress.numInputRows]
 
     def rows(self) -> list[tuple[int, int]]:
-        """(partition, offset) of what was written, by what Spark says is committed."""
+        """(partition, offset) of written rows, from the files that Spark says are committed."""
         log = self._directory / "out" / "_spark_metadata"
         names = [
             json.loads(line)["path"].removeprefix("file://")
@@ -77,7 +77,7 @@ def stream(read_stream: Read, topic: str, tmp_path: Path) -> Callable[..., Strea
 
 
 def ends(progress: Any, topic: str) -> dict[str, int]:
-    """Where a micro-batch ended, by partition."""
+    """End of a micro-batch, by partition."""
     return dict(json.loads(progress.sources[0].endOffset)[topic])
 
 
@@ -298,12 +298,12 @@ def test_a_checkpoint_below_the_start_of_the_log(
     assert one.rows() == spans((0, 0, 10), (0, start, 80))
 
 
-# --- what Spark asks, in this process ----------------------------------------------------
+# --- Spark's questions, in this process --------------------------------------------------
 
 
 @pytest.fixture
 def reader(cluster: LocalCluster, topic: str) -> Any:
-    """`reader(option=value)`: what Spark makes in a process of its own."""
+    """`reader(option=value)`: makes the reader that Spark makes in a process of its own."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     from oncelog.spark.source.stream import OncelogStreamReader

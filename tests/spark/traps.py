@@ -1,19 +1,19 @@
 """A place in a Spark job where the first process that comes waits for the test.
 
     trap = Trap(tmp_path / "trap").set()
-    query = ...                     # its writer goes through `trap.rows`
-    caught = trap.wait_caught()     # a worker has handed on half of its rows, and waits
-    os.kill(caught.worker, signal.SIGKILL)      # the fault
-    trap.release()
+   query = ...                     # its writer goes through `trap.rows`
+   caught = trap.wait_caught()     # a worker has handed on half of its rows, and waits
+   os.kill(caught.worker, signal.SIGKILL)      # the fault
+   trap.release()
 
 Workers are other processes, often forks of forks, so a trap is a folder. One that nobody
-has set lets everybody pass.
+as set lets everybody pass.
 
-    caught      who it is: its pid, the pids of its parents; whoever comes later passes
-    released    it may go on
-    handed_on   it has handed on the rest of its rows
-    refused     they were not taken: the writer has failed by then
-    finished    after that, it may end
+    caught      the process: its pid, the pids of its parents; later processes pass
+   released    it may go on
+   handed_on   it has handed on the rest of its rows
+   refused     they were not taken: the writer has failed by then
+   finished    after that, it may end
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two ways to copy a topic, with traps in them: ours, and what one writes without thinking.
+"""Two ways to copy a topic, with traps in them: ours, and a plain one.
 
-Both read with the same source. The naive one appends what it gets with a plain producer,
-as a function for `foreachBatch` would: each of its batches is idempotent, its tasks are not.
+Both read with the same source. The naive one appends its rows with a plain producer, as a function
+for `foreachBatch` would: each of its batches is idempotent, its tasks are not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def copy_with_mirror(
     checkpoint: str,
     max_offsets_per_trigger: int | None = None,
 ) -> StreamingQuery:
-    """`oncelog.spark.mirror` of what is there now."""
+    """Runs `oncelog.spark.mirror` over the records that are there now."""
     writer = _trapped(MirrorStreamWriter, rows, commit)
 
     class Trapped(MirrorDataSource):
