@@ -1,1 +1,1 @@
-"""Members of groups that change: schedules, random runs, and what they must catch."""
+"""Members of groups that change: schedules, random runs, and the weaknesses they must catch."""

@@ -1,6 +1,6 @@
-"""Random runs in which an operator balances the cluster while everything else goes on.
+"""Random runs in which an operator balances the cluster amid all other changes.
 
-The plan, when it is drawn, and what becomes of a move are the nodes' own code. Partitions begin
+The plan, its time, and the outcome of a move are the nodes' own code. Partitions begin
 on some of the nodes only; an operator begins and ends balances and moves partitions by hand.
 Checked all the while, of the metadata as its newest replica knows it:
 
@@ -39,13 +39,13 @@ MAX_MOVES = 2  # at a time, instead of the nodes' 50
 # A leader may go while its moves are on their way; its successor does not know of them.
 MOST_MOVES = 2 * MAX_MOVES
 LOOK = 0.02  # seconds between looks at the metadata
-DIRECTED = (6,)  # seeds that meet what is planted
+DIRECTED = (6,)  # seeds that meet the planted weaknesses
 
 Records = Mapping[int, PartitionState]
 
 
 class Watch:
-    """What the metadata says of each partition, compared with what it said before."""
+    """A watch over the metadata's record of each partition, compared with its last look."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._before = cluster, dict[int, PartitionState]()
@@ -79,7 +79,7 @@ class Watch:
 
 
 class Operator:
-    """Begins and ends balances, and moves partitions by hand, until it is closed.
+    """An operator: begins and ends balances, and moves partitions by hand, until it is closed.
 
     Then it asks for one balance more, which has to end by itself.
     """
@@ -150,14 +150,14 @@ def records_of(state: MetadataState) -> dict[int, PartitionState]:
 
 
 def level(records: Records, cluster: Cluster) -> bool:
-    """No node holds, or shall hold, two replicas more than another."""
+    """Tells whether no node holds, or shall hold, two replicas more than another."""
     held = Counter(node for one in records.values() for node in one.target or one.replicas)
     counts = [held[node] for node in cluster.node_ids]
     return max(counts) - min(counts) <= 1
 
 
 class Uneven(Clients):
-    """One topic, on three nodes at first; no others come, so that what is level stays so."""
+    """One topic, on three nodes at first; no others come, so that a level cluster stays so."""
 
     def _any_command(self) -> mpb.MetadataCommand:
         ids = mpb.AllocateProducerIds(node_id=1, count=self.rng.randint(1, 100))
@@ -177,7 +177,7 @@ def run_balances(seed: int, *, verbose: bool = False) -> Result:
             **faults.injected, "balance": operator.balances, "change": operator.by_hand,
             "balance's move": watch.moves,
         }  # fmt: skip
-    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+    except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
     return result
@@ -219,7 +219,7 @@ def _not_done(cluster: Cluster) -> str:
 
 @schedule
 def balances_end_and_keep_to_their_limits() -> None:
-    """Few seeds of the above, for what is planted."""
+    """Few seeds of the above, for the planted weaknesses."""
     for seed in DIRECTED:
         error = run_balances(seed).error
         if error:

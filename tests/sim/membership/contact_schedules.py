@@ -1,4 +1,4 @@
-"""Schedules of who may speak to whom. The metadata group is real, and so are all Hellos."""
+"""Schedules about nodes that may or may not speak. The metadata group and all Hellos are real."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TO_4 = ((1, 4), (3, 4))
 
 
 class Apart(Damaged):
-    """Three nodes, to which 4 and 5 come."""
+    """Three nodes, which 4 and 5 join."""
 
     def add(self, *numbers: int) -> None:
         for number in numbers:
@@ -27,7 +27,7 @@ class Apart(Damaged):
         self.until_voter(number)
 
     def until_voter(self, number: int) -> None:
-        """With the disk that it has now, as all who are there know."""
+        """Waits until the node, with its present disk, is a voter and all present nodes know it."""
         joining = self.node(number).joining
 
         def knows(other: int) -> bool:
@@ -42,7 +42,7 @@ class Apart(Damaged):
         self.until(is_voter, f"{number} is a voter")
 
     def meets(self, number: int, *others: int) -> None:
-        """Links both ways come up soon, before anybody who is refused has to end."""
+        """Waits for links both ways: they come up before a refused node has to end."""
 
         def linked(one: int, other: int) -> bool:
             node = self.node(one)
@@ -203,7 +203,7 @@ def a_directory_that_was_put_back_does_not_elect_the_metadata() -> None:
     if nodes.node(3).alive:
         raise Violation("3 goes on with an older copy")
     nodes.node(1).restart()
-    nodes.lose_disk(3)  # the remedy: what was put back is given up
+    nodes.lose_disk(3)  # the remedy: the restored directory is given up
     assert not nodes.change(3, mpb.NODE_ACTION_REPLACE)
     nodes.settle()
 

@@ -1,4 +1,4 @@
-"""Schedules of nodes without data, that must found no second history. All Hellos are real."""
+"""Schedules of nodes without data, which must found no second history. All Hellos are real."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.sim.stage import GID
 
 
 class Wiped(Apart):
-    """Nodes whose disks are lost, and that are started with the settings that they had."""
+    """Nodes whose disks are lost, and that are started with their old settings."""
 
     def wipe(self, *numbers: int) -> None:
         for number in numbers:
@@ -20,7 +20,7 @@ class Wiped(Apart):
             self.node(number).joining.name_first()
 
     def nothing_begins(self) -> None:
-        """Nobody decides anything without those that are down."""
+        """Checks that nobody decides anything without the nodes that are down."""
         self.run(25.0)
         for gid in (METADATA_GROUP, GID):
             if self.cluster.leader(gid) is not None:
@@ -46,7 +46,7 @@ def two_wiped_nodes_do_not_found_again_while_the_third_is_down() -> None:
 
 @schedule
 def who_hears_of_a_cluster_is_none_of_its_voters() -> None:
-    """2 and 3 are wiped; 1 is down when they start, and then says what cluster this is."""
+    """2 and 3 are wiped; 1 is down when they start, and then tells them the cluster's id."""
     nodes = Wiped()
     nodes.settle()
     for number in (1, 2, 3):
@@ -79,7 +79,7 @@ def a_wiped_node_that_was_started_too_early_is_replaced() -> None:
 
 @schedule
 def the_first_node_of_a_grown_cluster_does_not_found_again() -> None:
-    """It began alone, and its settings name nobody: it hears the others, who look for it."""
+    """It began alone, and its settings name nobody: it hears the others, which look for it."""
     nodes = Wiped(smallest_majority=1, founding=1)
     nodes.add(2, 3)
     nodes.until(lambda: len(nodes.view.own.replicas) == 3, "the others are there")

@@ -1,4 +1,4 @@
-"""Schedules of operators who would lose what was acknowledged. The metadata group is real."""
+"""Schedules of operators that would lose acknowledged records. The metadata group is real."""
 
 from __future__ import annotations
 

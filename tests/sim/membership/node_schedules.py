@@ -1,7 +1,7 @@
 """Schedules in which nodes come, go and lose their disks. The metadata group is real.
 
-Elections happen by themselves and clients write all the time; what is scripted is what becomes
-of nodes. `weak.py` says which weakness each of them catches.
+Elections happen by themselves and clients write all the time; only the nodes' fates are scripted.
+`weak.py` names the weakness that each of them catches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOUNDING = 3
 
 
 class Nodes:
-    """Three nodes of five, of one cluster whose partition they all hold."""
+    """A cluster of three nodes, all with its partition; two more may join."""
 
     def __init__(self, smallest_majority: int = 2, founding: int = FOUNDING) -> None:
         settings = Settings(
@@ -58,7 +58,7 @@ class Nodes:
 
     @property
     def leader(self) -> Node:
-        """Of the metadata group."""
+        """Leader of the metadata group."""
         self.until(lambda: self.cluster.leader(METADATA_GROUP) is not None, "somebody leads")
         found = self.cluster.leader(METADATA_GROUP)
         assert found is not None
@@ -91,13 +91,13 @@ class Nodes:
             self.run(0.25)
 
     def change(self, number: int, action: Any) -> str:
-        """Returns why it was rejected; empty: it was not."""
+        """Changes a node; returns why it was rejected; empty: it was not."""
         directory = self.state.directory_of(number) if action == mpb.NODE_ACTION_REPLACE else 0
         change = mpb.ChangeNode(node_id=number, action=action, directory_id=directory)
         return self.command(mpb.MetadataCommand(change_node=change))
 
     def command(self, command: mpb.MetadataCommand) -> str:
-        """Returns why it was rejected; empty: it was not."""
+        """Runs a command; returns why it was rejected; empty: it was not."""
         results: list[bytes] = []
         self.leader  # noqa: B018  # waits for one
         self.cluster.command(command, results.append)
@@ -105,12 +105,12 @@ class Nodes:
         return mpb.MetadataResult.FromString(results[0]).message
 
     def lose_disk(self, number: int) -> None:
-        """Nobody does anything about it yet; with the empty one it asks what it is."""
+        """Loses a disk. Nobody reacts yet; with the empty one the node asks for its identity."""
         self.node(number).joining.wipe()
         self.node(number).start()
 
     def hold_changes(self, gid: int) -> None:
-        """No leader takes a step of this group's."""
+        """Holds back the changes of this group's leader."""
         for node in self.cluster.live():
             changes = node.running.changes
             look = changes._look
@@ -127,7 +127,7 @@ class Nodes:
             changes._look = look
 
     def settle(self) -> None:
-        """All targets are reached, and the cluster bears the loss of a disk again."""
+        """Waits until all targets are reached, and the cluster bears the loss of a disk again."""
         self.until(lambda: is_whole(self.cluster, self.state), f"all is whole: {self.view.own}")
         known = {*self.state.nodes}
         if known != {*self.view.own.replicas}:

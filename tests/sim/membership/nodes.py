@@ -1,9 +1,8 @@
 """Random runs in which nodes come, go and lose their disks: one seed, one run.
 
-The metadata group is real and changes its own members; a node with an empty disk asks what it
-is, by the real rules (`tests/sim/joining.py`). An operator adds, removes, replaces and drains
-nodes. It waits with the loss of a disk until the one before is made good: each record is then on
-as many disks as it shall be.
+The metadata group is real and changes its own members; a node with an empty disk asks for its
+identity, by the real rules (`tests/sim/joining.py`). An operator adds, removes, replaces and drains
+nodes. After a lost disk it waits until all records are on their full number of disks again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FOUNDING = 3
 
 
 class Operator:
-    """Changes nodes until it is closed."""
+    """An operator: changes nodes until it is closed."""
 
     def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
         self.cluster, self.rng = cluster, rng
@@ -86,7 +85,7 @@ class Operator:
             self._command(rng.choice(self.cluster.node_ids), action)
 
     def _take_away(self, number: int) -> None:
-        """A node is stopped, or cut off, until much has changed."""
+        """Stops a node, or cuts it off, until much has changed."""
         node, cluster = self.cluster.nodes[number], self.cluster
         pairs = split([number], [one for one in cluster.node_ids if one != number])
         self._away, self.absences = number, self.absences + 1
@@ -104,7 +103,7 @@ class Operator:
         cluster.scheduler.after(5.0 + 15.0 * self.rng.random(), back)
 
     def _damage(self, state: MetadataState) -> None:
-        """Of one replica, which is then made anew, by itself."""
+        """Damages one replica, which is then rebuilt by itself."""
         record = self.rng.choice([one for topic in state.topics() for one in topic.partitions])
         node = self.rng.choice(record.replicas)
         self.cluster.trace("node %d: group %d is damaged", node, record.group_id)
@@ -116,7 +115,7 @@ class Operator:
         )
 
     def _look_at(self, number: int, incarnation: int) -> None:
-        """The operator looks at the disk, as it was made anew too often, or had no majority."""
+        """Has the operator look at a disk that was rebuilt too often, or had no majority."""
         node = self.cluster.nodes[number]
         if node.alive and node.incarnation == incarnation:
             node.crash("an operator looks at its disk")
@@ -147,7 +146,7 @@ class Operator:
         self.cluster.command(mpb.MetadataCommand(change_node=change), done)
 
     def _clean_up(self, state: MetadataState) -> None:
-        """A node that is forgotten ends; it may be added again with an empty disk."""
+        """Ends a forgotten node; it may be added again with an empty disk."""
         view = state.membership
         for node in self.cluster.nodes.values() if view.own.replicas else ():
             if not node.joining.is_done or node.id in self._lost:
@@ -159,7 +158,7 @@ class Operator:
 
 
 class Whole(Clients):
-    """Makes no topics with one replica: the loss of one disk would end them."""
+    """Clients that make no topics with one replica: the loss of one disk would end those."""
 
     def _any_command(self) -> mpb.MetadataCommand:
         command = super()._any_command()
@@ -171,12 +170,12 @@ class Whole(Clients):
 
 
 def is_steady(record: PartitionState) -> bool:
-    """Whether nothing is to be done with the partition's replicas."""
+    """Tells whether nothing is to be done with the partition's replicas."""
     return not (record.target or record.lost or record.damaged)
 
 
 def shared(state: MetadataState, one: int, away: int) -> bool:
-    """Whether a record may be on these two only, of all disks: one cannot be lost then."""
+    """Tells whether a record may be on these two only, of all disks: one cannot be lost then."""
     records = [record for topic in state.topics() for record in topic.partitions]
     both = {one, away}
     return away > 0 and (
@@ -187,9 +186,9 @@ def shared(state: MetadataState, one: int, away: int) -> bool:
 
 
 def is_whole(cluster: Cluster, state: MetadataState, away: int = 0) -> bool:
-    """Whether each group has all its replicas: it bears the loss of one disk.
+    """Tells whether each group has all its replicas, so that it bears the loss of one disk.
 
-    away: a node whose disk is sound, but that cannot be looked at.
+    away: a node that cannot be looked at, although its disk is sound.
     """
     view = state.membership
     own = view.own.replicas or tuple(cluster.founding)
@@ -233,7 +232,7 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
             **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks,
             "damage": operator.damages, "away": operator.absences,
         }  # fmt: skip
-    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+    except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
     return result
@@ -252,7 +251,7 @@ def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Faults]:
 
 
 def _is_done(cluster: Cluster, operator: Operator) -> bool:
-    """All targets are reached, all replicas are where they shall be, and equal, and may serve."""
+    """Tells whether targets are reached and all replicas are in place, equal, and may serve."""
     leader = cluster.leader(METADATA_GROUP)
     if leader is None or operator._lost or cluster.leader(GID) is None:
         return False

@@ -1,12 +1,12 @@
-"""Random runs with operators who act at any node, at once, in any order, and often wrongly.
+"""Random runs with operators that act at any node, at once, in any order, and often wrongly.
 
     operator --ChangeNode--> the node that is asked: the services' own rules, by its own copy
              --some time later--> the metadata's leader
     operator: wipes disks, of any number of nodes; puts older directories back
 
-One promise: nothing that was acknowledged is lost, unless the answer said so before. So where too
-many disks were lost nobody may lead, and a run need not come to rest. What a wiped node asks, and
-whom, is as its settings of the first day have it, or a new setting `join`.
+One promise: no acknowledged record is lost, unless the answer said so before. So where too
+many disks were lost nobody may lead, and a run need not come to rest. A wiped node asks the nodes
+of its first settings, or those of a new setting `join`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LONGEST_DELAY = 3.0  # seconds from an answer to the command that follows from i
 
 
 class Asked:
-    """What the services see at the node that is asked: `NodeContext`, as far as needed."""
+    """The node that is asked, as the services see it: `NodeContext`, as far as needed."""
 
     def __init__(self, node: Node) -> None:
         self._node, self.config = node, node.joining.config
@@ -59,7 +59,7 @@ class Asked:
         return number == self._node.id or number in self._node.running.linked_since
 
     async def listen_to_peers(self) -> None:
-        """It does."""
+        """Listens already."""
 
     async def propose_metadata(self, command: mpb.MetadataCommand, timeout: float) -> Any:
         self._node.cluster.command(command, lambda result: None)
@@ -73,7 +73,7 @@ class Asked:
 
 
 class Operators(nodes.Operator):
-    """Until they are closed; then one goes on who does what the runbooks say.
+    """Operators at any node until they are closed; then one goes on by the runbooks.
 
     harmed: more disks were lost than the cluster bears, or an answer said so before.
     """
@@ -84,7 +84,7 @@ class Operators(nodes.Operator):
         self._copies: dict[int, tuple[Any, Stored]] = {}
 
     def _change(self, state: MetadataState) -> None:
-        """Of the operators of the other runs: nothing."""
+        """Does nothing: operators of the other runs have changes of their own."""
 
     def tick(self) -> None:
         if self.closed or self.rng.random() < 0.1:
@@ -120,7 +120,7 @@ class Operators(nodes.Operator):
             self._ask()
 
     def _wipe(self, state: MetadataState | None, number: int) -> None:
-        """Its disk is lost, or somebody deletes it, and it is started with an empty one."""
+        """Loses a node's disk, or has an operator delete it; the node starts with an empty one."""
         node = self.cluster.nodes[number]
         if not node.joining.is_done:
             return
@@ -139,25 +139,25 @@ class Operators(nodes.Operator):
             node.start()
 
     def _is_whole(self, state: MetadataState) -> bool:
-        """Whether it bears the loss of one disk. A copy is as good as lost."""
+        """Tells whether the cluster bears the loss of one disk. A copy is as good as lost."""
         copies = any(node.registering.is_copy for node in self.cluster.nodes.values())
         return not (copies or self._lost) and is_whole(self.cluster, state)
 
     def _copy(self, number: int) -> None:
-        """Of its data directory, for some day."""
+        """Copies a node's data directory, for a later day."""
         node = self.cluster.nodes[number]
         if node.joining.is_done and number not in self._copies:
             self._copies[number] = node.registering.copied()
 
     def _put_back(self, state: MetadataState | None, number: int) -> None:
-        """A copy that was made before takes the place of the directory."""
+        """Puts an older copy in the directory's place."""
         node, taken = self.cluster.nodes[number], self._copies.pop(number, None)
         if taken is None or not node.joining.is_done:
             return
         if taken[1].known == node.registering.stored.known:
             return  # it is not told from the newest one
         if state is None or not self._is_whole(state):
-            return  # those who remember the newer start may be away
+            return  # nodes that remember the newer start may be away
         if node.alive:
             node.crash("an older copy is put back")
         node.registering.put_back(taken)
@@ -166,7 +166,7 @@ class Operators(nodes.Operator):
         self.cluster.scheduler.after(4.0 * self.rng.random(), node.restart)
 
     def _ask(self) -> None:
-        """Some node, by what it knows."""
+        """Asks some node, which answers by its own knowledge."""
         rng, there = (
             self.rng,
             [one for one in self.cluster.live() if METADATA_GROUP in one.machines],
@@ -210,7 +210,7 @@ class Operators(nodes.Operator):
 
 
 def _now(coroutine: Coroutine[Any, Any, mpb.ChangeNode]) -> mpb.ChangeNode:
-    """Nothing in it waits here."""
+    """Runs a coroutine that never waits here."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -220,7 +220,7 @@ def _now(coroutine: Coroutine[Any, Any, mpb.ChangeNode]) -> mpb.ChangeNode:
 
 
 class Mender(Operators):
-    """Operators, and afterwards the one who does what the runbooks say."""
+    """Operators, followed by an operator that does as the runbooks say."""
 
     def tick(self) -> None:
         leader = self.cluster.leader(METADATA_GROUP)
@@ -229,7 +229,7 @@ class Mender(Operators):
         super().tick()
 
     def _mend(self, state: MetadataState) -> None:
-        """Directories that never count again give way to empty ones, which ask who is there."""
+        """Replaces directories that never count again by empty ones, which ask to join."""
         expected = state.membership.expected
         self._lost &= {*state.nodes, *state.membership.own.replicas, *expected}
         for node in self.cluster.nodes.values():
@@ -267,7 +267,7 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
         }  # fmt: skip
     except NothingLeftError:
         result.injected = {"lost disk": settings.founding, "harmed": 1}
-    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+    except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
     return result

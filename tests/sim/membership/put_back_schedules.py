@@ -20,7 +20,7 @@ class PutBack(Damaged):
             self.restart(number)
 
     def let(self, one: int, other: int) -> None:
-        """Two nodes hear each other."""
+        """Lets two nodes hear each other."""
         links = self.cluster.network.links
         links[one, other].blocked = links[other, one].blocked = False
 
@@ -28,7 +28,7 @@ class PutBack(Damaged):
         return number in self.view.own.replicas
 
     def is_later(self, known: int) -> bool:
-        """Whether 3 has another registration than that."""
+        """Tells whether 3 has another registration than that."""
         last = self.view.registration_of(3)
         return last is not None and last.id != known
 
@@ -59,7 +59,7 @@ def a_directory_that_was_put_back_elects_nobody() -> None:
         raise Violation("3 takes part with an older copy")
     nodes.node(1).restart()
     nodes.acknowledge()
-    nodes.lose_disk(3)  # the remedy: what was put back is given up
+    nodes.lose_disk(3)  # the remedy: the restored directory is given up
     assert not nodes.change(3, mpb.NODE_ACTION_REPLACE)
     nodes.settle()
 
@@ -68,8 +68,8 @@ def a_directory_that_was_put_back_elects_nobody() -> None:
 def a_peer_that_has_not_heard_of_a_start_is_no_way_in() -> None:
     """Of five nodes 2 has not heard that 3 has started since; 4 and 5 have, without the partition.
 
-    2 hears 3 only, and lets it in from an older copy. The metadata group does not: 3 takes part
-    in nothing.
+    2 hears 3 only, and lets it in from an older copy. The metadata group does not: 3 takes part in
+    nothing.
     """
     nodes = PutBack()
     for number in (4, 5):
@@ -98,7 +98,7 @@ def a_peer_that_has_not_heard_of_a_start_is_no_way_in() -> None:
 
 @schedule
 def a_start_that_died_before_it_was_confirmed_is_known() -> None:
-    """What it has begun may be registered: the next start says that one first."""
+    """Its registration may have been stored: the next start names that one first."""
     nodes = PutBack()
     for _ in range(5):
         nodes.node(3).crash("stopped")

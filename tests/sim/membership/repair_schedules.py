@@ -1,4 +1,4 @@
-"""Schedules in which replicas are damaged, and made anew. The metadata group is real."""
+"""Schedules in which replicas are damaged, and rebuilt. The metadata group is real."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Damaged(Nodes):
         self.until(lambda: self.cluster.checker.acknowledged > before + 5, what)
 
     def settle(self) -> None:
-        """The partition has all its replicas, and clients go on."""
+        """Waits until the partition has all its replicas, and clients go on."""
         self.until(lambda: is_whole(self.cluster, self.state), f"all is whole: {self.record}")
         before = self.cluster.checker.acknowledged
         self.until(lambda: self.cluster.checker.acknowledged > before, "clients go on")
@@ -56,7 +56,7 @@ class Damaged(Nodes):
         self.node(number).partitions[GID].unreadable(PlantedDamage("a damaged entry"))
 
     def lead(self, number: int, gid: int = GID) -> None:
-        """The node leads the partition, or another group."""
+        """Makes the node lead the partition, or another group."""
 
         def leads() -> bool:
             leader = self.cluster.leader(gid)
@@ -71,7 +71,7 @@ class Damaged(Nodes):
         self.until(leads, f"{number} leads group {gid}")
 
     def cut(self, number: int, *, blocked: bool) -> None:
-        """The node hears nobody, and nobody it."""
+        """Cuts the node off: it hears nobody, and nobody hears it."""
         for link in self.cluster.network.links:
             if number in link:
                 self.cluster.network.links[link].blocked = blocked
@@ -136,7 +136,7 @@ def a_replica_that_is_damaged_again_and_again_stays_where_it_is() -> None:
 
 @schedule
 def two_of_three_are_damaged_and_one_comes_back() -> None:
-    """Whichever it is: it proves sound, the other one is made anew."""
+    """Either of the two: it proves sound, the other one is rebuilt."""
     for back, anew in ((2, 3), (3, 2)):
         nodes = Damaged()
         nodes.lead(1)
@@ -153,7 +153,7 @@ def two_of_three_are_damaged_and_one_comes_back() -> None:
 
 @schedule
 def the_only_voter_cannot_read_for_a_learner() -> None:
-    """It goes on with what is sound; the change says why it waits, and is taken back."""
+    """It goes on with its sound entries; the change says why it waits, and is taken back."""
     nodes = Damaged(smallest_majority=1)
     nodes.move(1)
     stored, journal = Journal.stored, nodes.group(1, GID).journal

@@ -1,6 +1,6 @@
-"""Directed schedules of changed members: the rules R1 to R8 of ADR 0038, and what a model found.
+"""Directed schedules of changed members: the rules R1 to R8 of ADR 0038, and a model's findings.
 
-`weak.py` plants what each of them catches.
+`weak.py` plants the weakness that each of them catches.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def a_learner_behind_the_logs_start_gets_a_snapshot() -> None:
 
 @schedule
 def a_snapshot_carries_the_configuration() -> None:
-    """The entries that made it are gone; who installs it must know it, after a restart, too."""
+    """The entries that made it are gone; a node that installs it keeps it over a restart."""
     stage = Changing(checkpoint_entries=4, retention_bytes=0)
     stage.elect(1)
     stage.crash(3)
@@ -280,7 +280,7 @@ def votes_of_learners_do_not_count() -> None:
 
 @schedule
 def votes_of_removed_replicas_do_not_count() -> None:
-    """R4: 2 knows that 4 and 5 are removed; what they grant is nothing to it."""
+    """R4: 2 knows that 4 and 5 are removed; their votes are nothing to it."""
     stage = Changing(founding=5)
     stage.elect(1)
     stage.run(1.0)
@@ -299,7 +299,7 @@ def votes_of_removed_replicas_do_not_count() -> None:
 
 
 def _elect_by(stage: Changing, voter: int, instance: int = 0) -> None:
-    """2 stands, and `voter` grants all that it might ask for."""
+    """Has 2 stand, and `voter` grant all that it might ask for."""
     stage.stands(2)
     term = stage.group(2).term + 1
     stage.deliver(voter, 2, PreVoteReply(GID, term, True, from_instance=instance))
@@ -313,7 +313,7 @@ def a_leader_removes_itself_from_two() -> None:
     stage.elect(1)
     stage.produce(1)
     stage.run(1.0)
-    # What tells 2 of the commit, or asks it to stand, is lost.
+    # Messages that tell 2 of the commit, or ask it to stand, are lost.
     stage.hold(
         lambda sender, receiver, message: (
             sender == 1 and not (isinstance(message, Append) and message.data)
@@ -344,7 +344,7 @@ def a_leader_that_is_removed_hands_over() -> None:
 
 @schedule
 def of_two_voters_none_goes_without_the_other() -> None:
-    """R6: what 1 alone knows of is not in force, and the last voter is not removed."""
+    """R6: an entry that only 1 knows is not in force, and the last voter is not removed."""
     stage = Changing(founding=2, smallest_majority=1)
     stage.elect(1)
     stage.produce(1)
@@ -376,7 +376,7 @@ def who_was_removed_proves_it() -> None:
         stage.produce(1)
         stage.run(1.0)
         stage.isolate(3)
-        # 2 has the entry, and does not hear that it is committed: what 4 says is lost, too.
+        # 2 has the entry, and does not hear that it is committed: messages of 4 are lost, too.
         stage.hold(
             lambda sender, receiver, message: (
                 (sender, receiver) == (1, 2) and isinstance(message, Append) and not message.data
@@ -421,7 +421,7 @@ def an_older_snapshot_than_what_is_known_is_taken() -> None:
     assert stage.group(1).members.version == 0
 
 
-# -- what a model found (ADR 0038) -----------------------------------------------------------------
+# -- findings of a model (ADR 0038) ----------------------------------------------------------------
 
 
 @schedule
@@ -524,7 +524,7 @@ def two_changes_while_one_voter_is_cut_off() -> None:
     assert stage.members() == [1, 2, 3, 5]
 
 
-# -- what a change leaves must work ------------------------------------------------------------
+# -- members left after a change must work -----------------------------------------------------
 
 
 @schedule
@@ -565,7 +565,7 @@ def who_is_left_holds_what_is_committed() -> None:
 
 
 def _goes_on_without(stage: Changing, node: int) -> None:
-    """1 is asked to remove it; what is written afterwards is acknowledged all the same."""
+    """Asks 1 to remove it; later batches are acknowledged all the same."""
     with suppress(ChangeRefusedError):
         stage.propose(1, Step.REMOVE, node)
     stage.run(0.5)

@@ -1,7 +1,7 @@
-"""Random runs in which members change while everything else goes on: one seed, one run.
+"""Random runs in which members change amid all other events: one seed, one run.
 
-run_changes   any step, at any time: an operator in the place of the metadata group,
-              who is never wrong, and of whom nodes hear late
+run_changes   any step, at any time: an operator in the place of the metadata group;
+              it is never wrong, and nodes hear of it late
 run_moves     the real metadata group: moves drawn at random, leaders go there by themselves
 Faults, Clients: those of `run.py`
 """
@@ -45,13 +45,13 @@ MAX_PARTITIONS = 5  # of the topic; each has a producer
 
 
 class Operator:
-    """Draws steps until it is closed; then finishes what is begun, and all nodes are told."""
+    """An operator: draws steps until closed; then finishes begun ones, and tells all nodes."""
 
     def __init__(self, stage: Changing, rng: random.Random) -> None:
         self.stage, self.rng = stage, rng
         self.closed = False
         self.steps = self.lost_disks = 0
-        self.may_wait = False  # for ever: nobody knows who may decide
+        self.may_wait = False  # for ever: nobody knows which node may decide
         self._gone: set[int] = set()  # their disks are to be replaced
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class Operator:
         return Step.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
 
     def _lose_disk(self) -> bool:
-        """Of one of two voters, while no change is under way: the other one has all.
+        """Loses one of two voters' disks, while no change is in progress: the other one has all.
 
         It goes on if it can know that.
         """
@@ -130,7 +130,7 @@ class Operator:
         stage.cluster.trace("the disk of node %d is lost, of %s", gone.node, newest)
         stage.wipe(gone.node)
         stage.record = replace(record, lost=(gone[:2],))
-        stage.tell()  # who starts from now on knows it
+        stage.tell()  # nodes that start from now on know it
         self.lost_disks += 1
         left = [one for one in in_force if one.config.node_id != gone.node]
         unknown = (who_else_decides(one.members, one.journal.configurations) for one in left)
@@ -139,7 +139,7 @@ class Operator:
         return True
 
     def _replace_disks(self) -> None:
-        """A node that is in no configuration any more may come back on an empty disk."""
+        """Puts an empty disk into a node that is in no configuration any more."""
         record, rng = self.stage.record, self.rng
         for node in self.stage.cluster.live():
             out = node.id not in record.replicas and not self.stage.holds(node.id)
@@ -178,7 +178,7 @@ def run_changes(seed: int, *, verbose: bool = False) -> Result:
         result.injected = {
             **faults.injected, "change": operator.steps, "lost disk": operator.lost_disks,
         }  # fmt: skip
-    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+    except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(stage.cluster)
     return result
@@ -222,7 +222,7 @@ def _drive(stage: Changing, operator: Operator) -> Faults:
 
 
 def _at_rest(stage: Changing) -> bool:
-    """A leader, no learners, all members equal, and nobody else holds the group."""
+    """Tells whether there are a leader, no learners, equal members, and no other holders."""
     if not stage.is_settled(()) or len(stage.present(())) != len(stage.members()):
         return False
     leader = stage.cluster.leader(GID)
@@ -239,7 +239,7 @@ def _at_rest(stage: Changing) -> bool:
 
 
 def added(topic: TopicState, *placements: Sequence[int]) -> mpb.MetadataCommand:
-    """So many partitions more."""
+    """Builds a command that adds so many partitions."""
     command = mpb.AddPartitions(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -261,7 +261,7 @@ def replicas_asked(
 
 
 class Moves:
-    """Makes a cluster whose nodes know of changes; then draws where the partition shall be.
+    """A cluster whose nodes know of changes; draws the nodes of its partition.
 
     Its topic gets more partitions now and then, and all of them another number of replicas.
     """
@@ -326,7 +326,7 @@ def run_moves(seed: int, *, verbose: bool = False) -> Result:
     try:
         moves, faults = _drive_moves(cluster, rng)
         result.injected = {**faults.injected, "change": moves.asked, "grown": moves.added}
-    except Exception as error:  # noqa: BLE001 - whatever comes out of a run is its result
+    except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
     result.count(cluster)
     return result
@@ -343,7 +343,7 @@ def _drive_moves(cluster: Cluster, rng: random.Random) -> tuple[Moves, Faults]:
 
 
 class Drawing(Protocol):
-    """What draws changes until it is closed."""
+    """A drawer of changes, until it is closed."""
 
     closed: bool
 
@@ -359,7 +359,7 @@ def drive(
     otherwise: Callable[[Cluster], str],
     may_wait: Callable[[], bool] = lambda: False,
 ) -> None:
-    """With the metadata group: all draw, then it heals, and all targets are reached.
+    """Runs with the metadata group: all draw, then it heals, and all targets are reached.
 
     may_wait: more is lost than the cluster bears, so it may stand still for ever.
     """
@@ -391,7 +391,7 @@ def drive(
 
 
 def check_topics(cluster: Cluster) -> None:
-    """Each node has the partitions that were made, and each replica the records."""
+    """Checks that each node has the partitions that were made, and each replica the records."""
     check_partitions(cluster)
     for gid, holders in cluster.placement().items():
         for holder in holders if gid != METADATA_GROUP else ():
@@ -399,7 +399,7 @@ def check_topics(cluster: Cluster) -> None:
 
 
 def check_partitions(cluster: Cluster) -> None:
-    """A node that was removed knows what there was until then, and hears no more."""
+    """Checks the members' partitions; a removed node hears of no new ones."""
     members = cluster.placement()[METADATA_GROUP]
     for node in cluster.live():
         for topic in node.running.state.topics() if node.id in members else ():
@@ -412,7 +412,7 @@ def _not_moved(cluster: Cluster) -> str:
 
 
 def _has_moved(cluster: Cluster) -> bool:
-    """The target is reached, all replicas are equal, and each node holds what it shall."""
+    """Tells whether the target is reached, replicas are equal, and each node holds its groups."""
     if GID not in cluster.placement() or not cluster.at_rest():
         return False
     states = [node.running.state for node in cluster.live()]

@@ -37,7 +37,7 @@ class Sized(Nodes):
         )
 
     def settle(self) -> None:
-        """All have the same partitions, and clients go on."""
+        """Waits until all have the same partitions, and clients go on."""
         self.until(lambda: is_whole(self.cluster, self.state), f"all is whole: {self.topic}")
         before = self.cluster.checker.acknowledged
         self.until(lambda: self.cluster.checker.acknowledged > before, "clients go on")
@@ -81,7 +81,7 @@ def replicas_become_one_and_three_again() -> None:
 
 
 def _of(topic: TopicState, partitions: Sequence[PartitionState]) -> TopicState:
-    """As somebody knew it before."""
+    """Builds an older copy of a topic's state."""
     return TopicState(
         topic.name, topic.topic_id, tuple(partitions), topic.settings, topic.created_ms
     )

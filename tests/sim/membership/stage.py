@@ -1,6 +1,6 @@
 """A stage on which the members of the group change.
 
-It plays the metadata's part: it says which node holds which instance of the group.
+It plays the metadata's part: it names the node of each instance of the group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Changing(Stage):
 
     @classmethod
     def at_random(cls, founding: int, settings: Settings, seed: int, *, verbose: bool) -> Changing:
-        """One where elections happen by themselves and chance has a part."""
+        """Builds one where elections happen by themselves and chance has a part."""
         stage = cls.__new__(cls)
         stage.founding = tuple(range(1, founding + 1))
         stage.record = PartitionState(GID, stage.founding)
@@ -55,10 +55,10 @@ class Changing(Stage):
         cluster.placement = lambda: {GID: self.members()}  # type: ignore[method-assign]
         return cluster
 
-    # -- what the metadata says ---------------------------------------------------------------
+    # -- the metadata's words -----------------------------------------------------------------
 
     def assign(self, *nodes: int, **replicas: int) -> None:
-        """`nodes` are told who holds which instance: n4=2 is node 4 with instance 2."""
+        """Tells `nodes` the instances of the group: n4=2 is node 4 with instance 2."""
         record = self.record
         held = dict(zip(record.replicas, record.instances or (0,) * 9, strict=False))
         for name, instance in replicas.items():
@@ -71,7 +71,7 @@ class Changing(Stage):
         self.run(1.0)
 
     def reported(self, node: int) -> None:
-        """The metadata has learned the configuration that is in force at this node."""
+        """Tells the metadata the configuration that is in force at this node."""
         placed = self.group(node).members.placed
         now, lost = placed.configuration, self.record.lost
         members = now.voters + now.learners
@@ -87,7 +87,7 @@ class Changing(Stage):
         )
 
     def tell(self, *nodes: int) -> None:
-        """These nodes follow the metadata; all that start do, too."""
+        """Has these nodes follow the metadata; all that start do, too."""
         state = MetadataState()
         state.load(self.cluster.topics)
         topic = state.topics()[0]
@@ -100,7 +100,7 @@ class Changing(Stage):
             process.replicas.reconcile(process.state.tables.take_touched())
 
     def members(self) -> list[int]:
-        """Of the newest configuration in force anywhere."""
+        """Members of the newest configuration in force anywhere."""
         newest = max(
             (self.group(node.id).members.configuration for node in self.cluster.live()
              if self.holds(node.id)),
@@ -111,7 +111,7 @@ class Changing(Stage):
     # -- changes --------------------------------------------------------------------------------
 
     def propose(self, leader: int, step: Step, node: int) -> list[Any]:
-        """One step, proposed; the list gets its outcome."""
+        """Proposes one step; the list gets its outcome."""
         outcomes: list[Any] = []
 
         def done(outcome: Outcome) -> None:
@@ -124,7 +124,7 @@ class Changing(Stage):
         return outcomes
 
     def change(self, leader: int, step: Step, node: int) -> Configuration:
-        """One step, until it is in force at the leader."""
+        """Takes one step, and waits until it is in force at the leader."""
         before = self.group(leader).members.version
         self.propose(leader, step, node)
         self.run(0.3)
@@ -134,7 +134,7 @@ class Changing(Stage):
         return now
 
     def add(self, leader: int, node: int) -> None:
-        """A learner, until it has caught up; then a voter."""
+        """Adds a learner; once it has caught up, makes it a voter."""
         self.learn(leader, node)
         self.change(leader, Step.PROMOTE, node)
         self.run(0.5)
@@ -150,13 +150,13 @@ class Changing(Stage):
         self.run(0.5)
 
     def bury(self, node: int, witness: int) -> None:
-        """The metadata knows that the node's replica is removed, and so does the node."""
+        """Tells the metadata and the node that the node's replica is removed."""
         self.reported(witness)
         self.tell(node)
         self.run(1.0)
 
     def wipe(self, node_id: int) -> None:
-        """The node's disk is lost; it begins on an empty one."""
+        """Loses the node's disk; it begins on an empty one."""
         node = self.node(node_id)
         if node.alive:
             node.crash("disk lost")
@@ -174,7 +174,7 @@ class Changing(Stage):
         return found
 
     def isolate(self, *nodes: int) -> None:
-        """But for what is said of clocks: a node that starts must know its own to stand."""
+        """Isolates nodes, but for messages of clocks: a starting node needs its own to stand."""
         self.hold(
             lambda sender, receiver, message: (
                 (sender in nodes) != (receiver in nodes)
@@ -188,7 +188,7 @@ class Changing(Stage):
                 self.group(node.id).core.election_deadline = node.clock() + 1e6
 
     def stands(self, node_id: int) -> None:
-        """Its election timeout passes once."""
+        """Passes the node's election timeout once."""
         self.nobody_stands()
         self.group(node_id).core.election_deadline = self.node(node_id).clock()
         self.node(node_id).driver.touch(GID)
@@ -205,7 +205,7 @@ class Changing(Stage):
         ]
 
     def settle(self, *, gone: tuple[int, ...] = ()) -> None:
-        """All that is left elect a leader by themselves, who serves; replicas are equal."""
+        """Has the rest elect a leader by themselves, which serves; replicas are equal."""
         self.drop()
         self.free = True
         self.cluster.network.heal()

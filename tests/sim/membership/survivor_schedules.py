@@ -33,7 +33,7 @@ class Two(Damaged):
         return not any(who_else_decides(one.members, one.journal.configurations) for one in groups)
 
     def is_back(self, record: PartitionState, number: int) -> None:
-        """The node holds the partition as another instance than in `record`."""
+        """Waits until the node holds the partition as another instance than in `record`."""
         self.until(
             lambda: self._is_voter(number) and self.instance(number) > record.instance_of(number),
             f"{number} is a voter again: {self.record}",
@@ -104,11 +104,11 @@ def of_two_nodes_one_disk_is_lost() -> None:
     nodes.until(lambda: {*nodes.view.own.replicas} == {1, 2}, "both hold the metadata")
 
 
-# -- what it must not do --------------------------------------------------------------------------
+# -- forbidden steps ------------------------------------------------------------------------------
 
 
 def _told(stage: Changing, node: int, gone: Collection[tuple[int, int]]) -> None:
-    """The node has read in the metadata which replicas are gone."""
+    """Tells the node, as the metadata would, the replicas that are gone."""
     stage.node(node).driver.touch(GID)
     stage.run(0.1)
     if not stage.group(node).is_stopped:
@@ -187,7 +187,7 @@ def those_of_before_do_not_decide_beside_one_alone() -> None:
 
 @schedule
 def a_late_answer_of_who_is_excluded_counts_nothing() -> None:
-    """1 leads on alone; what 2 had acknowledged before its disk was lost arrives afterwards."""
+    """1 leads on alone; acknowledgements of 2 from before its disk was lost arrive afterwards."""
     stage = Changing(founding=2, smallest_majority=1)
     stage.elect(1)
     stage.produce(1, 2)

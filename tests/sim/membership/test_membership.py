@@ -46,7 +46,7 @@ def test_seeds_of_balances() -> None:
 
 
 def test_seeds_of_operators() -> None:
-    """Whatever they do, nothing is lost; and most runs come to rest."""
+    """Checks that operators lose nothing in any run; and most runs come to rest."""
     results = [run_operators(seed) for seed in range(SEEDS.start, SEEDS.start + PER_BALANCE)]
     assert not {result.seed: result.error for result in results if result.error}
     for what in ("change", "lost disk", "refused"):

@@ -1,4 +1,4 @@
-"""Mutations of changed members: what the rules of ADR 0038 keep out."""
+"""Mutations of changed members: bugs that the rules of ADR 0038 keep out."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def handed_over_early() -> Any:
 @mutation("an answer to a poll proves nothing")
 def polls_prove_nothing() -> Any:
     def nothing(*proof: Any) -> None:
-        """No proof is taken."""
+        """Takes no proof."""
 
     return [(election, "take_proof", nothing)]
 
@@ -466,7 +466,7 @@ def ended_without_a_look() -> Any:
     return [(balancing.Balancing, "begin", lambda self, moves: before(self, moves or []))]
 
 
-# -- who may speak to whom ---------------------------------------------------------------------
+# -- nodes that may or may not speak -----------------------------------------------------------
 
 
 @mutation("who is behind judges a newer directory by what it knows")
@@ -523,7 +523,7 @@ def told_of_those_up() -> Any:
     welcome, heard_of = OtherNodes.welcome, OtherNodes.heard_of
 
     def heard_if_newer(self: OtherNodes, hello: Any) -> None:
-        """Otherwise one that it was not told of would say so itself."""
+        """Hears a Hello if it is newer; else a node it was not told of would speak for itself."""
         if hello.instance > self._metadata.membership.own.version:
             heard_of(self, hello)
 
