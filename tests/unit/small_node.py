@@ -115,7 +115,7 @@ class Node:
         return self.leaders.get(group_id, 0), 4
 
     async def listen_to_peers(self) -> None:
-        """It has none."""
+        """Does nothing: the node has no peers."""
 
     async def ask(self) -> dict[int, dict[int, int]]:
         return self.held

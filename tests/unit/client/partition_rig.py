@@ -101,12 +101,12 @@ class Rig:
 
 
 def pad(name: bytes) -> bytes:
-    """A value of such a size that a batch holds exactly one."""
+    """A value whose size makes one batch full."""
     return name.ljust(60, b".")
 
 
 def outcome(future: RecordFuture) -> str | None:
-    """None for a record that is stored."""
+    """Outcome of a failed record; None if it is stored."""
     error = future.exception(0)
     assert error is None or isinstance(error, errors.DeliveryError)
     return None if error is None else error.outcome

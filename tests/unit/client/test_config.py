@@ -191,7 +191,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_errors_survive_pickling():
-    """They cross process borders in multiprocessing and in Spark."""
+    """Errors cross process borders in multiprocessing and in Spark."""
     config_error = errors.ConfigError("bad", "linger_ms", "acks")
     missing = errors.MissingExtraError("Arrow batches", "pyarrow", "arrow")
     mismatch = errors.OffsetMismatchError("no", next_offset=7)

@@ -12,7 +12,7 @@ NOTHING: Step[TopicPartition] = Step((), (), {})
 
 
 def member() -> Membership[TopicPartition]:
-    """It owns both under number 5."""
+    """A member that owns both partitions under number 5."""
     one: Membership[TopicPartition] = Membership()
     one.connect()
     assert one.assignment(1, 2, {A: 5, B: 5}, ()) == Step((), (), {A: 5, B: 5})

@@ -283,7 +283,7 @@ def test_a_fatal_error_in_the_middle_of_five_in_flight():
 
 
 def test_a_refusal_after_a_lost_answer_leaves_the_outcome_open():
-    """The first attempt may have been stored, so nothing behind it may be sent anew."""
+    """The first attempt may have been stored, so nothing behind it may be sent under a new id."""
     rig = Rig()
     futures, _sent = three(rig)
     rig.sender.on_connection_lost(rig.now)
@@ -336,7 +336,7 @@ def test_endless_resets_end():
     pytest.fail("resets go on for ever")
 
 
-# --- a topic that was deleted and created anew ---------------------------------------
+# --- a topic that was deleted and created again --------------------------------------
 
 
 def test_what_was_refused_goes_to_the_new_topic_what_had_no_answer_fails():

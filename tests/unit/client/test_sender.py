@@ -528,7 +528,7 @@ def test_who_may_harm_its_neighbours_has_a_stream_of_its_own(
 
 
 def test_a_small_batch_does_not_wait_behind_all_that_a_neighbour_has() -> None:
-    """As many batches as fit in a message, of each lane in turn."""
+    """A message takes as many batches as fit, of each lane in turn."""
 
     async def messages() -> list[list[tuple[str, int]]]:
         stream = ProduceStream(

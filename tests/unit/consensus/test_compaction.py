@@ -32,7 +32,9 @@ def number(state: bytes | None) -> None:
 
 
 def checkpoints(parts: Parts, reads: BackgroundReads | None = None) -> Checkpoints:
-    """As a replica makes them when it opens; its state is the applied index, as text."""
+    """Checkpoints as a replica makes them when it opens; its state is the applied index, as
+    text.
+    """
     return Checkpoints(
         CheckpointStore(parts.disk, GROUP),
         parts.journal,
@@ -94,7 +96,7 @@ def test_the_head_goes_up_to_a_checkpoint_and_a_restart_begins_at_the_newest():
 
 @pytest.mark.parametrize("left", [0, 1], ids=["none is left", "an older one is left"])
 def test_a_log_without_the_checkpoint_that_covers_its_head_is_not_opened(left):
-    """To begin at the empty state would give offsets again and forget every producer."""
+    """A start from the empty state would give offsets again and forget every producer."""
     parts = compacted(5, 9, limit=12)
     batch = parts.disk.batch()
     for key, _ in list(parts.disk.scan(Family.CHECKPOINTS, b"", b"\xff" * 32)):
@@ -253,7 +255,7 @@ def test_a_large_state_is_saved_slice_by_slice(monkeypatch: pytest.MonkeyPatch) 
     parts.apply(6)
     made = large(parts, lambda: iter([b"a", b"b", b"c", b"d", b"e"]))
     made.save()
-    made.save()  # it is under way
+    made.save()  # still in progress
     assert (made.is_saving, made.indexes, made.saved) == (True, [], (0, 0))
     slices = 1
     while made.is_saving:

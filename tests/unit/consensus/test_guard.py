@@ -109,7 +109,7 @@ def test_stale_leader_is_told_our_term(parts: Parts) -> None:
 
 
 def test_who_is_not_known_here_is_followed_and_voted_for(parts: Parts) -> None:
-    """It may be in a configuration that this replica has not heard of yet."""
+    """The candidate may be in a configuration that this replica has not heard of yet."""
     assert parts.guard.append(9, append(7, 6, 2, 7)).success
     assert entries(parts) == [*OURS, b"n7"]
     parts.guard.vote(8, Vote(GROUP, 9, 99, 9))

@@ -24,7 +24,7 @@ class Leader:
         self.parts.fill(1, 1, 1, 1, 2)
         shared = PeerWindows() if windows is None else windows
         journal, members = self.parts.journal, self.parts.members
-        self.reads: list[tuple[Callable[[], object], Done]] = []  # under way
+        self.reads: list[tuple[Callable[[], object], Done]] = []  # in flight
         reads = BackgroundReads(lambda *started: self.reads.append(started), lambda group: None)
         self.replicator = Replicator(GROUP, 2, journal, members, (2,), shared, reads)
         self.replicator.commit_index = 5
@@ -204,7 +204,7 @@ def test_groups_share_what_may_be_on_its_way_to_a_peer(monkeypatch: pytest.Monke
     monkeypatch.setattr(peer_window, "MAX_PEER_BYTES_IN_ALL", 3 * size)
     for leader in leaders:
         leader.replicator.pending()
-        leader.ack(7)  # from a probe to a stream of messages; nothing is under way
+        leader.ack(7)  # from a probe to a stream of messages; nothing is in flight
     assert windows[2].bytes == 0
 
     def send_one(leader: Leader) -> int:

@@ -266,7 +266,7 @@ def test_the_start_of_a_chain_is_forgotten_in_the_safe_direction() -> None:
     assert log.append(7, 0, 5, 5, -1) is Kind.OUT_OF_ORDER
     assert log.append(7, 0, 9, 9, 5) is Kind.OUT_OF_ORDER
     assert log.append(7, 0, 10, 10, 9) is Kind.DUPLICATE  # in a gap that is forgotten
-    # A chain that begins at 0 needs no such memory.
+    # A chain that begins at 0 does not need that memory.
     log.append(8, 0, 0, 0, -1)
     log.append(8, 0, 2 * FAR, 2 * FAR, 0)
     assert log.append(8, 0, 0, 0, -1) is Kind.DUPLICATE

@@ -14,7 +14,7 @@ from cluster.dedup.verdict import BatchMeta
 
 
 def test_memory_per_producer() -> None:
-    """At most 128 bytes with the window of 5, whichever way the ids come."""
+    """Checks at most 128 bytes a producer with the window of 5, in any order of ids."""
     count = 50_000
     anywhere = random.Random(1).sample(range(1, 10 * count), count)
     jittered = sorted(anywhere, key=lambda pid: pid + random.Random(pid).randrange(3000))

@@ -146,7 +146,7 @@ def test_what_is_stored_under_another_epoch_is_no_original() -> None:
     leader.apply()
     leader.last_seen.open(7, 1, 0)
     assert leader.send(batch(7, 1, 20, 29, 19))[0] is Kind.APPENDED
-    # It went on; so it cannot begin anew any more, nor repeat its predecessor.
+    # It went on, so it can neither begin again nor repeat its predecessor.
     assert leader.send(batch(7, 1, 0, 4, -1))[0] is Kind.OUT_OF_ORDER
     assert leader.send(batch(7, 1, 0, 19, -1))[0] is Kind.OUT_OF_ORDER
     assert leader.send(batch(7, 1, 20, 29, 19))[0] is Kind.JOINED
@@ -179,7 +179,7 @@ def test_a_rejected_proposal_takes_its_successors_along() -> None:
     tokens = [leader.send(meta)[1] for meta in [sent[0], other, *sent[1:]]]
     leader.log.popleft()
     leader.in_flight.applied(tokens[0], accepted=False)
-    # Two of the three that are left are lost; only the other producer's counts.
+    # Two of the three that are left are lost; only the second producer's counts.
     assert leader.in_flight.next_offset == 5
     assert leader.send(sent[1])[0] is Kind.UNKNOWN_PRODUCER
     assert leader.send(other) == (Kind.JOINED, tokens[1])

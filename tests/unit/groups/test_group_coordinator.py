@@ -151,7 +151,7 @@ def test_a_session_ends_after_its_time_and_not_with_the_stream() -> None:
 
 
 def numbers_after_a_lost_removal() -> tuple[set[int], set[int]]:
-    """A session ends, its removal is not committed, and the member begins anew."""
+    """Numbers after a session ends, its removal is not committed, and the member joins again."""
     group = Script({1: 2})
     group.hello("a")
     before = set(group.owns("a").values())
@@ -163,7 +163,7 @@ def numbers_after_a_lost_removal() -> tuple[set[int], set[int]]:
 
 
 def test_who_begins_anew_owns_under_other_numbers() -> None:
-    """Else a commit of its last life, still on its way, would count in this one."""
+    """Otherwise a late commit of its last life would count in this one."""
     before, after = numbers_after_a_lost_removal()
     assert after and before.isdisjoint(after)
     with weak.rejoins_at_once():
@@ -294,7 +294,7 @@ def test_a_restarted_process_takes_its_instance_id_over_with_all_that_it_had() -
     # The one before does not know: it comes back, and has no way in.
     group.hello("a1", 2, instance="a", epoch=3)
     assert group.last["a1"] == Fenced("INSTANCE_TAKEN")
-    # Nor does a hello with a claim that was true once.
+    # A hello with a claim that was true once does not count either.
     group.hello("a3", instance="a", claim=held.claim)
     assert group.last["a3"] == InstanceHeld(group.facts.instances["a"].number)
 

@@ -103,7 +103,7 @@ def test_the_python_driver_carries_out_each_verb():
         answer = driver.answer({"verb": verb})
         assert answer.get("error", {}).get("reason") != "NOT_OFFERED", verb
     assert driver.answer({"verb": "fly"})["error"]["reason"] == "NOT_OFFERED"
-    # Of the asyncio client alone: a call that its caller gives up.
+    # The asyncio client alone has this case: a call that its caller gives up.
     assert set(OFFERED) | {"zstd", "lz4", "cancel"} == set(FEATURES)
 
 

@@ -26,7 +26,7 @@ from tests.unit.metadata import metadata_walk
 from tests.unit.partition import partition_walk
 
 SEEDS, STEPS = range(8), 500
-# Of a partition: verdicts, and the types of other answers.
+# A partition's verdicts, and the types of other answers.
 ANSWERS = {
     "APPENDED", "STAGED", "FENCED", "OUT_OF_ORDER", "PRODUCER_EXPIRED", "TRANSACTION_ABORTED",
     "TRANSACTION_CONFLICT", "TRANSACTION_ENDED", "STAGED_DUPLICATE", "Marked", "CommitResult",

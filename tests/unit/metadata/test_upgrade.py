@@ -85,7 +85,7 @@ def test_a_version_never_falls_and_a_feature_stays() -> None:
     "release", [Release("1.9", Versions(1, 1)), Release("2.0-dev", Versions(1, 2), frozenset("a"))]
 )
 def test_a_replica_of_an_older_release_stops(release: Release) -> None:
-    """Its node went back between the leader's look and the command."""
+    """The node went back between the leader's look and the command."""
     replica = Replica(release)
     with pytest.raises(OlderReleaseError, match="upgraded to version 2: release"):
         replica.finalize()
@@ -109,7 +109,7 @@ def test_a_snapshot_brings_the_version_and_an_older_release_refuses_it() -> None
 
 
 def test_before_the_first_upgrade_the_bytes_are_those_of_older_releases() -> None:
-    """They compare their states with ours."""
+    """Older releases compare their states with ours."""
     snapshot = pb.MetadataSnapshot.FromString(Replica().state.dump())
     assert snapshot.cluster_version == 0 and not snapshot.features
 

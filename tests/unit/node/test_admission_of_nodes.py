@@ -179,7 +179,7 @@ def test_a_directory_that_is_registered_is_the_nodes_whoever_asks() -> None:
 
 
 def others_of(new: New, known: int = 1) -> OtherNodes:
-    """It has founded alone, and its metadata knows so many nodes."""
+    """Another node that has founded alone, and whose metadata knows so many nodes."""
     assert new.hears(at=0.0) or new.hears(at=HEAR_TIME)
     state, directory = MetadataState(), new.directory
     for node in range(1, known + 1):

@@ -291,7 +291,7 @@ def partition(size: int, **matches: int) -> Any:
 
 
 class Link:
-    """To a node that holds 7 bytes of group 16, and waits with group 17."""
+    """A link to a node that holds 7 bytes of group 16, and waits with group 17."""
 
     def __init__(self, version: int = 4, error: Exception | None = None) -> None:
         self.version, self.error, self.asked = version, error, 0

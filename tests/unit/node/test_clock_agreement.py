@@ -38,7 +38,7 @@ class World:
         )
 
     def look(self, *nodes: int) -> None:
-        """These nodes look, and all messages arrive until there are none."""
+        """Lets these nodes look, and delivers all messages until there are none."""
         for node in nodes or self.clocks:
             self.clocks[node].look()
         while self.sent:

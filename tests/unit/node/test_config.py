@@ -346,7 +346,7 @@ def test_a_flag_is_true_or_false_wherever_it_stands(tmp_path):
 
 
 def test_variables_of_kubernetes_are_no_settings():
-    """It sets them in each pod for a Service called oncelog, and for one called oncelog-nodes."""
+    """Kubernetes sets them in each pod for Services called oncelog and oncelog-nodes."""
     port = "tcp://10.0.0.1:7001"
     for service in ("ONCELOG", "ONCELOG_NODES"):
         given = {

@@ -16,7 +16,7 @@ HOPS = 5  # between the thread that receives and the driver, as with gRPC
 
 
 class Store:
-    """Its tables are behind until somebody has waited for them in a thread of its own."""
+    """A store whose tables are behind until somebody waits for them in a thread of its own."""
 
     def __init__(self, *, behind: bool = False) -> None:
         self.is_behind = behind

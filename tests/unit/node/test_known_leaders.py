@@ -29,7 +29,7 @@ def test_of_a_group_that_is_not_here_what_its_leader_announced_counts() -> None:
 
 
 def test_a_later_announcement_counts_before_the_own_replica() -> None:
-    """It may have stopped, and goes on leading an old term."""
+    """The replica may have stopped, and goes on leading an old term."""
     leaders = Leaders({GID: Replica(1, 4)})
     leaders.announced(Leadership(GID, 5, 3))
     assert leaders.leader_of(GID) == (3, 5)

@@ -104,7 +104,7 @@ def test_the_group_learns_the_outcome(installed: bool, monkeypatch: pytest.Monke
 
 
 def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a damaged one stops the replica: a sound one must lead."""
+    """A damaged snapshot also stops the replica: a sound one must lead."""
     stage, transfers = behind(), Transfers()
     group = stage.group(1)
     outcomes: list[tuple[int, int, bool]] = []

@@ -18,7 +18,7 @@ class Rig:
         self.peers.links.update({2: link, 3: link})
 
     def refused(self, peer: int, *, mutual: bool) -> None:
-        """At two attempts, with more than a node's last process between them."""
+        """Refuses twice, with more than the life of a node's last process between."""
         self.peers._refused(peer, "why not", mutual)
         self.now += REFUSAL_TIMEOUT + 1.0
         self.peers._refused(peer, "why not", mutual)

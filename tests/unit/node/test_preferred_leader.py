@@ -8,7 +8,7 @@ DELAY = 5.0
 
 
 def lose(preferred: PreferredLeader, now: float, after: float = 1.0) -> float:
-    """It leads for a while and loses that; returns when."""
+    """Leads for a while and loses that; returns when."""
     preferred.seen(now, leads=True)
     preferred.seen(now + after, leads=False)
     return now + after

@@ -128,7 +128,7 @@ async def test_the_leader_says_what_the_nodes_run() -> None:
 
 
 async def test_a_leader_of_an_older_release_is_not_asked() -> None:
-    """It would put the command into an entry that its own release rejects."""
+    """The old leader would put the command into an entry that its own release rejects."""
     leader = Leader()
     leader.group.is_ready, leader.group.leader_id = False, 2
     upgrade = mpb.MetadataCommand(finalize_upgrade=command(NEWEST))

@@ -59,7 +59,7 @@ class Walk:
         return self._lowest_id + self.rng.randrange(3)
 
     def _held(self, pid: int) -> int:
-        """Even ids are names'. Only those have epochs above 0."""
+        """Even ids belong to names. Only those have epochs above 0."""
         return HELD if pid % 2 == 0 and pid not in self._released else 0
 
     def _batch(self) -> bytes:

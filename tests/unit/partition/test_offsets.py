@@ -124,7 +124,7 @@ def test_a_producers_position_never_goes_back(steps):
 
 
 def test_a_snapshot_only_joins_what_commits_have_made(monkeypatch):
-    """It is written between two rounds of a node's loop, so it must not encode each offset."""
+    """A snapshot is written between two rounds of a node's loop: it must not encode each offset."""
     table = OffsetsTable()
     for partition in (5, 0, 300, 2):
         for group in ("b", "a" * 200):

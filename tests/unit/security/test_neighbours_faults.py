@@ -315,7 +315,7 @@ async def test_each_rpc_answers_anybody_with_the_guard_off(tmp_path: Path) -> No
     """
     async with guard(tmp_path, on=False) as node:
         streams = {name for name, one in methods().items() if one.client_streaming}
-        # Of these the services of this test have no more than the guard.
+        # For these calls the services of this test have only the guard.
         without = {"/oncelog.v1.LogService/Subscribe"} | streams
         for method in sorted(set(NEEDS) - without):
             try:

@@ -1,4 +1,4 @@
-"""Rules and their evaluation, as a model with none of its code says; and rules as metadata."""
+"""Rules and their evaluation: against a model that shares no code, and as metadata."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_change_is_seen_with_the_next_question() -> None:
 
 
 def expected(rules: list[Rule], principal: str, need: Need) -> bool:
-    """By the words of the page, with all names written out."""
+    """The decision by the words of the page, with all names written out."""
     names = ["a", "ab", "b"] if need.name == ALL else [need.name]
 
     def speaks(rule: Rule, name: str, operations: set[str]) -> bool:

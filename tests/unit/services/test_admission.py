@@ -1,8 +1,7 @@
-"""The order of checks that docs/protocol.md prints is the one that a node follows.
+"""Order of checks: a node follows the one that docs/protocol.md prints.
 
-Each row of the page's table has conditions here that make a request meet it. Of a request
-that meets two rows, the upper one is the answer: tried for each pair, the adjacent ones
-among them.
+Each row of the page's table has conditions here that make a request meet it. If a request meets two
+rows, the upper one is the answer: tried for each pair, the adjacent ones among them.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ async def test_a_stream_whose_answers_are_not_taken_is_not_read_on():
 
 
 async def test_what_a_stream_had_under_way_is_counted_until_it_is_answered():
-    """And be it after the stream's end: it is in memory until then."""
+    """The bytes are in memory until the answer, even after the stream's end."""
     node = LogNode()
     proposed: list[Done] = []
     node.log.propose = lambda data, done: proposed.append(done)  # type: ignore[method-assign]

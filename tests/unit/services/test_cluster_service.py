@@ -168,7 +168,7 @@ async def test_describe_topics(client, node):
 
 
 async def test_a_node_that_hears_no_controller_does_not_deny_a_topic(client, node):
-    """It may be behind: it has just started, and the topic may be known everywhere else."""
+    """The node may be behind: it has just started, and the topic may be known everywhere else."""
     request = cpb.DescribeTopicsRequest(names=["orders"])
     assert isinstance(
         await refused(client.cluster.DescribeTopics(request)), errors.UnknownTopicOrPartitionError

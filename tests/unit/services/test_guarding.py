@@ -299,7 +299,7 @@ ABOUT_A_TOPIC: dict[str, Callable[[str], Any]] = {
         partitions=[lpb.PartitionFetch(topic=name)]
     ),
     "/oncelog.v1.LogService/Subscribe": lambda name: lpb.SubscribeRequest(
-        partitions=[lpb.PartitionFetch(topic=name, offset=1)]  # there is none: answered at once
+        partitions=[lpb.PartitionFetch(topic=name, offset=1)]  # missing: answered at once
     ),
     "/oncelog.v1.LogService/ListOffsets": lambda name: lpb.ListOffsetsRequest(
         queries=[lpb.OffsetQuery(topic=name)]
@@ -436,7 +436,7 @@ async def test_what_names_nothing_goes_on_with_what_was_asked_before(tmp_path: P
 
 
 class Peer:
-    """As much of a call's context as the audit log asks for."""
+    """The parts of a call's context that the audit log asks for."""
 
     def peer(self) -> str:
         return "there"
@@ -482,7 +482,7 @@ async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over
         await call.write(request)
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call.read()
-        # It may be opened anew; a caller without a new certificate is refused then.
+        # It may be opened again; a caller without a new certificate is refused then.
         assert isinstance(from_rpc_error(raised.value), errors.NotReadyError)
         for method in ("ClusterService/DescribeTopics", "LogService/ProduceStream"):
             asked = produce(log_rig.TOPIC) if "Produce" in method else None

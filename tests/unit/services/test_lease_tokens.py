@@ -238,7 +238,7 @@ async def as_principal(who: str, node: LogNode, **fields: Any) -> Kind:
 
 
 async def test_nobody_writes_under_somebody_elses_id():
-    """Neither the first batch of a chain nor one in its middle."""
+    """Refuses the first batch of a chain, and one in its middle."""
     node = LogNode()
     assert await as_principal("dns:bob", node, base_sequence=0) is Kind.UNKNOWN_PRODUCER
     assert await as_principal("dns:alice", node, base_sequence=0) is Kind.APPENDED

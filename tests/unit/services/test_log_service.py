@@ -169,7 +169,7 @@ async def test_slices_do_not_change_what_is_read(node, monkeypatch, budget):
 
 
 async def test_what_is_appended_between_slices_is_below_the_high_watermark_of_the_answer(node):
-    """A chaos run found records at and above the one that was told with the first slice."""
+    """A chaos run found records at and above the high watermark that the first slice announced."""
     await fill(node, 300)
     task = asyncio.create_task(Reader(node).fetch(fetch()))
     await asyncio.sleep(0)

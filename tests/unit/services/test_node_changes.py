@@ -76,7 +76,7 @@ def own(version: int, *voters: int) -> meta.MetadataCommand:
 
 
 async def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it() -> None:
-    """Else a dead node keeps it for ever, and nobody says why."""
+    """Otherwise a dead node keeps it for ever, and nobody says why."""
     node = Node()
     node.register(1, 2, 3, 4)
     node.releases[4] = THIS_RELEASE
@@ -142,7 +142,7 @@ def grown(*replicas: tuple[int, ...]) -> Node:
 
 
 async def test_of_two_replacements_at_once_the_second_is_refused() -> None:
-    """Each was allowed by a copy of the metadata that did not have the other one yet."""
+    """Each was allowed by a copy of the metadata that did not have its rival yet."""
     node = grown((1, 2, 3), (1, 4, 5))
     node.dead = {2, 3}
     changes = [

@@ -95,7 +95,7 @@ def test_a_bucket_holds_a_second_and_may_be_overdrawn() -> None:
 
 
 def test_a_rate_holds_over_time_whatever_the_size_of_messages() -> None:
-    """Told 1000 bytes a second: of messages of any size no more than that passes."""
+    """At 1000 bytes a second, messages of any size pass at that rate at most."""
     for size in (1, 10, 999, 5000, 100_000):
         bucket, now, passed = Bucket(1000, 0.0), 0.0, 0
         while now < 1000.0:
@@ -519,7 +519,7 @@ def test_the_time_to_wait_travels_with_the_answer() -> None:
 
 
 async def test_turns_go_around_principals_whatever_their_connections() -> None:
-    """One with 50 connections and one with a single one take turns, a slice each."""
+    """A principal with 50 connections and one with a single connection take turns, a slice each."""
 
     async def served(name: Any) -> list[str]:
         turns, order = Turns(), list[str]()

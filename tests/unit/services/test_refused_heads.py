@@ -24,7 +24,7 @@ class Stream:
         self.node, self.stream = node, ProduceStream(node.appender)
 
     async def send(self, *sequences: int, **fields: Any) -> list[str]:
-        """The verdicts on batches of one record that are sent one behind the other."""
+        """The verdicts on batches of one record that are sent in sequence."""
         fields = {"producer_id": PID, **fields}
         batches = [
             self.node.batch(header(base_sequence=sequence, **fields), PAYLOAD)

@@ -34,7 +34,7 @@ async def test_the_name_of_its_own_producer_counts(node: Node) -> None:
 
 
 async def test_what_was_never_begun_needs_a_right_on_all(node: Node) -> None:
-    """It may begin before the call about it is decided."""
+    """The transaction may begin before the call about it is decided."""
     number = begin(node).transaction.transaction_id + 1
     with pytest.raises(NotAuthorizedError):
         await rights(node, Rule("bob", "producer", "p", ("write",))).check("write", number)

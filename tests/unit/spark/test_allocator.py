@@ -1,4 +1,4 @@
-"""Spark workers: large buffers that come and go are not cleared anew each time."""
+"""Memory of Spark workers: large buffers that come and go are not cleared again each time."""
 
 from __future__ import annotations
 

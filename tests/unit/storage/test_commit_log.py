@@ -282,7 +282,7 @@ def flip(directory: Path, place: Place, distance: int) -> bytes:
 def test_a_whole_record_behind_a_damaged_one_proves_that_it_was_synced(
     tmp_path: Path, distance: int, steps: str
 ) -> None:
-    """The mark lags: it says nothing. Nothing is cut off, and the second start knows it too."""
+    """The mark lags and proves nothing. Nothing is cut off, and the second start knows it too."""
     places = log_of_steps(tmp_path, steps)
     damaged = flip(tmp_path, places[2], distance)
     for _ in range(2):
@@ -301,7 +301,7 @@ def test_without_the_claims_the_same_damage_is_cut_off(
 
 
 def test_a_damaged_entry_that_was_synced_is_left_to_its_reader(tmp_path: Path) -> None:
-    """As it is below the mark: one replica stops, not the node."""
+    """As with damage below the mark, one replica stops, not the node."""
     places = log_of_steps(tmp_path, "wswsw")
     flip(tmp_path, places[3], -1000)
     assert found(tmp_path)[0] == [1, 2, 3]
@@ -383,7 +383,7 @@ def test_a_header_names_its_file_and_its_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [0, 7, 8, 20, 30, HEADER_BYTES - 1])
 def test_a_damaged_header_is_an_error(tmp_path: Path, at: int) -> None:
-    """It was durable before anything was written behind it."""
+    """The header was durable before anything was written behind it."""
     log_of_steps(tmp_path, "wsrw")
     flip(tmp_path, Place(2, 0, 0), at)
     with pytest.raises(CorruptionError, match=r"00000002\.log: the header"):

@@ -148,7 +148,7 @@ def test_a_flipped_byte_in_the_bookkeeping(stores: Path, tmp_path: Path, name: s
 @pytest.mark.parametrize("kind", ["killed", "closed"])
 @pytest.mark.parametrize("share", [step / 20 for step in range(20)])
 def test_a_cut_manifest(stores: Path, tmp_path: Path, kind: str, share: float) -> None:
-    """It is a log, so a cut may leave a sound, older one: never with fewer entries."""
+    """The manifest is a log, so a cut may leave a sound, older one: never with fewer entries."""
     target = tmp_path / "store"
     shutil.copytree(stores / kind, target)
     (file,) = (target / "rocksdb").glob("MANIFEST-*")

@@ -32,7 +32,7 @@ OLD_BATCHES = 60
 
 
 def started(directory: Path, *keys: bytes, system: System | None = None) -> list[bytes]:
-    """As a node starts on it, writes and stops in order; the keys that were there."""
+    """Starts as a node does, writes, and stops in order; returns the keys that were there."""
     with claim(directory, "prod", 1) as lock:
         with Engine.open(
             directory / "db", options=OPTIONS, directory=lock, system=system or System()
@@ -151,7 +151,9 @@ def test_a_part_of_another_directory_is_refused(
 
 
 def test_an_interrupted_first_start_is_done_again(tmp_path: Path) -> None:
-    """At each call that changes a file: nothing was promised, so the next start makes it."""
+    """Interrupts at each call that changes a file: nothing was promised, so the next start makes
+    it.
+    """
 
     class Stopped(Exception):
         pass

@@ -228,7 +228,9 @@ def test_stats_and_reclaim(tmp_path: Path) -> None:
 
 
 def test_a_slow_group_does_not_keep_the_others_garbage(tmp_path: Path) -> None:
-    """One small entry of it in each segment: they are copied out, and the segments go."""
+    """Each segment has one small entry of the slow group: they are copied out, and the segments
+    go.
+    """
     options = EngineOptions(min_free_bytes=0, segment_bytes=64 * KIB)
     slow = [b"slow%d" % index for index in range(200)]
     with Engine.open(tmp_path, options=options) as engine:

@@ -60,13 +60,13 @@ class Run:
         self.acknowledged = max(self.acknowledged, covered)
 
     def drive(self) -> None:
-        """As a node's driver does, some rounds."""
+        """Runs some rounds, as a node's driver does."""
         for _ in range(4):
             self.write()
             self.sync()
 
     def flush(self) -> None:
-        """As the upkeep thread does when something is due."""
+        """Flushes as the upkeep thread does when something is due."""
         for _ in range(3):
             self.engine._guarded("flush", self.store.cycle.run)
 
@@ -163,8 +163,9 @@ def test_a_writer_does_not_wait_for_an_fsync_of_the_flush_cycle(
 
 
 def meet(each: Run, first: str) -> list[bool]:
-    """`first` is inside of the fdatasync that will fail when the other comes to the lock;
-    which of them, `first` and then the other, saw a fault."""
+    """Runs both threads; `first` is inside of the fdatasync that will fail when the second comes to
+    the lock. Returns whether `first` saw a fault, and whether the second did.
+    """
     works = {"driver": each.sync, "upkeep": each.flush}
     one = works.pop(first)
     (other,) = works.values()

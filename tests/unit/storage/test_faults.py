@@ -89,7 +89,7 @@ def test_no_space_for_tables_is_waited_out(tmp_path: Path, monkeypatch: pytest.M
                 put(engine, b"later")
             assert caught.value.recoverable_in_place
             assert engine.get(Family.STATE, b"synced") == b"v"
-        put(engine, b"later")  # there is space: RocksDB is opened anew
+        put(engine, b"later")  # there is space: RocksDB is opened again
         assert engine.failure is None
         found = engine.get_many(Family.STATE, [b"synced", b"unsynced", b"refused", b"later"])
         assert found == [b"v", b"v", None, b"v"]

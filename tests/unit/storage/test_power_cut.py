@@ -244,7 +244,7 @@ def fill(engine: Engine, first: int, last: int) -> None:
 
 
 def test_a_segment_is_deleted_only_after_a_sync(tmp_path: Path) -> None:
-    """Else a power cut takes the trim back, and the entries would be gone."""
+    """Otherwise a power cut takes the trim back, and the entries would be gone."""
     rng = random.Random(1)
     with Engine.open(tmp_path / "store", options=OPTIONS) as engine:
         writer = Writer(engine, rng)

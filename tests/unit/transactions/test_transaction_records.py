@@ -118,7 +118,7 @@ def test_a_loaded_coordinator_goes_on() -> None:
 
 
 def test_an_ended_transaction_outlives_its_forgotten_sink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as an older one is open. Checkpoints of that state exist."""
+    """It stays as long as an older transaction is open. Checkpoints of that state exist."""
     monkeypatch.setattr(sinks, "MAX_NAMELESS", 1)
     made = Coordinator()
     made.begin("p", Holder(1, 0), 1, now_ms=5, idle_ms=1000, total_ms=2000)

@@ -189,7 +189,9 @@ async def test_a_directory_that_is_newer_than_all_that_is_known_is_not_judged() 
 
 
 async def test_who_does_not_know_its_cluster_learns_nothing_and_has_no_link() -> None:
-    """It may have an empty directory: it asks, and is admitted, or it takes part in nothing."""
+    """The node may have an empty directory: it asks, and is admitted, or it takes part in
+    nothing.
+    """
     async with listening() as side:
         new = membership(founding=0)
         link = side.link(replace(PEER, membership=new))
@@ -462,7 +464,7 @@ async def test_a_listener_that_says_more_than_answers_is_left() -> None:
 
 
 def flipped(frame: bytes) -> bytes:
-    """One bit of the last byte is another one."""
+    """The bytes with one bit of the last byte changed."""
     return frame[:-1] + bytes([frame[-1] ^ 0x10])
 
 
@@ -551,7 +553,7 @@ async def test_who_asks_beyond_the_bound_is_cut_off(monkeypatch: pytest.MonkeyPa
 
 
 async def test_requests_take_turns_with_messages() -> None:
-    """A link that always has messages still sends a request, and the other way round."""
+    """A link that always has messages still sends a request, and vice versa."""
     async with listening() as side, linked(side) as link:
         big = entry(1, size=8 * MIB)
         for _ in range(6):
@@ -646,7 +648,7 @@ async def test_who_says_nothing_must_go(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_strangers_make_room_for_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may hold all connections for as long as a Hello may take, and come again."""
+    """Strangers may hold all connections for as long as a Hello may take, and come again."""
     monkeypatch.setattr(peer_listener, "HELLO_TIMEOUT", 600.0)
     async with listening() as side:
         monkeypatch.setattr(side.listener, "_most", 3)

@@ -30,7 +30,7 @@ def on_wire(frames: list[bytes]) -> bytes:
 
 
 def feed(reader: FrameReader, raw: bytes, cuts: list[int]) -> None:
-    """As the event loop does: as much as the reader has room for, or less."""
+    """Feeds bytes as the event loop does: as much as the reader has room for, or less."""
     at = 0
     while at < len(raw):
         room = reader.get_buffer()

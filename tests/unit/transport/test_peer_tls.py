@@ -349,8 +349,9 @@ class Off:
 async def test_what_is_connected_ends_when_its_authority_is_taken_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, checked: bool
 ) -> None:
-    """Each end looks for itself: here one trusts another authority now, and the other does not
-    look. Without the check the link goes on, although nobody could make it again."""
+    """Each end checks for itself: here one end now trusts another authority, and its peer does not
+    check. Without the check the link goes on, although nobody could make it again.
+    """
     monkeypatch.setattr(stream, "PING_EVERY", 0.02)
     async with world(tmp_path) as node:
         theirs = node.tls_of(2)
