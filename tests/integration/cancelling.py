@@ -83,7 +83,7 @@ class Kit:
         return name
 
     async def seen(self, call: str, count: int = 1, **facts: Any) -> None:
-        """Returns when the broker has seen so many such calls."""
+        """Returns when the broker has seen so many calls of this kind."""
         reached = self.broker.journal.reached(call, facts, count)
         future = asyncio.run_coroutine_threadsafe(reached, self._loop)
         async with asyncio.timeout(LONGEST_S):
@@ -140,7 +140,7 @@ class Run:
             loop.call_soon(task.cancel)
 
     def _cancel_untaken(self, task: asyncio.Task[Any]) -> None:
-        """This thread stands still until the engine has answered."""
+        """Blocks this thread until the engine has answered, then cancels."""
         if self._asked and not self._asked[-1].done():
             answered = threading.Event()
             self._asked[-1].add_done_callback(lambda _: answered.set())
@@ -286,7 +286,7 @@ async def play(kit: Kit, scenario: Scenario, point: Point) -> Run:
 
 
 async def play_all(kit: Kit, scenario: Scenario, when: When) -> int:
-    """At each wait of that kind; returns how many there were."""
+    """Plays the scenario at each wait of that kind; returns how many there were."""
     for number in itertools.count(1):
         if not (await play(kit, scenario, Point(when, number))).was_reached:
             return number - 1
@@ -294,7 +294,7 @@ async def play_all(kit: Kit, scenario: Scenario, when: When) -> int:
 
 
 async def play_twice(kit: Kit, scenario: Scenario, when: When) -> None:
-    """At each wait of that kind, and again at each wait that comes behind it."""
+    """Plays the scenario at each wait of that kind, and again at each wait that comes behind it."""
     for number in range(1, 1 + await play_all(kit, scenario, when)):
         for again in itertools.count(1):
             run = await play(kit, scenario, Point(when, number, again))

@@ -158,7 +158,7 @@ def test_of_two_instances_with_one_name_the_later_one_goes_on(
     earlier = Producer(cluster.bootstrap, producer_name=topic, linger_ms=0)
     first = earlier.send(topic, b"earlier").result(TIMEOUT)
     with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as later:
-        # It has written nothing yet, and the other one is fenced all the same.
+        # The later producer has written nothing yet, and the earlier one is fenced all the same.
         assert later.position(topic, 0) == first.sequence
         error = earlier.send(topic, b"zombie").exception(TIMEOUT)
         assert isinstance(error, FencedError), error

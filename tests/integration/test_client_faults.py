@@ -160,7 +160,7 @@ def test_a_consumer_survives_a_leader_change(make_cluster: MakeCluster, topic: s
 def test_a_consumer_does_not_wait_for_a_leader_that_hangs(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """Its connections stay, and its answer would be waited for until the request times out."""
+    """Its connections stay, so the client would await its answer until the request's timeout."""
     cluster = make_cluster(settings=STEADY)
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)

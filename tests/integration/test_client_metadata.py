@@ -45,7 +45,7 @@ def test_topic_metadata_vanishing_for_a_moment(
 ) -> None:
     cluster = make_cluster(settings=STEADY, proxied=True)
     eventually(lambda: cluster.api(1).describe().controller_id != 0, "a controller")
-    # Not the controller: cut off, that one learns that it is none, and denies nothing.
+    # Not the controller: cut off, a controller learns that it is deposed, and denies nothing.
     lagging = next(node for node in (3, 2) if node != cluster.api(1).describe().controller_id)
     if behind == "topic vanishes":
         cluster.isolate(lagging)
@@ -117,7 +117,7 @@ def test_the_node_asked_first_is_the_leader_that_was_cut_off(
 
 
 def test_a_name_at_a_leader_that_hangs(make_cluster: MakeCluster, topic: str) -> None:
-    """It is asked to fence the predecessor, and never answers: the new leader is."""
+    """The old leader is asked to fence the predecessor and never answers; the new leader does."""
     cluster = make_cluster(settings=STEADY, proxied=True)
     assert cluster.proxy is not None
     cluster.api(1).create_topic(topic, 1, 3)

@@ -290,7 +290,7 @@ def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) ->
 
 
 def test_a_target_with_other_records_needs_a_word(cluster: LocalCluster, topic: str) -> None:
-    """A name that expired looks the same: to begin anew would copy everything twice."""
+    """An expired name looks the same: a fresh start would copy everything twice."""
     there, copy = cluster.bootstrap, f"{topic}-copy"
     with Admin(there) as admin, Producer(there) as producer:
         for name in (topic, copy):

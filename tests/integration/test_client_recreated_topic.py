@@ -1,4 +1,4 @@
-"""A topic that is deleted and created anew under its name while a producer holds it.
+"""A topic that is deleted and created again under its name while a producer holds it.
 
 The new topic is empty, has leaders of its own, and knows no producer. Records sent from now on are
 stored in it once; records in flight fail; a producer with the application's own sequences stops,
@@ -121,7 +121,9 @@ def test_what_was_on_its_way_fails_and_says_why(proxied: LocalCluster, topic: st
 def test_nobodys_own_sequences_go_on_in_a_new_topic(
     proxied: LocalCluster, topic: str, name: str | None
 ) -> None:
-    """Else a mirror would go on behind its position, and earlier records would be lost unseen."""
+    """Otherwise a mirror would go on behind its position, and earlier records would be lost
+    unseen.
+    """
     with Admin(proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with Producer(

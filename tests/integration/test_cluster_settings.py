@@ -54,7 +54,7 @@ def test_a_node_with_another_lease_does_not_start(make_cluster: MakeCluster, top
 
 
 def test_a_new_node_with_other_settings_is_told_at_once(make_cluster: MakeCluster) -> None:
-    """It cannot know the cluster's before it has heard of the metadata."""
+    """The new node cannot know the cluster's settings before it has heard of the metadata."""
     cluster = make_cluster(settings=OWN, start=False)
     first = cluster.nodes[1]
     cluster.start_nodes([1, 2], wait=False)

@@ -24,7 +24,7 @@ def resident(pid: int) -> int:
 
 
 async def reset_streams(address: str, files: dict[str, str]) -> int:
-    """Opens streams and resets each as soon as it has said something; how many there were."""
+    """Opens streams and resets each at its first answer; returns how many there were."""
     done = 0
     options = CHANNEL_OPTIONS
     async with grpc.aio.secure_channel(address, credentials(files), options=options) as channel:

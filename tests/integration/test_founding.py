@@ -51,7 +51,7 @@ def test_wiped_nodes_begin_no_second_history(make_cluster: MakeCluster) -> None:
 def test_the_wiped_first_node_of_a_grown_cluster_begins_no_second_one(
     make_cluster: MakeCluster,
 ) -> None:
-    """It is started with the settings that it had, which name nobody."""
+    """The wiped node starts with its old settings, which name no other node."""
     cluster = make_cluster(start=False)
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})

@@ -40,7 +40,7 @@ class Trickle:
 
 @contextmanager
 def trickle(cluster: LocalCluster, topic: str) -> Iterator[Trickle]:
-    """One producer that sends one batch after the other, wherever the leader is."""
+    """One producer that sends batches in sequence, wherever the leader is."""
     seen, stop = Trickle(), threading.Event()
     apis = {node: Api(address, cluster.tokens) for node, address in cluster.addresses.items()}
     pid = cluster.api(cluster.running[0]).lease().producer_id
@@ -86,7 +86,9 @@ def more(seen: Trickle, count: int = 20) -> None:
 
 
 def assert_exactly(cluster: LocalCluster, topic: str, seen: Trickle) -> None:
-    """The log is 0, 1, 2, ...: the acknowledged ones and at most the one under way."""
+    """Asserts that the log is 0, 1, 2, ...: all acknowledged batches and at most the one in
+    flight.
+    """
     cluster.wait_level(topic)
     for node in cluster.running:
         stored = [int(one.payload) for one in cluster.api(node).stored(topic, 0)]

@@ -13,8 +13,8 @@ from tests.integration.conftest import MakeCluster
 from tests.integration.records import stored_batches
 from tests.integration.waiting import eventually
 
-# A leader that loses the other one of two voters steps down with a batch that is not committed.
-# It is sent again, and may be in the log by then.
+# A leader that loses the other voter of two steps down with an uncommitted batch. It is sent again,
+# and may be in the log by then.
 STORED = ("APPENDED", "DUPLICATE")
 
 
@@ -89,7 +89,7 @@ def test_a_node_that_is_killed_again_and_again_is_let_in(make_cluster: MakeClust
 
 
 def test_of_two_replicas_the_one_that_is_left_goes_on(make_cluster: MakeCluster) -> None:
-    """It has all that was acknowledged: nothing is lost, nothing is stored twice."""
+    """The replica that is left has all acknowledged records: none is lost, none is stored twice."""
     cluster = make_cluster()
     with Admin(cluster.bootstrap) as admin:
         admin.finalize_upgrade()

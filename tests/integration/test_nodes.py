@@ -87,7 +87,7 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
 
 
 def drain_all_but(admin: Admin, leader: int, others: Sequence[int]) -> None:
-    """Until it leads the metadata."""
+    """Drains these nodes; returns when `leader` leads the metadata."""
     for node in others:
         admin.change_node(node, "drain")
     eventually(lambda: admin.describe_cluster().controller_id == leader, f"node {leader} leads")
@@ -135,7 +135,7 @@ def start_three(cluster: LocalCluster) -> dict[int, str]:
 
 
 def join_fourth(cluster: LocalCluster, admin: Admin, at: str) -> None:
-    """As a new node that knows one address; it has its place afterwards."""
+    """Starts node 4 as a new node that knows one address; returns when it has its place."""
     joining(cluster, 4, at).start()
     admin.change_node(4, "add")
     wait_settled(admin, 4)
@@ -155,7 +155,7 @@ def held(admin: Admin, topic: str) -> list[int]:
 
 
 def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster) -> None:
-    """No setting of a node that runs is touched, and none is stopped but the one that goes."""
+    """No running node changes its settings, and only the node that leaves is stopped."""
     cluster = make_cluster(start=False)
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})
@@ -232,7 +232,7 @@ def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
 
 
 def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
-    """Nobody leads before the links go to the new addresses, and no metadata has them before."""
+    """Nobody leads before the links use the new addresses, and no metadata has them before."""
     cluster = make_cluster(2, start=False)
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})

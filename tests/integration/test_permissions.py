@@ -69,7 +69,7 @@ def allow(principal: str, operations: str, kind: str, name: str, **more: bool) -
 
 
 def wait_for(cluster: LocalCluster, files: dict[str, Any], *need: str) -> None:
-    """Until every node has the rule: each is asked for the caller's own permission."""
+    """Waits until every node has the rule: asks each for the caller's own permission."""
     for address in cluster.addresses.values():
         with Admin(address, **files) as one:
             eventually(partial(one.check_permission, *need), f"{need} at {address}")

@@ -321,7 +321,7 @@ def test_resolve_of_what_cannot_be_asked(cluster: LocalCluster, topic: str) -> N
 
 
 def wait_deleted(cluster: LocalCluster, offset: int) -> None:
-    """Until every replica has dropped all below `offset`, which is its high watermark."""
+    """Waits until every replica has dropped all below `offset`, which is its high watermark."""
     for node in cluster.nodes:
         api = cluster.api(node)
         while api.topic("t").partitions[0].log_start_offset < offset:

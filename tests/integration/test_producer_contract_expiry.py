@@ -65,7 +65,9 @@ def resolution(cluster: LocalCluster, topic: str, pid: int, sequence: int) -> tu
 
 
 def write_until_refused(cluster: LocalCluster, topic: str, pid: int, epoch: int = 0) -> list[int]:
-    """Appends one batch after the other; the log times of those that were stored."""
+    """Appends batches in sequence until one is refused; returns the log times of the stored
+    ones.
+    """
     times: list[int] = []
     while True:
         sequence = len(times)

@@ -73,7 +73,7 @@ class Stranger:
 
 
 def locked_versions() -> str:
-    """Those that this tree is tested with."""
+    """Versions of packages that this tree is tested with."""
     lock = (ROOT / "uv.lock").read_text(encoding="utf-8")
     found = re.findall(r'^name = "([^"]+)"\nversion = "([^"]+)"\nsource = \{ registry', lock, re.M)
     # One that is there in two versions is for two releases of Python.

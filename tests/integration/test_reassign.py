@@ -20,7 +20,7 @@ MOVES = ((4, 5, 1), (5, 2, 3))
 
 
 class Writer(Background):
-    """Sends one record after the other, each once; all must be acknowledged."""
+    """Sends records in sequence, each once; all must be acknowledged."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         super().__init__()

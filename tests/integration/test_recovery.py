@@ -173,7 +173,7 @@ def test_writes_need_a_majority(make_cluster: MakeCluster, topic: str, survivors
 def test_a_stream_waits_no_longer_than_it_was_asked_to(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """Its leader leads on, but nobody confirms; the node's own timeout is far longer."""
+    """The leader leads on, but nobody confirms; the node's own timeout is far longer."""
     slow_to_elect = {"election_timeout_ms": 5000, "request_timeout_ms": 600_000}
     cluster = make_cluster(settings={**STEADY, **slow_to_elect})
     cluster.api(1).create_topic(topic, 1, 3)
@@ -196,13 +196,15 @@ def test_a_stream_waits_no_longer_than_it_was_asked_to(
 
 
 def wait_for_start(cluster: LocalCluster, topic: str, offset: int) -> None:
-    """Until retention has moved the leader's log start to `offset` or beyond."""
+    """Waits until retention has moved the leader's log start to `offset` or beyond."""
     leader = cluster.api(cluster.leader(topic, 0))
     eventually(lambda: leader.offset(topic, 0, "earliest") >= offset, f"log start is {offset}")
 
 
 def wait_alike(cluster: LocalCluster, topic: str) -> None:
-    """Until all replicas are. Each drops its head by itself, perhaps while it is being read."""
+    """Waits until all replicas are alike. Each drops its head by itself, perhaps while it is
+    read.
+    """
     apis = {node: cluster.api(node) for node in cluster.nodes}
 
     def alike() -> bool:

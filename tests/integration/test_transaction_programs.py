@@ -126,7 +126,7 @@ def test_each_record_has_its_output_once(make_cluster: MakeCluster, topic: str) 
         zombie = running[0]
         zombie.process.send_signal(signal.SIGSTOP)
         feed(60)
-        # Its partitions are the other's when its session is over.
+        # The other program gets its partitions when its session is over.
         written(lambda: output_of(cluster, target) == expected)
         zombie.process.send_signal(signal.SIGCONT)
         feed(30)

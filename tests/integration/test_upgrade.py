@@ -95,7 +95,7 @@ def runs(cluster: LocalCluster, node: int, tree: Path, **settings: int) -> NodeP
 
 
 def roll(cluster: LocalCluster, node: int, tree: Path) -> None:
-    """As an operator does it: stopped, replaced, started, waited for."""
+    """Upgrades a node as an operator does: stops, replaces, starts it, and waits for it."""
     assert cluster.nodes[node].terminate() == 0
     runs(cluster, node, tree)
     cluster.start_nodes([node])
@@ -198,7 +198,7 @@ def test_forward_back_forward_and_finalized_under_load(
 
 
 def test_an_upgrade_is_finalized_by_itself(make_cluster: MakeCluster, previous: Path) -> None:
-    """Once all nodes have run the newer release for long enough, and no sooner."""
+    """It is finalized once all nodes have run the newer release for long enough, and no sooner."""
     cluster = make_cluster(settings=SETTINGS, start=False)
     for node in cluster.nodes:
         runs(cluster, node, previous)
