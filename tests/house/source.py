@@ -77,7 +77,7 @@ def imports(source: Source) -> Iterator[Import]:
 
 
 def dotted(node: ast.expr) -> str:
-    """`a.b.c` of such an expression; nothing of another."""
+    """`a.b.c` for a chain of names and attributes; empty for other expressions."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
