@@ -23,7 +23,9 @@ def every() -> pytest.MarkDecorator:
 
 
 def first() -> pytest.MarkDecorator:
-    """It runs for the first one; for the others only with --all, since the kit has the same."""
+    """Runs for the first of the clients; for the others only with --all, since the kit has the
+    same.
+    """
     languages = [_among(language, slow=index > 0) for index, language in enumerate(CHOSEN)]
     return pytest.mark.parametrize("language", languages)
 

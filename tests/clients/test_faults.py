@@ -170,7 +170,7 @@ def test_a_consumer_reads_on_while_leaders_are_killed(
 def test_nobody_waits_for_a_leader_that_hangs(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
-    """Its connections stay, and its answer would be waited for until the request times out."""
+    """Its connections stay, so the client would await its answer until the request's timeout."""
     cluster = make_cluster(settings=STEADY)
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
