@@ -54,7 +54,7 @@ class Driver:
         return trap.wait_caught()
 
     def wait_lines(self, *lines: str) -> None:
-        """Until it has printed all of them."""
+        """Waits until the driver has printed all of these lines."""
         self._until(lambda: set(lines) <= set(self._lines), f"{lines} are printed")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:

@@ -49,7 +49,7 @@ class Gate:
         return self._directory / "open"
 
     def wait_reached(self, tasks: int) -> None:
-        """Until so many tasks stand at the gate."""
+        """Waits until so many tasks stand at the gate."""
         eventually(
             lambda: len(list(self._directory.glob("reached-*"))) >= tasks,
             f"{tasks} tasks are at the gate",

@@ -58,7 +58,7 @@ class Copies:
             checkpoint=str(self._directory / f"{way}-checkpoint"),
             max_offsets_per_trigger=RECORDS_PER_TRIGGER,
         )
-        # One after the other: each first Python process has ten seconds to appear.
+        # In sequence: each first Python process has ten seconds to appear.
         eventually(partial(is_ready, query), f"{way} begins", TIMEOUT_S)
 
     def ended(self) -> list[str]:

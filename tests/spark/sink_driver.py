@@ -60,7 +60,7 @@ def write_plan(directory: Path, plan: Iterable[Planned]) -> None:
 
 
 class Run:
-    """One of the queries, begun and begun again."""
+    """One of the queries, with its restarts."""
 
     def __init__(self, spark: SparkSession, directory: Path, bootstrap: str, one: Planned) -> None:
         self._spark, self._directory, self.planned = spark, directory, one

@@ -85,7 +85,7 @@ class Output:
     # -- faults -------------------------------------------------------------------------
 
     def forget_last_commit(self) -> None:
-        """As if the driver had died between the sink's commit and Spark's."""
+        """Puts the state back to a driver's death between the sink's commit and Spark's."""
         newest = max(self.checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
         newest.unlink()
         (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)

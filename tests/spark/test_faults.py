@@ -162,7 +162,7 @@ def driver(directory: Path, cluster: LocalCluster, topic: str, *words: str) -> D
 def test_a_driver_that_is_killed_in_a_commit(
     spark: SparkSession, filled: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """All tasks have written, and Spark's notes do not say so: another does the batch again."""
+    """All tasks have written, and Spark's notes lack it: another driver does the batch again."""
     directory = tmp_path / "driver"
     traps = [Trap(directory / f"{way}-commit").set() for way in WAYS]
     with driver(directory, filled, topic, "local[2]") as first:
@@ -182,8 +182,9 @@ def test_a_driver_that_is_killed_in_a_commit(
 def test_an_attempt_that_sleeps_until_its_successor_is_done(
     filled: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Its executor is stopped with all processes, taken for lost, and the task given to
-    another one. The worker wakes up when that and the later micro-batches have written."""
+    """The executor is stopped with all processes and taken for lost, and its task is given to
+    another. The worker wakes up when that and the later micro-batches have written.
+    """
     directory = tmp_path / "driver"
     traps = {way: Trap(directory / f"{way}-rows").set() for way in WAYS}
     settings = (

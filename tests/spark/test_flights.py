@@ -56,7 +56,9 @@ def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "update"])
 def test_the_whole_job_while_everything_is_killed(mode: str, tmp_path: Path) -> None:
-    """In turn the leader, a task, an executor, the driver. The naive sink beside it is wrong."""
+    """Kills in turn the leader, a task, an executor, the driver. The naive sink beside it is
+    wrong.
+    """
     faulthandler.cancel_dump_traceback_later()  # the program may take longer, and has a limit
     words = ("--seconds", "60", "--kills", "4", "--mode", mode, "--naive")
     outcome = flights(tmp_path, 40_000, *words, timeout=900)
@@ -74,7 +76,7 @@ def test_a_partition_that_stalls_is_not_late(
     topic: str,
     tmp_path: Path,
 ) -> None:
-    """One partition is read days ahead of the other, as when the other has no leader.
+    """One partition is read days ahead of the second, as when the second has no leader.
 
     With the fastest partition's watermark in place of the slowest one's, flights are lost.
     """

@@ -42,7 +42,7 @@ def numbers(path: Path) -> list[int]:
 
 
 def forget_commit(checkpoint: Path) -> None:
-    """As if the driver had died between the table's commit and Spark's."""
+    """Puts the state back to a driver's death between the table's commit and Spark's."""
     for path in (checkpoint / "commits").iterdir():
         path.unlink()
 

@@ -192,7 +192,7 @@ def test_rows_from_python_code_are_checked(
 def test_no_checkpoint_is_believed(
     admin: Admin, cluster: LocalCluster, producer: Producer, topic: str, copy: Copy, tmp_path: Path
 ) -> None:
-    """One that is old, and one that belongs to another copy and is ahead of this one."""
+    """Tries an old checkpoint, and one of another copy that is ahead of this one."""
     there = cluster.bootstrap
     admin.create_topic(topic, 2, 3)
     put(producer, topic, range(50))

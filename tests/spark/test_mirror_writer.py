@@ -184,7 +184,7 @@ def test_a_sleeper_that_had_not_begun_disturbs_nobody(settings: Make, producer: 
 
 
 def test_two_attempts_at_once_leave_one_copy(settings: Make, producer: Producer) -> None:
-    """As speculative execution makes them: the later one shuts out the earlier."""
+    """Speculative execution makes two: the later attempt shuts out the earlier."""
     run = settings()
     fill(producer, run.source_topic, 40)
     claim(run, {})
@@ -441,7 +441,7 @@ def test_a_target_with_other_records_needs_a_word(settings: Make, producer: Prod
 def test_a_name_that_expired_is_not_taken_for_an_empty_target(
     make_cluster: MakeCluster, topic: str
 ) -> None:
-    """After long idleness nobody knows any more the target's contents; to begin anew would copy
+    """After long idleness nobody knows any more the target's contents; a fresh start would copy
     everything twice.
     """
     cluster = make_cluster(

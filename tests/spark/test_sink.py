@@ -200,7 +200,7 @@ def test_a_sink_is_of_one_query(spark: SparkSession, lines: Lines, output: Outpu
 def test_a_batch_without_rows_counts(
     spark: SparkSession, lines: Lines, output: Output, admin: Admin
 ) -> None:
-    """Its number is written down: else the next one would leave a gap."""
+    """Its number is written down; otherwise the next batch would leave a gap."""
     output.run(lines.frame(spark).where("value < 0"))
     assert output.numbers() == []
     info = admin.describe_sink(output.sink)

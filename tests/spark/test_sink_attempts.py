@@ -72,7 +72,7 @@ class Gate:
 
 
 def rows_of(rows: range) -> Iterator[Any]:
-    """In two Arrow batches."""
+    """The rows in two Arrow batches."""
     half = len(rows) // 2
     for part in (rows[:half], rows[half:]):
         values = pa.array([str(n).encode() for n in part], pa.binary())
@@ -119,7 +119,7 @@ def naive(cluster: LocalCluster, admin: Admin, topic: str) -> Naive:
 
 @pytest.mark.parametrize("dies", ["draw", "begin", "stage some", "stage all", "end"])
 def test_a_driver_dies_after_each_call(query: Query, naive: Naive, dies: str) -> None:
-    """Its successor plays the batch again, with another count of tasks, and goes on."""
+    """The next driver plays the batch again, with another count of tasks, and goes on."""
     for one in (naive, query):
         one.write(0, range(10))
         asked = one.draw(1)

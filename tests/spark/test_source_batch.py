@@ -316,7 +316,7 @@ def test_every_refusal_of_a_plan(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In this process: Spark's readers ask the same planner."""
+    """Plans in this process: Spark's readers ask the same planner."""
     # An offset past the end is believed at once: no leader was deposed.
     monkeypatch.setattr(planning, "_DEPOSED_S", 0.0)
     admin.create_topic(topic, 2, 3)

@@ -257,7 +257,7 @@ def fill_anew(cluster: LocalCluster, topic: str, *counts: int) -> None:
 
 
 def make_again(admin: Admin, topic: str) -> None:
-    """As soon as the old one's last replica is gone."""
+    """Creates the topic again, as soon as the old one's last replica is gone."""
     from oncelog.errors import OncelogError
 
     def made() -> bool:
@@ -420,7 +420,7 @@ def test_partitions_that_are_not_selected_any_more(
 def test_partitions_that_the_topic_gets_are_read_from_their_start(
     admin: Admin, producer: Producer, reader: Any, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once seen they stay: a node that is behind, and names fewer, is no loss."""
+    """Partitions once seen stay: a node that is behind, and names fewer, is no loss."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     admin.create_topic(topic, 1, 3)
@@ -479,7 +479,7 @@ def test_a_stretch_of_a_topic_that_was_made_again(
 def test_a_leader_that_knows_less_than_the_query(
     cluster: LocalCluster, admin: Admin, producer: Producer, reader: Any, topic: str
 ) -> None:
-    """As one does that was deposed and has not heard of it: it is waited for."""
+    """A deposed leader that has not heard of it knows less: the query waits for it."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     admin.create_topic(topic, 1, 3)

@@ -60,7 +60,7 @@ def copy_with_mirror(
             return writer(self._settings)
 
     register = DataSourceRegistration.register
-    # Under the name of the one that it stands for.
+    # Trapped replaces the mirror's own data source under the same name.
     with patch.object(DataSourceRegistration, "register", lambda own, _: register(own, Trapped)):
         return mirror(
             spark,
