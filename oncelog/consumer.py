@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors
 from oncelog._engine.arguments import as_commits, as_int, as_partition, as_times_us
-from oncelog._engine.consume.fetch_buffer import Chunk
+from oncelog._engine.consume.fetch_buffer import Chunk, Starts
 from oncelog._engine.consume.fetcher import Fetcher, end_reading
 from oncelog._engine.consume.member import GroupMember
 from oncelog._engine.consume.one_reader import OneReader, check_free
@@ -200,9 +201,24 @@ class Consumer:
 
         Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
-        limit = self._limit(max_records)
-        with self._one.reading():
-            return self._take(self._next_chunk(timeout_ms / 1000), limit)
+        take = partial(self._take, self._limit(max_records))
+        return self._read(partial(self._next_chunk, timeout_ms / 1000), take) or {}
+
+    def _read(
+        self, next_chunk: Callable[[], Chunk | None], take: Callable[[Chunk, Starts], T]
+    ) -> T | None:
+        """Return what `take` reads from the next chunk; None: there is none.
+
+        `take` notes the positions it has found: a signal handler that raises gets them back.
+        """
+        starts: Starts = {}
+        try:
+            with self._one.reading():  # its end can be interrupted, too
+                return None if (chunk := next_chunk()) is None else take(chunk, starts)
+        except BaseException:
+            for tp, offset in starts.items():
+                self._buffer.seek(tp, offset)
+            raise
 
     def _limit(self, max_records: int | None) -> int:
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -212,7 +228,9 @@ class Consumer:
             )
         return limit
 
-    def _take(self, chunk: Chunk | None, limit: int) -> dict[TopicPartition, list[Record]]:
+    def _take(
+        self, limit: int, chunk: Chunk | None, starts: Starts
+    ) -> dict[TopicPartition, list[Record]]:
         """Take records of this chunk and of those ready behind it, up to an error."""
         result: dict[TopicPartition, list[Record]] = {}
         try:
@@ -222,16 +240,11 @@ class Consumer:
                 some = records[start : start + limit]
                 result.setdefault(chunk.tp, []).extend(some)
                 limit -= len(some)
-                chunk.next += len(some)
-                self._buffer.advance(chunk)
+                self._buffer.move(chunk, chunk.next + len(some), starts)
                 chunk = self._buffer.peek(0.0, errors_wait=True) if limit > 0 else None
         except errors.CorruptLogError:
             if not result:
                 raise  # else the next call raises it: the records before it must not be lost
-        except BaseException:  # of a signal handler: these records are not returned
-            for one in [lost[0] for lost in result.values() if lost]:
-                self._buffer.seek(TopicPartition(one.topic, one.partition), one.offset)
-            raise
         return result
 
     def batches(self, timeout_ms: int | None = None) -> Iterator[Any]:
@@ -242,18 +255,13 @@ class Consumer:
         """
         if timeout_ms is None:
             timeout_ms = self.config.consumer_timeout_ms
-        while True:
-            with self._one.reading():
-                chunk = self._next_chunk(None if timeout_ms is None else timeout_ms / 1000)
-                if chunk is None:
-                    return
-                batch = self._arrow(chunk)
+        timeout = None if timeout_ms is None else timeout_ms / 1000
+        while (batch := self._read(partial(self._next_chunk, timeout), self._arrow)) is not None:
             yield batch
 
-    def _arrow(self, chunk: Chunk) -> Any:
+    def _arrow(self, chunk: Chunk, starts: Starts) -> Any:
         batch = chunk.arrow(self.config.check_crcs)
-        chunk.next = chunk.end_offset
-        self._buffer.advance(chunk)
+        self._buffer.move(chunk, chunk.end_offset, starts)
         return batch
 
     def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
@@ -262,15 +270,11 @@ class Consumer:
         Waits up to `timeout_ms`; returns None if none came. Its checksum was compared, nothing was
         decoded. If the position is within it, its `skip` is the number of records before it.
         """
-        with self._one.reading():
-            return self._stored(self._next_chunk(timeout_ms / 1000))
+        return self._read(partial(self._next_chunk, timeout_ms / 1000), self._stored)
 
-    def _stored(self, chunk: Chunk | None) -> StoredBatch | None:
-        if chunk is None:
-            return None
+    def _stored(self, chunk: Chunk, starts: Starts) -> StoredBatch:
         stored = chunk.stored(self.config.check_crcs)
-        chunk.next = chunk.end_offset
-        self._buffer.advance(chunk)
+        self._buffer.move(chunk, chunk.end_offset, starts)
         return stored
 
     def _next_chunk(self, timeout: float | None) -> Chunk | None:

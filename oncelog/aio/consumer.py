@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
@@ -99,18 +100,23 @@ class Consumer:
 
         Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
-        limit = self._sync._limit(max_records)
-        return self._sync._take(await self._next_chunk(timeout_ms), limit)
+        take = partial(self._sync._take, self._sync._limit(max_records))
+        chunk = await self._next_chunk(timeout_ms)
+        return self._sync._read(lambda: chunk, take) or {}
 
     def batches(self, timeout_ms: int | None = None) -> Feed[Any]:
         """Yield a pyarrow.RecordBatch for each stored batch; see `oncelog.Consumer.batches`."""
         if timeout_ms is None:
             timeout_ms = self.config.consumer_timeout_ms
-        return Feed(self, timeout_ms, lambda chunk: iter((self._sync._arrow(chunk),)))
+        return Feed(self, timeout_ms, self._arrow)
+
+    def _arrow(self, chunk: Chunk) -> Iterator[Any]:
+        yield self._sync._read(lambda: chunk, self._sync._arrow)
 
     async def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
         """Return the next batch as it is stored; see `oncelog.Consumer.stored_batch`."""
-        return self._sync._stored(await self._next_chunk(timeout_ms))
+        chunk = await self._next_chunk(timeout_ms)
+        return self._sync._read(lambda: chunk, self._sync._stored)
 
     async def _next_chunk(self, timeout_ms: int | None) -> Chunk | None:
         with self._sync._one.reading(asyncio.current_task()):

@@ -27,6 +27,8 @@ from oncelog.wire.compression import NONE, checksum, decompress
 from oncelog.wire.fetched import FetchedBatch, FetchedRecords
 from oncelog.wire.stored import StoredBatch, corrupt
 
+Starts = dict[TopicPartition, int]
+
 
 class Chunk:
     """One stored batch, decoded on first use."""
@@ -325,6 +327,12 @@ class FetchBuffer:
             chunk.looping_thread = 0
         self.advance(chunk)
 
+    def move(self, chunk: Chunk, offset: int, starts: Starts) -> None:
+        """Move the user on within `chunk`; `starts` keeps the first position of the read."""
+        starts.setdefault(chunk.tp, chunk.next)
+        chunk.next = offset
+        self.advance(chunk)
+
     def advance(self, chunk: Chunk) -> None:
         """Note that the user has moved `chunk.next`."""
         if chunk.next >= chunk.end_offset:
@@ -465,4 +473,4 @@ def _position(cursor: Cursor) -> int | None:
     return cursor.chunks[0].next if cursor.chunks else cursor.position
 
 
-__all__ = ["Added", "Chunk", "Cursor", "FetchBuffer", "Wanted"]
+__all__ = ["Added", "Chunk", "Cursor", "FetchBuffer", "Starts", "Wanted"]

@@ -30,14 +30,14 @@ class OneReader:
         Raises InvalidRequestError while another reader is active.
         """
         mine = [threading.get_ident() if who is None else who]
-        found = self._reader.setdefault(_KEY, mine)
-        if found != mine:
-            raise _refusal()
         try:
+            if self._reader.setdefault(_KEY, mine) != mine:
+                raise _refusal()
             yield
         finally:
-            if found is mine:
-                self._reader.pop(_KEY, None)
+            # No call, after which a signal handler could run.
+            if _KEY in self._reader and self._reader[_KEY] is mine:
+                del self._reader[_KEY]
 
 
 def check_free(chunk: Chunk) -> None:

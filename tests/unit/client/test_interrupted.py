@@ -1,4 +1,4 @@
-"""A signal handler raises within a call that adds a record, at each place where one can run.
+"""A signal handler raises within a call that adds or reads records, wherever one can run.
 
 Python runs handlers after a call of C code and at the begin of a Python function: there a
 profile function raises in the handler's place.
@@ -6,6 +6,7 @@ profile function raises in the handler's place.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -15,16 +16,22 @@ from typing import Any
 import pytest
 
 import oncelog
+from oncelog._engine.consume.one_reader import OneReader
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.sealing import _encoded
 from oncelog._engine.produce.sender import Sender
+from oncelog.config import ConsumerConfig
+from oncelog.consumer import Consumer
 from oncelog.producer import Producer
 from oncelog.types import TopicPartition
 from oncelog.wire.batch import decode_payload, encode_payload
+from tests.unit.client.test_fetching import Rig as Buffered
+from tests.unit.client.test_fetching import stored
 
-TP = TopicPartition("t", 0)
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 FULL = 400  # bytes of a value after which the next one begins another batch
-CLIENT = str(Path(oncelog.__file__).parent)
+CLIENT = (str(Path(oncelog.__file__).parent), contextlib.__file__)
+CLOSED = ("__del__", "<genexpr>")  # they are called, too, when they are collected
 PAYLOAD = encode_payload([b"p"], b"\1\0\0\0\0\0\0\0")
 
 
@@ -81,7 +88,7 @@ def interrupted(call: Callable[[], object], at: int) -> bool:
     def profile(frame: Any, event: str, _: Any) -> None:
         nonlocal left
         code = frame.f_code
-        mine = CLIENT in code.co_filename and code.co_name != "__del__"  # called at any time
+        mine = code.co_filename.startswith(CLIENT) and code.co_name not in CLOSED
         if mine and event in ("call", "c_return"):
             left -= 1
             if left < 0:
@@ -174,3 +181,33 @@ def test_what_waits_is_seen_without_a_wake_up():
     assert not rig.accumulator.waits
     rig.add(b"v")
     assert rig.accumulator.waits
+
+
+READS: dict[str, Callable[[Consumer], Callable[[], object]]] = {
+    "getmany": lambda consumer: partial(consumer.getmany, 0, 3),
+    "batches": lambda consumer: partial(next, consumer.batches(0), None),
+    "stored_batch": lambda consumer: partial(consumer.stored_batch, 0),
+    "iteration": lambda consumer: partial(next, iter(consumer), None),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_interrupted_read_loses_no_records(name: str) -> None:
+    places, was_interrupted = 0, True
+    while was_interrupted:
+        buffered = Buffered(TP, OTHER)
+        for tp in (TP, OTHER):
+            buffered.add(stored(0, 2), stored(2, 2), tp=tp)
+        consumer: Any = Consumer.__new__(Consumer)
+        consumer._buffer, consumer._one, consumer._rebalance = buffered.buffer, OneReader(), None
+        consumer.config = ConsumerConfig(bootstrap_servers="h:1", consumer_timeout_ms=0)
+        consumer._closed = False
+        read = READS[name](consumer)
+        was_interrupted = interrupted(read, places)
+        positions = [buffered.buffer.position(tp) for tp in (TP, OTHER)]
+        consumer._closed = True
+        assert not was_interrupted or positions == [0, 0], places
+        assert consumer._one._reader == {} and not buffered.buffer._lock._is_owned()
+        places += 1
+    assert positions != [0, 0]
+    assert places > 5, "a call has more places"
