@@ -1,11 +1,11 @@
-"""The benchmarks: `scripts/bench` runs them, docs/performance.md explains them.
+"""Benchmarks: `scripts/bench` runs them, docs/performance.md explains them.
 
-run.py        what is measured, in which order; one section fails, the others go on
+run.py        measurements and their order; one section fails, the others go on
 limits.py     the machine's own limits, measured in the same run
 systems/      Oncelog and its peers behind one small face: start, load, stop
 clients/      one program for each peer's client, run as a process of its own
-own/          what is only asked of Oncelog: failover, partitions, restart, producers
+own/          measurements of Oncelog alone: failover, partitions, restart, producers
 results.py    measurements as JSON lines
-goals.py      what was to be reached, and whether it was
+goals.py      goals, and whether they were reached
 report.py, plots.py    tables and pictures of the JSON lines
 """

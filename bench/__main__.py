@@ -1,4 +1,4 @@
-"""scripts/bench: options, the run, and what is left of it: JSON lines, tables, plots."""
+"""Command behind scripts/bench: options, the run, and its JSON lines, tables and plots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_ROUNDS = 20
 
 
 def systems(peers: Sequence[str]) -> list[System]:
-    """Variants of these peers. A peer's modules are loaded only if it is asked for."""
+    """Variants of these peers. Loads the modules of these peers only."""
     found: list[System] = []
     if "kafka" in peers:
         from bench.systems.kafka import Kafka

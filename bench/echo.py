@@ -1,4 +1,4 @@
-"""A gRPC server that does nothing with what it gets: `python -m bench.echo`.
+"""gRPC server that ignores its input: `python -m bench.echo`.
 
 Prints its port and serves until it is ended. Messages are raw bytes:
 

@@ -1,9 +1,9 @@
-"""Gets the peers from package registries, once, by the registries' ordinary clients.
+"""Downloads of the peers from package registries, once, by the registries' ordinary clients.
 
 All lands in ~/.cache/oncelog-bench (or ONCELOG_BENCH_CACHE): jars from Maven Central,
-programs built from Go modules, Debian packages unpacked and not installed, so that no
-service of theirs is started by the system. A tool that is missing is installed by apt-get
-where this runs as root; else the error says what to install.
+programs built from Go modules, Debian packages unpacked and not installed, so that the system
+starts none of their services. A missing tool is installed by apt-get if this runs as root; else
+the error names the package to install.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cache() -> Path:
 
 
 def tool(program: str, package: str) -> Path:
-    """The path of a program, from its Debian package if need be. Raises Unavailable."""
+    """Finds a program, from its Debian package if need be. Raises Unavailable."""
     found = shutil.which(program)
     if found is None and _may_install():
         try:
@@ -55,7 +55,7 @@ def _apt_update() -> None:
 
 
 def java() -> Path:
-    """A Java runtime of at least version 17, as Kafka 4 brokers ask for."""
+    """Finds a Java runtime of at least version 17, which Kafka 4 brokers need."""
     path = tool("java", "default-jre-headless")
     text = run_text([path, "--version"], 60)
     version = re.search(r"\d+", text)
@@ -65,7 +65,7 @@ def java() -> Path:
 
 
 def maven(name: str, artifacts: Iterable[str]) -> Path:
-    """A directory with these artifacts ("group:artifact:version") and all they need."""
+    """Directory with these artifacts ("group:artifact:version") and their dependencies."""
     wanted = sorted(artifacts)
     directory = cache() / name
     if _complete(directory, wanted):
@@ -98,7 +98,7 @@ def _pom(artifacts: Iterable[str]) -> str:
 
 
 def go_program(name: str, module: str, version: str) -> Path:
-    """The program that `go install MODULE@VERSION` builds."""
+    """Program that `go install MODULE@VERSION` builds."""
     directory = cache() / f"{name}-{version}"
     if not _complete(directory, [module, version]):
         go = tool("go", "golang-go")
@@ -110,9 +110,9 @@ def go_program(name: str, module: str, version: str) -> Path:
 
 
 def debian(name: str, package: str, also: str) -> Path:
-    """A directory with the package, unpacked, and those of its needs that match `also`.
+    """Directory with the unpacked package, and its dependencies that match `also`.
 
-    also: a regular expression of package names; what does not match is on the system.
+    also: a regular expression of package names; other dependencies are on the system.
     """
     directory = cache() / name
     if _complete(directory, [package, also]):
@@ -120,7 +120,7 @@ def debian(name: str, package: str, also: str) -> Path:
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise Unavailable(f"{package} comes as a Debian package, and this is no Debian")
     needs = _needs(package)
-    # Packages stand at the start of a line, what they need below, indented.
+    # Packages stand at the start of a line, their dependencies below, indented.
     found = {line for line in needs.splitlines() if re.fullmatch(also, line)}
     names = sorted(found | {package})
     _clear(directory)
@@ -133,7 +133,7 @@ def debian(name: str, package: str, also: str) -> Path:
 
 
 def _needs(package: str) -> str:
-    """What `apt-cache depends` says of a package. Raises Unavailable."""
+    """Output of `apt-cache depends` for a package. Raises Unavailable."""
     command = [
         "apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests",
         "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances", package,

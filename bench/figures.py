@@ -1,7 +1,7 @@
 """Arithmetic on measured times.
 
-Apart from `oncelog.cli.load`, which has the same for users, because a peer's client should
-not carry Oncelog's client in its process.
+Separate from the same code in `oncelog.cli.load`, because a peer's client should not load
+Oncelog's client into its process.
 """
 
 from __future__ import annotations

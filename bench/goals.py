@@ -1,7 +1,7 @@
-"""The goals, and what of them the results reach.
+"""Goals, and the results that reach them.
 
-Each goal is a ratio or a figure of one or two measurements. One that could not be computed,
-because something was not measured, says so instead of passing.
+Each goal is a ratio or a figure of one or two measurements. A goal without its measurements is
+reported as not measured.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ DURABLE = (
     "NATS JetStream, sync_interval: always",
     "RabbitMQ quorum queues",
 )
-# "Equal" and "no slower" within what two equal runs differ by.
+# "Equal" and "no slower" allow the difference between two equal runs.
 EQUAL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`measure` gives the value, or None if it was not measured; `most`: a value is met at
-    or below the target, else at or above it."""
+    """One goal. `measure` returns None without a measurement.
+
+    `most`: the target is met at or below its value, else at or above it.
+    """
 
     text: str
     target: float
@@ -93,8 +95,10 @@ def _against(
     only_python: bool = False,
     less_is_better: bool = False,
 ) -> Callable[[Results], float | None]:
-    """Oncelog's figure as a multiple of the best of those systems, with any of their clients;
-    above 1 Oncelog is ahead."""
+    """Compares Oncelog with the best of those systems, with any of their clients.
+
+    Above 1 Oncelog is ahead.
+    """
     names = tuple(systems)
 
     def measure(results: Results) -> float | None:
@@ -114,7 +118,7 @@ def _against(
 
 
 def _share_of_limit(results: Results) -> float | None:
-    # As its own run has it: limits of a later run would not belong to this figure.
+    # Its own run computed it: limits of a later run would not belong to this figure.
     return _best(results.find("consume", system=OWN), "of_grpc_stream") or None
 
 

@@ -1,4 +1,4 @@
-"""How long a group takes to share its partitions out, what moves, and what its coordinator does.
+"""Time that a group takes to share its partitions, its moves, and its coordinator's work.
 
     python -m bench.groups --members 100 --partitions 1000
 
@@ -42,7 +42,7 @@ async def tell(callback: Callable[..., Any], *arguments: Any) -> None:
 
 
 class Member:
-    """One that gives back at once whatever it is asked for."""
+    """Member that gives each revoked partition back at once."""
 
     def __init__(self, bootstrap: str, moves: Counter[TopicPartition]) -> None:
         config = ConsumerConfig.from_settings(
@@ -74,7 +74,7 @@ def cpu_s(pid: int) -> float:
 
 
 async def settled(members: list[Member], partitions: int) -> None:
-    """Waits until each partition has one owner, and all have as many, or one more."""
+    """Waits until each partition has one owner, and shares differ by at most one partition."""
     async with asyncio.timeout(SETTLED_LIMIT_S):
         while True:
             held = [len(member.rebalance.numbers) for member in members]

@@ -1,4 +1,4 @@
-"""What `bench/transactions.py` measures of Oncelog, of Kafka's transactions.
+"""Kafka's transactions under the measurements of `bench/transactions.py`.
 
 Three brokers as in `bench.systems.kafka`, clients of confluent-kafka in threads of this process.
 A commit is librdkafka's `commit_transaction`: it returns once the coordinator has decided.
@@ -25,7 +25,7 @@ PARTITIONS = 6
 
 
 def measure(*, flush: bool, only: str, producers: int, seconds: float, rounds: int) -> Figures:
-    """By the names of bench/transactions.py, prefixed. Raises Unavailable."""
+    """Measures by the names of bench/transactions.py, prefixed. Raises Unavailable."""
     kafka = Kafka(flush=flush)
     kafka.prepare()
     found: Figures = {}

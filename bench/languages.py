@@ -3,16 +3,16 @@
     python -m bench.languages [--rounds N] [--seconds S] [--only go,java,node,rust] [--flush]
                               [--into docs/clients.md]
 
-Three brokers of Kafka, then three nodes of Oncelog, in turns; in each turn one process at a time
+Three brokers of Kafka and three nodes of Oncelog take turns. In each turn one process at a time
 sends records of 100 B and of 1 KiB, without compression, to a topic of six partitions. Batches,
-linger and buffer are those of docs/client-defaults.json on both sides. Kafka acknowledges what is
-in page caches unless --flush is given, Oncelog what is on disks. Brokers share the machine with the
-client: the rate is of all together, the processor time the client's alone.
+linger and buffer are those of docs/client-defaults.json on both sides. Kafka acknowledges records
+in page caches unless --flush is given, Oncelog records on disks. Brokers share the machine with
+the client: the rate is of all together, the processor time the client's alone.
 
-The programs are each client's own (clients/*), and those in bench/clients: franz, kafkajs, rdkafka,
-KafkaBench.java;
-what they need is built or fetched first. What the machine lacks is left out, and said. With --into
-the part of the page between the two marks is replaced.
+The programs are each client's own (clients/*), and those in bench/clients: franz, kafkajs,
+rdkafka, KafkaBench.java. Their dependencies are built or fetched first. Programs that this
+machine cannot build are left out, with a message. With --into, the part of the page between the
+two marks is replaced.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Command = Callable[[str, str, float, int], Words]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`build` makes it ready, and returns how it is started. Raises BenchError."""
+    """One program. `build` prepares it and returns its start command. Raises BenchError."""
 
     language: str
     title: str
@@ -57,14 +57,14 @@ class Program:
 @dataclass(frozen=True, slots=True)
 class Figure:
     rate: float  # records/s
-    cost: float  # us of processor time for each
+    cost: float  # us of processor time for each record
 
 
 # -- the programs -------------------------------------------------------------------------
 
 
 def flags(program: Path) -> Command:
-    """Of the programs in Go."""
+    """Start command of the Go programs."""
 
     def command(servers: str, topic: str, seconds: float, size: int) -> Words:
         where = ["-servers", servers, "-topic", topic]
@@ -74,7 +74,7 @@ def flags(program: Path) -> Command:
 
 
 def words(*start: str | Path) -> Command:
-    """Of all others."""
+    """Start command of all other programs."""
 
     def command(servers: str, topic: str, seconds: float, size: int) -> Words:
         return [*start, servers, topic, str(seconds), str(size)]
@@ -130,7 +130,7 @@ def rust() -> Command:
 
 
 def rdkafka() -> Command:
-    """It is no part of clients/rust, so that nobody gets librdkafka with that one."""
+    """Builds the rdkafka program, apart from clients/rust so that its users get no librdkafka."""
     manifest = PEERS / "rdkafka" / "Cargo.toml"
     options: Words = ["--quiet", "--release", "--locked", "--manifest-path", manifest]
     run_text(["cargo", "build", *options, "--target-dir", BUILT / "rdkafka"], BUILD_S)
@@ -155,7 +155,7 @@ Figures = dict[tuple[Program, int], list[Figure]]
 
 
 def build(languages: Sequence[str]) -> Built:
-    """Those that the machine can build; it says which it cannot."""
+    """Builds the programs that this machine can build; prints the others."""
     BUILT.mkdir(parents=True, exist_ok=True)
     found: Built = {}
     for program in PROGRAMS:
@@ -168,7 +168,7 @@ def build(languages: Sequence[str]) -> Built:
 
 
 def measure(system: System, programs: Built, seconds: float, scratch: Path, into: Figures) -> None:
-    """One turn of what speaks to the system. Raises BenchError."""
+    """Runs one turn of the programs for this system. Raises BenchError."""
     system.prepare()
     try:
         system.start(scratch)
@@ -196,7 +196,7 @@ def servers_of(system: System) -> str:
 
 
 def table(figures: Figures) -> str:
-    """Medians of all turns."""
+    """Table of the medians of all turns."""
     lines = [
         "| client | 100 B, records/s | µs each | 1 KiB, records/s | µs each |",
         "|---|---|---|---|---|",
@@ -215,7 +215,7 @@ def table(figures: Figures) -> str:
 
 
 def put_into(page: str, part: str) -> str:
-    """The page with `part` between its marks."""
+    """Replaces the part of the page between its marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -1,11 +1,11 @@
-"""The last-seen map at size: memory per producer, the price of a batch, expiry, snapshots.
+"""Last-seen map at size: memory per producer, the price of a batch, expiry, snapshots.
 
     python bench/last_seen.py [--producers 1000000] [--json]
 
-Fills one partition's map with that many producers, each with its full window of
-recent batches, and compares what a batch costs in it with a map of ten. Each
-price is processor time, the best of several rounds that take turns, because a
-busy machine only ever adds to it. Memory is the growth of the resident set over the filling.
+Fills one partition's map with that many producers, each with its full window of recent batches,
+and compares the cost of a batch in it with a map of ten. Each price is processor time, the best
+of several rounds that take turns, because a busy machine only adds to it. Memory is the growth
+of the resident set over the filling.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCHES = 40_000
 
 
 def resident_bytes() -> int:
-    """The resident set now; where /proc is missing, its highest value so far."""
+    """Resident set now; without /proc, its highest value so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -47,12 +47,12 @@ def resident_bytes() -> int:
 
 
 class Filled:
-    """A map of that many producers, ids from 1, with the end of its log."""
+    """Map of that many producers, ids from 1, with the end of its log."""
 
     def __init__(self, producers: int) -> None:
         self.map = LastSeen(capacity=2 * producers)
         self.next_offset = 0
-        self.last: dict[int, int] = {}  # of the producers that go on
+        self.last: dict[int, int] = {}  # last sequences of the producers that go on
         for round_ in range(WINDOW + 1):
             first = round_ * RECORDS
             for pid in range(1, producers + 1):
@@ -63,7 +63,7 @@ class Filled:
                 self.next_offset += RECORDS
 
     def batches(self, pids: list[int]) -> list[BatchMeta]:
-        """The next batch of each of these producers, one after the other."""
+        """Next batch of each of these producers, one after the other."""
         made = []
         for pid in pids:
             prev = self.last.get(pid, (WINDOW + 1) * RECORDS - 1)
@@ -72,7 +72,7 @@ class Filled:
         return made
 
     def apply(self, batches: list[BatchMeta]) -> float:
-        """What every replica does for each batch; microseconds per batch."""
+        """Does every replica's work for each batch; returns microseconds per batch."""
         last_seen, at = self.map, self.next_offset
         now = last_seen.clock_ms
         start = time.thread_time()
@@ -87,7 +87,7 @@ class Filled:
         return spent / len(batches) * 1e6
 
     def lead(self, batches: list[BatchMeta], depth: int) -> float:
-        """What a leader does on top, `depth` batches in flight; microseconds per batch."""
+        """Does a leader's extra work, `depth` batches in flight; returns microseconds per batch."""
         last_seen, at = self.map, self.next_offset
         in_flight = InFlight(last_seen, next_offset=at)
         spent = 0.0
@@ -110,7 +110,7 @@ class Filled:
 
 
 def best_of(measures: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The smallest result of each measure; they take turns."""
+    """Smallest result of each measure; they take turns."""
     results: dict[str, list[float]] = {name: [] for name in measures}
     gc.disable()
     for _ in range(ROUNDS):
@@ -152,14 +152,14 @@ def prices(large: Filled, producers: int) -> dict[str, float]:
 
 
 def timed(action: Callable[[], T]) -> tuple[float, T]:
-    """(seconds, result)."""
+    """Runs an action; returns (seconds, result)."""
     start = time.thread_time()
     result = action()
     return time.thread_time() - start, result
 
 
 def expiry(last_seen: LastSeen, producers: int) -> Iterator[tuple[str, float]]:
-    """One idle producer at a time, a block of ids below the watermark, all of them."""
+    """Expires one idle producer at a time, then blocks of ids below the watermark, then all."""
     copy = LastSeen.load(last_seen.dump())
     oldest = copy._table.oldest
     alone = range(1, min(1000, producers) + 1)

@@ -1,9 +1,9 @@
-"""The machine's own limits: what a measurement beside them can be a share of.
+"""Machine's own limits: measurements are compared with them.
 
     python -m bench.limits --directory DIR [--seconds 1]
 
-Prints one JSON object. All between this process and one other on loopback, Python's
-grpc.aio on both sides, the sizes that the measurements use:
+Prints one JSON object. All limits are between this process and one other on loopback, with
+Python's grpc.aio on both sides and the sizes of the measurements:
 
     stream_SIZE_mb_per_s, stream_SIZE_per_s   one stream into a server that only counts
     give_SIZE_mb_per_s                        one stream out of a server
@@ -43,7 +43,7 @@ KIB, MIB = 1024, 1024 * 1024
 SIZES = {"100B": 100, "1KiB": KIB, "64KiB": 64 * KIB, "1MiB": MIB}
 ROUND_TRIPS = 3000
 STEADY_FILES, STEADY_BYTES, STEADY_PER_S = 3, 256 * KIB, 150
-# A limit is the best of some tries: whatever else the machine does only takes from it.
+# A limit is the best of some tries: other work on the machine only lowers it.
 TRIES = 3
 
 
@@ -77,7 +77,7 @@ async def _give(channel: grpc.aio.Channel, size: int, seconds: float, expected: 
 
 
 async def _round_trips(channel: grpc.aio.Channel) -> list[float]:
-    """Milliseconds."""
+    """Milliseconds of each round trip."""
     call: Any = channel.stream_stream(f"/{SERVICE}/Echo", _same, _same)()
     times, message = [], b"x" * 100
     for _ in range(ROUND_TRIPS):
@@ -112,7 +112,7 @@ async def grpc_limits(port: int, seconds: float) -> dict[str, float]:
 
 
 def _append_synced(file: FileIO, data: bytes) -> float:
-    """Milliseconds."""
+    """Appends and syncs; returns milliseconds."""
 
     def append() -> None:
         file.write(data)
@@ -138,7 +138,7 @@ def disk_limits(directory: Path, quick: bool) -> dict[str, float]:
 
 
 def steady_limit(directory: Path, seconds: float) -> dict[str, float]:
-    """What no tail latency can be better than, at a load with which the disk is not busy."""
+    """Bound of any tail latency, at a load that does not fill the disk's time."""
 
     def append(number: int) -> list[float]:
         path, times = directory / f"steady-{number}", []

@@ -1,4 +1,4 @@
-"""What the figures depend on: the machine, and the disk that the clusters lie on."""
+"""Machine of the figures, and the disk that the clusters lie on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def describe(scratch: Path) -> dict[str, Any]:
-    """What the figures depend on, without the machine's name."""
+    """Facts behind the figures, without the machine's name."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -30,7 +30,7 @@ def describe(scratch: Path) -> dict[str, Any]:
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that holds the path."""
+    """Type of the file system that holds the path."""
     best = ("", "unknown")
     for line in Path("/proc/mounts").read_text().splitlines():
         _, mount, kind, *_ = line.split()
@@ -40,7 +40,7 @@ def file_system(path: Path) -> str:
 
 
 def scratch_directory(given: Path | None) -> Path:
-    """Where clusters lie: on a real disk, else there is nothing to sync."""
+    """Directory for clusters, on a real disk: elsewhere a sync costs nothing."""
     parent = given or Path(tempfile.gettempdir())
     if given is None and file_system(parent.resolve()) == "tmpfs":
         parent = Path("/var/tmp")

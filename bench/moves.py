@@ -2,11 +2,11 @@
 
     python -m bench.moves --gb 2 --limits 0,20 [--replace]
 
-Three nodes hold a topic. For each limit (MB/s, 0: none) a fourth one joins, gets a replica of each
-partition, and goes again; with --replace a node loses its disk instead and is filled anew, which is
-measured from its start on: its death is another figure (`scripts/chaos failover`). What is measured
-meanwhile is compared with the seconds before it and after it, of the same producer: one that sends
-as fast as it goes gets slower by itself, as long as the machine's caches are filled.
+Three nodes hold a topic. For each limit (MB/s, 0: none) a fourth node joins, gets a replica of
+each partition, and leaves again. With --replace a node loses its disk instead and is filled
+again; the measurement begins at its start, since its death is another figure (`scripts/chaos
+failover`). Figures during the move are compared with the same producer's seconds before and
+after it: a producer at full speed gets slower by itself while the machine's caches fill.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TOPIC = "moved"
 MB = 1_000_000
 VALUE_BYTES = 1000
 RETENTION_BYTES = 500 * MB  # of a partition, at least, so that no rate fills the disk
-CALM = 10.0  # seconds that are measured before each move, and after it
+CALM = 10.0  # seconds measured before each move, and after it
 LOOK = 0.25
 
 
 class Load:
-    """One producer that sends as fast as it is taken, or at a rate (MB/s)."""
+    """One producer at full speed, or at a rate (MB/s)."""
 
     def __init__(self, bootstrap: str, rate: float) -> None:
         self._producer = Producer(bootstrap, linger_ms=5)
@@ -93,7 +93,7 @@ def settled(admin: Admin, node: int) -> bool:
 
 
 def move(cluster: LocalCluster, admin: Admin, spare: int, *, back: bool) -> None:
-    """Each partition gets a replica on the node that is spare, or has it no more."""
+    """Moves one replica of each partition to the spare node, or back."""
     for part in admin.describe_topic(TOPIC).partitions:
         goes = spare if back else part.replicas[-1]
         comes = next(n for n in cluster.nodes if n not in part.replicas) if back else spare
@@ -103,7 +103,7 @@ def move(cluster: LocalCluster, admin: Admin, spare: int, *, back: bool) -> None
 
 
 def replace(cluster: LocalCluster, admin: Admin) -> float:
-    """Returns when the node was started again."""
+    """Deletes node 3's data and starts it; returns the time of the start."""
     node = cluster.nodes[3]
     cluster.kill([3])
     for path in sorted(node.spec.data_dir.rglob("*"), reverse=True):

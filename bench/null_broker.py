@@ -1,8 +1,7 @@
-"""A broker that keeps nothing and acknowledges everything: `python -m bench.null_broker`.
+"""Broker that keeps nothing and acknowledges everything: `python -m bench.null_broker`.
 
-What a client reaches against it is the client's own limit. It prints its address and
-serves until it is ended. Any topic exists, with one partition, or as many as its name
-ends in ("t-6").
+A client's rate against it is the client's own limit. It prints its address and serves until it
+is ended. Any topic exists, with one partition, or as many as its name ends in ("t-6").
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Producers(producer_pb2_grpc.ProducerServiceServicer):
 
 
 class Log:
-    """Takes requests as bytes: to copy payloads that nobody keeps would be its own limit."""
+    """Service that takes requests as bytes: copying unused payloads would be its own limit."""
 
     def __init__(self) -> None:
         self._next: defaultdict[tuple[str, int], int] = defaultdict(int)
@@ -108,7 +107,7 @@ class Log:
 
 
 def fields(data: bytes, at: int, end: int) -> defaultdict[int, list[tuple[int, int]]]:
-    """Where a message's fields are (protobuf.dev, "Encoding"): number -> (begin, end) of each."""
+    """Places of a message's fields (protobuf.dev, "Encoding"): number -> (begin, end) of each."""
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     while at < end:
         tag, begin = varint(data, at)
@@ -122,7 +121,7 @@ def fields(data: bytes, at: int, end: int) -> defaultdict[int, list[tuple[int, i
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """(the number, where it ends)."""
+    """Reads a varint; returns (the number, its end)."""
     number = shift = 0
     while data[at] > 0x7F:
         number |= (data[at] & 0x7F) << shift

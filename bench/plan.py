@@ -1,4 +1,4 @@
-"""What there is to measure, and how much of it."""
+"""Plan of the measurements: sections, cases and scales."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PEERS = ("kafka", "nats", "rabbitmq")
 PRODUCE_CASES = tuple((size, count) for size in (100, 1024) for count in (1, 6))
 BYTES_CASES = (64 * KIB, MIB)
 CONSUME = "1 KiB records, 1 partition"
-#: Producers with one small record under way in each, and the processes they are in.
+#: Producers with one small record in flight in each, and the number of their processes.
 MANY_CASES = ((64, 1), (64, 8), (8, 8), (1000, 1))
 SINGLE, HALF = "one record at a time", "at half of its maximum"
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much of everything. Times in seconds."""
+    """Size of every measurement. Times in seconds."""
 
     limits_s: float
     seconds: float  # of each throughput measurement
@@ -39,9 +39,9 @@ class Scale:
     restart_mb: int
     pids: int
     path_records: int
-    system_s: float  # a variant of a system that takes longer is ended
-    own_s: float  # what Oncelog's part may take
-    peer_s: float  # what each variant of a peer adds to that
+    system_s: float  # a system's variant is ended after this time
+    own_s: float  # limit of Oncelog's part
+    peer_s: float  # added to that by each variant of a peer
 
 
 FULL = Scale(
@@ -116,7 +116,7 @@ def _size(size: int) -> str:
 
 
 def names(text: str, known: Sequence[str]) -> list[str]:
-    """A list with commas. Raises argparse.ArgumentTypeError for a name that is not known."""
+    """Splits a list with commas. Raises argparse.ArgumentTypeError for an unknown name."""
     found = [name for name in text.split(",") if name]
     for name in found:
         if name not in known:

@@ -19,7 +19,7 @@ LIMIT = {"bytes": "stream_1MiB_mb_per_s", "consume": "give_1MiB_mb_per_s"}
 
 
 def draw(results: Results, directory: Path) -> list[Path]:
-    """Writes what there are results for; the files."""
+    """Draws the measured sections; returns the files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -63,7 +63,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def _bars(rows: Sequence[Row], name: str, unit: str, title: str, limit: float, path: Path) -> None:
-    """A group for each case, a bar for each system and client; a log scale, since they differ."""
+    """Draws a group for each case, a bar for each system and client, on a log scale."""
     cases = list(dict.fromkeys(row.case for row in rows))
     who = list(dict.fromkeys((row.system, row.client) for row in rows))
     values = {(row.system, row.client, row.case): row.figures[name] for row in rows}

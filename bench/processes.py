@@ -1,6 +1,6 @@
 """Processes of a measurement: servers that are ended by pid, clients with a time limit.
 
-Also what /proc says of them: processor time, memory, bytes written to disk.
+Also their figures in /proc: processor time, memory, bytes written to disk.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any, Self
 ROOT = Path(__file__).resolve().parent.parent
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# How long what was killed may take to be gone, seconds.
+# Seconds that a killed process may take to be gone.
 _END_TIMEOUT = 5.0
 _LOOK_AGAIN = 0.05
 _TAIL_CHARS = 2000
 
 
 class BenchError(Exception):
-    """A measurement could not be made; the text is what the table shows."""
+    """A measurement failed; the table shows the text."""
 
 
 class Server:
-    """A server process in a session of its own, with its output in a file."""
+    """Server process in a session of its own, with its output in a file."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Server:
         return self._process.pid
 
     def pids(self) -> list[int]:
-        """This process and the processes of its session that it started."""
+        """This process and its children in its session."""
         return session(self.pid)
 
     def check(self) -> None:
-        """Raises BenchError if it has ended."""
+        """Checks the server. Raises BenchError if it has ended."""
         code = self._process.poll()
         if code is not None:
             raise BenchError(f"{self.name} ended with code {code}: {self.tail()}")
@@ -74,7 +74,7 @@ class Server:
             return ""
 
     def stop(self) -> None:
-        """SIGKILL to it and to what it started: its data are thrown away with it."""
+        """Kills the server and its children by SIGKILL: their data are thrown away."""
         members = self.pids()
         if self._process.poll() is None:
             self._process.kill()
@@ -95,7 +95,7 @@ def _kill(pid: int) -> None:
 
 
 def session(leader: int) -> list[int]:
-    """The processes of a session, its leader first."""
+    """Processes of a session, its leader first."""
     others = [
         int(entry.name)
         for entry in Path("/proc").iterdir()
@@ -114,7 +114,7 @@ def _session_of(pid: int) -> int:
 def wait_until(
     what: str, ready: Callable[[], bool], timeout: float, servers: Iterable[Server] = ()
 ) -> None:
-    """Looks until it is so. Raises BenchError after `timeout` s, or if a server has ended."""
+    """Polls a condition. Raises BenchError after `timeout` s, or if a server has ended."""
     watched = list(servers)
     end = time.monotonic() + timeout
     while not ready():
@@ -126,12 +126,12 @@ def wait_until(
         time.sleep(_LOOK_AGAIN)
 
 
-# -- what processes use -------------------------------------------------------------------
+# -- use of resources --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of some processes together, since they started."""
+    """Totals of some processes since they started."""
 
     cpu_s: float
     written_bytes: int
@@ -141,7 +141,7 @@ class Usage:
 
 
 def usage(pids: Iterable[int]) -> Usage:
-    """A process that has ended counts nothing."""
+    """Adds up the processes; an ended process counts nothing."""
     cpu, written = 0.0, 0
     for pid in pids:
         try:
@@ -174,7 +174,7 @@ def run_text(
     env: Mapping[str, str] | None = None,
     cwd: Path = ROOT,
 ) -> str:
-    """Runs a program to its end; its standard output. Raises BenchError."""
+    """Runs a program to its end; returns its standard output. Raises BenchError."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
@@ -198,7 +198,7 @@ def run_text(
 
 
 def run_json(command: Sequence[str | Path], timeout: float) -> dict[str, Any]:
-    """Runs a program whose last line of output is a JSON object. Raises BenchError."""
+    """Runs a program with a JSON object as its last line of output. Raises BenchError."""
     text = run_text(command, timeout)
     try:
         found = json.loads(text.strip().splitlines()[-1])

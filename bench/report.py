@@ -2,7 +2,7 @@
 
     python -m bench.report data/bench/results.jsonl [--into docs/performance.md]
 
-With --into the part of the page between the two marks is replaced.
+With --into, the part of the page between the two marks is replaced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMPARED = ("produce", "bytes", "latency", "consume", "producers", "client")
 
 
 def ratios(section: str, case: str, figures: Mapping[str, float], limits: Figures) -> Figures:
-    """What the figures are as shares or multiples of the limits measured in the same run."""
+    """Figures as shares or multiples of the limits measured in the same run."""
     found: Figures = {}
 
     def share(of: str, figure: str, limit: str) -> None:
@@ -65,7 +65,7 @@ def ratios(section: str, case: str, figures: Mapping[str, float], limits: Figure
 
 
 def number(value: float) -> str:
-    """With as many digits as mean something."""
+    """Formats a number with its significant digits."""
     if value == int(value) and abs(value) < 1e15 or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -101,7 +101,7 @@ CELLS: dict[str, Callable[[Row], str]] = {
 
 
 def line(row: Row) -> str:
-    """One line on the terminal while the benchmark runs."""
+    """Line on the terminal during the benchmark."""
     who = f"{row.system}, {row.client}" if row.client else row.system
     head = f"{row.section:11} {who:44} {row.case:32}"
     if row.error:
@@ -184,7 +184,7 @@ def _cell(section: str, row: Row | None, missing: str) -> str:
 
 
 def _listed(section: str, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """One column for each row's case, one line for each figure."""
+    """Columns for the rows' cases, lines for the figures."""
     names = list(dict.fromkeys(name for row in rows for name in row.figures))
     body = [
         [name, *(number(row.figures[name]) if name in row.figures else "" for row in rows)]
@@ -196,7 +196,7 @@ def _listed(section: str, rows: Sequence[Row]) -> tuple[list[str], list[list[str
 
 
 def header(results: Results) -> list[str]:
-    """When, on what machine, in how many runs."""
+    """Date, machine and number of runs."""
     rows = list(results)
     if not rows:
         return ["Nothing was measured."]
@@ -249,7 +249,7 @@ def _settings(results: Results) -> list[tuple[str, str]]:
 
 
 def plain(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns with spaces between."""
+    """Table with spaces between the columns."""
     every = [list(headings), *map(list, rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(headings))]
     lines = [
@@ -261,7 +261,7 @@ def plain(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown has it."""
+    """Table in Markdown."""
 
     def one(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
@@ -270,7 +270,7 @@ def pipes(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def put_into(page: str, part: str) -> str:
-    """The page with `part` between its marks. Raises ValueError if it has no marks."""
+    """Replaces the part of the page between its marks. Raises ValueError if it has no marks."""
     if page.count(BEGIN) != 1 or page.count(END) != 1:
         raise ValueError(f"the page needs one {BEGIN} and one {END}")
     before, _, rest = page.partition(BEGIN)

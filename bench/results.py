@@ -1,8 +1,8 @@
 """Measurements as JSON lines: one line for each, with the limits of its own run beside it.
 
-A file collects several runs: what a later run measures takes the place of what an earlier
-one has measured, so that `--only` can repeat a part. What one run measures several times
-(`--rounds`) counts by its medians. What failed is a line too, with its reason.
+A file collects several runs: a later measurement replaces an earlier run's measurement of the
+same thing, so that `--only` can repeat a part. Repeated measurements within one run (`--rounds`)
+count by their medians. A failure is a line too, with its reason.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-#: The case of a row that says why a system has no more rows in a section.
+#: Case of a row with the reason that a system has no more rows in a section.
 ALL_CASES = "-"
 Key = tuple[str, str, str, str]  # section, system, client, case
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement of one system, or why there is none.
+    """One measurement of one system, or the reason for its absence.
 
-    case: what was done ("100 B, 6 partitions"). figures: names with their units in them
-    (mb_per_s, p99_ms). detail: whatever else is worth keeping, such as settings.
+    case: the workload ("100 B, 6 partitions"). figures: names with their units in them (mb_per_s,
+    p99_ms). detail: other facts worth keeping, such as settings.
     """
 
     section: str
@@ -53,7 +53,7 @@ class Row:
 
 
 def median_of(rows: Sequence[Row]) -> Row:
-    """One row for several of the same: each figure's median, and the rest of the last."""
+    """Combines rows of one measurement: each figure's median, and the rest of the last row."""
     names = dict.fromkeys(name for row in rows for name in row.figures)
     figures = {
         name: statistics.median(row.figures[name] for row in rows if name in row.figures)
@@ -67,10 +67,10 @@ def now() -> str:
 
 
 class Results:
-    """The rows of a file, in the order in which each was first measured.
+    """Rows of a file, in the order in which each was first measured.
 
-    A failure does not take the place of what an earlier run has measured: it stands in
-    `failures` until the same is measured again.
+    A failure does not replace an earlier run's measurement: it stays in `failures` until the same
+    is measured again.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -91,7 +91,7 @@ class Results:
             measured = []
         self._measured[row.key] = [*measured, row]
         self._errors.pop(row.key, None)
-        # What made a section fail as a whole is history once the section is measured.
+        # A section's failure as a whole is obsolete once the section is measured.
         self._errors.pop((row.section, row.system, "", ALL_CASES), None)
 
     def add(self, row: Row) -> None:
@@ -105,14 +105,14 @@ class Results:
 
     @property
     def rounds(self) -> int:
-        """How often the same was measured at most."""
+        """Largest number of repetitions of a measurement."""
         return max(map(len, self._measured.values()), default=0)
 
     def failures(self) -> list[Row]:
         return list(self._errors.values())
 
     def __iter__(self) -> Iterator[Row]:
-        """What was measured, then what failed and was never measured."""
+        """Yields measurements, then failures without any measurement."""
         missing = [row for key, row in self._errors.items() if key not in self._measured]
         return iter([*map(median_of, self._measured.values()), *missing])
 
@@ -136,7 +136,7 @@ class Results:
         ]
 
     def figure(self, section: str, case: str, name: str, *, system: str, client: str = "") -> float:
-        """0.0 if it was not measured."""
+        """Value of a figure; 0.0 if it was not measured."""
         rows = self.find(section, case, system=system, client=client)
         return float(rows[-1].figures.get(name, 0.0)) if rows else 0.0
 

@@ -1,19 +1,19 @@
-"""A rolling restart under load: how long a producer hears nothing for each node restarted.
+"""Rolling restart under load: a producer's longest silence for each node restarted.
 
     python -m bench.rolling --rounds 10 [--rate 20] [--partitions 6] [--no-restarts | --upgrade]
 
-Three nodes. One process writes in bulk (--rate MB/s; 0: as fast as it goes); this one sends a
+Three nodes. One process writes in bulk (--rate MB/s; 0: as fast as possible); this one sends a
 small record to each partition every 10 ms. In each round each node is ended by SIGTERM, started,
-and its leaderships go back to it. A silence is the longest time in which a partition, that was
-sent to, acknowledged nothing:
+and leads its partitions again. A silence is the longest time without an acknowledgement from a
+partition that records were sent to:
 
     stop    from SIGTERM to the end of the process
     start   until it serves and all nodes hear each other
     back    some seconds more, in which leaderships go back to it
 
-With --no-restarts the same spans are measured and nothing is done: what the load alone does. With
---upgrade the nodes begin with the release before this one; the first round brings each to this one,
-the second one back, and so on, and nothing is finalized.
+With --no-restarts the same spans are measured without restarts: the effect of the load alone.
+With --upgrade the nodes begin with the release before this one. The first round brings each to
+this one, the second one back, and so on, and nothing is finalized.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MB = 1_000_000
 VALUE_BYTES = 1000
 RETENTION_BYTES = 500 * MB  # of a partition, so that no rate fills the disk
 PULSE = 0.01  # seconds
-BACK_AFTER_MS = 1000  # until a node that is back leads again
+BACK_AFTER_MS = 1000  # until a restarted node leads again
 SETTLE = 4.0  # seconds that belong to a restart after the node is back
 CALM = 5.0  # seconds before the first restart
 ACKNOWLEDGE = 120.0  # seconds after which a record counts as lost
@@ -54,7 +54,7 @@ PHASES = ("stop", "start", "back")
 
 
 def bulk(bootstrap: str, rate: float, stop: Event, done: Any) -> None:
-    """In a process of its own; puts how many bytes were acknowledged, in how many seconds."""
+    """Sends in a process of its own; puts (acknowledged bytes, seconds) into `done`."""
     value, began, sent = os.urandom(VALUE_BYTES), time.monotonic(), 0
     try:
         with Producer(bootstrap, linger_ms=5) as producer:
@@ -70,7 +70,7 @@ def bulk(bootstrap: str, rate: float, stop: Event, done: Any) -> None:
 
 @dataclass(slots=True)
 class Pulses:
-    """Small records to each partition; when each was sent, and acknowledged."""
+    """Small records to each partition; the times at which each was sent and acknowledged."""
 
     bootstrap: str
     partitions: int
@@ -106,7 +106,7 @@ class Pulses:
         self._thread.join()
 
     def silence(self, begin: float, end: float) -> tuple[float, int, float]:
-        """(milliseconds, of which partition, seconds after the beginning that it began)."""
+        """Longest silence: (milliseconds, partition, seconds from `begin` to its beginning)."""
         found = {number: one.silence(begin, end) for number, one in self.answers.items()}
         number = max(found, key=lambda number: found[number])
         seconds, since = found[number]
@@ -118,9 +118,9 @@ class Pulses:
 
 
 def restart(cluster: LocalCluster, node: int, tree: Path | None) -> list[float]:
-    """The times at which the phases begin, and at which the last one ends.
+    """Restarts a node; returns the beginning of each phase, and the end of the last.
 
-    tree: of the release that it is started with; None: nothing is done.
+    tree: of the release to start; None: the node keeps running.
     """
     times = [time.monotonic()]
     if tree is not None:
@@ -135,7 +135,7 @@ def restart(cluster: LocalCluster, node: int, tree: Path | None) -> list[float]:
 
 
 def releases(options: argparse.Namespace, root: Path) -> list[Path | None]:
-    """The trees that nodes begin with, and that odd and even rounds start them with."""
+    """Trees of the first start, and of the restarts in odd and even rounds."""
     if options.upgrade:
         before = root / "previous"
         before.mkdir()
@@ -188,7 +188,7 @@ def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[flo
 
 
 def show(number: int, node: int, times: list[float], pulses: Pulses) -> None:
-    """One line for each restart."""
+    """Prints one line for a restart."""
     text = []
     for phase, (begin, end) in zip(PHASES[-len(times) + 1 :], pairwise(times), strict=True):
         silent, partition, after = pulses.silence(begin, end)

@@ -1,8 +1,8 @@
-"""One run: measures, notes, goes on.
+"""Run of the benchmark: measures, notes, goes on.
 
-The machine's limits come first and last; between them Oncelog and the peers one after the
-other through the same workloads, and then what is only asked of Oncelog. A measurement
-that fails, or takes too long, becomes a row with its reason, and the next one starts.
+The machine's limits come first and last. Between them Oncelog and the peers go through the same
+workloads one after the other, and then Oncelog through its own. A measurement that fails, or
+takes too long, becomes a row with its reason, and the next one starts.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from bench.timing import time_limit
 
 ERROR_CHARS = 600
 LIMITS_S = 60.0
-START_S = 240.0  # of a peer, on a machine that has other things to do
+START_S = 240.0  # of a peer, on a busy machine
 
 
 class Run:
-    """One run: measures, notes, goes on."""
+    """One run of the benchmark."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Run:
         scratch: Path,
         total_s: float,
     ) -> None:
-        """total_s: what is not measured by then is left out, with that as its reason."""
+        """Starts a run of `total_s`: later measurements are left out, with that as their reason."""
         self.results, self.scale, self.only = results, scale, only
         self.scratch = scratch
         self.id = uuid.uuid4().hex[:8]
@@ -96,7 +96,7 @@ class Run:
         self, section: str, system: str, case: str, action: Callable[[], Figures],
         *, client: str = "", limit_s: float = 120.0, detail: Any = None,
     ) -> Figures:  # fmt: skip
-        """Measures and notes; what fails is noted with its reason and gives no figures."""
+        """Measures and notes; a failure is noted with its reason and gives no figures."""
         figures: Figures = {}
         error = ""
         try:
@@ -108,7 +108,7 @@ class Run:
         return figures
 
     def _left(self) -> float:
-        """Seconds. Raises BenchError when there are none."""
+        """Seconds left. Raises BenchError at zero."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise BenchError(f"left out: the run has had its {self._total_s:g} s")
@@ -116,7 +116,7 @@ class Run:
 
     @contextlib.contextmanager
     def directory(self, name: str) -> Iterator[Path]:
-        """A directory of one cluster, gone afterwards: the next one needs the disk."""
+        """Makes one cluster's directory, and deletes it afterwards: the next needs the disk."""
         path = self.scratch / name
         path.mkdir(parents=True)
         try:
@@ -127,7 +127,7 @@ class Run:
     # -- sections -----------------------------------------------------------------------
 
     def measure_limits(self, when: str) -> None:
-        """Also when the time is over: they say whether the machine was the same."""
+        """Measures the limits even after the time is over: they show changes of the machine."""
         self._end = max(self._end, time.monotonic() + LIMITS_S)
 
         def limits() -> Figures:
@@ -138,7 +138,7 @@ class Run:
         self.limits = self.limits or found
 
     def client_alone(self) -> None:
-        """Against a broker that acknowledges everything at once."""
+        """Measures the client against a broker that acknowledges everything at once."""
         system, seconds = Oncelog(), self.scale.seconds
         log = self.scratch / "null-broker.log"
         server = Server("null broker", [sys.executable, "-m", "bench.null_broker"], log,
@@ -160,7 +160,7 @@ class Run:
             server.stop()
 
     def shared(self, system: System) -> None:
-        """The workloads that all systems go through."""
+        """Runs the workloads common to all systems."""
         wanted = [one for one in SHARED if one in self.only and system.clients(one)]
         if not wanted:
             return
@@ -251,7 +251,7 @@ class Run:
             self.attempt("producers", system.name, many_case(64), plain, client="raw gRPC")
 
     def _consume_mb(self, system: System) -> int:
-        """What the system writes in some seconds: filling must not take minutes."""
+        """Megabytes that the system writes in some seconds: filling must not take minutes."""
         speed = self.results.figure(
             "produce", produce_case(1024, 1), "mb_per_s",
             system=system.name, client=PYTHON,
@@ -262,7 +262,7 @@ class Run:
         return max(5, min(most, int(2 * speed * self.scale.seconds)))
 
     def own(self) -> None:
-        """What is only asked of Oncelog, each on a new cluster."""
+        """Runs the workloads of Oncelog alone, each on a new cluster."""
         for section in OWN:
             if section not in self.only:
                 continue
@@ -302,7 +302,7 @@ class Run:
         again = functools.partial(restart.restart, system)
         self.attempt("restart", system.name, restart_case(size, "a node restarted"), again)
 
-    # The sections by their names in `plan`.
+    # Sections by their names in `plan`.
     SHARED: Mapping[str, Callable[[Run, System], None]] = {
         "produce": _produce,
         "bytes": _bytes,
@@ -318,13 +318,13 @@ class Run:
     }
 
     def path(self) -> None:
-        """On nodes of its own that note what passes."""
+        """Measures on nodes of its own that note a batch's points."""
         with self.directory("path") as directory:
             action = functools.partial(path.path, directory, self.scale.path_records)
             self.attempt("path", Oncelog.name, SINGLE, action)
 
     def pids(self) -> None:
-        """Needs no cluster: one partition's map of what it has seen."""
+        """Measures one partition's map of producers, without a cluster."""
         count = self.scale.pids
         action = functools.partial(producers.last_seen, count)
         self.attempt("pids", Oncelog.name, pids_case(count), action, limit_s=300)
@@ -333,7 +333,7 @@ class Run:
         self, section: str, case: str, name: str,
         action: Callable[[], tuple[Figures, list[float]]], limit_s: float,
     ) -> None:  # fmt: skip
-        """A measurement whose single values are kept too, for the plots."""
+        """Notes a measurement with its single values, for the plots."""
         values: dict[str, list[float]] = {}
 
         def run() -> Figures:
@@ -345,7 +345,7 @@ class Run:
 
     @contextlib.contextmanager
     def _oncelog(self) -> Iterator[Oncelog]:
-        """A new cluster."""
+        """Starts a new cluster."""
         system = Oncelog()
         with self.directory("oncelog-own") as directory:
             try:

@@ -1,13 +1,13 @@
-"""What TLS, tokens and permissions cost: the same loads on clusters with and without, in turns.
+"""Cost of TLS, tokens and permissions: the same loads on clusters with and without, in turns.
 
     python -m bench.security [--turns N] [--seconds S]
 
 Three clusters of three nodes run at the same time, and one load at a time goes to one of them:
 `plain`; `tls`, on all ports, callers known by certificates; `checked`, the same with static
-tokens, permissions and an audit log. Each turn measures all three one after the other, in an
-order that moves on, so that what the machine does meanwhile falls on all of them. Printed are
-medians over the turns: each cluster's rate, that in parts of another's, and what a unit cost the
-nodes in processor time, which says more than the rate where the machine has other work.
+tokens, permissions and an audit log. Each turn measures all three one after the other. The order
+rotates, so that other work on the machine falls on all of them. Printed are medians over the
+turns: each cluster's rate, its ratio to another cluster's rate, and the nodes' processor time for
+each unit. Processor time says more than the rate on a machine with other work.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from oncelog import Admin, PermissionRule, Producer
 
 TOPIC = "load"
 CLUSTERS = ("plain", "tls", "checked")
-# -> what was done: bytes, or records; and in how many seconds
+# -> bytes or records done, and the seconds
 Load = Callable[[Producer, float], tuple[float, float]]
 
 
 def records_of(size: int) -> Load:
-    """Bytes of records of this size."""
+    """Load of records of this size; counts bytes."""
 
     def load(producer: Producer, seconds: float) -> tuple[float, float]:
         value, sent = b"v" * size, 0
@@ -50,7 +50,7 @@ def records_of(size: int) -> Load:
 
 
 def one_record(producer: Producer, seconds: float) -> tuple[float, float]:
-    """Records of whoever waits for each."""
+    """Load of a caller that waits for each record; counts records."""
     sent, begun = 0, time.monotonic()
     while time.monotonic() - begun < seconds:
         producer.send(TOPIC, b"v" * 100, partition=0).result(30)
@@ -67,7 +67,7 @@ LOADS: dict[str, tuple[Load, dict[str, Any]]] = {
 
 @contextmanager
 def cluster_of(kind: str, root: Path) -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """A cluster of that kind with its topic: the settings of its clients, its processes."""
+    """Starts a cluster of that kind with its topic; yields its clients' settings, its processes."""
     settings: dict[str, str] = {}
     folder = root / kind
     folder.mkdir()
@@ -93,14 +93,14 @@ def cluster_of(kind: str, root: Path) -> Iterator[tuple[dict[str, Any], list[int
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """rate: of a load. cost: seconds of processor time of all nodes for each unit."""
+    """One load's figure. rate: units/s. cost: processor seconds of all nodes for each unit."""
 
     rate: float
     cost: float
 
 
 def measure(turns: int, seconds: float) -> dict[str, dict[str, list[Figure]]]:
-    """Load -> cluster -> a figure of each turn."""
+    """Measures load -> cluster -> a figure of each turn."""
     found: dict[str, dict[str, list[Figure]]] = {
         load: {kind: [] for kind in CLUSTERS} for load in LOADS
     }
@@ -123,7 +123,7 @@ def measure(turns: int, seconds: float) -> dict[str, dict[str, list[Figure]]]:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all threads, so far."""
+    """Processor time of all threads so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -2,17 +2,17 @@
 
     python -m bench.spark [--tasks N] [--rounds N] [--mib N] [--nodes N] [--size N] [--json FILE]
 
-The hop from a Python worker to the JVM limits any Python data source, so the figure that
-counts is the share of it that reading from real nodes leaves. Both sources yield the same
-columns in batches of the same size, to the same sink (Spark's `noop`, which takes every
-column of every row), in turn, in one session.
+The hop from a Python worker to the JVM limits any Python data source. The figure is therefore the
+share of that limit that reading from real nodes reaches. Both sources yield the same columns in
+batches of the same size, to the same sink (Spark's `noop`, which takes every column of every
+row), in turn, in one session.
 
-The nodes run on the same machine. Where it has fewer cores than all of them together use,
-the share also says what serving and receiving the records costs: --tasks 1 leaves more
-room for that on two cores.
+The nodes run on the same machine. If it has fewer cores than all of them together use, the share
+also includes the cost of serving and receiving the records: --tasks 1 leaves more room for that
+on two cores.
 
-Needs the extra `spark`. Also prints what a Consumer alone reads, without Spark, and the
-most memory that a Python worker held.
+Needs the extra `spark`. Also prints the rate of a Consumer alone, without Spark, and the most
+memory that a Python worker held.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NAME = "arrow_in_memory"
 
 
 class ArrowInMemory(DataSource):
-    """Yields one batch again and again: what the hop to the JVM allows."""
+    """Yields one batch again and again: the limit of the hop to the JVM."""
 
     @classmethod
     def name(cls) -> str:
@@ -76,7 +76,7 @@ def rows_per_batch(size: int) -> int:
 
 
 def arrow_batch(size: int, partition: int) -> Any:
-    """As many rows as a stored batch of the topic has, with the same columns."""
+    """Batch with the rows and columns of a stored batch of the topic."""
     import pyarrow as pa
 
     from oncelog.wire.arrow import schema
@@ -125,14 +125,14 @@ def consumer_alone(bootstrap: str, topic: str, rows: int) -> float:
 
 
 def worker_peaks_mb() -> list[float]:
-    """The most memory each of Spark's Python workers has held so far (VmHWM)."""
+    """Most memory that each of Spark's Python workers has held so far (VmHWM)."""
     peaks = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             status = (folder / "status").read_text()
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
         ours = f"PYSPARK_BENCH={os.getpid()}".encode()
         if b"pyspark.daemon" in words and ours in (folder / "environ").read_bytes().split(b"\0"):
@@ -151,7 +151,7 @@ def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> di
     )
     memory = spark.read.format(NAME).option("rows", rows).option("size", size).load()
     alone = consumer_alone(bootstrap, topic, rows)
-    for frame in (ours, memory):  # what is compiled and started once
+    for frame in (ours, memory):  # compile and start everything once
         timed(frame)
     times: dict[str, list[float]] = {"oncelog": [], "memory": []}
     for number in range(rounds):
@@ -174,7 +174,7 @@ def measure(spark: Any, bootstrap: str, size: int, rows: int, rounds: int) -> di
 
 
 def session(tasks: int = PARTITIONS, jars: Sequence[Path] = ()) -> Any:
-    """A SparkSession for a figure: so many tasks at a time, and nothing printed."""
+    """SparkSession for a figure: `tasks` tasks at a time, and nothing printed."""
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_BENCH"] = str(os.getpid())  # Spark's workers inherit it
@@ -196,7 +196,7 @@ def session(tasks: int = PARTITIONS, jars: Sequence[Path] = ()) -> Any:
 
 
 def options(description: str, *, mib: int) -> argparse.ArgumentParser:
-    """What all programs that measure Spark are asked for. mib: how much, if it is not said."""
+    """Options common to the programs that measure Spark. mib: default volume."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=mib, help="of values, for each size")
@@ -211,7 +211,7 @@ def each_size(
     sizes: Iterable[int],
     measure: Callable[[str, Path, int, int], dict[str, Any]],
 ) -> None:
-    """A line of figures for each size of a value.
+    """Prints a line of figures for each size of a value.
 
     given: as `options` has it. measure(bootstrap, directory, size, rows): on one cluster.
     """

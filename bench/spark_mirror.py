@@ -4,9 +4,9 @@
 
 All are streaming queries over the same topic, in turn, in one session: the mirror, the mirror
 with a transformation (a filter that keeps everything), and the same columns of the same
-records into Spark's `noop` sink. A rate is that of the micro-batches alone, as the queries'
-progress has it: records over the time from trigger to commit. What a query's start costs is
-printed beside it. The nodes run on the same machine.
+records into Spark's `noop` sink. A rate is that of the micro-batches alone, by the queries'
+progress: records over the time from trigger to commit. The start time of a query is printed
+beside it. The nodes run on the same machine.
 
 Needs the extra `spark`.
 """
@@ -29,7 +29,7 @@ ALL_THAT_IS_THERE = {"availableNow": True}
 
 
 def finished(query: Any, records: int) -> tuple[float, float]:
-    """(records/s of its micro-batches, seconds beside them)."""
+    """Waits for the query; returns (records/s of its micro-batches, seconds beside them)."""
     start = time.perf_counter()
     query.awaitTermination()
     took = time.perf_counter() - start
@@ -60,7 +60,7 @@ def measure(
     rates: dict[str, list[float]] = {"read": [], "mirror": [], "transformed": []}
     starts = []
     transforms = {"mirror": None, "transformed": lambda frame: frame.where("offset >= 0")}
-    # The first round is what is compiled and started once.
+    # The first round compiles and starts everything once.
     for number in range(rounds + 1):
         found = {"read": read_only(spark, bootstrap, topic, directory, rows)}
         for way, transform in transforms.items():

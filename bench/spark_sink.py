@@ -1,14 +1,14 @@
-"""A query that maps and filters, into a topic through the sink and into Spark's `noop` sink.
+"""Query that maps and filters, into a topic through the sink and into Spark's `noop` sink.
 
     python -m bench.spark_sink [--kafka] [--rounds N] [--mib N] [--nodes N] [--size N] [--json FILE]
 
 Both read the same topic and make the same rows, in turn, in one session. A rate is that of the
-micro-batches alone, as the queries' progress has it: rows over the time from trigger to commit.
-The nodes run on the same machine. Also prints the most memory that a Python worker held, and
-what is left of the rate in a sink in Python that drops its rows: the way to it alone (`drop`).
+micro-batches alone, by the queries' progress: rows over the time from trigger to commit. The
+nodes run on the same machine. Also prints the most memory that a Python worker held, and the
+rate of a Python sink that drops its rows: the way to it alone (`drop`).
 
 With --kafka the same query also goes through Spark's own Kafka sink into Kafka as it is shipped,
-three brokers on the same machine; what is written has three replicas then, on both sides.
+three brokers on the same machine. Records then have three replicas on both sides.
 
 Needs the extra `spark`.
 """
@@ -35,7 +35,7 @@ from bench.systems.kafka import Kafka
 from oncelog import Admin, TopicConfig
 
 SIZES = (100, 1024)
-# The newest that could be had. Its interfaces of Spark are those of the Spark that is installed.
+# The newest available. Its interfaces of Spark are those of the installed Spark.
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 NOOP, DROP, SINK, KAFKA = "noop", "drop", "sink", "kafka"
 
@@ -59,7 +59,7 @@ class DroppingWriter(DataSourceStreamArrowWriter):
 
 
 def connector() -> list[Path]:
-    """The jars of Spark's Kafka sink that Spark does not bring itself. Raises Unavailable."""
+    """Jars of Spark's Kafka sink that Spark does not bring itself. Raises Unavailable."""
     there = Path(pyspark.__file__).parent / "jars"
     names = {jar: re.sub(r"-\d[\d.]*\.jar$", "", jar.name) for jar in _jars()}
     return [jar for jar, name in names.items() if not list(there.glob(f"{name}-[0-9]*.jar"))]
@@ -71,7 +71,7 @@ def _jars() -> list[Path]:
 
 @dataclass
 class Query:
-    """The query and its targets. kafka: None without it."""
+    """Query with its targets. kafka: None without it."""
 
     spark: Any
     bootstrap: str
@@ -122,7 +122,7 @@ class Query:
 def measure(query: Query, size: int, rows: int, rounds: int) -> dict[str, Any]:
     topic, rates = f"from-{size}", query.rates
     fill(query.bootstrap, topic, size, rows)
-    # The first round is what is compiled and started once.
+    # The first round compiles and starts everything once.
     for number in range(rounds + 1):
         for way in sorted(rates, reverse=bool(number % 2)):
             found = query.rate(way, topic, f"{topic}-into-{number}", rows)

@@ -1,4 +1,4 @@
-"""What the store costs on this disk: `python bench/storage.py --help`.
+"""Cost of the store on this disk: `python bench/storage.py --help`.
 
 Prints one table row for each case. Sections:
 
@@ -38,7 +38,7 @@ def resident_mib() -> float:
 
 
 def disk_written() -> int:
-    """Bytes this process caused to be written so far."""
+    """Bytes that this process has caused to be written so far."""
     for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines():
         if line.startswith("write_bytes:"):
             return int(line.split()[1])

@@ -1,7 +1,7 @@
-"""Time limits on what runs in the main thread, one inside the other.
+"""Time limits for code in the main thread, one inside the other.
 
-The alarm of the nearest end is set; when it rings, whatever the main thread waits for is
-left with a BenchError.
+The alarm is set for the nearest end. When it rings, the main thread's wait ends with a
+BenchError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 from bench.processes import BenchError
 
 _AT_ONCE_S = 0.01
-_ends: list[tuple[float, float]] = []  # (when on the monotonic clock, after how many s)
+_ends: list[tuple[float, float]] = []  # (end on the monotonic clock, its seconds)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""`python -m bench.traced_node`: a node that notes when a batch passes which point.
+"""Node that notes the time of each batch at each point: `python -m bench.traced_node`.
 
     the node's own code, with notes at the points of `note_node` --SIGTERM--> a JSON file
 
-The clock is CLOCK_MONOTONIC, which all processes of a machine share. The notes of a node
-are written to the file that BENCH_NOTES names, with its process id, once it has stopped.
+The clock is CLOCK_MONOTONIC, which all processes of a machine share. A stopped node writes its
+notes, with its process id, to the file that BENCH_NOTES names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Method = Callable[..., Any]
 
 def note_calls(notes: Notes, owner: type, method: str, *, before: str = "", after: str = "",
                if_: Callable[..., bool] = lambda *_: True) -> None:  # fmt: skip
-    """Have `owner.method` note when it is called and when it returns."""
+    """Makes `owner.method` note its calls and returns."""
     inner: _Method = getattr(owner, method)
 
     @functools.wraps(inner)
@@ -55,7 +55,7 @@ def _brings_reply(_driver: Driver, _sender: int, messages: list[Any]) -> bool:
 
 
 def note_node(notes: Notes) -> None:
-    """The points of a node that `bench.own.path` knows."""
+    """Notes the points of a node that `bench.own.path` knows."""
     note_calls(notes, Partition, "append", after="proposed")
     note_calls(notes, Driver, "begin", before="round begins", after="written")
     note_calls(notes, Driver, "sync", before="fsync begins", after="fsync ends")

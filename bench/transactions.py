@@ -1,19 +1,19 @@
-"""What transactions cost: their rate, the time of a commit, and what they take from the rest.
+"""Cost of transactions: their rate, the time of a commit, and the loss of other throughput.
 
     python bench/transactions.py [--producers 16] [--seconds 10] [--rounds 3] [--json]
                                  [--only rate,commit,throughput,large] [--gib 2] [--peers kafka]
 
-Three nodes here, one client over plain gRPC, so that it is the nodes that are measured. Rates
-depend on the machine and on what else it does, so processor time per transaction is given,
-too; the other two figures are ratios whose halves take turns.
+Three nodes here, one client over plain gRPC, so that the nodes are measured. Rates depend on the
+machine and its other work, so processor time per transaction is given, too. The other two figures
+are ratios whose halves take turns.
 
     rate        transactions of ten small records each in one partition, one at a time for
                 each producer, answered when they are readable
     commit      p50 of a commit over six partitions, in p50 of a single record's append
     throughput  1 KiB records with a commit each 100 ms, against none: of one producer that waits
                 for answers, of several, and of the Python client, which takes more meanwhile
-    large       only if it is asked for: a commit of --gib, against small ones, and appends
-                to other partitions meanwhile
+    large       only on request: a commit of --gib, against small ones, and appends to other
+                partitions meanwhile
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SMALL, RECORDS = 10, 10
 KIB_RECORDS, WINDOW = 64, 8  # records of 1 KiB in a batch; batches under way
 COMMIT_EVERY = 0.1
 LARGE_RECORDS = 512  # of 1 KiB in a batch
-SMALL_COMMITS = 30  # that a large one is compared with
+SMALL_COMMITS = 30  # compared with a large commit
 ASIDE_S = 10.0  # seconds of appends to other partitions before, and around, a large commit
 TIMEOUT = 30.0
 RETRY = 0.02
@@ -57,7 +57,7 @@ MANY = 8  # producers
 
 
 class Nodes:
-    """Channels, and who leads which partition."""
+    """Channels, and the leader of each partition."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.leaders = [cluster.leader(TOPIC, number) for number in range(PARTITIONS)]
@@ -72,7 +72,7 @@ class Nodes:
 
 
 class Stream:
-    """A ProduceStream to one node, of one producer."""
+    """ProduceStream of one producer to one node."""
 
     def __init__(self, channel: Any) -> None:
         self._queue: asyncio.Queue[batch_pb2.Batch] = asyncio.Queue()
@@ -105,7 +105,7 @@ class Stream:
 class Sender:
     """One producer name: batches, with and without transactions.
 
-    home: the partition whose leader is asked for transactions, as clients do.
+    home: the partition whose leader gets the transaction calls, as clients do.
     """
 
     def __init__(self, nodes: Nodes, name: str, home: int = 0) -> None:
@@ -129,7 +129,7 @@ class Sender:
             await stream.close()
 
     async def send(self, partition: int, records: int, payload: bytes) -> str:
-        """Repeats what only waits for a marker."""
+        """Sends a batch; repeats it while it only waits for a marker."""
         first, prev = self.last[partition] + 1, self.last[partition]
         one = batch(
             TOPIC,
@@ -162,7 +162,7 @@ class Sender:
         return found
 
     async def begin(self) -> None:
-        """Begins one, unless the commit before has."""
+        """Begins a transaction, unless the commit before has."""
         if self.number:
             return
         request = pb.BeginTransactionRequest(
@@ -180,7 +180,7 @@ class Sender:
         return [batch_pb2.TopicPartition(topic=TOPIC, partition=one) for one in self.runs]
 
     async def commit(self, *, at_decision: bool = False) -> None:
-        """Makes it readable, and begins the next one."""
+        """Makes the transaction readable, and begins the next one."""
         request = pb.CommitTransactionRequest(
             transaction_id=self.number,
             producer_id=self.lease.producer_id,
@@ -245,7 +245,7 @@ async def rate(nodes: Nodes, pids: list[int], producers: int, seconds: float) ->
 
 
 async def commits(nodes: Nodes, seconds: float) -> Figures:
-    """Appends of one record and commits over all partitions, in turn."""
+    """Measures appends of one record and commits over all partitions, in turn."""
     plain, staged = Sender(nodes, f"plain-{time.time_ns()}"), Sender(nodes, f"t-{time.time_ns()}")
     await together((plain.open(), staged.open()))
     appends: list[float] = []
@@ -272,7 +272,7 @@ async def _sent(sender: Sender, partition: int) -> None:
 
 
 async def throughput(nodes: Nodes, seconds: float, producers: int, *, commit: bool) -> float:
-    """MiB/s of so many producers, each over all partitions."""
+    """MiB/s of some producers, each over all partitions."""
     works = [_through(nodes, seconds, home, commit=commit) for home in range(producers)]
     return sum(await asyncio.gather(*works))
 
@@ -303,7 +303,7 @@ async def _through(nodes: Nodes, seconds: float, home: int, *, commit: bool) -> 
 
 
 def client_throughput(bootstrap: str, seconds: float, *, commit: bool) -> float:
-    """MiB/s of the Python client, which takes records while others of its are on their way."""
+    """MiB/s of the Python client, which takes records while others are in flight."""
     value, sent = b"x" * 1024, 0
     with Producer(bootstrap, producer_name=f"client-{time.time_ns()}") as producer:
         start = time.perf_counter()
@@ -333,7 +333,7 @@ def in_turns(rounds: int, once: Callable[[bool], float]) -> Figures:
 
 
 def compared(rates: Mapping[bool, list[float]]) -> Figures:
-    """The medians without and with commits."""
+    """Medians without and with commits."""
     without, with_commits = (
         sorted(rates[which])[len(rates[which]) // 2] for which in (False, True)
     )
@@ -345,7 +345,7 @@ def compared(rates: Mapping[bool, list[float]]) -> Figures:
 
 
 async def _aside(nodes: Nodes, sender: Sender, end: asyncio.Event) -> list[float]:
-    """The times of plain appends to all partitions but the first, one at a time."""
+    """Times of plain appends to all partitions but the first, one at a time."""
     times: list[float] = []
     for number in count():
         if end.is_set():
@@ -357,7 +357,7 @@ async def _aside(nodes: Nodes, sender: Sender, end: asyncio.Event) -> list[float
 
 
 async def large(nodes: Nodes, gib: float) -> Figures:
-    """A commit of `gib` in one partition."""
+    """Measures a commit of `gib` in one partition."""
     sender, plain = Sender(nodes, f"large-{time.time_ns()}"), Sender(nodes, f"p-{time.time_ns()}")
     await together((sender.open(), plain.open()))
     times: list[float] = []

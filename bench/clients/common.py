@@ -1,4 +1,4 @@
-"""What the client programs of the peers share.
+"""Shared parts of the peers' client programs.
 
     python -m bench.clients.MODULE WORKLOAD '{"addresses": [...], "topic": ..., ...}'
 
@@ -20,17 +20,17 @@ from typing import Any
 from bench.figures import Figures, percentiles
 
 VALUES = 64  # values that take turns
-TICK_S = 0.001  # a load at a given rate sends what is due this often
-DRAIN_S = 30.0  # how long the last acknowledgements may take
+TICK_S = 0.001  # interval at which a load at a given rate sends its due records
+DRAIN_S = 30.0  # limit for the last acknowledgements
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """addresses: "host:port" of the nodes. window: unacknowledged messages at most.
+    """Workload settings. addresses: "host:port" of the nodes. window: most unacknowledged messages.
 
-    rate: records/s, 0 as fast as it goes. records: how many to write or to read, 0 as many
-    as the time allows. start_at: when programs that measure together begin, as time.time() has
-    it. settings: the client's own, by its own names.
+    rate: records/s, 0: as fast as possible. records: number to write or to read, 0: as many as the
+    time allows. start_at: common start of several programs, as time.time() gives it. settings:
+    the client's own, by its own names.
     """
 
     addresses: list[str]
@@ -49,7 +49,7 @@ class Asked:
 
 
 def until_start(asked: Asked) -> float:
-    """Seconds until the others begin, too. Ends the program that is late."""
+    """Seconds until the common start. Ends a late program."""
     left = asked.start_at - time.time()
     if asked.start_at and left < 0:
         raise SystemExit(f"connected {-left:.1f} s after the others had begun")
@@ -78,7 +78,7 @@ class Clock:
 
 
 def main(workloads: Mapping[str, Callable[[Asked], Figures | Awaitable[Figures]]]) -> None:
-    """The whole program: parse, run, print."""
+    """Runs the whole program: parse, run, print."""
     _, name, text = sys.argv
     asked = Asked(**json.loads(text))
     found = workloads[name](asked)

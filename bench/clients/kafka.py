@@ -1,7 +1,7 @@
 """Kafka's Python client under load: confluent-kafka, which is librdkafka in C.
 
-`settings` are librdkafka's. Only failures are reported one by one, which is its cheapest
-way; a flush that leaves nothing and no failure means that all is acknowledged.
+`settings` are librdkafka's. Only failures are reported one by one, its cheapest way. After a
+flush, an empty queue and no failure mean that all is acknowledged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.clients.common import (
     until_start,
 )
 
-FETCH = 10_000  # messages asked for at a time
+FETCH = 10_000  # messages requested at a time
 STRIDE = 256  # records between two looks at the clock
 
 
@@ -71,7 +71,7 @@ def put(producer: Producer, topic: str, value: bytes, failures: Failures) -> Non
 
 def produce(asked: Asked) -> Figures:
     values, failures = asked.values(), Failures()
-    # A queue of many large messages would be drained for longer than it was filled.
+    # A queue of many large messages would take longer to drain than to fill.
     window = max(32, min(500_000, 64_000_000 // asked.size))
     producer = connect(
         asked,
@@ -92,7 +92,7 @@ def produce(asked: Asked) -> Figures:
 
 
 def produce_batch(asked: Asked) -> Figures:
-    """The same through `produce_batch`: lists of messages."""
+    """Produces lists of messages through `produce_batch`."""
     failures = Failures()
     producer = connect(asked, failures, **{"delivery.report.only.error": True})
     messages = [{"value": value} for value in asked.values()] * max(1, 1000 // VALUES)
@@ -128,7 +128,7 @@ def singly(asked: Asked) -> Figures:
 
 
 def producers(asked: Asked) -> Figures:
-    """`window` producers, each with a thread that sends the next when one is acknowledged."""
+    """Runs `window` producers, each with a thread that sends again after each acknowledgement."""
     value, failures = asked.values()[0], Failures()
     with ThreadPoolExecutor(16) as pool:
         clients = list(pool.map(lambda _: connect(asked, failures), range(asked.window)))
@@ -153,7 +153,7 @@ def producers(asked: Asked) -> Figures:
 
 
 def at_rate(asked: Asked) -> Figures:
-    """As `oncelog bench latency --rate`: the latency of one record in each tick."""
+    """Measures one record's latency in each tick, as `oncelog bench latency --rate` does."""
     values, failures = asked.values(), Failures()
     producer = connect(asked, failures)
     times: list[float] = []
@@ -183,7 +183,7 @@ def at_rate(asked: Asked) -> Figures:
 
 
 def consume(asked: Asked) -> Figures:
-    """`records` records from the start of the topic."""
+    """Reads `records` records from the start of the topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": ",".join(asked.addresses),

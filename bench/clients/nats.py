@@ -23,12 +23,12 @@ from bench.clients.common import (
     until_start,
 )
 
-FETCH = 1000  # messages asked for at a time
+FETCH = 1000  # messages requested at a time
 STRIDE = 64  # messages between two looks at the clock
 
 
 class Publisher:
-    """A connection, and message ids that no other run uses."""
+    """Connection with message ids that no other run uses."""
 
     def __init__(self, client: Any, asked: Asked) -> None:
         self._asked = asked
@@ -54,7 +54,7 @@ class Publisher:
         return publisher
 
     async def publish(self, value: bytes) -> Any:
-        """The future of the acknowledgement; partitions take turns."""
+        """Publishes to the partitions in turn; returns the future of the acknowledgement."""
         self.sent += 1
         subject = self._subjects[self.sent % len(self._subjects)]
         headers = {Header.MSG_ID: f"{self._prefix}{self.sent}"}
@@ -81,7 +81,7 @@ async def produce(asked: Asked) -> Figures:
     while time.monotonic() < until and (not asked.records or publisher.sent < asked.records):
         for number in range(STRIDE):
             await publisher.publish(values[number % VALUES])
-        # Lets the client write what it has buffered and take acknowledgements meanwhile.
+        # Lets the client write its buffer and take acknowledgements meanwhile.
         await asyncio.sleep(0)
     await publisher.drain()
     figures = clock.figures(publisher.sent, asked.size)
@@ -109,7 +109,7 @@ async def singly(asked: Asked, publisher: Publisher) -> Figures:
 
 
 async def producers(asked: Asked) -> Figures:
-    """`window` tasks on one connection, each with one message under way."""
+    """Runs `window` tasks on one connection, each with one message in flight."""
     value, publisher = asked.values()[0], await Publisher.connect(asked)
     times: list[float] = []
     await asyncio.sleep(until_start(asked))
@@ -129,7 +129,7 @@ async def producers(asked: Asked) -> Figures:
 
 
 async def at_rate(asked: Asked, publisher: Publisher) -> Figures:
-    """As `oncelog bench latency --rate`: the latency of one message in each tick."""
+    """Measures one message's latency in each tick, as `oncelog bench latency --rate` does."""
     values = asked.values()
     times: list[float] = []
 
@@ -152,7 +152,7 @@ async def at_rate(asked: Asked, publisher: Publisher) -> Figures:
 
 
 async def consume(asked: Asked) -> Figures:
-    """`records` messages of all partitions from the start."""
+    """Reads `records` messages of all partitions from the start."""
     client = await nats.connect([f"nats://{one}" for one in asked.addresses])
     stream = client.jetstream()
     config = ConsumerConfig(ack_policy=AckPolicy.NONE)

@@ -1,4 +1,4 @@
-"""Many producers of our Python client in one process, one record under way in each."""
+"""Many producers of our Python client in one process, one record in flight in each."""
 
 from __future__ import annotations
 

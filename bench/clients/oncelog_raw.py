@@ -1,6 +1,6 @@
-"""Small batches over plain gRPC streams: what the cluster takes without our client's cost.
+"""Small batches over plain gRPC streams: the cluster's rate without our client's cost.
 
-`window` producers, each with an id, a stream and one batch of one record under way.
+`window` producers, each with an id, a stream and one batch of one record in flight.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def produce(asked: Asked) -> Figures:
 
 
 async def _leaders(channel: grpc.aio.Channel, topic: str) -> list[str]:
-    """The leader's address of each partition."""
+    """Address of each partition's leader."""
     answer = await cluster_pb2_grpc.ClusterServiceStub(channel).DescribeTopics(
         cluster_pb2.DescribeTopicsRequest(names=[topic])
     )

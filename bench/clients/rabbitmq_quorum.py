@@ -48,7 +48,7 @@ def create(asked: Asked) -> Figures:
 
 
 class Session:
-    """A connection with one channel; runs until `finish`."""
+    """Connection with one channel; runs until `finish`."""
 
     def __init__(self, asked: Asked, begin: Callable[[], None]) -> None:
         self.asked = asked
@@ -83,15 +83,15 @@ class Session:
 
 
 class Publisher:
-    """Messages under way and their confirms. Subclasses say what to publish, and when."""
+    """Unconfirmed messages and their confirms. Subclasses choose messages and times."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.values = asked.values()
         self.times: list[float] = []
         self._tag = self._confirmed = 0
-        # Unconfirmed delivery tags in the order of their publishing -> when the message
-        # was due, 0.0: nobody asks.
+        # Unconfirmed delivery tags in the order of publishing -> due time of the message; 0.0 if
+        # its latency is not measured.
         self._open: dict[int, float] = {}
         self._stopped = False
         self._figures: Figures = {}
@@ -137,7 +137,7 @@ class Publisher:
         self._session.connection.ioloop.call_later(seconds, action)
 
     def stop(self) -> None:
-        """Nothing more is sent; ends when all is confirmed."""
+        """Stops sending; ends after the last confirm."""
         self._stopped = True
         if not self._open:
             self._finish()
@@ -169,7 +169,7 @@ class Publisher:
 
 
 class Flood(Publisher):
-    """As many as the window takes."""
+    """Publisher that fills the window."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
@@ -196,7 +196,7 @@ class Flood(Publisher):
 
 
 class Singly(Publisher):
-    """One message under way at a time."""
+    """Publisher with one message in flight."""
 
     def begin(self) -> None:
         self.publish(time.monotonic())
@@ -209,7 +209,7 @@ class Singly(Publisher):
 
 
 class Steady(Publisher):
-    """As `oncelog bench latency --rate`: the latency of one message in each tick."""
+    """Publisher of one timed message in each tick, as `oncelog bench latency --rate`."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
@@ -253,7 +253,7 @@ def latency(asked: Asked) -> Figures:
 
 
 class Many:
-    """`window` channels of one connection, one message under way in each."""
+    """Publisher on `window` channels of one connection, one message in flight in each."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked, self._value = asked, asked.values()[0]

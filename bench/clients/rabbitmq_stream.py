@@ -1,8 +1,8 @@
 """RabbitMQ's stream client for Python under load: rstream.
 
 Messages go out by `send_batch`, which its documentation calls the fastest, in the binary
-codec, with a publisher name: that is what lets the broker drop duplicates. One partition
-is one stream.
+codec. They have a publisher name, by which the broker drops duplicates. One partition is one
+stream.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def create(asked: Asked) -> Figures:
 
 
 class Publisher:
-    """Batches under way and their confirms."""
+    """Unconfirmed batches and their confirms."""
 
     def __init__(self, producer: Producer, asked: Asked) -> None:
         self._producer = producer
@@ -70,7 +70,7 @@ class Publisher:
         return confirmed
 
     def _timer(self, count: int, due: float) -> OnConfirm:
-        """Counts too, and notes when the last of `count` messages is confirmed."""
+        """Counts too, and notes the confirm of the last of `count` messages."""
         left, counter = count, self._counter()
 
         def confirmed(status: ConfirmationStatus) -> None:
@@ -83,7 +83,7 @@ class Publisher:
         return confirmed
 
     async def send(self, values: list[bytes], due: float = 0.0) -> None:
-        """One frame to the next stream; timed from `due`, if that is given."""
+        """Sends one frame to the next stream; timed from `due`, if that is given."""
         stream = self._streams[self._batches % len(self._streams)]
         self._batches += 1
         self.sent += len(values)
@@ -95,7 +95,7 @@ class Publisher:
         )
 
     async def until_open(self, most: int) -> None:
-        """Waits until at most so many messages are unconfirmed."""
+        """Waits until at most `most` messages are unconfirmed."""
         async with asyncio.timeout(DRAIN_S):
             while self.sent - self.confirmed > most:
                 self._moved.clear()
@@ -105,7 +105,7 @@ class Publisher:
 
 
 async def prepared(producer: Producer, asked: Asked) -> Publisher:
-    """A publisher that is declared at all streams."""
+    """Declares a publisher at all streams."""
     publisher = Publisher(producer, asked)
     for _ in range(asked.partitions):
         await publisher.send([b"first"])
@@ -148,7 +148,10 @@ async def singly(asked: Asked, publisher: Publisher) -> Figures:
 
 
 async def at_rate(asked: Asked, publisher: Publisher) -> Figures:
-    """As `oncelog bench latency --rate`: a batch for each tick, the latency of its last."""
+    """Sends a batch in each tick and measures the latency of its last message.
+
+    As `oncelog bench latency --rate`.
+    """
     values = asked.values()
     clock, sent = Clock(), 0
     for tick in range(1, int(asked.seconds / TICK_S) + 1):
@@ -164,7 +167,7 @@ async def at_rate(asked: Asked, publisher: Publisher) -> Figures:
 
 
 async def consume(asked: Asked) -> Figures:
-    """`records` messages of all streams from the start."""
+    """Reads `records` messages of all streams from the start."""
     host, port = asked.addresses[0].split(":")
     consumer = Consumer(host, int(port), frame_max=FRAME_MAX, username=GUEST, password=GUEST)
     done = asyncio.Event()

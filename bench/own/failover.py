@@ -1,4 +1,4 @@
-"""From the SIGKILL of a partition's leader to the next acknowledgement.
+"""Time from the SIGKILL of a partition's leader to the next acknowledgement.
 
 One producer with default settings but no linger writes to one partition. After each kill
 it sends a record at once; the node comes back, and is level, before the next kill.
@@ -13,7 +13,7 @@ from oncelog import Producer
 
 
 def failover(oncelog: Oncelog, kills: int) -> tuple[Figures, list[float]]:
-    """(p50_s, p99_s, max_s, ...; all times in seconds in the order of the kills)."""
+    """Returns (p50_s, p99_s, max_s and kills; all times in seconds in the order of the kills)."""
     cluster, topic = oncelog.running, oncelog.fresh(1)
     times = []
     with Producer(cluster.bootstrap, linger_ms=0) as producer:

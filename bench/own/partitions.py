@@ -1,4 +1,4 @@
-"""Many partitions on three nodes: what they cost when idle, at the start, and under load."""
+"""Many partitions on three nodes: their cost when idle, at the start, and under load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.processes import BenchError, resident_mb, usage, wait_until
 from bench.systems.oncelog import Oncelog
 from oncelog import Admin, OncelogError
 
-TOPIC_SIZE = 100  # partitions of each topic that only lies there
+TOPIC_SIZE = 100  # partitions of each idle topic
 FEW, SOME = 6, 100
 READY_S = 180.0
 SETTLE_S = 3.0
@@ -19,8 +19,8 @@ SETTLE_S = 3.0
 def idle(oncelog: Oncelog, count: int, idle_s: float) -> Figures:
     """Makes `count` partitions in all; among them topics of 6 and of 100 to write to.
 
-    create_s: until each has a leader. idle_share: processor time of the busiest node while
-    nobody asks it for anything, of one core. node_mb: memory of the largest node.
+    create_s: until each has a leader. idle_share: processor time of the busiest node without any
+    requests, of one core. node_mb: memory of the largest node.
     """
     started = time.monotonic()
     bootstrap = oncelog.running.bootstrap
@@ -43,7 +43,7 @@ def idle(oncelog: Oncelog, count: int, idle_s: float) -> Figures:
 
 
 def start(oncelog: Oncelog, count: int) -> Figures:
-    """All nodes killed and started: serving_s until they serve, start_s until all is led."""
+    """Kills and starts all nodes: serving_s until they serve, start_s until all is led."""
     cluster = oncelog.running
     cluster.kill(list(cluster.nodes))
     started = time.monotonic()
@@ -56,7 +56,7 @@ def start(oncelog: Oncelog, count: int) -> Figures:
 
 
 def _wait_led(oncelog: Oncelog, count: int) -> None:
-    """Until a node knows a leader of every partition."""
+    """Waits until a node knows a leader of every partition."""
 
     def led() -> bool:
         try:
@@ -70,7 +70,7 @@ def _wait_led(oncelog: Oncelog, count: int) -> None:
 
 
 def spread(oncelog: Oncelog, seconds: float, rounds: int) -> Figures:
-    """hundred_to_six: records/s of a keyless producer, 100 partitions against 6.
+    """Measures hundred_to_six: records/s of a keyless producer, 100 partitions against 6.
 
     The two take turns. each_in_turn: the hard way, each record to the next partition, so
     that no batch fills.

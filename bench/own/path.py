@@ -1,11 +1,11 @@
-"""Where the time of one batch goes: from `send()` through three nodes and back.
+"""Path of one batch and its times: from `send()` through three nodes and back.
 
     python -m bench.own.path [--records N] [--directory DIR]
 
-One record at a time, on nodes and in a client that note when it passes which point
+One record at a time, on nodes and in a client that note the time at each point
 (`bench.traced_node`). For each record, the first time of each point after its `send()`; a
-follower's points are those of the follower that is there first. Printed are medians, in
-microseconds since `send()`. The notes cost a few microseconds each.
+follower's points are those of the first follower there. Printed are medians, in microseconds
+since `send()`. The notes cost a few microseconds each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.stream import ProduceStream
 
 CLIENT, LEADER, FOLLOWER = "client", "leader", "follower"
-#: What a batch passes, in this order: (where, point), and what it says in the table.
+#: Points of a batch, in this order: (place, point), and the table's text.
 POINTS: dict[tuple[str, str], str] = {
     (CLIENT, "handed over"): "client: handed to gRPC",
     (LEADER, "proposed"): "leader: received, checked, proposed",
@@ -54,7 +54,7 @@ Pass = tuple[int, str, str]  # nanoseconds, where, point
 
 
 def medians(begins: Sequence[int], passed: Iterable[Pass]) -> Figures:
-    """Microseconds from each beginning to the first pass of each point before the next one."""
+    """Median microseconds from a beginning to each point's first pass before the next beginning."""
     ordered = sorted(passed)
     times = [one[0] for one in ordered]
     found: dict[tuple[str, str], list[float]] = {point: [] for point in POINTS}
@@ -74,7 +74,7 @@ def medians(begins: Sequence[int], passed: Iterable[Pass]) -> Figures:
 
 
 def _is_due(key: tuple[str, str], seen: set[tuple[str, str]]) -> bool:
-    """Rounds, replies and fsyncs are of this batch only once it has come so far."""
+    """Whether this batch has come far enough to cause the round, reply or fsync."""
     where, point = key
     if key == (LEADER, "reply comes"):
         return (FOLLOWER, "fsync ends") in seen
@@ -90,7 +90,7 @@ def _is_due(key: tuple[str, str], seen: set[tuple[str, str]]) -> bool:
 
 
 def send(bootstrap: str, records: int) -> tuple[list[int], Notes]:
-    """When each `send()` began, and what the client noted."""
+    """Sends records; returns the beginning of each `send()`, and the client's notes."""
     notes: Notes = []
     note_calls(notes, ProduceStream, "_next_message", after="handed over")
     note_calls(notes, Sender, "_answered", before="answer comes")
@@ -127,7 +127,7 @@ def measure(directory: Path, records: int) -> Figures:
 
 
 def path(directory: Path, records: int) -> Figures:
-    """`measure` in a process of its own: the notes stay in the code that they were put into."""
+    """Runs `measure` in a process of its own: the notes stay in the code they were put into."""
     words = [sys.executable, "-m", "bench.own.path", "--json"]
     return run_json([*words, "--records", str(records), "--directory", str(directory)], TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""Many small producers at once, and many producers that have been."""
+"""Many small producers at once, and a map of many past producers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST_SEEN_S = 300.0
 
 
 def many(oncelog: Oncelog, producers: int, depth: int, seconds: float) -> Figures:
-    """`producers` of the Python client in one process, single-record batches."""
+    """Runs `producers` of the Python client in one process, single-record batches."""
     return oncelog.bench(
         "producers", oncelog.fresh(PARTITIONS),
         "--record-size", SMALL,
@@ -27,7 +27,7 @@ def many(oncelog: Oncelog, producers: int, depth: int, seconds: float) -> Figure
 
 
 def raw(oncelog: Oncelog, producers: int, seconds: float) -> Figures:
-    """The same over plain gRPC streams: the cluster's share, without the client's."""
+    """Does the same over plain gRPC streams: the cluster's share, without the client's."""
     asked = {
         "addresses": list(oncelog.running.addresses.values()),
         "topic": oncelog.fresh(PARTITIONS),
@@ -41,11 +41,11 @@ def raw(oncelog: Oncelog, producers: int, seconds: float) -> Figures:
 
 
 def idempotence(oncelog: Oncelog, seconds: float, rounds: int) -> Figures:
-    """on_to_off: records/s with idempotence on against off; the two take turns."""
+    """Measures on_to_off: records/s with idempotence on against off; the two take turns."""
     topic = oncelog.fresh(PARTITIONS)
     rates: dict[str, list[float]] = {"true": [], "false": []}
     for number in range(2 * rounds):
-        # on, off, off, on: what changes with time weighs on both.
+        # on, off, off, on: changes over time weigh on both.
         which = ("true", "false", "false", "true")[number % 4]
         found = oncelog.bench(
             "produce", topic,
@@ -61,7 +61,7 @@ def idempotence(oncelog: Oncelog, seconds: float, rounds: int) -> Figures:
 
 
 def last_seen(producers: int) -> Figures:
-    """bench/last_seen.py: memory per producer and the price of a batch in a large map."""
+    """Runs bench/last_seen.py: memory per producer and the price of a batch in a large map."""
     script = ROOT / "bench" / "last_seen.py"
     words = [sys.executable, str(script), "--producers", str(producers), "--json"]
     found = run_json(words, LAST_SEEN_S)

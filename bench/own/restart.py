@@ -1,4 +1,4 @@
-"""Much data: does the speed hold, what is written to disk for it, how fast is a restart."""
+"""Large data: steady speed, bytes written to disk, and time of a restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVEL_S = 120.0
 
 
 def fill(oncelog: Oncelog, total_mb: int) -> tuple[Figures, list[float]]:
-    """(figures, MB/s of each tenth of the data).
+    """Fills the topic; returns (figures, MB/s of each tenth of the data).
 
     decay: speed of the last three tenths against the first three. written_per_byte: bytes
     that the node with the most writes sent to disk, for each byte accepted.
@@ -49,9 +49,9 @@ def fill(oncelog: Oncelog, total_mb: int) -> tuple[Figures, list[float]]:
 
 
 def restart(oncelog: Oncelog) -> Figures:
-    """A node killed and started.
+    """Kills a node and starts it.
 
-    serving_s: until it serves; level_s: until it has all that the others have.
+    serving_s: until it serves; level_s: until its logs are level with the other nodes'.
     """
     cluster = oncelog.running
     node = max(cluster.nodes)

@@ -1,4 +1,4 @@
-"""The face that Oncelog and each of its peers show to the benchmark.
+"""Face of Oncelog and each of its peers towards the benchmark.
 
 A system is made ready (`prepare`: downloads), started in a directory of its own, loaded by
 clients that are processes of their own, and stopped. One object is one variant of one
@@ -22,25 +22,25 @@ from typing import Any
 from bench.figures import Figures
 from bench.processes import BenchError, Stack, run_json, usage
 
-# What a client may take beyond the time it was asked to send for, seconds: its own start,
-# connections, the drain of its buffers.
+# Seconds that a client may take beyond its sending time: its start, connections, and the
+# drain of its buffers.
 CLIENT_TIMEOUT = 30.0
 PYTHON = "python"
-# Many producers: small records over some partitions. Programs that measure together may take
-# so long to connect: each by itself, and each of its producers.
+# Many producers: small records over some partitions. Programs that measure together have
+# this time to connect: PROGRAM_S for each program, PRODUCER_S for each of its producers.
 SMALL, SMALL_PARTITIONS = 100, 6
 PROGRAM_S, PRODUCER_S = 1.5, 0.02
 
 
 class Unavailable(BenchError):
-    """The system cannot be had on this machine."""
+    """The system cannot run on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a client is asked to do; which fields count depends on the workload.
+    """Work of a client; each workload uses some of the fields.
 
-    rate: records/s; 0: as fast as it goes. total_mb: for filling a topic to read.
+    rate: records/s; 0: as fast as possible. total_mb: for filling a topic to read.
     """
 
     size: int
@@ -51,7 +51,7 @@ class Load:
 
 
 class System(ABC):
-    """`name` is what tables show; `durable`: it acknowledges only what is fsynced."""
+    """System under test. `name` is for tables; `durable`: it acknowledges only fsynced records."""
 
     name: str
     durable: bool
@@ -63,7 +63,7 @@ class System(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Downloads what is needed. Raises Unavailable."""
+        """Downloads the system's files. Raises Unavailable."""
 
     @abstractmethod
     def start(self, directory: Path) -> None:
@@ -71,28 +71,28 @@ class System(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends all processes. Never raises for what does not run."""
+        """Ends all processes. Never raises for stopped processes."""
 
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
-        """Version and settings of servers and clients, as far as they are not the defaults."""
+        """Version and non-default settings of servers and clients."""
 
     @abstractmethod
     def pids(self) -> list[int]:
-        """The processes of the running servers."""
+        """Processes of the running servers."""
 
     def clients(self, section: str) -> tuple[str, ...]:
-        """The clients that a section is measured with, the Python client first."""
+        """Clients of a section, the Python client first."""
         return (PYTHON,)
 
     # -- topics -------------------------------------------------------------------------
 
     @abstractmethod
     def create(self, topic: str, partitions: int) -> None:
-        """A topic with three replicas of each partition, every partition with a leader."""
+        """Makes a topic with three replicas of each partition, every partition with a leader."""
 
     def fresh(self, partitions: int) -> str:
-        """The name of a new topic."""
+        """Name of a new topic."""
         topic = f"bench{next(self._numbers)}"
         self.create(topic, partitions)
         return topic
@@ -101,15 +101,15 @@ class System(ABC):
 
     @abstractmethod
     def produce(self, client: str, load: Load) -> Figures:
-        """Records of `size`, as fast as they are acknowledged."""
+        """Sends records of `size`, as fast as they are acknowledged."""
 
     @abstractmethod
     def produce_bytes(self, client: str, load: Load) -> Figures:
-        """Batches (where the system has none: messages) of `size`, many in flight."""
+        """Sends batches (messages if the system has none) of `size`, many in flight."""
 
     @abstractmethod
     def latency(self, client: str, load: Load) -> Figures:
-        """One record at a time, or `rate` of them a second."""
+        """Sends one record at a time, or `rate` of them a second."""
 
     @abstractmethod
     def consume(self, client: str, load: Load) -> Figures:
@@ -117,13 +117,13 @@ class System(ABC):
 
     @abstractmethod
     def producers(self, count: int, processes: int, seconds: float) -> Figures:
-        """So many producers in so many processes, one record of 100 B under way in each."""
+        """Runs `count` producers in some processes, one record of 100 B in flight in each."""
 
     # -- for subclasses -----------------------------------------------------------------
 
     def measured(self, run: Callable[[], Figures]) -> Figures:
-        """The figures of a client's run, with what the servers' processors did meanwhile."""
-        os.sync()  # what was written before is not this measurement's burden
+        """Runs a client; returns its figures and the servers' processor use meanwhile."""
+        os.sync()  # earlier writes are not this measurement's burden
         pids = self.pids()
         before, started = usage(pids), time.monotonic()
         figures = run()
@@ -135,7 +135,7 @@ class System(ABC):
         self, module: str, addresses: list[str], count: int, processes: int, seconds: float,
         settings: Mapping[str, Any],
     ) -> Figures:  # fmt: skip
-        """The workload `producers` of a client program, in processes that begin at one time.
+        """Runs the client program's workload `producers` in processes that begin at one time.
 
         Rates and processors add up; of the latencies it is the median process's, p99 the worst.
         """
@@ -168,18 +168,18 @@ class System(ABC):
 
         figures = self.measured(run)
         if not alone:
-            del figures["broker_cores"]  # while programs waited for each other
+            del figures["broker_cores"]  # counts programs that wait
         return figures
 
 
 class Peer(System):
     """Another broker: three servers on a stack, clients that are programs of bench/clients.
 
-    `module` names the program, `addresses` are what it connects to.
+    `module` names the program; the clients connect to `addresses`.
     """
 
     module: str
-    #: Of a producer that waits for each record.
+    #: Settings of a producer that waits for each record.
     singly: Mapping[str, Any] = {}
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class Peer(System):
         return self.together(self.module, self.addresses, count, processes, seconds, self.singly)
 
     def asked(self, load: Load, **more: Any) -> dict[str, Any]:
-        """What a client is asked for, with a new topic."""
+        """Request to a client, with a new topic."""
         return {
             "addresses": self.addresses,
             "topic": self.fresh(load.partitions),
@@ -209,7 +209,7 @@ class Peer(System):
         }
 
     def fill(self, load: Load, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes what is to be read by the same client; what the reader is then asked for."""
+        """Writes records with the same client; returns the request to the reader."""
         records = load.total_mb * 1_000_000 // load.size
         filling = {**asked, "seconds": load.seconds * 4, "records": records}
         filled = self.run_client("produce", filling)

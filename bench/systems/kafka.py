@@ -1,9 +1,9 @@
 """Apache Kafka in KRaft mode: three combined brokers and controllers on loopback.
 
 Brokers and the Java perf tools are the jars of Maven Central. acks=all, idempotence on,
-min.insync.replicas=2 throughout. As shipped, Kafka acknowledges what is in the page caches
-of the in-sync replicas and leaves writing it to the operating system; with
-flush.messages=1 each append is forced to disk first.
+min.insync.replicas=2 throughout. As shipped, Kafka acknowledges records in the page caches of
+the in-sync replicas and leaves writing them to the operating system; with flush.messages=1 each
+append is forced to disk first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_S = 90.0
 JAVA = "java"
 BATCHED = "python, produce_batch"
 
-# As Kafka's own start script does; the heap is bounded.
+# As in Kafka's own start script; the heap is bounded.
 JVM = (
     "-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
@@ -90,7 +90,7 @@ appender.console.layout.pattern=%d %p %m (%c)%n
 
 
 class Kafka(Peer):
-    """flush: every append is fsynced before it is acknowledged."""
+    """Kafka. flush: every append is fsynced before it is acknowledged."""
 
     module = "kafka"
     singly = SINGLY
@@ -99,15 +99,15 @@ class Kafka(Peer):
         super().__init__()
         self.durable = flush
         self.name = "Kafka, flush.messages=1" if flush else "Kafka"
-        self._work = self._java = self._jars = Path()  # `prepare` finds the latter two
-        # The perf tools want a number of records, not a time: what Python's client reached.
+        self._work = self._java = self._jars = Path()  # `prepare` sets the last two
+        # The perf tools take a number of records, not a time: the Python client's rate.
         self._rates: dict[tuple[int, int], float] = {}
 
     def prepare(self) -> None:
         self._java, self._jars = java(), maven(f"kafka-{VERSION}", ARTIFACTS)
 
     def java_words(self) -> list[str]:
-        """What a program in Java needs to find Kafka's classes."""
+        """Java options that put Kafka's classes on the class path."""
         return ["-cp", f"{self._jars}/*"]
 
     def _command(self, main: str, *arguments: object, jvm: tuple[str, ...] = ()) -> list[str]:
@@ -156,7 +156,7 @@ class Kafka(Peer):
             return False
 
     def clients(self, section: str) -> tuple[str, ...]:
-        """The Java tools have no mode for one record at a time."""
+        """Clients of a section: the Java tools have no mode for one record at a time."""
         if section == "produce":
             return (PYTHON, BATCHED, JAVA)
         return (PYTHON,) if section in ("latency", "producers") else (PYTHON, JAVA)
@@ -199,7 +199,7 @@ class Kafka(Peer):
         return figures
 
     def produce_bytes(self, client: str, load: Load) -> Figures:
-        # A message of exactly the size, its own batch.
+        # One message of exactly the size is its own batch.
         if client == JAVA:
             return self._java_produce(load, {**JAVA_THROUGHPUT, "batch.size": load.size + 1024})
         return self.produce(client, load)
@@ -245,7 +245,7 @@ class Kafka(Peer):
 
 
 class _Silent:
-    """librdkafka's log lines while brokers start: what matters is raised."""
+    """Discards librdkafka's log lines while brokers start: important errors are raised."""
 
     def log(self, *_: object) -> None:
         return

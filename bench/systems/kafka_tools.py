@@ -1,4 +1,4 @@
-"""What Kafka's own perf tools print."""
+"""Parser of the output of Kafka's own perf tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIMES = ("mean", "max", "p50", "p99", "p999")
 
 
 def parse_producer(text: str, size: int) -> Figures:
-    """The last line of ProducerPerformance, which leaves the warm-up out.
+    """Parses the last line of ProducerPerformance, which leaves the warm-up out.
 
     size: of each record, in bytes. Raises BenchError if there is no summary.
     """
@@ -35,7 +35,7 @@ def parse_producer(text: str, size: int) -> Figures:
 
 
 def parse_consumer(text: str) -> Figures:
-    """The line of ConsumerPerformance, by its heading; the time is that of fetching."""
+    """Parses the line of ConsumerPerformance, by its heading; the time is that of fetching."""
     lines = [line.split(", ") for line in text.splitlines() if line.count(", ") >= 5]
     if len(lines) < 2:
         raise BenchError(f"the perf tool printed no figures: {text[-300:]!r}")

@@ -44,7 +44,7 @@ cluster {{
 
 
 class Nats(MessagePeer):
-    """sync: every write is fsynced before it is acknowledged."""
+    """NATS. sync: every write is fsynced before it is acknowledged."""
 
     module = "nats"
     window = 4000  # the Python client's default
@@ -54,7 +54,7 @@ class Nats(MessagePeer):
         self.durable = sync
         self.name = "NATS JetStream, sync_interval: always" if sync else "NATS JetStream"
         self._monitors: list[str] = []
-        self._program, self._version = Path(), ""  # `prepare` finds them
+        self._program, self._version = Path(), ""  # set by `prepare`
 
     def prepare(self) -> None:
         try:

@@ -14,10 +14,10 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, TopicConfig
 
 RECORD_IN_BATCH = 1024 - 16  # with offset and timestamp: a batch of 1 MiB holds 1,024
-# Batches of one partition on the way when what counts is bytes: the default of 5 is
-# Kafka's, and waits for round trips.
+# Batches in flight of one partition in tests of bytes: the default of 5 is Kafka's, and waits
+# for round trips.
 IN_FLIGHT = {"max.in.flight": 64}
-READ_S = 30.0  # at most, for what was written to be read
+READ_S = 30.0  # limit for reading the written records
 BATCH_LIMIT = 8 * 1024 * 1024
 
 
@@ -30,7 +30,7 @@ class Oncelog(System):
         self.cluster: LocalCluster | None = None
 
     def prepare(self) -> None:
-        """scripts/setup has installed it."""
+        """Does nothing: scripts/setup has installed it."""
 
     def start(self, directory: Path) -> None:
         self.cluster = LocalCluster(directory, settings={})
@@ -69,7 +69,7 @@ class Oncelog(System):
     def bench(
         self, what: str, topic: str, *options: object, seconds: float, bootstrap: str = ""
     ) -> Figures:
-        """`oncelog bench WHAT TOPIC` in a process of its own."""
+        """Runs `oncelog bench WHAT TOPIC` in a process of its own."""
         command = [sys.executable, "-m", "oncelog.cli", "bench", what, topic, "--format", "json"]
         command += ["--bootstrap", bootstrap or self.running.bootstrap, "--seconds", str(seconds)]
         command += [str(option) for option in options]
@@ -106,7 +106,7 @@ class Oncelog(System):
         return self.bench("consume", topic, seconds=READ_S)
 
     def fill(self, load: Load) -> str:
-        """A topic with `total_mb` of records of `size` in batches of 1 MiB."""
+        """Makes a topic with `total_mb` of records of `size` in batches of 1 MiB."""
         topic = self.fresh(load.partitions)
         self.bench(
             "produce", topic,

@@ -1,9 +1,9 @@
 """RabbitMQ: three nodes on loopback; quorum queues and streams, three replicas each.
 
-The Debian package is unpacked, not installed: no service of the system is touched, and the
-nodes run as whoever starts the benchmark, with a home, a cookie and an epmd of their own.
-A partition is a queue or a stream of its own. Quorum queues sync their log before they
-confirm; streams leave that to the operating system.
+The Debian package is unpacked, not installed: no service of the system is touched. The nodes
+run as the caller's user, with a home, a cookie and an epmd of their own. A partition is a queue
+or a stream of its own. Quorum queues sync their log before they confirm; streams leave that to
+the operating system.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ADVANCED = "[{kernel, [{inet_dist_use_interface, {127, 0, 0, 1}}]}].\n"
 
 
 class RabbitMq(MessagePeer):
-    """streams: RabbitMQ streams by rstream; else quorum queues by pika."""
+    """RabbitMQ. streams: RabbitMQ streams by rstream; else quorum queues by pika."""
 
     window = 10_000  # confirms that may be outstanding
 
@@ -53,7 +53,7 @@ class RabbitMq(MessagePeer):
         self.name = "RabbitMQ streams" if streams else "RabbitMQ quorum queues"
         self.module = "rabbitmq_stream" if streams else "rabbitmq_quorum"
         self._epmd = 0
-        self._work = self._erlang = self._home = Path()  # `prepare` finds the latter two
+        self._work = self._erlang = self._home = Path()  # `prepare` sets the last two
         self._version = ""
 
     # -- life ---------------------------------------------------------------------------
@@ -66,7 +66,7 @@ class RabbitMq(MessagePeer):
             raise Unavailable(f"the unpacked package in {root} holds no server")
         self._home = found[-1]
         self._version = self._home.name.partition("-")[2]
-        # The start scripts know only the place where the package would be installed.
+        # The start scripts know only the place of an installed package.
         for script in (*self._erlang.glob("bin/*"), *self._erlang.glob("erts-*/bin/*")):
             _relocate(script, self._erlang)
 
@@ -159,13 +159,13 @@ class RabbitMq(MessagePeer):
         }
 
     def clients(self, section: str) -> tuple[str, ...]:
-        """rstream's producers have no way to wait for one message's confirm."""
+        """Clients of a section: rstream's producers cannot wait for one message's confirm."""
         return () if self._streams and section == "producers" else super().clients(section)
 
     # -- workloads ----------------------------------------------------------------------
 
     def create(self, topic: str, partitions: int) -> None:
-        """By the client's own protocol, in its process."""
+        """Leaves it to the client's own protocol, in its process."""
         asked = {"addresses": self.addresses, "topic": topic, "partitions": partitions}
         self.run_client("create", {**asked, "seconds": 10})
 
@@ -183,7 +183,7 @@ def _takes(address: str) -> bool:
 
 
 def _relocate(script: Path, erlang: Path) -> None:
-    """Has a shell script of Erlang's find the rest of it beside itself."""
+    """Makes a shell script of Erlang's find the rest of Erlang beside itself."""
     data = script.read_bytes()
     if script.is_symlink() or not data.startswith(b"#!"):
         return
