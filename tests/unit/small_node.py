@@ -143,7 +143,7 @@ class Node:
     def alive(self, node_id: int) -> bool:
         return node_id not in self.dead
 
-    def partition(self, group_id: int) -> Any:  # as much of a replica as these calls read
+    def partition(self, group_id: int) -> Any:  # the parts of a replica that these calls read
         return self.replicas.get(group_id)
 
     async def transfer_leadership(self, group_id: int, target: int) -> int:

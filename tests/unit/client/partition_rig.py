@@ -72,7 +72,7 @@ class Rig:
             assert self.sender.needs_identity(self.now, self.shared)
             self.sender.adopt(self.shared, start, 1)
         self.attempts = 0
-        self.reaction = Reaction()  # to the last time that there was nothing to send
+        self.reaction = Reaction()  # reaction to the last call with nothing to send
 
     def append(self, value: bytes, expected_offset: int = -1, **more) -> RecordFuture:
         return self.accumulator.append(

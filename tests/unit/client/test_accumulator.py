@@ -98,7 +98,7 @@ def test_a_batch_lingers_and_grows_until_it_is_taken() -> None:
     assert rig.accumulator.ready(0.5) == ([], 1.0)
     rig.now = 1.0
     assert rig.ready() == [A]
-    rig.append(20)  # there was no room to send it: it still grows
+    rig.append(20)  # there was no room to send the batch: it still grows
     batch = rig.take()
     assert [len(v or b"") for v in batch.values] == [10, 20]
     assert (batch.closed, batch.record_count, rig.ready()) == (True, 2, [])

@@ -53,5 +53,5 @@ def interrupted(kind: Any, raises: Any) -> tuple[type[BaseException], bool]:
 @pytest.mark.parametrize("raises", [when_released, before_it_is_taken_again])
 def test_the_lock_of_a_wait_that_a_signal_ends_is_free_again(raises: Any) -> None:
     assert interrupted(threads.SharedCondition, raises) == (HandlerError, True)
-    # Where that is not seen to, the program gets an error that is not its own.
+    # With a plain threading.Condition the program gets an error that is not its own.
     assert interrupted(threading.Condition, raises)[0] is RuntimeError

@@ -153,7 +153,7 @@ def test_a_loop_left_at_the_end_of_a_chunk_does_not_see_it_again() -> None:
     rig.add(stored(0, 2), stored(2, 1))
     chunk = rig.buffer.peek(0)
     assert chunk is not None
-    chunk.next = chunk.end_offset  # the user left his loop here: nobody called advance
+    chunk.next = chunk.end_offset  # the user left the loop here: nobody called advance
     assert rig.buffer.wait_position(A, 0) == 2
     assert rig.read() == [(0, 2)]
 
@@ -241,7 +241,7 @@ def test_columns_that_do_not_fit_together_are_named_by_either_reader() -> None:
     good = stored(0, 5)
     values = good.payload.index(b"01234")
     broken = bytearray(good.payload)
-    broken[values - 8 : values - 4] = (9).to_bytes(4, "little")  # where the fourth ends, not 4
+    broken[values - 8 : values - 4] = (9).to_bytes(4, "little")  # the fourth value's end, not 4
     payload = bytes(broken)
     wrong = batch_pb2.StoredBatch(
         header=batch_pb2.BatchHeader(record_count=5, crc32c=checksum(payload)), payload=payload

@@ -153,7 +153,7 @@ def check(
         [*first, b"p", last],
     )
     assert accumulator.used == 0 and not accumulator.incomplete
-    # A record that an interrupted call left behind has all that it was to have.
+    # A record that an interrupted call left behind is complete.
     if b"c" in values and len(deliveries) > 1:
         assert values.count(b"c") == 1
 

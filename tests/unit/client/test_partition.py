@@ -197,7 +197,7 @@ def test_one_acknowledgement_delayed_while_the_next_five_arrive():
     assert rig.sender.idle
 
 
-# --- refused for good ----------------------------------------------------------------
+# --- permanent rejections ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

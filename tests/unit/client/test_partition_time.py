@@ -404,7 +404,7 @@ def test_what_waits_for_a_partition_that_is_gone_fails_with_its_true_outcome():
     rig = Rig(max_in_flight=2)
     unanswered, refused, waiting = (rig.append(name) for name in (b"a", b"b", b"c"))
     first, second = rig.send()
-    rig.answer(second, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION)  # with it the first one is unanswered
+    rig.answer(second, V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION)  # the first batch is unanswered
     assert give_up(rig.accumulator, rig.sender) == Reaction()
     assert [outcome(one) for one in (unanswered, refused, waiting)] == [
         "unknown", "not_stored", "never_sent",

@@ -333,7 +333,7 @@ def test_a_new_producer_id_at_ninety_percent_after_draining(node: Node) -> None:
     with producer(node) as client:
         (old,) = send(client, b"0")
         arrived = node.one()
-        while len(node.script.leases) < 2:  # the tick leases the next one
+        while len(node.script.leases) < 2:  # the tick leases the next id
             threading.Event().wait(0.01)
         (new,) = send(client, b"1")
         assert node.arrived.empty(), "it waits for what is in flight under the old id"
@@ -377,7 +377,7 @@ def test_fenced_fails_everything_pending_and_all_that_follows(node: Node) -> Non
     with pytest.raises(FencedError):
         client.send("t", b"after")
     with pytest.raises(UndeliveredRecordsError, match="1 records"):
-        client.close()  # the third, which nobody has looked at
+        client.close()  # the third result, which nobody has read
 
 
 # A refusal must arrive before the call's time is up, on a busy machine too.

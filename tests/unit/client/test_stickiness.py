@@ -19,7 +19,7 @@ class Records(Rig):
     def __init__(self, partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(linger_s=0, batch_size=100_000, buffer_memory=1_000_000)
         self.lanes = [self.accumulator.lane(TopicPartition("t", n)) for n in range(partitions)]
-        self.choices: list[int] = []  # of those that are made at random, from the end
+        self.choices: list[int] = []  # the partitions chosen at random, from the end
         monkeypatch.setattr(random, "choice", self._choice)
 
     def _choice(self, lanes: list[Lane]) -> Lane:

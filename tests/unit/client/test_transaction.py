@@ -31,7 +31,7 @@ ENDS: list[tuple[Call, list[Answer], State]] = [
     (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, NO_ANSWER), (COMMIT, None)], State.COMMITTED),
     (COMMIT, [(COMMIT, ABORTED)], State.ABORTED),
     (COMMIT, [(COMMIT, INCOMPLETE), (ABORT, None)], State.ABORTED),
-    # The call without an answer had decided: the abort tells, and the places are asked for.
+    # The call without an answer had decided: the abort tells, and the client asks for the places.
     (
         COMMIT,
         [(COMMIT, NO_ANSWER), (COMMIT, INCOMPLETE), (ABORT, COMMITTED), (COMMIT, None)],
@@ -39,7 +39,7 @@ ENDS: list[tuple[Call, list[Answer], State]] = [
     ),
     (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, INCOMPLETE), (ABORT, NO_ANSWER), (ABORT, None)],
      State.ABORTED),
-    # Committed for sure, though the places cannot be had: no way back to a guess.
+    # Committed for sure, though the client gets no places: the state stays committed.
     (COMMIT, [(COMMIT, DENIED), (ABORT, COMMITTED), (COMMIT, DENIED)], State.COMMITTED),
     (COMMIT, [(COMMIT, UNKNOWN)], State.ABORTED),
     (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, UNKNOWN)], State.UNKNOWN),

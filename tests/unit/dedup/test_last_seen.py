@@ -126,7 +126,7 @@ def test_release_lets_a_producer_expire() -> None:
     log.map.advance(3 * DAY, lifetime_ms=DAY, expired_below=1000)
     assert len(log.map) == 2
     assert log.map.release(7) and log.map.release(2000)
-    # Below the watermark at once, above it when it is found idle.
+    # Below the watermark a released id goes at once, above it when it is found idle.
     assert [e.producer_id for e in log.map.scan()] == [2000]
     assert log.map.advance(3 * DAY, lifetime_ms=DAY) == 1
     assert log.append(7, 0, 10, 19, 9) is Kind.PRODUCER_EXPIRED

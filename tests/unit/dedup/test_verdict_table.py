@@ -192,7 +192,7 @@ def test_row(meta: BatchMeta, kind: Kind, expected: dict[str, int]) -> None:
     assert (verdict.message == "") == (kind in (Kind.APPENDED, Kind.DUPLICATE))
     # Neither a question nor a refusal changes anything.
     assert last_seen.dump() == before
-    # A leader with nothing in flight says the same.
+    # A leader with nothing in flight gives the same answers.
     assert InFlight(last_seen).check(meta, next_offset_applied=next_offset) == verdict
 
 

@@ -132,7 +132,7 @@ class Model:
                 if (s.batch.crc, s.batch.count) != (b.crc, b.count):
                     return ("SEQUENCE_CONFLICT", p.last)
                 return ("JOINED", s.base) if s.in_flight else ("DUPLICATE", s.base)
-        # Below the window and within the chain, as far back as it is vouched for.
+        # Below the window and within the chain, as far back as its start is certain.
         vouched = p.start if p.start == 0 else max(p.start, p.last - FAR + 1)
         if (not window or b.last < window[0].batch.first) and b.first >= vouched:
             return ("DUPLICATE", -1)

@@ -291,7 +291,7 @@ def test_a_restarted_process_takes_its_instance_id_over_with_all_that_it_had() -
     assert set(group.last["a2"].partitions) == owned
     assert group.last["a1"] == Fenced("INSTANCE_TAKEN")
     assert set(group.moves) == owned
-    # The one before does not know: it comes back, and has no way in.
+    # The earlier member does not know: it comes back, and has no way in.
     group.hello("a1", 2, instance="a", epoch=3)
     assert group.last["a1"] == Fenced("INSTANCE_TAKEN")
     # A hello with a claim that was true once does not count either.

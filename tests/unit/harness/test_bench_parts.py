@@ -67,7 +67,7 @@ def test_the_outer_limit_holds_inside_a_longer_one() -> None:
             never.wait(60)
 
 
-# --- the tools of others ----------------------------------------------------------------
+# --- tools of other systems -------------------------------------------------------------
 
 
 def test_the_perf_tools_last_summary_counts() -> None:

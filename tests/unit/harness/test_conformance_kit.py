@@ -130,7 +130,7 @@ def test_the_python_client_fails_nothing(name: str):
     (python,) = (client for client in tree_clients() if client.name == name)
     assert python.known_failing is None
     results = json.loads(python.results.read_text(encoding="utf-8"))
-    # Spark calls no coroutine, and nothing but a coroutine is given up by its caller.
+    # Spark calls no coroutine, and a caller can give up coroutines only.
     group = "sinks" if name == "python_asyncio" else "cancelled"
     missing = {case.name for case in load() if case.group == group}
     assert {case for case, result in results.items() if result != "passed"} == missing
@@ -197,7 +197,7 @@ def test_known_failing_needs_a_reason(tmp_path: Path):
         Outcome(cases["first-batch"], "passed", (), 0.0),
     ]
     assert verdicts(outcomes, known) == {"answer-lost": "known failing", "first-batch": "passed"}
-    # One that passes is taken off the list.
+    # A client that passes is taken off the list.
     assert verdicts(outcomes, {"first-batch": "why"})["first-batch"] == "failed"
     path.write_text("answer-lost\n")
     with pytest.raises(ValueError, match="no reason"):

@@ -128,7 +128,7 @@ def test_any_cluster_ends_level_with_the_fewest_moves(drawn) -> None:
         assert {*before.replicas} - {*now.replicas} <= {*nodes}, "of nodes that are down none goes"
     held, led = counts(after), counts(after, slice(1))
     assert all(held[a] - held[b] <= 1 for a in nodes for b in nodes)
-    # The fewest: no node both gives and takes.
+    # The fewest moves: no node both gives and takes.
     had = counts(records)
     assert come(moves) == sum(max(0, had[node] - held[node]) for node in nodes)
     least = sum(had[node] for node in nodes) // len(nodes) if nodes else 0

@@ -140,7 +140,7 @@ def test_targets_of_replicas_are_set_together_or_not_at_all() -> None:
     assert state.topics["t"].partitions[0].target == (1, 2, 3), "the leader takes it back"
 
 
-# --- where replicas go --------------------------------------------------------------------
+# --- targets of replicas ------------------------------------------------------------------
 
 
 def plan(

@@ -175,7 +175,7 @@ def test_a_directory_that_is_registered_is_the_nodes_whoever_asks() -> None:
     assert asks(state, 6, admits=True, founder=True).refused
 
 
-# -- a node that founded where another one was ------------------------------------------------
+# -- a node that founded in place of another --------------------------------------------------
 
 
 def others_of(new: New, known: int = 1) -> OtherNodes:

@@ -125,7 +125,7 @@ def test_a_node_that_hears_nobody_goes_on_with_what_it_knows() -> None:
 
 
 def test_an_answer_that_took_too_long_says_nothing() -> None:
-    world = World(3, delay=0.3)  # an error of 300 ms, where 250 are let in
+    world = World(3, delay=0.3)  # an error of 300 ms, where 250 are allowed
     world.look()
     assert world.agreed() == [False] * 3
     assert not world.clocks[1].disagrees, "unknown is not wrong"

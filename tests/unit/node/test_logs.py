@@ -68,7 +68,7 @@ def test_nobody_waits_for_the_reader_of_the_log(monkeypatch):
     try:
         for number in range(20_000):  # 100 characters each: far more than a pipe takes
             lines.put(f"{number:0100}")
-        lines.close(0.01)  # nobody reads: it gives up
+        lines.close(0.01)  # nobody reads: the writer gives up
         assert 0 < lines.dropped < 20_000
         read, told = b"", [b"0"]
         while sum(map(int, told)) < lines.dropped:

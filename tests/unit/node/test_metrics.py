@@ -183,7 +183,7 @@ def test_the_stores_figures(tmp_path):
     assert found["oncelog_storage_flushes_pending"] == 0
     assert found["oncelog_storage_writes_stopped"] == 0
     assert found["oncelog_storage_background_errors_total"] == 0
-    # A page that is asked for while the store is being closed lacks them, and is given.
+    # A page requested while the store closes lacks these figures, and is still given.
     late = samples(metrics)
     assert ("oncelog_storage_replay_bytes", ()) not in late
     assert ("oncelog_elections_total", ()) in late

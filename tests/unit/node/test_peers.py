@@ -14,7 +14,7 @@ class Rig:
         self.now = 0.0
         self.failures: list[BaseException] = []
         self.peers = Peers(lambda: self.now, lambda peer, up: None, self.failures.append)
-        link: Any = None  # which nodes there are is all that is asked here
+        link: Any = None  # the code under test only asks which nodes exist
         self.peers.links.update({2: link, 3: link})
 
     def refused(self, peer: int, *, mutual: bool) -> None:

@@ -68,7 +68,7 @@ def test_every_answer_to_a_reader_is_described(name):
     assert re.search(rf"^\| {name} \|", PAGE, re.MULTILINE)
 
 
-# Fields of an answer, and never the status of a call.
+# Errors in fields of an answer, never the status of a call.
 FIELDS_ONLY = (
     "INVALID_BATCH",
     "BATCH_TOO_LARGE",

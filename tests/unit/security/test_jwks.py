@@ -150,7 +150,7 @@ async def test_a_provider_that_is_away_is_no_reason_to_forget_its_keys(
     with pytest.raises(TokensBusyError, match="keys are not there"):  # try again, it says
         await world.jwts.caller(ISSUED.token())
     provider.has(ISSUED)
-    with pytest.raises(TokensBusyError):  # it was asked just now
+    with pytest.raises(TokensBusyError):  # the provider was asked just now
         await world.jwts.caller(ISSUED.token())
     world.now += RETRY_S
     await world.jwts.caller(ISSUED.token())

@@ -350,7 +350,7 @@ def test_no_command_between_nodes_says_on_whose_behalf_it_is() -> None:
     """Messages cannot make a node act for somebody else: the node that receives a call decides the
     caller.
     """
-    rules = {"PermissionRule", "Quota", "QuotaKey"}  # about principals, not of one
+    rules = {"PermissionRule", "Quota", "QuotaKey"}  # rules about principals, not on behalf of one
     seen: set[str] = set()
 
     def look(message: Any) -> None:

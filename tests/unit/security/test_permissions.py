@@ -70,7 +70,7 @@ def test_who_may_do_anything_may_describe() -> None:
     assert may(rules, ALICE, "describe", "topic", "orders")
     assert not may([*rules, deny(ALICE, "describe", "topic", "orders")],
                    ALICE, "describe", "topic", "orders")  # fmt: skip
-    # To deny reading does not hide that it is there.
+    # A denied read does not hide that the topic is there.
     assert may([*rules, deny(ALICE, "read", "topic", "orders")],
                ALICE, "describe", "topic", "orders")  # fmt: skip
 

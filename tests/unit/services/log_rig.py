@@ -27,7 +27,7 @@ from storage.offset_index import OffsetIndex
 from tests.sim.disk import Disk
 from tests.unit.small_node import Node
 
-TOPIC, GROUP = "orders", 16  # the first that is not of the nodes themselves
+TOPIC, GROUP = "orders", 16  # the first group that is not of the nodes themselves
 PAYLOAD = encode_payload([b"value"], [1])
 SECRET = bytes(range(SECRET_BYTES))
 

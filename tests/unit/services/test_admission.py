@@ -177,7 +177,7 @@ PREAMBLE_OF_TWO = encode_payload([b"", b""], [1, 2])
     [
         (PAYLOAD, 2**31 - 1, 0, "record_count"),
         (PREAMBLE_OF_TWO, 1, 0, "record_count"),
-        # The preamble lies, too: there is no room for so many.
+        # The preamble lies, too: there is no room for so many records.
         (PAYLOAD[:8] + (2**31 - 1).to_bytes(4, "little") + PAYLOAD[12:], 2**31 - 1, 0, "record_co"),
         (PAYLOAD[:31], 1, 0, "payload"),
         (b"\0" * 64, 1, 0, "payload"),

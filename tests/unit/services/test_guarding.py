@@ -68,7 +68,7 @@ def services() -> list[ServiceDescriptor]:
 
 def methods() -> dict[str, Any]:
     found = {f"/{s.full_name}/{m.name}": m for s in services() for m in s.methods}
-    # Its messages are v1alpha's: there are no stubs of its own.
+    # Its messages are v1alpha's: it has no stubs of its own.
     (reflects,) = reflection_pb2.DESCRIPTOR.services_by_name.values()
     return found | {f"/{V1}/{method.name}": method for method in reflects.methods}
 
@@ -163,7 +163,7 @@ class Guarded:
         except grpc.aio.AioRpcError as error:
             known = from_rpc_error(error)
             if description.client_streaming and isinstance(known, errors.BrokerUnavailableError):
-                # The write met the end of the stream: gRPC has lost why it was ended.
+                # The write met the end of the stream: gRPC has lost the reason for the end.
                 return await self.call(method, who, request)
             raise known from None
 

@@ -212,7 +212,7 @@ def test_a_token_is_its_principals_and_nobody_elses():
     assert proves(SECRET, token, 7, 2, "dns:alice")
     for other in ("dns:bob", "dns:alic", "dns:alice ", "jwt:alice", ""):
         assert not proves(SECRET, token, 7, 2, other), other
-    # Somebody's is not anybody's, whichever version it says.
+    # A bound token and an unbound one do not replace each other, with either version byte.
     anybodys = sign(SECRET, 7, 2, 99)
     assert not proves(SECRET, anybodys, 7, 2, "dns:alice")
     assert not proves(SECRET, bytes([1]) + token[1:], 7, 2)

@@ -85,7 +85,7 @@ def test_a_topic_is_placed_without_a_look_at_all_others(
 
 
 def test_a_step_of_a_move_looks_at_its_partition_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = ReplicaNode()  # it is node 1, and holds a few of them
+    node = ReplicaNode()  # node 1, which holds a few of them
     for command in creations():
         for placement in command.create_topic.placements[10:]:
             placement.replicas[:] = [2, 3]

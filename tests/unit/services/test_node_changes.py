@@ -117,7 +117,7 @@ async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -
     node.controller_id, node.why_not_alone = 0, "others may decide without this replica"
     with pytest.raises(Rejected, match=r"cannot decide alone: others may .* Start node 2"):
         await node_changes.command(node, request)
-    # A majority can say it: nothing is decided alone.
+    # A majority can decide it: no node decides alone.
     three = Node()
     three.register(1, 2, 3)
     three.controller_id, three.dead = 0, {2}

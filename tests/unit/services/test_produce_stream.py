@@ -61,7 +61,7 @@ async def test_an_idle_stream_asks_for_no_timer(timers, monkeypatch):
     stream._ended = False  # the client sends nothing for now
     over, loop = asyncio.Event(), asyncio.get_running_loop()
     results = asyncio.ensure_future(stream.next_results())
-    loop.call_later(0.01, over.set)  # the sweep of the batch that was answered is over by then
+    loop.call_later(0.01, over.set)  # the sweep of the answered batch is over by then
     await over.wait()
     over.clear()
     loop.call_later(0.05, over.set)

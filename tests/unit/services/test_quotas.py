@@ -174,7 +174,7 @@ def test_transactions_are_counted_until_they_end() -> None:
 
     begin(1, 10)
     with usage.begin(5):
-        with pytest.raises(ExceededError):  # one has not been answered yet
+        with pytest.raises(ExceededError):  # one transaction has not been answered yet
             begin(6, 60)
     begin(2, 20)
     begin(1, 10)  # its answer was lost
@@ -265,7 +265,7 @@ def test_staged_bytes_count_until_their_transaction_ends() -> None:
     with pytest.raises(ExceededError, match="staged_bytes"):
         usage.check_staging()
     rig.open.discard(1)
-    with pytest.raises(ExceededError):  # it was looked at just now
+    with pytest.raises(ExceededError):  # the quota was looked at just now
         usage.check_staging()
     rig.clock.now += 2 * LOOK_S
     usage.check_staging()

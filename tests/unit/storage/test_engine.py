@@ -381,7 +381,7 @@ def test_keys_are_read_without_their_values(tmp_path: Path) -> None:
         assert list(engine.scan_keys(Family.ENTRIES, b"k010", b"k500", limit=3)) == keys[10:13]
         last = engine.scan_keys(Family.ENTRIES, b"k010", b"k500", limit=513, reverse=True)
         assert list(last) == keys[10:500][::-1]
-        # Not a byte of the commit log is looked at.
+        # The scan reads no byte of the commit log.
         (segment,) = (tmp_path / "log").glob("*.log")
         os.truncate(segment, 0)
         assert list(engine.scan_keys(Family.ENTRIES, b"k", b"l")) == keys

@@ -145,7 +145,7 @@ def test_a_log_of_128_mib_leaves_what_the_limit_says(tmp_path: Path, limit: int)
     refuse_file_systems_in_memory(tmp_path)
     log, pointers = written(tmp_path, 128, limit)
     if limit == 0:
-        # The system keeps it all, unless it is short of memory: then nothing can be shown.
+        # The system keeps it all, unless it is short of memory: then the test can show nothing.
         assert in_cache(tmp_path) > 100 * MIB
         return
     slack = 4 * PIECE_BYTES  # the end of each segment, and unsynced bytes

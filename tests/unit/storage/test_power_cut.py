@@ -130,7 +130,7 @@ def cut_power(
     # After the copy: data synced meanwhile was written before.
     synced, segment, size = writer.durable
     numbers = [n for n in numbers_in(log) if n >= segment]
-    torn = rng.choice(numbers or [segment])  # none: a segment that was begun meanwhile
+    torn = rng.choice(numbers or [segment])  # no number: a segment that was begun meanwhile
     for number in numbers:
         file = path_of(log, number)
         whole = file.stat().st_size
@@ -197,8 +197,8 @@ def test_every_image_is_a_prefix_that_holds_all_synced(tmp_path: Path, seed: int
         behind += len(writer.states) - 1 - check(image, writer, synced)
         moved = writer.moved
     assert behind, "no cut took anything: they are none"
-    # The slow group's entries were copied out of old segments, which went. Which ones did is
-    # decided by where segments end, and that by a thread.
+    # The slow group's entries were copied out of old segments, which went. A thread decides where
+    # segments end, and so which of them went.
     numbers = numbers_in(tmp_path / "store" / "log")
     assert moved
     assert len(numbers) < numbers[-1]

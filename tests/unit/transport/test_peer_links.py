@@ -54,7 +54,7 @@ OURS = Identity("c", 1, 11, directory_id=111, membership=membership(), versions=
 PEER = Identity("c", 2, 22, directory_id=222, membership=membership(), versions=VERSIONS)
 NEWER = Release("2.0", Versions(1, 2))
 MAX_FRAME = 24 * MIB
-KNOWN_VERSION = 5  # of the metadata group's configuration, at the listening node
+KNOWN_VERSION = 5  # version of the metadata group's configuration, at the listening node
 
 
 def entry(number: int, size: int = 10) -> Append:
@@ -396,7 +396,7 @@ async def test_votes_and_heartbeats_overtake_entries() -> None:
             stream._transport.pause_reading()
             for number in range(2 * MAX_BULK_BYTES // MIB):
                 link.send([entry(number, size=MIB)])
-            await asyncio.sleep(0)  # the first frame leaves, as far as it goes
+            await asyncio.sleep(0)  # a part of the first frame leaves
             queued = len(link._queue)
             small: list[Message] = [PreVote(8, 1, 1, 1), Heartbeat((9,), (1,), (1,))]
             link.send(small)

@@ -236,7 +236,7 @@ async def test_who_has_no_certificate_of_that_node_is_told_nothing(
         message = framed(b"".join(encode_frame([Vote(3, 1, 2, 3)])))
         said = framed(encode_hello(identity(2).hello())) + message
         assert await node.says(node.context(stranger), said) == b""
-        # The one with the right certificate is let in by the same listener.
+        # The same listener lets the link with the right certificate in.
         link = node.link()
         await node.until(lambda: link.up)
         await link.close()
@@ -324,7 +324,7 @@ async def test_certificates_and_authorities_are_exchanged_while_links_run(tmp_pa
         new = Authority("new")
         new.issue([uri(name_of(1))]).write(tmp_path, "node1")
         (tmp_path / "node1.ca").write_bytes(new.certificate)
-        # The old authority counts no longer, for new connections.
+        # The old authority no longer counts for new connections.
         former = node.context(node.authority.issue([uri(name_of(3))]), new.certificate)
         assert await node.says(former, framed(encode_hello(identity(3).hello()))) == b""
         pair = new.issue([uri(name_of(3))])
@@ -383,7 +383,7 @@ async def test_a_link_is_made_anew_when_an_authority_is_added(
         both = node.authority.certificate + Authority("new").certificate
         (tmp_path / "node1.ca").write_bytes(both)
         await node.until(lambda: [up for _, up in node.links] == [True, False, True])
-        # Its own certificate is renewed: nobody has to connect for that.
+        # The node's own certificate is renewed: nobody has to connect for that.
         node.authority.issue([uri(name_of(1))]).write(tmp_path, "node1")
         await asyncio.sleep(0.2)
         assert link.up and len(node.links) == 3
