@@ -422,7 +422,7 @@ async def topics(run: Run) -> None:
     async with aio.Admin(run.kit.servers) as admin:
         name = f"{run.topic}-new"
         if await run.cut(admin.create_topic(name, 1)) is CUT:
-            with suppress(Exception):  # it may be there
+            with suppress(Exception):  # the record may be there
                 await admin.create_topic(name, 1)
         assert name in await admin.list_topics()
         await run.cut(admin.delete_topic(name))

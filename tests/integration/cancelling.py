@@ -27,7 +27,7 @@ from oncelog import aio
 from oncelog._engine.net import runtime
 
 T = TypeVar("T")
-LONGEST_S = 10.0  # that anything here takes on the slowest machine
+LONGEST_S = 10.0  # limit of each wait, on the slowest machine
 PARTITIONS = 2
 
 

@@ -334,7 +334,7 @@ def test_leases_and_names(cli: Cli, topic: str) -> None:
         listed = cli("producer", "list", "--format", "json").json
         return next((n["epoch"] for n in listed if n["name"] == name), -1)
 
-    # The node that is asked may hear of it a moment later.
+    # The node that answers may hear of it a moment later.
     eventually(lambda: epoch_listed() == fenced["epoch"], "the new epoch is listed")
     assert name in cli("producer", "list").out
     unknown = cli("producer", "fence", "nobody-has-it")

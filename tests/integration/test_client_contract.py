@@ -71,7 +71,7 @@ def test_expected_offsets_required_and_ignored(
     assert "expected_offset" in str(error)
     assert producer.send(topic, b"with", expected_offset=0).result(TIMEOUT).offset == 0
     admin.alter_topic(topic, TopicConfig(expected_offsets=ExpectedOffsets.IGNORED))
-    # The leader hears of it a moment later than the node that was asked.
+    # The leader hears of it a moment later than the node that got the request.
     eventually(
         lambda: producer.send(topic, b"any", expected_offset=77).exception(TIMEOUT) is None,
         "expected offsets are ignored",
@@ -112,8 +112,8 @@ def test_application_controlled_sequences(cluster: LocalCluster, admin: Admin, t
         with pytest.raises(InvalidRequestError, match="sequence is missing"):
             producer.send(topic, b"none", partition=0)
         assert producer.send(topic, b"own", partition=1).result(TIMEOUT).sequence == 0
-    # A second run sends the last one again, the same to the byte, so with its timestamp:
-    # recognised, the original's offset told.
+    # A second run sends the last record again, with the same bytes and timestamp: it is recognised,
+    # and the answer has the original's offset.
     with Producer(cluster.bootstrap, initial=identity(22)) as producer:
         again = producer.send(topic, b"40", partition=0, sequence=40, timestamp_ms=40).result(
             TIMEOUT

@@ -321,7 +321,7 @@ def test_delivery_timeout_of_what_was_never_sent(proxied: LocalCluster, topic: s
         for node in proxied.nodes:
             proxied.proxy.ask("cut", f"client-{node}")
         try:
-            # The broken stream is noticed before anything goes into it.
+            # The client notices the broken stream before it sends anything.
             eventually(
                 lambda: not any(s.opened and not s.closed for s in streams(producer)),
                 "the producer's streams are closed",

@@ -93,7 +93,7 @@ def test_a_buffer_that_stays_full_is_an_error(
         batch_size=1000,
         max_block_ms=50,
         linger_ms=0,
-        # Nothing can leave: the producer may have one request only, and it waits.
+        # Nothing can leave: the producer may have one request in flight, and that waits.
         max_in_flight=1,
     ) as producer:
         # Not by `partitions_for`, for which max_block_ms is the limit too.
@@ -117,7 +117,7 @@ def test_a_context_manager_raises_on_undelivered_records(
             producer.send(topic, b"x", expected_offset=5)
     assert (caught.value.count, caught.value.outcome) == (1, "not_stored")
     assert isinstance(caught.value.__cause__, OffsetMismatchError)
-    # A failure that somebody looked at is his to handle.
+    # A failure that the caller has read is the caller's to handle.
     with Producer(cluster.bootstrap) as producer:
         assert producer.send(topic, b"x", expected_offset=5).exception(TIMEOUT)
         seen: list[Any] = []

@@ -35,7 +35,7 @@ from tests.integration.waiting import eventually
 
 PARTITIONS = 4
 SESSION_MS = 3000
-LONG_MS = 20_000  # where a process has to start, or a leader to be elected, within it
+LONG_MS = 20_000  # time enough to start a process or elect a leader
 
 
 class Reader:
@@ -390,7 +390,7 @@ def test_members_with_names_are_restarted_one_by_one_and_nothing_moves(workers: 
         again = workers.start(group_instance_id=name, session_timeout_ms=LONG_MS)
         eventually(lambda: set(again.owned) == before[0], f"{name} has what it had")  # noqa: B023
         assert [set(one.owned) for one in workers.all[-3:-1]] == before[1:]
-    # Two of one name: the newer one wins, and the older one ends.
+    # Two members of one name: the newer wins, and the older ends.
     newer = workers.start(group_instance_id="c", session_timeout_ms=LONG_MS)
     eventually(lambda: not workers.all[-2].running, "the older one ends")
     assert workers.all[-2].events[-1]["event"] == "lost"

@@ -125,7 +125,7 @@ def test_a_name_at_a_leader_that_hangs(make_cluster: MakeCluster, topic: str) ->
         cluster.bootstrap,
         linger_ms=0,
         producer_name="named",
-        request_timeout_ms=600_000,  # nothing is to wait for that
+        request_timeout_ms=600_000,  # nothing may wait for this timeout
         delivery_timeout_ms=600_000,
     ) as producer:
         old = cluster.leader(topic, 0)

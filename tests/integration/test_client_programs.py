@@ -233,8 +233,8 @@ def test_a_mirror_killed_at_random_makes_an_identical_copy(
                     target.start_nodes([leader])
                 if turn % 2:
                     copies.pop(rng.randrange(len(copies))).kill()
-            # The one that leased the name last goes on; the others learn of it when they
-            # have something to write.
+            # The copy that leased the name last goes on; the others learn of it at their next
+            # write.
             eventually(
                 lambda: sum(copy.process.poll() is None for copy in copies) == 1,
                 "all but one stop",
@@ -276,7 +276,7 @@ def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) ->
         assert run() == [0, 0]
         assert rows(cluster, copy) == rows(cluster, topic)
 
-        # A second one takes over from the first, which says why it stops.
+        # A second copy takes over from the first, which reports why it stops.
         def taken_over() -> None:
             with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy) as first:
                 with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy):

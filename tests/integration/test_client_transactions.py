@@ -84,7 +84,7 @@ def test_a_commit_begins_the_next_one_for_who_goes_on(
         numbers.append(txn.transaction_id)
         ahead.append(begun_ahead(one))
     assert ahead[0] == 0 and ahead[1:3] == numbers[2:] and ahead[3] > numbers[3]
-    with one.transaction(idle_timeout_ms=5000) as txn:  # on other terms: that one is aborted
+    with one.transaction(idle_timeout_ms=5000) as txn:  # other terms abort it
         assert txn.transaction_id > ahead[3]
         spread(txn, topic, b"y")
     assert begun_ahead(one)
@@ -242,12 +242,12 @@ def test_positions_are_stored_with_the_records_or_not_at_all(
         txn = one.transaction().begin()
         consumer.seek(place, 3)
         txn.commit_offsets(consumer)
-        assert consumer.committed(place) == stored  # to look ends nothing
+        assert consumer.committed(place) == stored  # a lookup ends nothing
         with pytest.raises(NotReadyError, match="not committed"):
             consumer.commit({place: 1})
         with Consumer(membership="manual", **settings) as successor:  # type: ignore[arg-type]
             successor.assign([place])
-            # It is about to read on from there, so the staged offsets end first.
+            # The successor is about to read on from there, so the staged offsets end first.
             assert successor.position(place) == 2
         with pytest.raises(TransactionAbortedError):
             txn.commit()

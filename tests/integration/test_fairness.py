@@ -20,7 +20,7 @@ from tests.integration.conftest import MakeCluster
 
 SMALL = encode_payload([b"value"], [1])
 STREAMS, IN_REQUEST = 10, 5000
-# A node takes 2,048 batches of clients that want more, and a slice of each of their streams.
+# A node takes 2,048 batches of clients with more to send, and a slice of each of their streams.
 AHEAD = 3 * (2048 + STREAMS * 128)
 
 

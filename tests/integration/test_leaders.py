@@ -159,7 +159,7 @@ def test_a_paused_leader_is_replaced_and_steps_down(make_cluster: MakeCluster, t
         lambda: cluster.api(paused).topic(topic).partitions[0].leader_id in others,
         "the paused leader knows that it was replaced",
     )
-    # Batches sent to it while it believed to lead must not be answered as stored twice.
+    # Batches sent to the deposed leader must not be answered as stored twice.
     assert verdict(cluster.produce(batch(topic, 0, pid, 1, b"1"))) in ("DUPLICATE", "APPENDED")
     cluster.wait_level(topic)
     assert [one.payload for one in cluster.api(paused).stored(topic, 0)] == [b"0", b"1"]

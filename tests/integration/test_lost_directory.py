@@ -63,7 +63,7 @@ def test_an_older_copy_that_is_put_back_is_refused_and_named(make_cluster: MakeC
         assert process.wait(60) == 1
         assert f"the data directory of node {victim} is an older copy" in process.log_text()
         assert verdict(cluster.produce(batch("t", 0, pid, 2, b"on"))) == "APPENDED"
-        # The remedy: it is given up, and an empty one takes its place.
+        # The remedy: replace the node, with an empty directory in its place.
         admin.change_node(victim, "replace")
         shutil.rmtree(process.spec.data_dir)
         cluster.start_nodes([victim])
@@ -111,7 +111,7 @@ def test_of_two_replicas_the_one_that_is_left_goes_on(make_cluster: MakeCluster)
         (left,) = {*held} - {lost}
         cluster.wait_level("t")
         cluster.kill([left])
-        # The new one has all, too, and of two both are needed.
+        # The replaced node has all records, too; with two voters both are needed.
         cluster.start_nodes([left])
         assert verdict(cluster.produce(batch("t", 0, pid, 3, b"alone"))) == "DUPLICATE"
         assert verdict(cluster.produce(batch("t", 0, pid, 4, b"both"))) in STORED

@@ -99,7 +99,7 @@ def test_a_full_pipe_behind_stderr_holds_up_nobody(make_cluster: MakeCluster) ->
             while True:
                 os.write(reader, bytes(4096))
         node.start()
-        node.spec.log_file.unlink()  # it has it open; a failed test must not wait for it
+        node.spec.log_file.unlink()  # the node has it open; a failed test must not wait for it
         with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
             admin.create_topic("t", partitions=1, replicas=1)
             producer.send("t", b"stored", partition=0).result(timeout=30)
@@ -131,7 +131,7 @@ def test_a_signal_stops_a_node_that_reads_its_settings(
     os.mkfifo(settings)
     node = make_cluster(1, start=False, settings={"config": str(settings)}).nodes[1]
     node.start()
-    with settings.open("w"):  # waits until the node reads it
+    with settings.open("w"):  # blocks until the node reads it
         node.signal(number)
         assert node.wait() == 0
     assert node.log_text() == ""

@@ -101,7 +101,7 @@ def test_a_member_that_comes_first_waits_for_the_one_that_founds(make_cluster: M
     founding = {identity(cluster, node)["founding"] for node in (1, 2, 3)}
     assert len(founding) == 1 and founding != {0}
     cluster.kill([1, 2, 3])
-    cluster.start_nodes([2, 3])  # from now on any two of them do
+    cluster.start_nodes([2, 3])  # from now on any two of them can start
 
 
 def test_a_directory_of_another_founding_ends_its_node(make_cluster: MakeCluster) -> None:

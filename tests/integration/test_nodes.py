@@ -207,7 +207,7 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
         cluster.kill([1, 4])
         admin.create_topic(TOPIC, 1, 1)
         cluster.kill([2, 3])
-        cluster.start_nodes([4], wait=False)  # nobody is there yet
+        cluster.start_nodes([4], wait=False)  # no other node runs yet
         cluster.start_nodes([2, 3], wait=False)
         wait_settled(admin, 4)
         with Admin(cluster.addresses[4]) as at_4:
@@ -247,7 +247,7 @@ def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
         settings = {**cluster.nodes[node].spec.settings, "join": moved[3 - node]}
         spec = {"listen": place, "advertise": place, "nodes": {node: place}}
         cluster.change_spec(node, settings=settings, **spec)
-    cluster.nodes[2].start()  # it asks before the first one is there
+    cluster.nodes[2].start()  # node 2 asks before node 1 runs
     eventually(lambda: cluster.nodes[2].log_text().count("node started") == 2, "node 2 runs")
     cluster.nodes[1].start()
     with Admin(list(moved.values())) as admin:

@@ -110,7 +110,7 @@ def test_a_writer_writes_and_a_reader_reads(cluster: LocalCluster, root: Admin) 
         for number in range(200):
             producer.send("orders", str(number).encode())
         producer.flush(30)
-    # A name goes on where it was; another one's name does not.
+    # A name goes on where it was; a name of another principal does not.
     with Producer(cluster.bootstrap, producer_name="w1", linger_ms=0, **writer) as producer:
         producer.send("orders", b"200").result(30)
     with Producer(cluster.bootstrap, producer_name="w2", **writer) as producer:
@@ -177,7 +177,7 @@ def test_the_command_line_manages_rules_and_tokens(cluster: LocalCluster) -> Non
     assert "enforced: yes; you are dns:tester" in shown
     assert run("add", "x", "reed", "topic", "t", *at)[0] == 1
     assert run("check", "write", "topic", "orders", "--principal", "token:billing", *at)[0] == 1
-    # The token's two lines go to its owner and to the nodes; it is taken at once.
+    # The token's two lines go to its owner and to the nodes; nodes accept it at once.
     secret, line = run("token", "billing")[1].splitlines()
     tokens = cluster.root / "tokens"
     tokens.write_text(line + "\n")

@@ -159,7 +159,7 @@ def test_open_of_what_cannot_be_opened(cluster: LocalCluster, topic: str) -> Non
     node = cluster.leader(topic, 0)
     lines = open_at(cluster, node, topic, [0, 1, -1], pid, 0)
     assert [line.error for line in lines] == ["", *["UNKNOWN_TOPIC_OR_PARTITION"] * 2]
-    # Reserved and not leased, an epoch that nobody leased, never issued.
+    # Ids that are reserved and not leased, an epoch that nobody leased, an id never issued.
     for unleased in ((pid + 1, 0), (pid, 1), (1 << 40, 0)):
         (line,) = open_at(cluster, node, topic, [0], *unleased)
         assert line.error == "UNKNOWN_PRODUCER"
@@ -174,7 +174,7 @@ def test_fence_producer_shuts_out_where_nobody_opens(cluster: LocalCluster, topi
     cluster.api(1).create_topic(topic, 1, 3)
     pid, epoch = lease(cluster, topic)
     store(cluster, batch(topic, 0, pid, 0, b"a", epoch=epoch))
-    # Asked where the partition is led, so that its leader has heard of it.
+    # The call goes to the partition's leader, so that it has heard of it.
     api = cluster.api(cluster.leader(topic, 0))
     fenced = api.producers.FenceProducer(
         producer_pb2.FenceProducerRequest(producer_name=topic), timeout=CALL_TIMEOUT
@@ -377,7 +377,7 @@ def test_a_full_map_throttles_new_producers_only(make_cluster: MakeCluster) -> N
     assert opened(cluster, "t", 0, pids[100], 0).error == "THROTTLED"
     assert verdict(cluster.produce(batch("t", 0, pids[0], 1, b"x"))) == "APPENDED"
     assert verdict(cluster.produce(batch("t", 0, 0, 0, b"x"))) == "APPENDED"
-    # It is the leaders that count, so a new one comes to the same result.
+    # Leaders count, so a new leader comes to the same result.
     leader = cluster.leader("t", 0)
     cluster.kill([leader])
     assert verdict(cluster.produce(batch("t", 0, pids[100], 0, b"x"))) == "THROTTLED"
@@ -405,7 +405,7 @@ def test_one_of_fifty_racers_wins_each_offset_across_leader_changes(
     def race(pid: int, offset: int) -> str:
         one = batch("t", 0, pid, sequences[pid], b"%d/%d" % (pid, offset), expected_offset=offset)
         while True:
-            # The batch is retried as it is wherever its outcome is not known.
+            # A batch with an unknown outcome is retried unchanged.
             try:
                 result = cluster.produce(one)
             except grpc.RpcError:

@@ -120,7 +120,7 @@ def test_a_lease_ends_by_log_time_and_a_name_outlives_it(short: LocalCluster, to
     assert verdict(short.produce(store)) == "DUPLICATE"
     following = batch(topic, 0, named.producer_id, 1, b"more", epoch=named.epoch)
     assert verdict(short.produce(following)) == "APPENDED"
-    # Where it has never written it opens first.
+    # In a partition where it has never written it opens first.
     elsewhere = batch(topic, 1, named.producer_id, 0, b"x", epoch=named.epoch)
     result = short.produce(elsewhere)
     assert verdict(result) == "PRODUCER_EXPIRED"

@@ -164,7 +164,7 @@ def test_bad_commits_and_the_internal_topic(cluster: LocalCluster, topic: str) -
     results = ask(cluster, "CommitOffsets", request).results
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert [one.error for one in results] == [unknown, "", unknown, unknown]
-    # The topic itself is nobody's but the nodes'.
+    # Only nodes may use the topic itself.
     api = cluster.api(cluster.leader(OFFSETS, 0))
     (result,) = api.produce(batch(OFFSETS, 0, 0, 0, b"x"))
     assert verdict(result) == "INVALID_BATCH"

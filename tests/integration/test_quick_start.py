@@ -76,7 +76,7 @@ def locked_versions() -> str:
     """Versions of packages that this tree is tested with."""
     lock = (ROOT / "uv.lock").read_text(encoding="utf-8")
     found = re.findall(r'^name = "([^"]+)"\nversion = "([^"]+)"\nsource = \{ registry', lock, re.M)
-    # One that is there in two versions is for two releases of Python.
+    # A package with two versions is for two releases of Python.
     names = [name for name, _ in found]
     return "".join(f"{name}=={version}\n" for name, version in found if names.count(name) == 1)
 

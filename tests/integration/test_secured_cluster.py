@@ -89,7 +89,7 @@ def test_who_has_no_certificate_of_the_clients_authority_is_refused(
     with pytest.raises(BrokerUnavailableError):
         with Admin(secured.bootstrap, request_timeout_ms=1000) as admin:
             admin.describe_cluster()
-    # A node that is not the cluster's is not spoken to, either.
+    # The nodes do not speak with a node of another cluster either.
     (tmp_path / "other.crt").write_bytes(Authority().certificate)
     assert refused(address, {**good, "tls_ca_file": str(tmp_path / "other.crt")})
 
@@ -114,7 +114,7 @@ def test_a_node_of_the_peers_authority_is_no_client_and_the_other_way_round(
         context = ssl.create_default_context(cafile=str(peer / "peer-ca.crt"))
         context.check_hostname = False
         context.load_cert_chain(certificate, key)
-        # With TLS 1.3 the client's side is done first: the first read tells.
+        # With TLS 1.3 the client's side is done first: only its first read shows a refusal.
         with socket.create_connection((host, int(port))) as plain:
             with context.wrap_socket(plain) as sock:
                 sock.settimeout(1.0)

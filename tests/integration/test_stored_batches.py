@@ -129,7 +129,7 @@ def test_a_mirror_sends_large_batches_on_and_puts_small_ones_together(
     ]:
         fill(cluster, topic, kind, count, size)
     servers = cluster.bootstrap
-    # Beginning within a large one, as after a run that was ended there.
+    # Begins within a large batch, as after a run that was ended there.
     with Mirror(
         servers, topic, servers, copy, compression_type=codec, starting_offsets={0: 160}
     ) as mirror:
@@ -142,7 +142,7 @@ def test_a_mirror_sends_large_batches_on_and_puts_small_ones_together(
     )
     copied = Counter(batch.crc32c for batch in stored(cluster, copy))
     assert whole.total() == 2 and whole <= copied
-    # From the start into another one: the first 30 become one.
+    # From the start into another topic: the first 30 records become one batch.
     again = f"{topic}-again"
     with Mirror(servers, topic, servers, again, compression_type=codec) as mirror:
         mirror.run(exit_at_end=True)

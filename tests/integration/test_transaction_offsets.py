@@ -121,7 +121,7 @@ def test_a_successor_ends_what_is_open_and_finds_what_was_decided(worker: Worker
     worker.begin()
     worker.sender.stage(0, 1)
     worker.stage(2)
-    # Under another name, so nobody has fenced the first one.
+    # It uses another name, so nobody has fenced the first.
     successor = Worker(worker.cluster, worker.topic, worker.group, f"{worker.group} again")
     assert successor.fetch() == 1
     assert worker.stage(2).error in ("TRANSACTION_ABORTED", "TRANSACTION_ENDED")

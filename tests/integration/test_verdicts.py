@@ -185,7 +185,7 @@ def test_the_wrong_node_names_the_leader(cluster: LocalCluster, topic: str) -> N
     cluster.api(1).create_topic(topic, 1, 3)
     leader = cluster.leader(topic, 0)
     for node in [node for node in cluster.nodes if node != leader]:
-        # It may not have heard of the election yet, and then names nobody.
+        # The node may not have heard of the election yet, and then names nobody.
         eventually(lambda: answer_of(cluster, node, topic).leader_id != 0, "it knows who leads")  # noqa: B023
         result = answer_of(cluster, node, topic)
         assert verdict(result) == "NOT_LEADER"

@@ -15,7 +15,7 @@ from harness.local_cluster import LOOK_AGAIN, LocalCluster
 T = TypeVar("T")
 
 TIMEOUT = 20.0
-# Another node, or the same one a little later, may answer.
+# Another node, or the same node a little later, may answer.
 RETRIED = ("NOT_READY", "NOT_LEADER", "REQUEST_TIMEOUT", "UNAVAILABLE", "")
 
 
