@@ -94,7 +94,7 @@ def test_two_share_six_partitions_one_leaves_and_a_leader_is_killed(
             driver.ask("open_consumer", name, config=member)
             driver.ask("subscribe", name, topics=[topic])
         work.until(fill(), "one", "two")
-        # They may have shared only while that was read; now it is settled.
+        # They may have begun to share only during that read; now it is settled.
         work.until(fill(), "one", "two")
         assert {name: len(parts) for name, parts in work.parts.items()} == {"one": 3, "two": 3}
 
