@@ -66,7 +66,7 @@ def spark_builder(directory: Path, master: str = "local[2,2]") -> Any:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        # A job that a test holds up must not have read everything before.
+        # Spark must not have read everything before a test holds up the job.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         # A Python worker may keep running between jobs, as in production.
         "spark.python.worker.reuse": "true",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-# Several micro-batches, so that a sleeper wakes up in a later one's time.
+# Several micro-batches, so that a sleeper wakes up during a later one.
 RECORDS_PER_TRIGGER = 200
 # Spark's error for a process that took more than ten seconds, which no setting changes.
 TOO_LATE = "Python worker failed to connect back"

@@ -100,7 +100,7 @@ def test_each_kind_is_found_where_it_was_planted(
     times = spark.read.parquet(str(path / "times")).collect()
     assert sum(row.records for row in times) == 12
     assert sum(row.copied for row in times) == 13
-    # Without a number in the records there is less to see.
+    # Records without a number show fewer faults.
     values = audit(spark, topic, path=str(tmp_path / "values"), bootstrap_servers=cluster.bootstrap)
     assert values.faults == {"duplicate": 1, "hole": 0}
 

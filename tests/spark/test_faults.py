@@ -80,7 +80,7 @@ def assert_bites(cluster: LocalCluster, topic: str) -> None:
 
 def assert_identical(cluster: LocalCluster, topic: str) -> None:
     assert contents(cluster.bootstrap, f"{topic}-mirror") == contents(cluster.bootstrap, topic)
-    # The second of the large ones was: the first one opens the producer.
+    # The second of the large batches was sent on unseen: the first opens the producer.
     assert sent_on_unseen(cluster.bootstrap, f"{topic}-mirror", 1) == 1
 
 
@@ -135,7 +135,7 @@ def test_a_lost_checkpoint(
             assert query.awaitTermination(int(TIMEOUT_S))
     assert_bites(filled, topic)
     assert_identical(filled, topic)
-    # The audit says the same.
+    # The audit has the same result.
     found = {
         way: audit(
             spark,
@@ -208,7 +208,7 @@ def test_an_attempt_that_sleeps_until_its_successor_is_done(
                 os.kill(one.worker, signal.SIGCONT)  # if Spark has not killed its JVM yet
             for trap in traps.values():
                 trap.wait_handed_on()
-            # Its batch was, or its producer knew that it is fenced before it sent one.
+            # The attempt's batch was fenced, or its producer knew of the fence before it sent one.
             eventually(
                 lambda: traps["mirror"].was_refused() or fenced(filled, f"{topic}-mirror") > 0,
                 "the sleeper is FENCED",

@@ -85,11 +85,11 @@ def test_a_copy_is_identical_and_goes_on(
     try:
         for numbers in (range(300), range(300, 420)):
             put(producer, topic, numbers, partitions=2)  # one stays empty
-            # A limit makes several micro-batches of it.
+            # A limit makes several micro-batches.
             assert finish(copy(trigger=ALL_THAT_IS_THERE, max_offsets_per_trigger=100)) > 0
             assert contents(there, f"{topic}-copy") == contents(there, topic)
         assert finish(copy(trigger=ALL_THAT_IS_THERE)) == 0
-        # The same as rows; and with a transformation nothing looks different.
+        # As rows, with a transformation, the copy is the same.
         finish(copy(target=f"{topic}-rows", trigger=ALL_THAT_IS_THERE, transform=lambda df: df))
         assert contents(there, f"{topic}-rows") == contents(there, topic)
         assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == limit

@@ -190,7 +190,7 @@ def test_two_attempts_at_once_leave_one_copy(settings: Make, producer: Producer)
     claim(run, {})
     first, second = PartitionCopy(run, 0), PartitionCopy(run, 0)
     first.take(rows(range(10)))
-    second.take(rows(range(10)))  # nothing new: it only looks
+    second.take(rows(range(10)))  # nothing new: the attempt only looks
     second.take(rows(range(10, 20)))
     with pytest.raises(FencedError):
         go_on(first, rows(range(10, 30)))
@@ -208,10 +208,10 @@ def test_a_later_run_ends_the_earlier_one(settings: Make, producer: Producer) ->
     writing.take(rows(range(20)))
     second = settings()
     assert claim(second, {})[0].begin == 20
-    with pytest.raises(FencedError):  # its epoch is over
+    with pytest.raises(FencedError):  # the attempt's epoch is over
         go_on(writing, rows(range(20, 30)))
     writing.abort()
-    with pytest.raises(FencedError, match="started again elsewhere"):  # it does not begin
+    with pytest.raises(FencedError, match="started again elsewhere"):  # the attempt does not begin
         waiting.take(rows(range(20, 30)))
     with pytest.raises(FencedError, match="started again elsewhere"):
         claimed(first)
@@ -434,7 +434,7 @@ def test_a_target_with_other_records_needs_a_word(settings: Make, producer: Prod
     assert claim(run, {0: 50})[0].begin == 50
     run_task(run, rows(range(40, 60)))
     assert copied(run) == [777, *range(50, 60)]
-    # From then on the target knows by itself.
+    # From then on the target itself knows.
     assert claim(settings(), {})[0].begin == 60
 
 

@@ -135,7 +135,7 @@ def test_errors_name_the_option(changes: dict[str, str], option: str, says: str)
 
 def test_every_option_has_an_error_of_its_own() -> None:
     named = {option for _, option, _ in ERRORS}
-    # Their forms are those of the starting ones, by the same code.
+    # Their forms are those of the starting offsets, by the same code.
     ending = {"endingTimestamp", "endingOffsetsByTimestamp"}
     # The client reads the files, where it connects, and reports faults in them.
     files = {"tls.ca.file", "tls.cert.file", "tls.key.file", "token.file"}

@@ -107,7 +107,7 @@ SPECULATION = (
     "spark.speculation.minTaskRuntime=1s",
     # Also for a stage whose tasks all began at once.
     "spark.speculation.task.duration.threshold=2s",
-    # A loser's process is left alone, as that of an executor which was cut off.
+    # A loser's process is left alone, like that of an executor which was cut off.
     "spark.python.task.killTimeout=600s",
     "spark.executor.memory=1g",
     # A stopped query first aborts its batch, in a process of its own.

@@ -152,7 +152,7 @@ def test_a_text_is_hashed_as_one_by_one(lengths: tuple[int, int]) -> None:
             number ^= number >> 32
         wanted.append(number)
     assert hashed(pa.array(texts, pa.binary())) == wanted
-    for before in (b"", b"before"):  # the bytes of all need not begin or end at a multiple of 8
+    for before in (b"", b"before"):  # bytes of records need not be aligned to 8
         assert hashed(pa.array([before, *texts, b"1"], pa.binary())[1:-1]) == wanted
 
 

@@ -213,7 +213,7 @@ def test_offsets_of_both_ends(admin: Admin, producer: Producer, read: Read, topi
     def named(zero: int, one: int) -> str:
         return json.dumps({topic: {"0": zero, "1": one}})
 
-    # Stored batches hold ten: all edges lie inside of one, or at one.
+    # Stored batches hold ten: all edges lie inside of a batch, or at its edge.
     cases: list[tuple[dict[str, Any], list[tuple[int, int]]]] = [
         ({"startingOffsets": "earliest"}, spans((0, 0, 35), (1, 0, 20))),
         ({"startingOffsets": named(13, -2)}, spans((0, 13, 35), (1, 0, 20))),
@@ -405,7 +405,7 @@ def test_a_record_that_never_comes_is_a_timeout(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     fill(producer, topic, 5)
-    one = Range(TopicPartition(topic, 0), 3, 6)  # 5 is not there
+    one = Range(TopicPartition(topic, 0), 3, 6)  # the log ends at 5
     batches = read_range(options_for(cluster, topic, pollTimeoutMs="1000"), one, COLUMNS)
     with pytest.raises(
         RequestTimeoutError,
@@ -455,7 +455,7 @@ def test_offsets_below_the_start_of_the_log(
     assert places(skipping) == spans((0, start, 120))
     assert places(read(topic)) == spans((0, start, 120)), "earliest is what is there"
 
-    # The same after the plan, as a worker meets it.
+    # The same error after the plan, as a worker meets it.
     one = Range(TopicPartition(topic, 0), 20, 110)
     with pytest.raises(OffsetOutOfRangeError, match=f"begins at offset {start} now: 20 to"):
         list(read_range(options_for(cluster, topic), one, COLUMNS))

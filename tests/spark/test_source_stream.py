@@ -94,7 +94,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
     assert [progress.numInputRows for progress in first] == [16, 16]
     assert [ends(progress, topic) for progress in first] == [{"0": 13, "1": 3}, {"0": 25, "1": 7}]
     assert one.rows() == spans((0, 0, 25), (1, 0, 7))
-    # How far it was behind when it began the first of them, and when it was done.
+    # The lag when the query began the first of them, and when it was done.
     t0, t1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert lag(first[0]) == {t0: 12, t1: 4}
     assert lag(first[1]) == {t0: 0, t1: 0}
@@ -350,7 +350,7 @@ def test_tasks_of_a_stretch(admin: Admin, producer: Producer, reader: Any, topic
     assert ranges(limited.partitions(start, some)) == [
         (0, 0, 1), (0, 1, 3), (0, 3, 4), (0, 4, 6), (1, 0, 2)
     ]  # fmt: skip
-    # The offsets of a query's progress are startingOffsets for the next one.
+    # The offsets of a query's progress are startingOffsets for the next query.
     pasted = reader(startingOffsets=json.dumps(some))
     assert pasted.initialOffset() == some
 
@@ -450,7 +450,7 @@ def test_a_stretch_of_which_retention_took_a_part(
     start = strict.initialOffset()
     end = strict.latestOffset(start, ReadAllAvailable())
     first = delete_below(cluster, admin, topic, 20)
-    # As after a restart: the stretch is in the checkpoint, its tasks are asked for again.
+    # As after a restart: the stretch is in the checkpoint, and Spark asks for its tasks again.
     with pytest.raises(OffsetOutOfRangeError, match=f"begins at offset {first}: 0 to {first - 1}"):
         strict.partitions(start, end)
     assert ranges(lax.partitions(start, end)) == ([(0, first, 50)] if first < 50 else [])

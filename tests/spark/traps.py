@@ -90,7 +90,7 @@ class Trap:
             file = (self._directory / "caught").open("x")
         except (FileExistsError, FileNotFoundError):
             return False
-        # When a JVM dies the kernel wakes up and hangs up its stopped workers; not this one.
+        # When a JVM dies the kernel wakes up and hangs up its stopped workers; not this process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         parents = [os.getppid()]
         while parents[-1] > 1:
