@@ -35,7 +35,7 @@ MAY_IMPORT = {
     # Commands and measurements around the harness, which starts real nodes as processes.
     "scripts": {"scripts", "oncelog", "harness", "tests"},
     "bench": {"bench", "oncelog", "storage", "cluster", "harness"},
-    # It has the nodes' own verdicts; its drivers use the clients.
+    # The kit has the nodes' own verdicts; its drivers use the clients.
     "conformance": {"conformance", "oncelog", "cluster", "harness"},
     "examples": {"examples", "oncelog"},
     "harness": {"harness", "examples", "oncelog"},
@@ -417,7 +417,7 @@ def export_faults(module: object) -> list[str]:
         if not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
-        # A dataclass without a docstring gets its own signature as one.
+        # A dataclass without a docstring gets its own signature as docstring.
         if not doc or doc.startswith(f"{name}("):
             faults.append(f"{name} has no docstring")
     return faults
