@@ -108,7 +108,7 @@ def pause(options: argparse.Namespace, console: Console) -> int:
 
 
 def power_cut(options: argparse.Namespace, console: Console) -> int:
-    """The power of nodes' disks is lost, with all that was not synced, and they with it."""
+    """Cuts the power of nodes' disks: the unsynced data is lost, and the nodes end."""
     cluster = _local(options)
     _known(cluster, *options.nodes)
     if not cluster.disks:
@@ -222,7 +222,7 @@ def _known(cluster: LocalCluster, *nodes: int) -> None:
 
 
 def run_all(options: argparse.Namespace, console: Console) -> int:
-    """A workload under faults by a seed, then every check; exit code 1 if one does not hold."""
+    """Runs a workload under faults by a seed, then every check; exit code 1 if one fails."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     own = options.dir is None
     given = None if own else LocalCluster.load(options.dir)
@@ -260,7 +260,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
 
 
 def run_groups(options: argparse.Namespace, console: Console) -> int:
-    """Members of a consumer group and its coordinators are harmed, and its own checker."""
+    """Harms members of a consumer group and its coordinators; has a checker of its own."""
     console.print(f"seed {options.seed}, {options.minutes} minutes", highlight=False)
     with tempfile.TemporaryDirectory() as root:
         wrong = groups.chaos(options.minutes * 60, options.seed, Path(root))
@@ -318,7 +318,7 @@ def run_linearizability(options: argparse.Namespace, console: Console) -> int:
 
 
 def measure_failover(options: argparse.Namespace, console: Console) -> int:
-    """Kills leaders and cuts nodes off, and says how long each was felt."""
+    """Kills leaders and cuts nodes off, and measures the disruption of each."""
     folder = RUN_DIRECTORY / "cluster"
     LocalCluster.remove(folder)
     namespaces = not network.missing()
@@ -346,9 +346,9 @@ def measure_failover(options: argparse.Namespace, console: Console) -> int:
 def possible(
     names: list[str], cluster: LocalCluster | None, nodes: int = 3
 ) -> tuple[list[str], dict[str, str]]:
-    """The faults to inject, and of "all" those that cannot be had here, with the reason.
+    """Returns the faults to inject, and the unavailable ones of "all" with the reason.
 
-    Raises HarnessError for a fault that was asked for by its name and cannot be had.
+    Raises HarnessError for a fault that was asked for by its name and is unavailable.
     """
     chosen = list(FAULTS) if names == [ALL] else names
     left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster, nodes))}
@@ -362,7 +362,7 @@ def possible(
 
 
 def _cluster_for(kinds: list[type[Fault]], *, secured: bool, nodes: int = 3) -> LocalCluster:
-    """A new cluster with what the faults need, in place of the last run's.
+    """Starts a new cluster that supports the faults, in place of the last run's.
 
     secured: all clients of this process, and of those that it starts, speak TLS.
     """
@@ -489,7 +489,7 @@ def _add_run(one: argparse.ArgumentParser) -> None:
 
 
 def _end(number: int, _frame: object) -> None:
-    sys.exit(128 + number)  # an exception, so that the fault under way is healed
+    sys.exit(128 + number)  # an exception, so that the fault in progress is healed
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Judges a history against the replicas. Pure; shares no code with what it judges.
+"""Checks of a history against the replicas. Pure; shares no code with the product.
 
 Each check answers yes (holds), no (with examples) or unknown (it could not be made).
 """
@@ -16,9 +16,9 @@ MAX_EXAMPLES = 10
 
 @dataclass(slots=True)
 class Check:
-    """`holds` says whether the claim does; None if nothing could be said.
+    """A claim's result: `holds` is True, False, or None if nothing could be said.
 
-    The name is of what breaks it.
+    The name is that of the breach.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Check:
 def check(
     history: History, replicas: Sequence[Replica], held: Collection[tuple[int, int]]
 ) -> list[Check]:
-    """held: (node, partition) of all replicas that there are; each had to be read."""
+    """held: (node, partition) of all existing replicas; each had to be read."""
     checks = [
         *_content(history, replicas),
         *_replicas(replicas),

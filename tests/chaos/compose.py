@@ -26,7 +26,7 @@ LOOK_AGAIN = 0.1  # seconds; neither docker nor a node has a call that waits for
 
 
 class Compose:
-    """Node N is the service nodeN, reached at localhost:700N."""
+    """docker-compose.yml's services: node N is the service nodeN, at localhost:700N."""
 
     def __init__(self, project: str = "") -> None:
         self._base, self._project = _compose_command(), project
@@ -37,12 +37,12 @@ class Compose:
     # -- life ---------------------------------------------------------------------------------
 
     def up(self) -> None:
-        """Makes and starts what does not run; does not wait for it. Builds nothing."""
+        """Makes and starts missing containers; does not wait for them. Builds nothing."""
         self._containers.clear()
         self.run("up", "--detach", "--no-build", *(f"node{node}" for node in NODES))
 
     def up_more(self) -> None:
-        """The nodes of the profile five, too: they wait until they are added."""
+        """Starts the nodes of the profile five, too: they wait until they are added."""
         self.run("--profile", "five", "up", "--detach", "--no-build", *(f"node{n}" for n in MORE))
 
     def down(self, *options: str) -> None:
@@ -51,11 +51,11 @@ class Compose:
         self.run("--profile", "five", "down", *options)
 
     def run(self, *words: str) -> str:
-        """A command of docker compose; what it printed. Raises HarnessError."""
+        """Runs a command of docker compose; returns its output. Raises HarnessError."""
         return run_command([*self._base, *words])
 
     def container(self, node: int) -> str:
-        """Raises HarnessError if the service does not exist."""
+        """Finds a service's container. Raises HarnessError if the service does not exist."""
         if node not in self._containers:
             name = self._find(node)
             if not name:
@@ -74,7 +74,7 @@ class Compose:
         return run_command(words).strip()
 
     def inspect(self, node: int) -> dict[str, Any]:
-        """What docker knows of the node's container."""
+        """Reads docker's record of the node's container."""
         found: dict[str, Any] = json.loads(
             run_command(["docker", "inspect", self.container(node)])
         )[0]
@@ -93,10 +93,10 @@ class Compose:
             if not _wait(healthy):
                 raise HarnessError(f"node{node} is not healthy after {TIMEOUT} s: {state}")
 
-    # -- what is so ---------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int, *, not_in: Iterable[int] = ()) -> int:
-        """Waits until a node says of itself that it leads."""
+        """Waits until a node reports that it leads."""
         asked = set(NODES) - set(not_in)
         found = 0
 
@@ -117,7 +117,7 @@ class Compose:
                     raise HarnessError(f"node{node} does not serve after {TIMEOUT} s")
 
     def wait_level(self, topic: str, partitions: int) -> None:
-        """Waits until all replicas have all that their leaders have."""
+        """Waits until all replicas have all records of their leaders."""
         marks: dict[int, list[int]] = {}
         led: dict[int, int] = {}
 
@@ -156,13 +156,13 @@ class Compose:
         run_command(["docker", "unpause", self.container(node)])
 
     def stop(self, node: int) -> int:
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         run_command(["docker", "stop", "--time", "30", self.container(node)])
         return int(self.inspect(node)["State"]["ExitCode"])
 
     @contextmanager
     def cut_off(self, node: int) -> Iterator[None]:
-        """Takes a node off its network: neither peers nor clients reach it, this machine's too."""
+        """Takes a node off its network: peers and all clients lose it, this machine's too."""
         container = self.container(node)
         networks = list(self.inspect(node)["NetworkSettings"]["Networks"].items())
         if len(networks) != 1:
@@ -189,7 +189,7 @@ def _leads(node: int, topic: str, partition: int) -> bool:
 
 
 def _led(api: Api, topic: str, partitions: int) -> Iterator[tuple[int, int]]:
-    """(partition, high watermark) of those that the node leads and is sure of."""
+    """Finds (partition, high watermark) of those that the node surely leads."""
     queries = [
         log_pb2.OffsetQuery(topic=topic, partition=partition, latest=True)
         for partition in range(partitions)
@@ -212,7 +212,7 @@ def _wait(condition: Callable[[], bool]) -> bool:
 
 
 def run_command(words: list[str], timeout: float = COMMAND_TIMEOUT) -> str:
-    """What the command printed. Raises HarnessError with all of it if it fails."""
+    """Runs a command; returns its output. Raises HarnessError with all of it if it fails."""
     try:
         done = subprocess.run(
             words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout

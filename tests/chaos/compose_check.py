@@ -1,12 +1,12 @@
-"""What scripts/docker-test does once the image is there: three services, faults, every count.
+"""Docker test, once the image is there: three services, faults, every count.
 
     client container --records--> node1, node2, node3 (docker compose, one network)
          |                            ^ docker kill, network disconnect, stop, down and up
          v acknowledgements           |
     this process ---------------------+   then reads each replica by itself and compares
 
-Exit code 0 only if nothing was lost, twice, out of order or different, and what was made is
-gone again.
+Exit code 0 only if nothing was lost, twice, out of order or different, and the containers,
+volumes and network are gone again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SECURED = (
 
 
 class Workload:
-    """A producer in a fourth container, and what it was told."""
+    """A producer in a fourth container, and its acknowledgements."""
 
     def __init__(self, image: str, network: str, name: str, more: Sequence[str]) -> None:
         """more: options of `docker run`."""
@@ -116,7 +116,7 @@ class Workload:
                 raise HarnessError(f"the workload does not go on: {counts} ended={self._ended}")
 
     def finish(self) -> Ledger:
-        """Lets it end by itself. Raises HarnessError if a record was not acknowledged."""
+        """Lets the producer end by itself. Raises HarnessError if a record was not acknowledged."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -190,7 +190,7 @@ class Run:
             self._five(ledger, again)
 
     def _five(self, ledger: Ledger, before: list[Audit]) -> None:
-        """Two nodes more come, take their part, and go: the first three hold what they held."""
+        """Adds two nodes, balances, removes them: the first three hold their old share."""
         with self._section("a fourth and a fifth node, and a balance"):
             self.compose.up_more()
             for node in MORE:
@@ -247,8 +247,8 @@ class Run:
     # -- checks -------------------------------------------------------------------------------
 
     def _take_certificates(self) -> None:
-        """The clients' of this machine, for this process and those that it starts; and without
-        them nobody is answered."""
+        """Takes the certificates of this machine's clients, for this process and those that it
+        starts; without them no client gets an answer."""
         with Api(ADDRESSES[1], files={}) as stranger:
             _demand(not stranger.serving(1.0), "node1 answers whoever asks in the clear")
         files = Path(tempfile.mkdtemp()) / "client"
@@ -258,7 +258,7 @@ class Run:
             os.environ[name] = str(files / file)
 
     def _health_check_can_fail(self) -> None:
-        """The image's check says yes of the node and no of a port where nobody listens."""
+        """Checks that the image's check passes for the node and fails for a closed port."""
         probe = ["docker", "exec", self.compose.container(1), "python", "-m", "cluster", "--health"]
         for port, expected in ((7001, 0), (7999, 1)):
             done = subprocess.run(

@@ -1,11 +1,11 @@
-"""The workload in a container: an idempotent producer that tells of every acknowledgement.
+"""Workload in a container: an idempotent producer that reports every acknowledgement.
 
     python compose_client.py TOPIC PARTITIONS RECORDS-PER-SECOND BOOTSTRAP
 
 Writes one line for each acknowledged record: its row, partition, offset, and 1 if an earlier
 attempt had stored it. A row is a record's number in the order of sending. Sends until its
-standard input ends, waits for what is under way, and ends with a line "sent ROWS". It has
-only what the image has, so it imports nothing of the tests.
+standard input ends, waits for records on their way, and ends with a line "sent ROWS". It has
+only the image's packages, so it imports nothing of the tests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def say(line: str) -> None:
 
 
 def stopped(seconds: float) -> bool:
-    """Whether standard input has ended; waits for that this long."""
+    """Waits so long; returns whether standard input has ended."""
     return bool(select.select([0], [], [], max(0.0, seconds))[0]) and not os.read(0, 1024)
 
 

@@ -3,7 +3,7 @@
     Racer, Racer      both want the next offset of one partition: one gets it
     Takeovers         an instance writes, another of the same name comes: one goes on
 
-What they are told goes into the history; whether it is right, the checker says.
+Their answers go into the history; the checker judges them.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ Note = Callable[[str], None]
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the client is sure that the record is not stored, and cannot be any more.
+    """Tells whether the client is sure that the record is not stored, and never will be.
 
-    So it is when a node answers FENCED, if that is the answer to the only attempt: the epoch
-    of a partition never falls. An earlier attempt without an answer may have been stored
-    before it rose; then nobody knows.
+    It is sure when a node answers FENCED to the only attempt: the epoch of a partition never falls.
+    An earlier attempt without an answer may have been stored before it rose; then nobody knows.
     """
     return isinstance(error, DeliveryError) and error.outcome != "unknown"
 
@@ -70,7 +69,7 @@ class Racer(threading.Thread):
         _close(self._producer, self._note)
 
     def _append(self, expected: int) -> int:
-        """One attempt; the offset to try next."""
+        """Makes one attempt; returns the offset to try next."""
         number = self._writes.sent(self._partition, expected)
         value = value_of(self._writes.worker, number, self._size)
         try:
@@ -82,8 +81,8 @@ class Racer(threading.Thread):
                 self._writes.refused(number)
             return error.next_offset
         except (DeliveryError, TimeoutError) as error:
-            # The next attempt is told whether this one is there. Refused, to the checker, is
-            # one whose offset was taken.
+            # The next attempt is told whether this one is there. To the checker, "refused" means
+            # that the offset was taken.
             self._note(f"racer {self._writes.worker}: {error}")
             return expected
         self._writes.acknowledged(number, metadata.partition, metadata.offset)
@@ -91,7 +90,7 @@ class Racer(threading.Thread):
 
 
 class Instance:
-    """One producer with the name, for as long as it is told yes."""
+    """One producer with the name, for as long as it is accepted."""
 
     def __init__(self, bootstrap: str, name: str, topic: str, writes: Writes, size: int) -> None:
         self._topic, self._writes, self._size = topic, writes, size
@@ -103,7 +102,7 @@ class Instance:
         return self._writes.worker
 
     def send(self, partition: int) -> tuple[int, Future[RecordMetadata] | None]:
-        """(the write's number, its future: none if the producer had stopped by itself)."""
+        """Sends a record: (the write's number, its future: none if the producer had stopped)."""
         number = self._writes.sent(partition)
         value = value_of(self.worker, number, self._size)
         try:
@@ -114,7 +113,7 @@ class Instance:
             return number, None
 
     def wait(self, number: int, future: Future[RecordMetadata] | None, note: Note) -> None:
-        """Notes what became of a write."""
+        """Notes the outcome of a write."""
         if future is None:
             return
         try:
@@ -140,7 +139,7 @@ class Instance:
 
 
 class Takeovers(threading.Thread):
-    """Again and again a new instance of the name meets the one that went on before."""
+    """Takeovers: again and again a new instance of the name meets the older one."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, size: int, history: History, note: Note
@@ -171,7 +170,7 @@ class Takeovers(threading.Thread):
         return Instance(self._servers, f"{self._topic}-name", self._topic, writes, self._size)
 
     def _contest(self, earlier: Instance, later: Instance, partition: int) -> Instance | None:
-        """Both write until one is told to stop; the one that goes on, if it is one."""
+        """Lets both write until one is told to stop; returns the one that goes on, if any."""
         both = (earlier, later)
         for _ in range(EXCHANGES):
             sent = [(one, one.send(partition)) for one in both]

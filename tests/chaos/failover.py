@@ -1,4 +1,4 @@
-"""Figures of failover: how long a kill is felt, when the killed node is back, what a rejoin does.
+"""Figures of failover: disruption by a kill, the killed node's return, the effect of a rejoin.
 
 One topic with one partition on all nodes; each measurement leaves the cluster whole:
 
@@ -29,10 +29,10 @@ from oncelog import OncelogError, Producer, RecordMetadata
 # Leaders stay where elections put them: a planned move is no disruption by a fault.
 SETTINGS: dict[str, str | int] = {"preferred_leader_delay_ms": 3_600_000}
 SYNC_TIMEOUT = 120.0
-MISSED_MB = (0, 1, 8, 32)  # what a killed node misses, in turn
-PULSE = 0.01  # seconds between the records whose acknowledgements are watched
+MISSED_MB = (0, 1, 8, 32)  # data that a killed node misses, in turn
+PULSE = 0.01  # seconds between the records that are watched for acknowledgement
 CUT = 5.0  # seconds that a node is cut off
-SETTLE = 4.0  # seconds after it is back in which a disruption is looked for
+SETTLE = 4.0  # seconds after it is back in which to look for a disruption
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Rejoin:
 
 @dataclass(slots=True)
 class Figures:
-    """All that was measured."""
+    """All measurements."""
 
     kills: list[Kill] = field(default_factory=list)
     rejoins: list[Rejoin] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Figures:
 
 
 def one_kill(cluster: LocalCluster, producer: Producer, topic: str, missed_mb: int) -> Kill:
-    """Kills the leader, writes what it misses, and waits until it has that."""
+    """Kills the leader, writes data that it misses, and waits until it has that."""
     node, acknowledged_s = kill_leader(cluster, producer, topic)
     batches = [
         producer.send_batch(topic, 0, [bytes(1000)] * 1000)  # a megabyte
@@ -101,7 +101,7 @@ def one_kill(cluster: LocalCluster, producer: Producer, topic: str, missed_mb: i
 
 
 class Pulse(threading.Thread):
-    """A record every few milliseconds, and when each was acknowledged."""
+    """A pulse: a record every few milliseconds, and the times of acknowledgement."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         super().__init__(name="pulse")
@@ -123,14 +123,14 @@ class Pulse(threading.Thread):
             self.acknowledged.append(time.monotonic())
 
     def longest_silence(self, start: float, end: float) -> float:
-        """Milliseconds, of the time between the two."""
+        """The longest silence between the two times, in milliseconds."""
         times = [start, *(at for at in list(self.acknowledged) if start < at < end), end]
         return 1000 * max(b - a for a, b in itertools.pairwise(times))
 
 
 @contextmanager
 def cut_off(cluster: LocalCluster, node: int) -> Iterator[None]:
-    """Off the network, or, where nodes share one, its connections reset and refused."""
+    """Cuts a node off the network, or, where nodes share one, resets its connections."""
     if cluster.network is not None:
         with cluster.split([node], [other for other in cluster.nodes if other != node]):
             yield
@@ -144,7 +144,7 @@ def cut_off(cluster: LocalCluster, node: int) -> Iterator[None]:
 
 
 def one_rejoin(cluster: LocalCluster, producer: Producer, topic: str, role: str) -> Rejoin:
-    """Cuts off the leader, or a follower, and looks at what its coming back does."""
+    """Cuts off the leader, or a follower, and measures the effect of its return."""
     leader = cluster.leader(topic, 0)
     node = leader if role == "leader" else next(n for n in cluster.nodes if n != leader)
     pulse = Pulse(producer, topic)
@@ -169,7 +169,7 @@ def one_rejoin(cluster: LocalCluster, producer: Producer, topic: str, role: str)
 
 
 def _term(cluster: LocalCluster, topic: str, not_in: Sequence[int] = ()) -> int:
-    """The partition's, as its leader knows it."""
+    """The partition's term, as its leader knows it."""
     leader = cluster.leader(topic, 0, not_in=not_in)
     return int(cluster.api(leader).topic(topic).partitions[0].term)
 
@@ -201,7 +201,7 @@ def measure(
 
 
 def tables(figures: Figures) -> Iterator[Table]:
-    """What was measured, to be read."""
+    """Builds the tables of the measurements."""
     said = figures.to_json()["kill_to_acknowledgement_s"]
     table = _table("SIGKILL of the leader to the next acknowledgement", *said)
     table.add_row(str(said["kills"]), *(f"{said[name]:.2f} s" for name in ("p50", "p99", "max")))

@@ -1,6 +1,6 @@
 """Faults for a local cluster. Each is injected, lasts a while, and is healed.
 
-Every fault leaves the cluster as it found it: all nodes running, all connections open.
+Every fault leaves the cluster as before: all nodes running, all connections open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Wait = Callable[[float], None]
 class Fault(ABC):
     """One kind of fault, ready to be injected again and again.
 
-    topic, partitions: where leaders are looked for. `wait` passes the time, in seconds.
+    topic, partitions: those whose leaders are targets. `wait` passes the time, in seconds.
     """
 
     name = ""
@@ -39,7 +39,7 @@ class Fault(ABC):
 
     @abstractmethod
     def inject(self, rng: random.Random, wait: Wait) -> str:
-        """Injects it, waits, heals; what was done, in a few words."""
+        """Injects the fault, waits, heals; returns a description in a few words."""
 
     def _pause(self, rng: random.Random, wait: Wait) -> float:
         seconds = round(rng.uniform(self.shortest, self.longest), 1)
@@ -167,7 +167,7 @@ class Freeze(Fault):
 
 
 class Partition(Fault):
-    """What some nodes send to others is lost: to both sides, one way only, or beside a bridge."""
+    """Some nodes' messages to others are lost: between two sides, one way, or beside a bridge."""
 
     name = "partition"
     needs_namespaces = True
@@ -197,7 +197,7 @@ class Partition(Fault):
 
 
 class PowerCut(Fault):
-    """The power of some nodes, or of all, is lost, with all that was not synced."""
+    """The power of some nodes, or of all, is lost, with all unsynced data."""
 
     name = "power-cut"
     kills_nodes = shows_recovery = True
@@ -274,7 +274,7 @@ class SlowDisk(Fault):
 
 
 class FailedSync(Fault):
-    """A sync fails with EIO, and what it should have written is gone: the node has to end."""
+    """A sync fails with EIO, and its data is gone: the node has to end."""
 
     name = "eio"
     shows_recovery = True
@@ -305,7 +305,7 @@ class RollingRestart(Fault):
 
 
 class ReplaceDisk(Fault):
-    """Of one node at a time, and only while no other one is being filled."""
+    """A node's disk is replaced, one at a time, and only while no other one is being filled."""
 
     name = "replace-disk"
     kills_nodes = True
@@ -328,7 +328,7 @@ class ReplaceDisk(Fault):
 
 
 class AddNode(Fault):
-    """One node more joins and takes partitions; then it goes. Nodes are killed meanwhile."""
+    """A node joins and takes partitions; then it goes. Nodes are killed meanwhile."""
 
     name = "add-node"
     kills_nodes = True
@@ -351,7 +351,7 @@ class AddNode(Fault):
 
 
 class RemoveNode(Fault):
-    """A node goes, another one has come for it; then it comes back with an empty directory."""
+    """A node goes, and another has come for it; then it comes back with an empty directory."""
 
     name = "remove-node"
     kills_nodes = True
@@ -381,13 +381,13 @@ class RemoveNode(Fault):
 
 
 def listed(nodes: Iterable[int]) -> str:
-    """Nodes in words."""
+    """Lists nodes in words."""
     names = [str(node) for node in nodes]
     return f"node {names[0]}" if len(names) == 1 else f"nodes {', '.join(names)}"
 
 
 def describe_split(*sides: Iterable[int], one_way: bool) -> str:
-    """A split in words."""
+    """Describes a split in words."""
     named = [listed(side) for side in sides]
     if one_way:
         return f"lost what {named[0]} sent to {' and '.join(named[1:])}"
@@ -395,7 +395,7 @@ def describe_split(*sides: Iterable[int], one_way: bool) -> str:
 
 
 def demand_readable(cluster: LocalCluster, node: int) -> None:
-    """Reads the first batches of all that the node keeps. Raises HarnessError if it cannot."""
+    """Reads the first batches that the node keeps. Raises HarnessError if it cannot."""
     cluster.nodes[node].pid  # noqa: B018  # raises if it has ended
     for topic in cluster.api(node).topics():
         for part in topic.partitions:
@@ -409,9 +409,9 @@ def demand_readable(cluster: LocalCluster, node: int) -> None:
 
 
 def lacking(kind: type[Fault], cluster: LocalCluster | None = None, nodes: int = 3) -> str:
-    """Why the fault cannot be had; empty if it can.
+    """Names the reason why the fault is unavailable; empty if it is available.
 
-    Of a cluster, or else of this machine and so many nodes that it starts.
+    In a cluster, or else on this machine with so many nodes that it starts.
     """
     if cluster is None and nodes < kind.least_nodes:
         return f"needs --nodes {kind.least_nodes}"
@@ -439,7 +439,7 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None, nodes: int =
 
 
 def roll(cluster: LocalCluster) -> list[int | None]:
-    """SIGTERM and start, one node after the other; their exit codes."""
+    """Restarts one node after the other (SIGTERM and start); returns their exit codes."""
     codes = []
     for node in cluster.nodes:
         codes.append(cluster.nodes[node].terminate())

@@ -1,4 +1,4 @@
-"""Judges what the members of a group told: who worked on what, and what was committed.
+"""Checks of events told by a group's members: owners, their work, and their commits.
 
 It knows the events of `harness.group_worker`, the ends of the partitions and the group's last
 offsets, and nothing of how groups work. `at` and `begun` are of one monotonic clock.
@@ -12,14 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 Event = dict[str, Any]
-# How long a process may take to tell of what it did, and to notice that it was stopped.
+# A process may take so long to report its work, and to notice that it was stopped.
 SLACK_S = 1.0
 
 
 @dataclass
 class Commit:
-    """`number`: of the ownership. Not `stored` may be stored all the same: a repeat is refused
-    where the first attempt was stored without an answer, before the ownership ended.
+    """A commit; `number`: of the ownership. A refused one may be stored all the same, if its first
+    attempt was stored without an answer, before the ownership ended.
     """
 
     number: int
@@ -95,7 +95,7 @@ def check(
     committed: Mapping[int, int],
     harmed: Mapping[int, list[tuple[float, float]]],
 ) -> list[str]:
-    """What is wrong. `harmed`: process -> when it was stopped or could not be reached."""
+    """Finds breaches. `harmed`: process -> when it was stopped or could not be reached."""
     told = read(workers)
     wrong: list[str] = []
     for partition, end in ends.items():
@@ -118,7 +118,7 @@ def check(
 
 
 def _one_owner(owned: list[Ownership]) -> list[str]:
-    """A number is one process's."""
+    """Checks that a number belongs to one process."""
     pids: dict[int, set[int]] = {}
     for one in owned:
         pids.setdefault(one.number, set()).add(one.pid)
@@ -130,7 +130,7 @@ def _one_owner(owned: list[Ownership]) -> list[str]:
 
 
 def _owners_commit(owned: list[Ownership], commits: list[Commit]) -> list[str]:
-    """No commit is stored that was begun when a later ownership was known already."""
+    """Checks that no stored commit began when a later ownership was known already."""
     return [
         f"{commit.offset} was committed under ownership {commit.number} after "
         f"{later.number} had begun"
@@ -153,7 +153,7 @@ def _never_back(commits: list[Commit]) -> list[str]:
 
 
 def _nothing_skipped(owned: list[Ownership], commits: list[Commit], end: int) -> list[str]:
-    """Who gets a partition begins where somebody committed, and leaves nothing out."""
+    """Checks that each new owner begins at a committed offset, and leaves nothing out."""
     wrong: list[str] = []
     covered: list[tuple[int, int]] = []
     for one in owned:
@@ -186,7 +186,7 @@ def _nothing_skipped(owned: list[Ownership], commits: list[Commit], end: int) ->
 def _owner_of_the_moment(
     owned: list[Ownership], harmed: Mapping[int, list[tuple[float, float]]]
 ) -> list[str]:
-    """Nobody works on what another has by now, but for a process that was stopped or cut off."""
+    """Checks that nobody works on another's records, except a process stopped or cut off."""
     wrong: list[str] = []
     for one in owned:
         next_at = min((later.at for later in owned if later.number > one.number), default=None)

@@ -29,11 +29,11 @@ SETTLE_LIMIT_S = 60.0
 
 
 class Stuck(AssertionError):
-    """The group did not settle."""
+    """A group that did not settle."""
 
 
 class Run:
-    """A cluster, a producer, the members, and who was harmed when."""
+    """A cluster, a producer, the members, and the times at which each was harmed."""
 
     def __init__(self, cluster: LocalCluster, seed: int, log: Path) -> None:
         self.cluster, self._log, self._rng = cluster, log, random.Random(seed)
@@ -77,7 +77,7 @@ class Run:
         self._start()
 
     def stop_member(self) -> None:
-        """Longer than its session, so that it wakes among others who have its partitions."""
+        """Stops a member for longer than its session: at its wake-up others have its partitions."""
         one = self._rng.choice(self._alive())
         begun = time.monotonic()
         one.send(signal.SIGSTOP)
@@ -86,7 +86,7 @@ class Run:
         self.harmed.setdefault(one.pid, []).append((begun, time.monotonic()))
 
     def pause_member(self) -> None:
-        """Shorter than its session: nothing may move."""
+        """Stops a member for less than its session: nothing may move."""
         before = self._owners()
         one = self._rng.choice(self._alive())
         begun = time.monotonic()
@@ -97,7 +97,7 @@ class Run:
         self._must_be("a pause below the session", before)
 
     def flap(self) -> None:
-        """One that comes and goes: what others do not have to give to it stays where it is."""
+        """Adds and removes a member: partitions that others need not give to it stay."""
         before = self._owners()
         rounds = 3
         for _ in range(rounds):
@@ -130,9 +130,9 @@ class Run:
             self.cluster.resume(node)
 
     def cut_member(self) -> None:
-        """Longer than its session: others get what it had, and by then it gives nothing out.
+        """Cuts a member off for longer than its session: others get its partitions; it drops them.
 
-        Unlike one that was stopped it is not harmed, as the checker takes it: its clock goes on.
+        Unlike a stopped one it is not harmed in the checker's sense: its clock goes on.
         """
         network = self.cluster.network
         assert network is not None
@@ -145,7 +145,7 @@ class Run:
             network.plug(self._places[one.pid])
 
     def cut_clients(self) -> None:
-        """Nobody reaches the coordinator; who leads is not changed by that."""
+        """Cuts all clients off the coordinator, which goes on leading."""
         begun = time.monotonic()
         assert self.cluster.proxy is not None
         route = f"client-{self._coordinator()}"
@@ -193,7 +193,7 @@ class Run:
         }
 
     def _must_be(self, what: str, before: dict[int, tuple[int, int]]) -> None:
-        """A session later all is as it was."""
+        """Checks that a session later nothing has changed."""
         time.sleep(SESSION_S * 1.1)
         after = self._owners()
         moved = sorted(
@@ -260,7 +260,7 @@ FAULTS: dict[str, Callable[[Run], None]] = {
 
 
 def chaos(seconds: float, seed: int, root: Path) -> list[str]:
-    """What is wrong after a run."""
+    """Runs chaos; returns the breaches."""
     with LocalCluster(root, proxied=True, namespaces=True) as cluster:
         run = Run(cluster, seed, root / "workers.log")
         try:

@@ -1,7 +1,7 @@
-"""What the clients of a chaos run saw: every write with its outcome, every read, every contest.
+"""Observations of a chaos run's clients: every write with its outcome, every read, every contest.
 
-An outcome is one of three: yes (acknowledged, at an offset), no (refused for good: must not
-be in the log) and unknown (nobody told: may be there or not, but at most once).
+An outcome is one of three: yes (acknowledged, at an offset), no (refused for good: must not be in
+the log) and unknown (nobody told: may be there or not, but at most once).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ OUTCOMES = {UNKNOWN: "unknown", YES: "yes", NO: "no"}
 
 
 def value_of(worker: int, number: int, size: int) -> bytes:
-    """The record that is a worker's write with this number."""
+    """Builds the record of a worker's write with this number."""
     return b"%d:%d:" % (worker, number) + b"x" * size
 
 
 def write_of(value: bytes) -> tuple[int, int]:
-    """(worker, number) of a record. Raises ValueError for a record that no worker wrote."""
+    """Reads (worker, number) of a record. Raises ValueError for a record that no worker wrote."""
     worker, number, _ = value.split(b":", 2)
     return int(worker), int(number)
 
@@ -41,7 +41,7 @@ class Writes:
         self.expected = array("q")  # the offset that was asked for; NO_OFFSET: any
 
     def sent(self, partition: int, expected: int = NO_OFFSET) -> int:
-        """Notes that a write is about to be sent; its number."""
+        """Notes that a write is about to be sent; returns its number."""
         self.outcomes.append(UNKNOWN)
         self.partitions.append(partition)
         self.offsets.append(NO_OFFSET)
@@ -87,7 +87,7 @@ class Contest:
 
 @dataclass(slots=True)
 class History:
-    """All that the clients of one run saw."""
+    """All observations of the clients of one run."""
 
     writes: dict[int, Writes] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
@@ -97,7 +97,7 @@ class History:
         return self.writes.setdefault(worker, Writes(worker, kind))
 
     def counts(self, kind: str = "") -> dict[str, int]:
-        """Writes by outcome, of all workers or of those of one kind."""
+        """Counts writes by outcome, of all workers or of those of one kind."""
         chosen = [writes for writes in self.writes.values() if kind in ("", writes.kind)]
         return {
             name: sum(writes.count(outcome) for writes in chosen)
@@ -118,6 +118,6 @@ class Replica:
     last_seen: dict[int, str]
 
     def records(self) -> Iterable[tuple[int, bytes]]:
-        """(offset, value) of every record."""
+        """Yields (offset, value) of every record."""
         for offset, values in self.batches:
             yield from enumerate(values, offset)

@@ -1,10 +1,10 @@
 """Conditional appends and examples/kv_store.py under faults, judged by Porcupine too.
 
-    racers (contests.py), clients of the store --what each was told, and when--> history.jsonl
+    racers (contests.py), clients of the store --answers with their times--> history.jsonl
     history.jsonl --tests/chaos/porcupine, a program in Go--> linearizable, or not
     racers' writes, all replicas --------> checker.py: the same run by our own checker
 
-The Go program knows what one log and one table would answer, and nothing of ours.
+The Go program knows the answers of one log and one table, and nothing of ours.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Operation = dict[str, Any]  # as porcupine/main.go reads it
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """topic: of the racers' partition. kv: the store's. ignored: conditions are not checked."""
+    """topic: of the racers' partition. kv: the store's. ignored: conditions are unchecked."""
 
     topic: str = "raced"
     kv: str = "kv"
@@ -52,7 +52,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """said: by Porcupine. checks: our own."""
+    """said: Porcupine's verdict. checks: our own."""
 
     linearizable: bool
     said: str
@@ -95,7 +95,7 @@ class TimedRacer(Racer):
 
 
 class KvClient(threading.Thread):
-    """Reads and changes a few keys of a store that others change, too."""
+    """A client that reads and changes a few shared keys of a store."""
 
     def __init__(self, client: int, bootstrap: str, topic: str, rng: random.Random) -> None:
         super().__init__(name=f"kv-{client}")
@@ -119,7 +119,7 @@ class KvClient(threading.Thread):
                 store.close()
 
     def _call(self, store: Store) -> bool:
-        """One call; whether the store may be used on."""
+        """Makes one call; returns whether the store may be used on."""
         rng, number = self._rng, len(self.operations)
         op, key = rng.choice(("get", "get", "put", "increment")), rng.choice(KEYS)
         value: str | None = str(100_000 * self._client + 1000 * number)
@@ -142,7 +142,7 @@ class KvClient(threading.Thread):
 
 
 def judge(operations: Sequence[Operation], folder: Path) -> tuple[bool, str]:
-    """What Porcupine says of a history. Raises HarnessError if it says nothing."""
+    """Has Porcupine judge a history. Raises HarnessError if it gives no verdict."""
     go = shutil.which("go")
     if go is None:
         raise HarnessError("there is no Go here, which Porcupine is written in: install it")
@@ -158,9 +158,9 @@ def judge(operations: Sequence[Operation], folder: Path) -> tuple[bool, str]:
 
 
 def whole(racers: Sequence[TimedRacer], values: Sequence[bytes]) -> list[Operation]:
-    """What the racers were told, and the log as it is in the end.
+    """Joins the racers' answers with the final log.
 
-    Of an append without an answer the log says whether it came. One that did not asks nothing.
+    For an append without an answer the log tells whether it came; if not, it is left out.
     """
     there = {value.decode() for value in values}
     told = [
@@ -184,7 +184,7 @@ def run(
     out: Path,
     load: Load | None = None,
 ) -> Result:
-    """Lasts `seconds` at least, and until each fault was there once. The cluster must serve."""
+    """Runs for `seconds` at least, and until each fault was there once. The cluster must serve."""
     load, rng, history = load or Load(), random.Random(seed), History()
     _make_topic(cluster.api(cluster.running[0]), load)
     kinds = [FAULTS[name](cluster, load.topic, 1) for name in faults]

@@ -1,4 +1,4 @@
-"""Nodes come, go and are replaced as an operator has it; others are killed meanwhile.
+"""Node changes by an operator: nodes come, go and are replaced; others are killed meanwhile.
 
 ReplaceDisk, AddNode, RemoveNode (faults.py) --> NodeChanges --Admin--> the cluster
 """
@@ -14,16 +14,16 @@ from harness.local_cluster import LocalCluster
 from harness.node_process import HarnessError
 from oncelog import Admin, InvalidRequestError, NodeStatus, OncelogError
 
-SETTLE_TIMEOUT = 120.0  # seconds until a node has all that it shall have
+SETTLE_TIMEOUT = 120.0  # seconds until a node has its full share
 LOOK_AGAIN = 0.25
 KILLED_WHILE = (0.05, 1.0)  # seconds between a kill and the next start, drawn from this range
 GAP = (0.3, 4.0)  # and between kills
 
 
 class NodeChanges:
-    """Of one cluster, for one fault.
+    """Changes of one cluster's nodes, for one fault.
 
-    kills: how many nodes are killed while changes are waited for, fewer at a time than a half of
+    kills: number of nodes that are killed while changes are awaited, fewer at a time than a half of
     those that run. Any of them may be one.
     """
 
@@ -49,7 +49,7 @@ class NodeChanges:
         self._decide(node, "add")
 
     def remove(self, node: int) -> None:
-        """Returns when the cluster has forgotten it; its process is ended."""
+        """Removes a node; returns when the cluster has forgotten it and its process is ended."""
         self._decide(node, "remove")
         self._until(lambda: self._status(node) is None, f"node {node} is forgotten")
         process = self._cluster.nodes[node]
@@ -57,7 +57,7 @@ class NodeChanges:
             process.kill()
 
     def replace(self, node: int) -> None:
-        """Again while the others have not noticed that the node is gone."""
+        """Replaces a node; repeats while the others have not noticed that the node is gone."""
 
         def replaced() -> bool:
             try:
@@ -71,7 +71,7 @@ class NodeChanges:
         self._until(replaced, f"node {node} does not seem to run")
 
     def settle(self, nodes: Iterable[int]) -> None:
-        """Waits until nothing is under way with the nodes, and they are alive."""
+        """Waits until no change of the nodes is in progress, and they are alive."""
         wanted = set(nodes)
 
         def settled() -> bool:
@@ -83,7 +83,7 @@ class NodeChanges:
         self._until(settled, f"nothing is under way with nodes {sorted(wanted)}")
 
     def move_to(self, topic: str, node: int) -> None:
-        """Each partition of the topic goes to this node, and to others, as many as it has now."""
+        """Moves each partition of the topic to this node, with its present number of replicas."""
         others = [one for one in self._cluster.nodes if one != node]
         for one in self._admin.describe_topic(topic).partitions:
             replicas = [node, *self._rng.sample(others, len(one.replicas) - 1)]
@@ -95,7 +95,7 @@ class NodeChanges:
         )
 
     def _decide(self, node: int, action: str) -> None:
-        """Again while what was decided before about the node is not done."""
+        """Decides on a node; repeats while an earlier decision about it is in progress."""
 
         def decided() -> bool:
             try:
@@ -143,7 +143,7 @@ class NodeChanges:
 
 
 def empty(directory: Path) -> None:
-    """The disk is a new one; what the file system keeps of its own stays."""
+    """Empties a directory as a new disk is; the file system's own entries stay."""
     for path in directory.iterdir():
         if path.name != "lost+found":
             shutil.rmtree(path) if path.is_dir() else path.unlink()

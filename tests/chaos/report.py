@@ -1,6 +1,6 @@
-"""A chaos run in the terminal, as a page with a timeline, and as JSON.
+"""Report of a chaos run: in the terminal, as a page with a timeline, and as JSON.
 
-The page needs nothing but itself.
+The page needs no other files.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ WIDTH, LEFT, RIGHT = 1100, 110, 20
 TOP, NUMBER = 24, 18  # of the faults' numbers: room above the chart, and for one of them
 CHART, ROW = 170, 22
 TICKS = 12  # of the time axis, about
-# What had waited during a fault comes at once. Higher peaks than this, as a multiple of the
-# median, are cut off, or everything else would be a flat line.
+# Requests that waited during a fault come at once. Peaks above this multiple of the median are cut
+# off, or everything else would be a flat line.
 HIGHEST = 4
 NODE_COLOURS = ("#ccc", "#3b7dd8", "#e08a2e", "#4a9d5b", "#8e5bb5", "#c2525a")
 FAULT, ERROR = "#d9534f", "#b3202a"
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
-# In the terminal, before what a check claims: "lost: yes" would be read the wrong way round.
+# In the terminal, before a check's claim: "lost: yes" would be read the wrong way round.
 VERDICTS = {True: ("holds", "green"), False: ("BROKEN", "bold red"), None: ("unknown", "yellow")}
 KINDS = {
     "plain": "in turn to all partitions but the last",
@@ -49,7 +49,7 @@ svg text { font: 11px system-ui, sans-serif } code { font-size: 12px }
 
 
 def write(result: Result, folder: Path) -> tuple[Path, Path]:
-    """Writes report.html and report.json into the folder; their paths."""
+    """Writes report.html and report.json into the folder; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     page, data = folder / "report.html", folder / "report.json"
     page.write_text(_page(result), encoding="utf-8")
@@ -58,7 +58,7 @@ def write(result: Result, folder: Path) -> tuple[Path, Path]:
 
 
 def show(result: Result, console: Console) -> None:
-    """Each check in a line: whether what it claims holds, and what speaks against it."""
+    """Prints each check in a line: whether its claim holds, and the counterexamples."""
     counts = result.history.counts()
     console.print(
         f"{len(result.events)} faults, {result.kills} kills; "
@@ -78,7 +78,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def verdict_of(checks: Sequence[Check]) -> str:
-    """One sentence on all of them."""
+    """Sums all checks up in one sentence."""
     held = [one for one in checks if one.holds]
     broken = [one.name for one in checks if one.holds is False]
     if len(held) == len(checks):
@@ -89,7 +89,7 @@ def verdict_of(checks: Sequence[Check]) -> str:
 
 
 def summary(result: Result) -> dict[str, object]:
-    """What the JSON file holds."""
+    """Builds the JSON file's contents."""
     return {
         "seed": result.seed,
         "faults": list(result.faults),
@@ -242,7 +242,7 @@ def _axis(result: Result, bottom: int) -> Iterator[str]:
 
 
 def _round_up(number: float) -> int:
-    """The next of 1, 2, 5, 10, 20, 50, ..."""
+    """Rounds up to the next of 1, 2, 5, 10, 20, 50, ..."""
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -252,7 +252,7 @@ def _round_up(number: float) -> int:
 
 
 def _throughput(result: Result) -> Generator[str, None, str]:
-    """The line; returns what is to be said of peaks that are cut off."""
+    """Draws the line; returns a remark on peaks that are cut off."""
     tenths = result.timeline.acknowledged
     # Half a second each, as records per second.
     bars = [

@@ -22,7 +22,7 @@ from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import History, Replica
 from tests.chaos.workload import Load, Timeline, Workload
 
-LEADER_LOOK = 0.1  # seconds between looks at who leads, for the timeline
+LEADER_LOOK = 0.1  # seconds between looks at leaders, for the timeline
 CALM = (0.5, 2.0)  # seconds between faults
 WARM_UP = 1.0
 
@@ -39,7 +39,7 @@ class Event:
 
 @dataclass(slots=True)
 class Result:
-    """Everything that the report shows."""
+    """All data that the report shows."""
 
     seed: int
     faults: Sequence[str]
@@ -60,7 +60,7 @@ class Result:
 
 
 class LeaderWatch(threading.Thread):
-    """Notes changes of leadership, as the leaders themselves see them."""
+    """A watch that notes changes of leadership, as the leaders themselves see them."""
 
     def __init__(self, cluster: LocalCluster, load: Load, timeline: Timeline) -> None:
         super().__init__(name="leader-watch")
@@ -108,12 +108,11 @@ def run(
     kills: int = 0,
     replicas: int = 0,
 ) -> Result:
-    """Lasts `seconds` at least, and until each fault was there once. The cluster must serve.
+    """Runs for `seconds` at least, and until each fault was there once. The cluster must serve.
 
     kills: and until so many nodes were killed. The topic is made unless it is there; it must be
-    empty. replicas: of each partition; 0: one on each node. left_out: faults that could not be
-    had, and why, for the report. Raises HarnessError if the cluster does not recover from a
-    fault.
+    empty. replicas: of each partition; 0: one on each node. left_out: unavailable faults, and why,
+    for the report. Raises HarnessError if the cluster does not recover from a fault.
     """
     rng = random.Random(seed)
     api = cluster.api(cluster.running[0])
@@ -166,9 +165,9 @@ def run(
 
 
 def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:
-    """For each fault the longest time in seconds without an acknowledgement in a partition.
+    """Finds each fault's longest time in seconds without an acknowledgement in a partition.
 
-    Of those that began with the fault or after it, and before the next one.
+    It counts silences that began with the fault or after it, and before the next one.
     """
     end = max((max(tenths) for tenths in timeline.served.values()), default=0)
     gaps = [
@@ -176,7 +175,7 @@ def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:
         for tenths in timeline.served.values()
         for first, second in pairwise([*sorted(tenths), end])
     ]
-    # What was acknowledged last was so shortly before the fault.
+    # The last acknowledgement may come up to 0.2 s before the fault.
     starts = [event.start * 10 - 2 for event in events]
     return [
         max((second - first for first, second in gaps if start <= first < following), default=0)
@@ -186,7 +185,7 @@ def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:
 
 
 def recoveries(events: Sequence[Event], timeline: Timeline) -> list[float]:
-    """The silence of each fault that shows how long nodes need to recover, in seconds."""
+    """Finds the silence of each fault that shows how long nodes need to recover, in seconds."""
     found = zip(events, silences(events, timeline), strict=True)
     return [silence for event, silence in found if FAULTS[event.name].shows_recovery]
 

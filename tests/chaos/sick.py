@@ -1,7 +1,7 @@
 """Disks and clocks that fall ill while their node runs.
 
     Sickness --numbers in a file--> sick_calls.c (the disk), sick_node.py (the clock)
-    sick_calls.c --what a failed sync lost--> Sickness.take_lost_pages, once the node has ended
+    sick_calls.c --pages of a failed sync--> Sickness.take_lost_pages, once the node has ended
 
 Neither root nor a kernel module is needed, only a C compiler: libfaketime would move the
 timers of gRPC too, and an error injected by the device mapper needs one that has it.
@@ -25,7 +25,7 @@ _CLOCK, _DELAY, _HOLD, _FAIL, _FAILED, _LIE = range(6)
 
 
 class Sickness:
-    """What is wrong with one node's machine."""
+    """Faults of one node's machine."""
 
     def __init__(self, control: Path) -> None:
         self._control = control
@@ -38,15 +38,15 @@ class Sickness:
         self._set(_DELAY, milliseconds)
 
     def hold_syncs(self, *, held: bool) -> None:
-        """No sync ends until it is set to False."""
+        """Holds all syncs until it is set to False."""
         self._set(_HOLD, int(held))
 
     def fail_syncs(self, count: int) -> None:
-        """So many of the next ones end with EIO."""
+        """Fails so many of the next syncs with EIO."""
         self._set(_FAIL, count)
 
     def lie_in_syncs(self) -> None:
-        """They say that all is well, and nothing is on the disk."""
+        """Makes syncs report success while nothing is on the disk."""
         self._set(_LIE, 1)
 
     @property
@@ -58,7 +58,7 @@ class Sickness:
             self._set(number, 0)
 
     def take_lost_pages(self) -> int:
-        """Nobody holds the files any more: what no sync brought to the disk is gone; its bytes."""
+        """Drops unsynced pages once nobody holds the files any more; returns their bytes."""
         lost = 0
         lines = self._dropped.read_text().splitlines() if self._dropped.exists() else []
         for line in lines:
@@ -77,7 +77,7 @@ class Sickness:
 
 
 def _take(path: Path, first: int, end: int) -> int:
-    """Pages that were never there: the file ends before them, or they are zeros."""
+    """Drops pages as if never written: the file ends before them, or they are zeros."""
     if not path.exists():
         return 0
     size = path.stat().st_size
@@ -92,7 +92,7 @@ def _take(path: Path, first: int, end: int) -> int:
 
 
 def prepare(cluster: LocalCluster, *, off: str = "") -> None:
-    """From their next start the nodes' machines may fall ill. Raises HarnessError.
+    """Lets the nodes' machines fall ill from their next start. Raises HarnessError.
 
     off: a protection of the nodes that is taken out, see `sick_node`.
     """
@@ -122,11 +122,11 @@ def is_prepared(cluster: LocalCluster) -> bool:
 
 
 def machine(cluster: LocalCluster, node: int) -> Sickness:
-    """That of a node that was prepared."""
+    """Machine of a node that was prepared."""
     return Sickness(Path(str(cluster.nodes[node].spec.settings["test_control"])))
 
 
 @functools.cache
 def missing() -> str:
-    """Why machines cannot fall ill here; empty if they can."""
+    """Names the reason why machines cannot fall ill here; empty if they can."""
     return "" if shutil.which("cc") else "sick disks and clocks need a C compiler (cc)"

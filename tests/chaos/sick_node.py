@@ -1,11 +1,11 @@
 """`python -m cluster` on a machine whose disk or clock is sick, as `sick.Sickness` says.
 
-    ONCELOG_TEST_PRELOAD=LIB      what stands before the system's calls: sick_calls.c
+    ONCELOG_TEST_PRELOAD=LIB      the library before the system's calls: sick_calls.c
     ONCELOG_TEST_CONTROL=FILE     the numbers that the harness sets while the node runs
     ONCELOG_TEST_OFF=NAME         a protection of the product that is taken out, so that the
                                   fault is seen to be one: `clock` or `eio`
 
-The product has no such settings: what is changed here is changed from outside.
+The product has no such settings: all changes here come from outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NUMBERS = struct.Struct("=6q")
 
 
 def shift_clock(control: Path) -> None:
-    """The wall clock is off by what the file says, in milliseconds."""
+    """Shifts the wall clock by the milliseconds in the file."""
     with control.open("rb") as file:
         shared = mmap.mmap(file.fileno(), NUMBERS.size, access=mmap.ACCESS_READ)
     right = time.time_ns

@@ -1,4 +1,4 @@
-"""The faults that need root are faults: each shows what it takes away."""
+"""Faults that need root: each shows its damage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.integration.waiting import TIMEOUT, eventually
 MISSING = disk.missing() or network.missing()
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 NODES = (1, 2, 3)
-ALL_THREE = 3  # a seed whose first power cut is of all nodes
+ALL_THREE = 3  # a seed whose first power cut hits all nodes
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ def test_a_full_disk_is_refused_with_a_reason_and_the_others_go_on(cluster: Loca
 
         eventually(refused, "the full node says so")
         other = cluster.leader("orders", 0, not_in=[leader])
-        # It can write nothing down, not even that its term is over, but it must say so:
-        # those who read here would wait for what only the other one gets.
+        # It cannot even record that its term is over, but it must say so: its readers would wait
+        # for records that only the other one gets.
         answer = next(follows).partitions[0]
         assert answer.error == log_pb2.PARTITION_ERROR_NOT_LEADER, answer
         assert answer.leader_id == other
@@ -132,7 +132,7 @@ def test_partitions_show_in_the_timeline_as_other_leaders(tmp_path: Path) -> Non
 def pairs(
     leaders: list[tuple[float, int, int]], partition: int
 ) -> Iterator[tuple[tuple[float, int], tuple[float, int]]]:
-    """Each leader of the partition with the next one, "nobody" left out."""
+    """Pairs each leader of the partition with the next one, "nobody" left out."""
     return pairwise([(at, node) for at, part, node in leaders if part == partition and node])
 
 

@@ -19,7 +19,7 @@ def value(number: int, worker: int = 0) -> bytes:
 
 
 class Run:
-    """Worker 0 wrote 0..5 to partition 0, all acknowledged; three replicas hold them."""
+    """A run: worker 0 wrote 0..5 to partition 0, all acknowledged and on three replicas."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -35,7 +35,7 @@ class Run:
         self.history.reads.append(Read(0, 2, 0, 3, 3, 6, True, batches[1][1]))
 
     def change(self, **fields: object) -> None:
-        """Changes all replicas alike, so that only what is meant is wrong."""
+        """Changes all replicas alike, so that only the intended breach is there."""
         self.replicas = [replace(one, **fields) for one in self.replicas]  # type: ignore[arg-type]
 
     def check(self) -> dict[str, Check]:
@@ -146,7 +146,7 @@ def refused_in_vain(run: Run) -> None:
 
 
 def instances(run: Run, *epochs: int, ids: tuple[int, int] = (7, 7)) -> None:
-    """Workers 8 and 9 have the name, with these epochs; the log ends with a record of each."""
+    """Gives workers 8 and 9 the name, with these epochs; the log ends with a record of each."""
     for worker, epoch, pid in zip((8, 9), epochs, ids, strict=True):
         writes = run.history.of(worker, "named")
         writes.producer_id, writes.epoch = pid, epoch

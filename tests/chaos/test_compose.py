@@ -45,7 +45,7 @@ def test_three_containers_and_a_workload_in_a_fourth() -> None:
 
 
 def docker_test() -> tuple[int, str]:
-    """Exit code and output. The script removes what it made, also if it takes too long."""
+    """Runs the script; returns exit code and output. It cleans up, also if it takes too long."""
     script = str(ROOT / "scripts" / "docker-test")
     with subprocess.Popen(
         [script],

@@ -1,4 +1,4 @@
-"""A short run of chaos with a group; and what the checker finds in histories that are wrong."""
+"""Chaos with a group: a short run, and the checker's findings in histories that are wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def commit(pid: int, begun: float, at: float, offset: int, error: str = "") -> l
 
 
 def history() -> dict[int, list[Event]]:
-    """A partition of 10 records goes from one process to another, in order."""
+    """Builds a history: 10 records of a partition go from one process to another, in order."""
     return {
         OLD: [
             event(OLD, 1, "assigned", numbers={0: 5}),

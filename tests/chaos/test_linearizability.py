@@ -33,7 +33,7 @@ def kv(client: int, at: int, op: str, value: str | None, key: str = "a") -> Oper
 
 
 def history() -> list[Operation]:
-    """Two racers, one refused and one without an answer; two clients of a store."""
+    """Builds a history: racers, refused and unanswered; two clients of a store."""
     final: dict[str, Any] = {"op": "final", "model": "log", "client": 9, "call": 90, "return": 91}
     unknown = append(1, 20, "1:1", 2, "unknown")
     return [

@@ -22,7 +22,7 @@ EVENTS = [
 
 
 def timeline() -> Timeline:
-    """Ten acknowledgements a second, but from 2.0 to 4.5 s and from 8.0 s to the end."""
+    """Builds a timeline: ten acknowledgements a second, except 2.0 to 4.5 s and from 8.0 s on."""
     made = Timeline()
     for tenth in (*range(20), *range(45, 80)):
         made.acknowledged[tenth] = 10
@@ -54,7 +54,7 @@ def page(folder: Path, checks: list[Check]) -> str:
 
 
 def shown(checks: list[Check]) -> list[str]:
-    """What the terminal shows of the checks, and what it ends with."""
+    """Shows the checks; returns the terminal's lines after the first."""
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as capture:
         report.show(result_of(checks), console)

@@ -22,7 +22,7 @@ from tests.chaos.faults import FAULTS
 from tests.integration.waiting import eventually
 
 TIMEOUT = 240.0
-# What needs disks and networks of the nodes' own, and why it cannot be had here.
+# Faults that need disks and networks of the nodes' own, and why they are unavailable here.
 LONG = ("add-node", "remove-node")  # 20 seconds each
 CROWD = ("kill-some",)  # of five nodes
 ROOTED = ("partition", "power-cut", "disk-full")
@@ -50,7 +50,7 @@ def chaos(*words: str, code: int = 0) -> str:
 
 
 def started(folder: Path, *options: str) -> Iterator[Path]:
-    """The directory of a cluster that scripts/cluster started, with a topic and a record."""
+    """Starts a cluster by scripts/cluster, with a topic and a record; yields its directory."""
     try:
         out = python("harness.developer", "start", "--dir", str(folder), *options)
         cluster = LocalCluster.load(folder)
@@ -70,7 +70,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def rooted_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The same, each node with a disk and a network namespace of its own."""
+    """Does the same, each node with a disk and a network namespace of its own."""
     yield from started(tmp_path_factory.mktemp("rooted") / "cluster", "--disks", "--namespaces")
 
 
@@ -84,7 +84,7 @@ def still_good(root: Path) -> None:
 
 
 def run(root: Path, out: Path, *words: str) -> dict[str, Any]:
-    """A short run; what its report says."""
+    """Makes a short run; returns its report."""
     said = chaos("run", "--dir", str(root), "--minutes", "0.2", "--seed", "11",
                  "--out", str(out), *words)  # fmt: skip
     assert "seed 11" in said
@@ -180,7 +180,7 @@ def test_a_fault_that_is_ended_early_is_healed(root: Path, number: int, code: in
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether SIGSTOP holds the process: its state, behind its name in brackets, is T."""
+    """Tells whether SIGSTOP holds the process: its state, behind its name in brackets, is T."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 

@@ -28,7 +28,7 @@ KEPT = 5
 
 @contextmanager
 def cluster_of(folder: Path, nodes: int, *, off: str = "") -> Iterator[LocalCluster]:
-    """With a topic of a week, and some records in it."""
+    """Starts a cluster with a topic of a week, and some records in it."""
     cluster = LocalCluster(folder / "cluster", nodes, settings=SETTINGS)
     sick.prepare(cluster, off=off)
     with cluster:
@@ -115,7 +115,7 @@ def test_a_node_whose_sync_fails_ends_and_has_acknowledged_nothing_by_it(tmp_pat
         assert answers in ([], ["NOT_LEADER"], ["TIMEOUT"])
         assert machine.take_lost_pages() > 0
         cluster.start_nodes([1])
-        cluster.leader("orders", 0)  # it knows again what is committed
+        cluster.leader("orders", 0)  # it knows its commit index again
         assert kept(cluster, 1) == [b"%d" % number for number in range(KEPT)]
         assert verdict(cluster.produce(batch("orders", 0, 0, 0, b"on"))) == "APPENDED"
 
@@ -147,13 +147,13 @@ def test_a_majority_that_lies_in_its_syncs_loses_what_it_acknowledged(tmp_path: 
 
 
 def demand_missed(cluster: LocalCluster, node: int) -> None:
-    """The loss is a real one: the store misses at its start what it had been told was synced."""
+    """Checks that the loss is real: at its start the store misses data reported as synced."""
     with pytest.raises(HarnessError, match="synced writes are missing"):
         cluster.start_nodes([node])
 
 
 def verdict_of_last_words(cluster: LocalCluster) -> Iterator[str]:
-    """The verdict, if there is an answer: the node may end before it gives one."""
+    """Yields the verdict, if there is an answer: the node may end before it gives one."""
     try:
         yield verdict(cluster.api(1).produce(batch("orders", 0, 0, 0, b"lost"), timeout_ms=3000)[0])
     except grpc.RpcError:

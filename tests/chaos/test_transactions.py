@@ -13,7 +13,7 @@ from tests.chaos.transaction_checker import NO, UNKNOWN, YES, History, Id, Seen,
 
 
 def good() -> History:
-    """Three transactions of two workers in two partitions, on two nodes; one was aborted."""
+    """Builds three transactions of two workers in two partitions, on two nodes; one was aborted."""
     first = Txn(0, 0, [0, 1, 0], YES, {0: (0, 2), 1: (0, 1)}, [0, 0, 1])
     aborted = Txn(0, 1, [0, 1], NO)
     second = Txn(1, 0, [1, 0, 1], UNKNOWN)
@@ -136,6 +136,6 @@ def test_a_short_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_transactions_the_same_load_breaks_the_checks(tmp_path: Path) -> None:
-    """The fault bites: what protects from it is the transaction."""
+    """The fault bites: only the transaction protects from it."""
     result = appended(tmp_path / "cluster", unprotected=True)
     assert {"G1a", "G1b", "apart"} <= {one.name for one in result.checks if not one.holds}

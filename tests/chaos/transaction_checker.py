@@ -1,11 +1,11 @@
-"""Judges a list-append history: what transactions did, what readers saw, what is in the logs.
+"""Checks of a list-append history: transactions, readers' views, and the logs.
 
-After Jepsen's list-append: each record is unique and names its transaction, so the logs say
-the order of all appends. Nothing of the product is used here.
+After Jepsen's list-append: each record is unique and names its transaction, so the logs say the
+order of all appends. Nothing of the product is used here.
 
-G1a: a record of a transaction that was aborted was read. G1b: a reader was shown a part of
-what a transaction has in a partition. Across partitions there is no snapshot, so cycles over
-several partitions (G1c) are allowed.
+G1a: a record of a transaction that was aborted was read. G1b: a reader was shown a part of a
+transaction's records in a partition. Across partitions there is no snapshot, so cycles over several
+partitions (G1c) are allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SHOWN = 5  # of each kind, in a report
 
 
 class Id(NamedTuple):
-    """Which append: a worker's transaction and the position in it."""
+    """Name of an append: a worker's transaction and the position in it."""
 
     worker: int
     number: int
@@ -43,9 +43,9 @@ class Txn:
     number: int
     appends: list[int] = field(default_factory=list)
     outcome: str = UNKNOWN
-    # What the commit answered: partition -> (offset of the first record, count).
+    # The commit's answer: partition -> (offset of the first record, count).
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # What each record's future said after the commit; -1: nothing.
+    # Each record's offset in its future after the commit; -1: nothing.
     offsets: list[int] = field(default_factory=list)
 
     def ids(self, partition: int) -> list[Id]:
@@ -58,7 +58,7 @@ class Txn:
 
 @dataclass(slots=True)
 class Seen:
-    """What readers were shown of one partition, by offset, and the ends they were told."""
+    """Readers' view of one partition: the records by offset, and the ends they were told."""
 
     values: dict[int, bytes] = field(default_factory=dict)
     ends: set[int] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Seen:
 
 @dataclass(slots=True)
 class History:
-    """Everything that clients did and saw. Log: (node, partition) -> all values, at the end."""
+    """All actions and views of the clients. Log: (node, partition) -> all values, at the end."""
 
     txns: list[Txn] = field(default_factory=list)
     seen: dict[int, Seen] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class _Facts:
                 self.at.setdefault(one, []).append((partition, offset))
 
     def found(self, txn: Txn) -> list[Id]:
-        """What is there of a transaction."""
+        """Finds the records of a transaction that are there."""
         ids = (Id(txn.worker, txn.number, n) for n in range(len(txn.appends)))
         return [one for one in ids if one in self.at]
 
@@ -124,7 +124,7 @@ def lost(facts: _Facts) -> Iterator[str]:
 
 
 def torn(facts: _Facts) -> Iterator[str]:
-    """Whole or not at all, whatever its client was told."""
+    """Finds transactions that are there in part, whichever answer their client got."""
     for txn in facts.history.txns:
         found = len(facts.found(txn))
         if 0 < found < len(txn.appends):
@@ -138,7 +138,7 @@ def duplicate(facts: _Facts) -> Iterator[str]:
 
 
 def misplaced(facts: _Facts) -> Iterator[str]:
-    """Nobody's records, or in another partition than they were sent to."""
+    """Finds records of nobody, or in another partition than they were sent to."""
     for one, places in facts.at.items():
         txn = facts.txns.get((one.worker, one.number))
         if txn is None or one.position >= len(txn.appends):
@@ -148,7 +148,7 @@ def misplaced(facts: _Facts) -> Iterator[str]:
 
 
 def aborted_read(facts: _Facts) -> Iterator[str]:
-    """G1a, by a reader or in the logs."""
+    """Finds G1a, by a reader or in the logs."""
     aborted = {key for key, txn in facts.txns.items() if txn.outcome == NO}
     for partition, seen in facts.history.seen.items():
         for offset, value in seen.values.items():
@@ -160,7 +160,7 @@ def aborted_read(facts: _Facts) -> Iterator[str]:
 
 
 def apart(facts: _Facts) -> Iterator[str]:
-    """A transaction's records of a partition lie together, in the order they were sent."""
+    """Finds transactions whose records in a partition are apart or out of order."""
     for txn in facts.history.txns:
         for partition in set(txn.appends):
             ids = [one for one in txn.ids(partition) if one in facts.at]
@@ -170,7 +170,7 @@ def apart(facts: _Facts) -> Iterator[str]:
 
 
 def intermediate_read(facts: _Facts) -> Iterator[str]:
-    """G1b: a node said that the log ends within a transaction."""
+    """Finds G1b: a node said that the log ends within a transaction."""
     for partition, seen in facts.history.seen.items():
         ids = facts.logs.get(partition, [])
         for end in seen.ends:
@@ -179,7 +179,7 @@ def intermediate_read(facts: _Facts) -> Iterator[str]:
 
 
 def vanished(facts: _Facts) -> Iterator[str]:
-    """What was read once is there for ever, at the same offset."""
+    """Finds records that were read once and are not there any more, at the same offset."""
     for partition, seen in facts.history.seen.items():
         yield from (f"partition {partition}, {text}" for text in seen.changed)
         ids = facts.logs.get(partition, [])
@@ -189,7 +189,7 @@ def vanished(facts: _Facts) -> Iterator[str]:
 
 
 def untrue_answer(facts: _Facts) -> Iterator[str]:
-    """A commit says where its records are, in the answer and in the futures."""
+    """Finds commits whose answers or futures give wrong places of records."""
     for txn in facts.history.txns:
         for partition, (base, count) in txn.places.items():
             ids = txn.ids(partition)
@@ -204,7 +204,7 @@ def untrue_answer(facts: _Facts) -> Iterator[str]:
 
 
 def disorder(facts: _Facts) -> Iterator[str]:
-    """A worker's transactions are in each partition in the order in which it made them."""
+    """Finds transactions of a worker that are out of order in a partition."""
     for partition, ids in facts.logs.items():
         last: dict[int, int] = {}
         for one in ids:

@@ -110,7 +110,7 @@ class Worker(threading.Thread):
         try:
             self._play(txn)
         except ProducerFatalError as error:
-            # Before a commit call it is certain, whatever it is.
+            # Before a commit call the outcome is certain after any error.
             txn.outcome = NO if error.outcome != "unknown" else txn.outcome
             self._renew()
         except TransactionError as error:
@@ -141,7 +141,7 @@ class Worker(threading.Thread):
         try:
             futures = self._append(txn, sends, handle)
             if plan < ABORTS:
-                # Nobody asked to commit: it is never readable, whatever the abort is told.
+                # Nobody asked to commit: it is never readable, even if the abort fails.
                 txn.outcome = NO
                 handle.abort()
                 return
@@ -165,7 +165,7 @@ class Worker(threading.Thread):
         return futures
 
     def _take_over(self) -> None:
-        """A successor leases the name and begins; the zombie tries to commit all the same."""
+        """Has a successor lease the name and begin; the zombie tries to commit all the same."""
         self._counts["takeovers"] += 1
         zombie, self._producer = self._producer, self._made()
         threading.Timer(STUCK / 4, lambda: _closed(zombie)).start()
@@ -186,7 +186,7 @@ class Worker(threading.Thread):
             return
 
     def _give_up(self, txn: Txn, handle: Transaction) -> None:
-        """After an error: what was never asked to be committed is not there."""
+        """Gives a transaction up after an error: without a commit call it is not there."""
         if handle.state == "open":
             txn.outcome = NO
             with suppress(OncelogError):
@@ -201,7 +201,7 @@ def _closed(producer: Producer) -> None:
 
 
 class Auditor(threading.Thread):
-    """Reads raw: leaders from start to end, or random places of random replicas."""
+    """A raw reader: leaders from start to end, or random places of random replicas."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ def run(
     load: Load,
     say: Callable[[str], None],
 ) -> Result:
-    """Lasts `seconds` at least, and until each fault was there once. The cluster must serve."""
+    """Runs for `seconds` at least, and until each fault was there once. The cluster must serve."""
     rng = random.Random(seed)
     cluster.api(cluster.running[0]).create_topic(load.topic, load.partitions, 0)
     kinds = [FAULTS[name](cluster, load.topic, load.partitions) for name in faults]
@@ -311,7 +311,7 @@ def run(
 
 
 def _joined(seen: Sequence[dict[int, Seen]]) -> dict[int, Seen]:
-    """What all readers saw."""
+    """Joins the views of all readers."""
     joined = seen[0]
     for other in seen[1:]:
         for partition, one in other.items():
@@ -331,7 +331,7 @@ def _values(api: Api, topic: str, partition: int) -> list[bytes]:
 
 
 def lines(result: Result) -> list[str]:
-    """The report, for people."""
+    """Builds the report, for people."""
     counts = ", ".join(f"{count} {what}" for what, count in sorted(result.counts.items()))
     records = {key[1]: len(values) for key, values in result.history.logs.items()}
     looks = sum(len(seen.ends) for seen in result.history.seen.values())

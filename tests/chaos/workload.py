@@ -1,4 +1,4 @@
-"""Clients that write and read while faults happen, and note all that they are told."""
+"""Clients that write and read while faults happen, and note all answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog import (
 from tests.chaos.contests import Racer, Takeovers, is_refusal
 from tests.chaos.history import History, Read, Writes, value_of
 
-TICK = 0.02  # seconds between a worker's bursts: its load is a rate, not what the cluster takes
+TICK = 0.02  # seconds between a worker's bursts: its load is a fixed rate
 READ_PAUSE = 0.05
 READ_BYTES = 256 * 1024
 STUCK = 30.0  # seconds a flush at the end may take for each worker
@@ -51,13 +51,13 @@ class Load:
 
     @property
     def plain(self) -> int:
-        """How many are not raced: the first ones."""
+        """Number of partitions without races: the first ones."""
         return self.partitions - 1
 
 
 @dataclass(slots=True)
 class Timeline:
-    """What happened when, for the report. Times are seconds since the start."""
+    """Times of events, for the report. Times are seconds since the start."""
 
     started: float = field(default_factory=time.monotonic)
     acknowledged: dict[int, int] = field(default_factory=dict)  # tenth of a second -> records
@@ -107,7 +107,7 @@ class Writer(threading.Thread):
             self._timeline.error(f"worker {self._worker}: {error}")
 
     def finish(self) -> None:
-        """Waits for what is under way, and closes."""
+        """Waits for records on their way, and closes."""
         try:
             self._producer.flush(STUCK)
         except OncelogError as error:
@@ -136,7 +136,7 @@ class Writer(threading.Thread):
             self._writes.acknowledged(number, metadata.partition, metadata.offset)
             self._timeline.acknowledge(metadata.partition)
         else:
-            # What the client is sure of is judged like an acknowledgement.
+            # A refusal that the client is sure of is judged like an acknowledgement.
             if is_refusal(error):
                 self._writes.refused(number)
             kind = "timed out" if isinstance(error, DeliveryTimeoutError) else "failed"
@@ -144,10 +144,9 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads raw, without a client's help.
+    """A raw reader, without a client's help.
 
-    leaders: each partition from start to end at whoever leads; else random places of
-    random replicas.
+    leaders: each partition from start to end at its leader; else random places of random replicas.
     """
 
     def __init__(
