@@ -72,9 +72,7 @@ def audit_clean(cluster: LocalCluster, topic: str, ledger: Ledger) -> None:
     rows = len(ledger.offsets)
 
     def level() -> bool:
-        """Whether each replica holds as much as the leaders, so that all are read to the same
-        end.
-        """
+        """True if each replica holds as much as the leaders: all are then read to the same end."""
         return all(
             sum(
                 cluster.api(node).offset(topic, partition, "latest", any_replica=True)

@@ -18,9 +18,7 @@ PARTITIONS = 6
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """TLS on all ports, by the certificates of `oncelog certs`. A test that kills a node starts
-    it.
-    """
+    """TLS on all ports, by the certificates of `oncelog certs`. A test restarts nodes it kills."""
     with LocalCluster(tmp_path_factory.mktemp("secured"), secured=True) as made:
         yield made
 

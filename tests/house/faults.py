@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tests.house.source import PACKAGES, Function, Rule, Snippets, Source, functions
 
-# Functions whose arguments are bytes from outside, and calls that return values of them.
+# Functions that take bytes from outside, and calls that return values of them.
 READS = re.compile(r"_*(unpack|decode|parse)(_\w+)?|_*from_bytes|_*load(_\w+)?")
 TAKES_APART = frozenset(
     {"unpack", "unpack_from", "iter_unpack", "from_bytes", "FromString", "ParseFromString"}

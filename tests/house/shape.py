@@ -13,7 +13,7 @@ from tests.house.source import Function, Rule, Snippets, Source, dotted, functio
 MAX_FUNCTION_LINES = 70
 MAX_SHARED_PREFIX = 2
 CONSTRUCTORS = frozenset({"__init__", "__post_init__", "__new__"})
-# Classes whose annotations are their fields.
+# Bases of classes that list their fields as annotations.
 VALUES = frozenset({"NamedTuple", "Protocol", "TypedDict", "Enum", "IntEnum"})
 
 

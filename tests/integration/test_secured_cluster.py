@@ -36,7 +36,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def refused(address: str, files: Mapping[str, str]) -> bool:
-    """Whether the node does not even speak with a client that has these files."""
+    """True if the node does not even speak with a client that has these files."""
     with Api(address, files=files) as api:
         try:
             grpc.channel_ready_future(api.channel).result(timeout=1.0)

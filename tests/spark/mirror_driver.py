@@ -34,7 +34,7 @@ TOO_LATE = "Python worker failed to connect back"
 
 
 def is_ready(query: StreamingQuery) -> bool:
-    """Whether its source is there; or it has failed."""
+    """True if its source is there, or if it has failed."""
     return not query.isActive or not query.status["message"].startswith("Initializing")
 
 

@@ -34,7 +34,7 @@ class Stored:
     in_flight: bool = False
 
     def fits_below(self, newer: Stored) -> bool:
-        """Whether the window can still describe this batch once `newer` follows."""
+        """True if the window can still describe this batch once `newer` follows."""
         a, b = self.batch, newer.batch
         dense = a.count == a.last - a.first + 1
         return (

@@ -188,7 +188,7 @@ def test_a_member_that_does_not_get_on_gives_all_back_and_may_come_again() -> No
 
 
 def lives_through_a_fail_over() -> dict[TopicPartition, int]:
-    """How often each partition changed hands while three of four members came back."""
+    """Number of moves of each partition while three of four members came back."""
     group = Script({1: 8})
     for member in "abcd":
         group.hello(member)

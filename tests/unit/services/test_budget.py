@@ -32,7 +32,7 @@ MIB = 1024 * 1024
 
 
 async def settled(task: asyncio.Task[None], turns: int = 5) -> bool:
-    """Whether the task is done once all that is ready has run."""
+    """True if the task is done once all that is ready has run."""
     for _ in range(turns):
         await asyncio.sleep(0)
     return task.done()

@@ -44,7 +44,7 @@ def node() -> Node:
 
 
 async def turns_of(call: Awaitable[Any]) -> int:
-    """How often the loop had others run until the call was answered."""
+    """Number of turns that the loop gave to others until the call was answered."""
     turns, task = 0, asyncio.ensure_future(call)
     while not task.done():
         turns += 1
