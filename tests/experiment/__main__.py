@@ -35,7 +35,7 @@ MAX_RECORDS = 1_000_000_000
 
 
 def experiment(plans: Sequence[Plan], folder: Path, console: Console, *, keep: bool) -> int:
-    """All runs; the exit code."""
+    """Runs all plans; returns the exit code."""
     outcomes = []
     columns = (
         TextColumn("{task.description}"),
@@ -51,7 +51,7 @@ def experiment(plans: Sequence[Plan], folder: Path, console: Console, *, keep: b
                 bars.update(bar, completed=count)
 
             outcomes.append(_on_fresh_cluster(plan, folder / "cluster", show, keep=keep))
-    # Wrapped, the table cannot be read: where there is no room, lines are just long.
+    # A wrapped table is unreadable: without room, lines are just long.
     Console(width=max(console.width, TABLE_WIDTH)).print(table(outcomes))
     for outcome in outcomes:
         for text in outcome.errors:

@@ -1,8 +1,8 @@
-"""Sends the integers 0 to N-1, one `send` each, and notes which were acknowledged.
+"""Sender of the integers 0 to N-1, one `send` each; notes which were acknowledged.
 
-Place in the flow: `run` makes the producer and calls `send_integers`. Futures are looked at
-in the order of sending and no more than WINDOW wait, so memory does not grow with N but
-for one byte per record, which says whether it was acknowledged.
+Place in the flow: `run` makes the producer and calls `send_integers`. Futures are looked at in the
+order of sending and no more than WINDOW wait, so memory grows with N by one byte per record, which
+says whether it was acknowledged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from oncelog import DeliveryError, Producer, RecordMetadata
 
-PACK = struct.Struct(">q").pack  # what is sent: 8 bytes, big-endian
-WINDOW = 200_000  # records under way
+PACK = struct.Struct(">q").pack  # a record's value: 8 bytes, big-endian
+WINDOW = 200_000  # records on their way
 BURST = 1000  # records between looks at the clock
 PACE = 0.02  # seconds: a burst holds no more than the records due in that time
 RESULT_TIMEOUT = 180.0  # seconds, above the producer's own delivery timeout
@@ -50,8 +50,8 @@ def send_integers(
 ) -> Sent:
     """Sends 0..records-1, at most `rate` a second; returns when each has its result.
 
-    Raises what `send` raises and TimeoutError; InterruptedError if `stop` is set: a fault
-    could not be injected as planned.
+    Raises any error of `send` and TimeoutError; InterruptedError if `stop` is set: a fault could
+    not be injected as planned.
     """
     sent = Sent(bytearray(records))
     burst = max(1, min(BURST, int(rate * PACE)))

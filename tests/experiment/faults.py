@@ -1,8 +1,8 @@
-"""Kills the client's connections and the brokers, each at its own beat.
+"""Killers of the client's connections and of the brokers, each at its own beat.
 
-Place in the flow: `run` starts these threads with the first record and stops them after the
-last acknowledgement. Connections are reset in the proxy between client and nodes; brokers
-are killed with SIGKILL and started again.
+Place in the flow: `run` starts these threads with the first record and stops them after the last
+acknowledgement. Connections are reset in the proxy between client and nodes; brokers are killed
+with SIGKILL and started again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LEADER_TIMEOUT = 60.0
 
 
 class Beat(threading.Thread):
-    """Does something every `every` seconds until it is stopped.
+    """A thread that acts every `every` seconds until it is stopped.
 
-    An error ends it, and sets `failed`, so that the run ends instead of going on in peace.
+    An error ends it, and sets `failed`, so that the run ends instead of going on without faults.
     """
 
     def __init__(self, name: str, every: float, started: float, failed: threading.Event) -> None:
@@ -56,22 +56,22 @@ class Beat(threading.Thread):
                 self._error = error
                 self._failed.set()
                 return
-            # What took longer than a beat does not make up for it with two at once.
+            # An action longer than a beat is not made up for by two at once.
             due = max(due + self._every, self.now)
 
     def stop(self) -> None:
-        """Waits until what it does is done."""
+        """Stops the beats; waits until its action is done."""
         self._ending.set()
         self.join()
 
     def check(self) -> None:
-        """Raises what ended it, if something did."""
+        """Raises the error that ended it, if there is one."""
         if self._error is not None:
             raise self._error
 
 
 class Nodes:
-    """Asks the nodes past the proxy, which resets and holds back what goes through it."""
+    """A view of the nodes past the proxy, which resets and holds back the client's traffic."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
@@ -82,7 +82,7 @@ class Nodes:
             api.close()
 
     def stored(self) -> int:
-        """Records that a majority has, of all partitions, as far as the nodes say now."""
+        """Counts records that a majority has, of all partitions, as far as the nodes say now."""
         marks = [0] * PARTITIONS
         for api in self._apis.values():
             try:
@@ -94,7 +94,7 @@ class Nodes:
         return sum(marks)
 
     def leader(self, partition: int) -> int:
-        """Waits until a running node leads the partition; that node. Raises HarnessError."""
+        """Waits until a running node leads the partition; returns it. Raises HarnessError."""
         query = log_pb2.OffsetQuery(topic=self._topic, partition=partition, latest=True)
         request = log_pb2.ListOffsetsRequest(queries=[query])
         end = time.monotonic() + LEADER_TIMEOUT
@@ -111,7 +111,7 @@ class Nodes:
 
 
 class ConnectionKiller(Beat):
-    """Resets all connections between client and nodes."""
+    """A beat that resets all connections between client and nodes."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class ConnectionKiller(Beat):
         self._lose = lose_acknowledgements
 
     def act(self) -> None:
-        # A client that has not connected again since the last time cannot while its
-        # nodes' answers are held back.
+        # A client that has not reconnected since the last time cannot while its nodes' answers are
+        # held back.
         lose = self._lose and self._more_is_stored()
         if lose:
             for route in self._routes:
                 self._proxy.ask("freeze", route, direction="down")
-            # What is stored from here on is not acknowledged.
+            # Records stored from here on are not acknowledged.
             self._more_is_stored()
         hit = sum(self._proxy.ask("reset", route)["open"] for route in self._routes)
         self.kills.append(Kill(self.now, CONNECTIONS, hit))
@@ -145,7 +145,7 @@ class ConnectionKiller(Beat):
                 self._proxy.ask("heal", route)
 
     def _more_is_stored(self) -> bool:
-        """Waits until more is stored than now; False if nothing came."""
+        """Waits until more is stored than now; returns False if nothing came."""
         before = self._nodes.stored()
         end = time.monotonic() + HOLD
         while time.monotonic() < end and not self._ending.wait(LOOK_AGAIN):
@@ -155,7 +155,7 @@ class ConnectionKiller(Beat):
 
 
 class BrokerKiller(Beat):
-    """Kills the leader of a partition drawn by lot, and starts it when another one leads."""
+    """A beat that kills a randomly drawn partition's leader, and restarts it when another leads."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class BrokerKiller(Beat):
 
 
 class Sampler(Beat):
-    """Notes how many records are acknowledged, for the plot."""
+    """A beat that notes how many records are acknowledged, for the plot."""
 
     def __init__(
         self, count: Callable[[], int], every: float, started: float, failed: threading.Event

@@ -1,4 +1,4 @@
-"""What one run of the experiment is to do, and what came of it. Data only.
+"""Plan and outcome of one run of the experiment. Data only.
 
 plan -> client (sends) + faults (kill) -> verify (reads back) -> outcome -> report
 """
@@ -10,17 +10,17 @@ from typing import Any
 
 PUBLISHED_RECORDS = 6_723_843
 PARTITIONS = 3
-CONNECTIONS, BROKER = "connections", "broker"  # what a kill hits
+CONNECTIONS, BROKER = "connections", "broker"  # targets of a kill
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run. Times in seconds but `linger_ms`.
+    """One run. Times in seconds except `linger_ms`.
 
-    seconds: the records are spread over at least so long, so that a small number of them
-    meets kills as well; with many the cluster's speed decides.
-    lose_acknowledgements: before connections are killed, what nodes answer is held back
-    until something has been stored whose acknowledgement is then lost for sure.
+    seconds: the records are spread over at least so long, so that kills hit a small number of them
+    too; with many the cluster's speed decides. lose_acknowledgements: before connections are
+    killed, the nodes' answers are held back until something has been stored whose acknowledgement
+    is then surely lost.
     """
 
     linger_ms: int
@@ -56,12 +56,12 @@ class Kill:
 
 @dataclass(slots=True)
 class Found:
-    """What is in the log, as read back. Counts are of records."""
+    """Contents of the log, as read back. Counts are of records."""
 
     stored: int = 0
     duplicates: int = 0  # copies beyond the first
     disordered: int = 0  # first copies that come after a later record of their partition
-    unknown: int = 0  # not one of the integers that were sent
+    unknown: int = 0  # not one of the integers sent
     holes: int = 0  # places where offsets do not go on
     lost: int = 0  # acknowledged and not there
     unconfirmed: int = 0  # there, and not acknowledged
@@ -83,11 +83,11 @@ class Outcome:
     samples: list[tuple[float, int]] = field(default_factory=list)
 
     def count(self, what: str) -> int:
-        """How many kills of a kind there were."""
+        """Counts the kills of a kind."""
         return sum(kill.what == what for kill in self.kills)
 
     def faults(self) -> list[str]:
-        """What is not as the experiment promises; empty if all is."""
+        """Lists deviations from the experiment's promises; empty if there are none."""
         found, on = self.found, self.plan.idempotent
         wrong = {
             "lost": found.lost,

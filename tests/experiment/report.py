@@ -1,4 +1,4 @@
-"""The experiment's table, plot and JSON.
+"""Report of the experiment: table, plot and JSON.
 
 Place in the flow: the last step; `__main__` prints the table and names the files.
 """
@@ -32,7 +32,7 @@ HEADINGS = (
 
 
 def cells(outcome: Outcome) -> tuple[str, ...]:
-    """One row, in the order of HEADINGS."""
+    """Builds one row, in the order of HEADINGS."""
     plan, found = outcome.plan, outcome.found
     return (
         f"{plan.linger_ms} ms",
@@ -50,7 +50,7 @@ def cells(outcome: Outcome) -> tuple[str, ...]:
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """For a terminal; what is not as it must be is red."""
+    """Builds the terminal's table; wrong values are red."""
     made = Table(title="Integers sent while connections and brokers are killed")
     for heading in HEADINGS:
         made.add_column(heading, justify="right", no_wrap=True)
@@ -60,13 +60,13 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
-    """The same table for a README."""
+    """Builds the same table for a README."""
     rows = [HEADINGS, tuple("---:" for _ in HEADINGS), *(cells(one) for one in outcomes)]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def write(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
-    """Writes the table, the report and the plot; their paths."""
+    """Writes the table, the report and the plot; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in ("table.md", "report.json", "plot.png")]
     paths[0].write_text(markdown(outcomes), encoding="utf-8")
@@ -78,7 +78,7 @@ def write(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
 
 
 def plot(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Throughput of each run with its kills, and below how many duplicates there are."""
+    """Plots the throughput of each run with its kills, and below how many duplicates there are."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -1,4 +1,4 @@
-"""One run of the experiment on a cluster that is up: sends, kills, reads back."""
+"""One run of the experiment on a running cluster: sends, kills, reads back."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ MAX_BLOCK_MS = 120_000  # a full buffer while a broker is down is no fault
 
 
 def run(cluster: LocalCluster, plan: Plan, progress: Callable[[int], None]) -> Outcome:
-    """Needs a proxied cluster without the plan's topic. `progress` gets what is acknowledged.
-
+    """Runs a plan on a proxied cluster without its topic; `progress` gets acknowledged counts.
     Raises HarnessError, OncelogError, VerifyError.
     """
     cluster.api(1).create_topic(plan.topic, PARTITIONS, 3)
@@ -59,7 +58,7 @@ def run(cluster: LocalCluster, plan: Plan, progress: Callable[[int], None]) -> O
 def _under_faults(
     cluster: LocalCluster, plan: Plan, producer: Producer, acknowledged: Callable[[], int]
 ) -> tuple[Sent, list[Kill], list[tuple[float, int]]]:
-    """Sends while the beats go; what was sent, what was killed, and samples over time."""
+    """Sends while the beats go; returns records, kills, and samples over time."""
     started, failed = time.monotonic(), threading.Event()
     nodes = Nodes(cluster, plan.topic)
     sampler = Sampler(acknowledged, SAMPLE_EVERY, started, failed)
@@ -83,10 +82,10 @@ def _under_faults(
         for beat in beats:
             beat.stop()
         nodes.close()
-        # Before what it led to: a fault that could not be made ends the run.
+        # Before its consequences: a fault that could not be made ends the run.
         for beat in beats:
             beat.check()
-    # What came after the last acknowledgement did nothing to it.
+    # Kills after the last acknowledgement had no effect on the run.
     kills = [kill for kill in connections.kills + brokers.kills if kill.at <= sent.seconds]
     samples = [(at, count) for at, count in sampler.samples if at < sent.seconds]
     samples.append((sent.seconds, acknowledged()))

@@ -47,7 +47,7 @@ def test_off_shows_duplicates_and_on_shows_none(cluster: LocalCluster, tmp_path:
         assert outcome.count(BROKER) >= 1
         assert outcome.count(CONNECTIONS) >= 1
     assert off.found.duplicates > 0
-    # The same faults hit it, and the nodes recognised what came again.
+    # The same faults hit it, and the nodes recognised the repeats.
     assert on.refused > 0
     _reported(off, on, tmp_path)
 

@@ -20,7 +20,7 @@ Stored = list[tuple[int, list[int]]]  # batches: partition, integers
 
 
 def plainly(stored: Stored, acks: bytearray) -> Found:
-    """The same count, written for reading."""
+    """Counts the same, written for reading."""
     found = Found()
     seen: set[int] = set()
     highest = {0: -1, 1: -1}

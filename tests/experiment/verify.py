@@ -1,8 +1,8 @@
-"""Reads the topic back and counts what is there twice, lost or out of order.
+"""Verifier: reads the topic back and counts records that are there twice, lost or out of order.
 
-Place in the flow: after a run, when the faults are over. Column by column with numpy over
-the memory that the consumer hands out, and one byte per integer: nothing is done per record
-in Python. It knows the values and the offsets, and nothing of how a broker works.
+Place in the flow: after a run, when the faults are over. Column by column with numpy over the
+memory that the consumer hands out, and one byte per integer: nothing is done per record in Python.
+It knows the values and the offsets, and nothing of how a broker works.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ class Tally:
         self._next: dict[int, int] = {}
 
     def add(self, partition: int, base_offset: int, integers: Integers) -> None:
-        """What lies at `base_offset` and behind it. An integer below 0 stands for any value
-        that is none."""
+        """Adds records from `base_offset` on. An integer below 0 stands for any other value."""
         found = self.found
         found.stored += len(integers)
         found.holes += base_offset != self._next.get(partition, 0)
@@ -58,7 +57,7 @@ class Tally:
         self._seen[first] = True
 
     def _first_copies(self, known: Integers) -> NDArray[np.bool_]:
-        """For each whether it was not there before, earlier in this call included."""
+        """Marks each integer that was not there before, earlier in this call included."""
         new = ~self._seen[known]
         if not np.all(known[1:] > known[:-1]):
             _, first_places = np.unique(known, return_index=True)
@@ -77,7 +76,7 @@ class Tally:
 
 
 def integers_of(column: Any) -> Integers:
-    """The integers of a pyarrow binary array; -1 for what is not 8 bytes long."""
+    """Reads the integers of a pyarrow binary array; -1 for values that are not 8 bytes long."""
     count = len(column)
     _, offsets_buffer, values = column.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32, count + 1, 4 * column.offset)
