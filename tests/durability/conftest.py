@@ -12,7 +12,7 @@ __all__ = ["hook", "make_cluster", "pytest_runtest_makereport", "topic", "unhook
 
 
 def hook(cluster: LocalCluster, node: int, **variables: Any) -> None:
-    """From its next start the node runs with hooks (`hooked.py`), by their names in lower case."""
+    """Makes the node run with hooks (`hooked.py`) from its next start, by lower-case names."""
     process = cluster.nodes[node]
     assert not process.running
     plain = {k: v for k, v in process.spec.settings.items() if not k.startswith("test_")}
@@ -21,7 +21,7 @@ def hook(cluster: LocalCluster, node: int, **variables: Any) -> None:
 
 
 def unhook(cluster: LocalCluster, node: int) -> None:
-    """From its next start the node is the product again."""
+    """Makes the node the product again from its next start."""
     process = cluster.nodes[node]
     plain = {k: v for k, v in process.spec.settings.items() if not k.startswith("test_")}
     process.spec = replace(process.spec, settings=plain, module="cluster")

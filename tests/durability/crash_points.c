@@ -2,7 +2,7 @@
  *
  * Loaded into a node by LD_PRELOAD (tests/durability/hooked.py). Counts write, pwrite,
  * pwritev, fsync, fdatasync, sync_file_range, ftruncate, fallocate, rename, link, unlink and mkdir, and
- * open where it creates, over all threads, whoever makes them. RocksDB's info log does not
+ * open where it creates, over all threads and libraries. RocksDB's info log does not
  * count. With ONCELOG_TEST_TORN a write at the N-th call writes its first half.
  */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
-"""Damages files of a node that does not run, as a failing disk or a careless hand would.
+"""Damage to files of a stopped node, as by a failing disk or a careless hand.
 
-Each function takes the node's data directory, changes something and returns what, in words.
+Each function takes the node's data directory, changes something and describes it in words.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def cut(file: Path, place: float = 0.5) -> str:
 
 
 def of(pattern: str, how: Callable[..., str], place: float = 0.5) -> Damage:
-    """`how` to the largest of the store's files that match."""
+    """Applies `how` to the largest of the store's files that match."""
     return lambda directory: how(_largest(directory, pattern), place)
 
 
 def _records(content: bytes) -> list[tuple[int, int, int]]:
-    """(where it begins, its body's bytes, its values' bytes) of each record of a log file."""
+    """Finds (begin, body's bytes, values' bytes) of each record of a log file."""
     records, at = [], HEADER
     while at < len(content):  # salt u64 | crc u32 | body bytes u32 | values bytes u32 | ...
         body, values = (int.from_bytes(content[at + n : at + n + 4]) for n in (12, 16))
@@ -58,7 +58,7 @@ def _records(content: bytes) -> list[tuple[int, int, int]]:
 
 
 def record_flip(place: float) -> Damage:
-    """A bit in what a record of the commit log says, not in an entry."""
+    """Flips a bit in the body of a record of the commit log, not in an entry."""
 
     def damage(directory: Path) -> str:
         file = _largest(directory, ENTRIES)
@@ -71,11 +71,11 @@ def record_flip(place: float) -> Damage:
 
 
 def entries_flip(directory: Path) -> str:
-    """A bit in the middle of each of the largest values: batches, which a reader asks for.
+    """Flips a bit in the middle of each of the largest values: batches, which a reader asks for.
 
-    Of equal ones those in the middle of the file are taken: its end is read by a start.
-    Anywhere else it may hit what nobody reads again: the head of a record that the tables
-    hold by now, an entry that another leader replaced.
+    Among equal ones it takes those in the middle of the file: its end is read by a start. Other
+    bits may lie where nobody reads again: the head of a record that the tables hold by now, an
+    entry that another leader replaced.
     """
     file = _largest(directory, ENTRIES)
     content = bytearray(file.read_bytes())
@@ -92,7 +92,7 @@ def of_file(name: str, how: Callable[..., str], place: float = 0.5) -> Damage:
 
 
 def all_of(pattern: str, how: Callable[..., str]) -> Damage:
-    """Every file that matches, in three places."""
+    """Damages every file that matches, in three places."""
 
     def damage(directory: Path) -> str:
         files = list((directory / "db").glob(pattern))
@@ -106,7 +106,7 @@ def all_of(pattern: str, how: Callable[..., str]) -> Damage:
 
 
 def rewritten_checkpoints(*, metadata: bool) -> Damage:
-    """Chunks changed where RocksDB's checksums are right: our own must notice.
+    """Changes chunks where RocksDB's checksums are right: our own must notice.
 
     metadata: those of the metadata group instead of those of all partitions.
     """
@@ -141,13 +141,13 @@ def gone(pattern: str) -> Damage:
 
 
 def store_gone(directory: Path) -> str:
-    """As if the volume were not mounted."""
+    """Removes the store, as if the volume were not mounted."""
     shutil.rmtree(directory / "db")
     return "db deleted"
 
 
 def with_old_mark(damage: Damage) -> Damage:
-    """The mark as a power cut may leave it: it says next to nothing."""
+    """Leaves the mark as a power cut may: it says next to nothing."""
 
     def both(directory: Path) -> str:
         (directory / "db" / "synced").unlink()
@@ -160,7 +160,7 @@ def with_old_mark(damage: Damage) -> Damage:
 
 
 def cut_offset_index(directory: Path) -> str:
-    """Each row of all partitions' offset indexes loses its last byte."""
+    """Cuts the last byte off each row of all partitions' offset indexes."""
     with Engine.open(directory / "db", options=EngineOptions(min_free_bytes=0)) as engine:
         batch, count = engine.batch(), 0
         for key, value in list(engine.scan(Family.OFFSETS, b"", b"\xff" * 32)):

@@ -1,14 +1,14 @@
 """`python -m cluster` with faults built in, as variables ask for. For tests only.
 
-    ONCELOG_TEST_NO_SYNC=1     the store's sync does nothing: what a power loss then takes
-                               shows that the loss is a real one
+    ONCELOG_TEST_NO_SYNC=1     the store's sync does nothing: the records lost by a power cut
+                               show that the cut is a real one
     ONCELOG_TEST_KILL_AT=N     SIGKILL to itself before the N-th write, sync or rename that
                                our own code makes
     ONCELOG_TEST_PRELOAD=LIB   the same for the system calls of the whole process, RocksDB's
                                included: see crash_points.c, which counts up to
                                ONCELOG_TEST_KILL_AT_CALL below ONCELOG_DATA_DIR
 
-The product has no such settings: what is changed here is changed from outside.
+The product has no such settings: all changes here come from outside.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KILLED = "killed at call"
 
 
 def no_sync() -> None:
-    """A disk that lies: it says that all is durable at once."""
+    """Makes the disk lie: it says that all is durable at once."""
 
     def sync(self: CommitLog) -> int:
         return self.end.number

@@ -60,7 +60,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def crash_at(cluster: LocalCluster, points: Iterable[dict[str, str | int]]) -> int:
-    """Each point is met once, by whichever node is next; how many nodes died there."""
+    """Kills a node at each point, whichever node is next; returns how many died there."""
     left = deque(points)
     met = 0
     seconds_left: dict[int, float] = {}
@@ -100,7 +100,7 @@ def begin(cluster: LocalCluster, node: int, point: dict[str, str | int]) -> None
 def run_points(
     cluster: LocalCluster, topic: str, points: Iterable[dict[str, str | int]]
 ) -> list[str]:
-    """Crashes under load, then everything runs; what the check found."""
+    """Crashes nodes under load, then runs everything; returns the check's findings."""
     wanted = list(points)
     kept, short = f"{topic}-kept", f"{topic}-short"
     cluster.api(1).create_topic(kept, 2, 3)

@@ -1,8 +1,8 @@
 """Damaged files of one node of three: found, named, never served, never spread.
 
-The node ends with an error, or the replica concerned stops, or nothing that counts was
-hit; in each case the other two go on, and what the damaged node does serve is right. Then
-the files are put back as they were, the node catches up, and all replicas must be alike.
+The node ends with an error, or the replica concerned stops, or nothing that counts was hit. In each
+case the other two go on, and the damaged node serves only right answers. Then the files are put
+back as they were, the node catches up, and all replicas must be alike.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.durability.workload import RECORDS, Workload, payload_of, problems, s
 
 TOPIC = "damaged"
 VICTIM = 3
-# Few snapshots: a restart replays what it reads from the log. Leaders stay where they are.
+# Few snapshots: a restart replays entries that it reads from the log. Leaders stay where they are.
 SETTINGS = {
     **QUICK,
     "checkpoint_entries": 200,
@@ -55,10 +55,10 @@ ENDS, STOPS, GOES_ON = "the node ends", "a replica stops", "the node goes on"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """closed: the node had been stopped in order, so tables hold all of the commit log.
+    """A case of damage.
 
-    words: what the error must say, a pattern. outcomes: what may happen where not every
-    start must fail.
+    closed: the node had been stopped in order, so tables hold all of the commit log. words: a
+    pattern of the error's text. outcomes: allowed results where not every start must fail.
     """
 
     name: str
@@ -105,7 +105,7 @@ SOME = (
     "identity-cut",
     "metadata",
 )
-# Found when what is damaged is read: perhaps never.
+# Found when the damaged part is read: perhaps never.
 LATER = (
     Case("entries-flip", entries_flip, True, "", (STOPS, GOES_ON)),
     Case("entries-flip-killed", entries_flip, False, "", (STOPS, GOES_ON, ENDS)),
@@ -142,7 +142,7 @@ def stop(cluster: LocalCluster, *, in_order: bool) -> None:
 
 
 def put_back(sound: Path, directory: Path) -> None:
-    """All but the newest start, which the cluster knows of: an older copy is not let in."""
+    """Puts all files back but the newest start: the cluster lets no older copy of it in."""
     newest = directory / "db" / "lives"
     registrations = newest.read_bytes() if newest.exists() else b""
     shutil.rmtree(directory)
@@ -208,8 +208,7 @@ def test_damage_that_is_found_later(
             process.kill()
         said = process.log_text()[seen:]
         put_back(tmp_path / "sound", directory)
-        # The victim took part, and its files are from before: only a new leader asks it
-        # what it has.
+        # The victim took part, and its files are older: only a new leader asks it for its log.
         cluster.kill([1, 2])
         cluster.start_nodes(cluster.nodes)
     if outcome == GOES_ON and ("replica not opened" in said or "replica stopped" in said):
@@ -223,7 +222,7 @@ def test_damage_that_is_found_later(
 
 
 def settled(cluster: LocalCluster) -> str:
-    """Whether the victim ended or serves."""
+    """Tells whether the victim ended or serves."""
     try:
         cluster.wait_serving([VICTIM], START_TIMEOUT)
     except HarnessError:
@@ -234,7 +233,7 @@ def settled(cluster: LocalCluster) -> str:
 
 
 def others_go_on(cluster: LocalCluster, workload: Workload) -> None:
-    """A batch to each partition, led by one of the two others."""
+    """Writes a batch to each partition, led by one of the two others."""
     for partition in range(2):
         leader = cluster.leader(TOPIC, partition, not_in=[VICTIM])
         producer = cluster.api(leader).lease().producer_id
@@ -246,7 +245,7 @@ def others_go_on(cluster: LocalCluster, workload: Workload) -> None:
 
 
 def served_and_refused(cluster: LocalCluster) -> tuple[int, int]:
-    """Asks the victim for each batch: the right one, or an error that says what is damaged."""
+    """Asks the victim for each batch: the right one, or an error that names the damage."""
     served = refused = 0
     for partition in range(2):
         for one in cluster.api(1).stored(TOPIC, partition):

@@ -1,7 +1,7 @@
-"""A leader that meets damage when it reads stops, and a sound replica answers instead.
+"""Damaged leader: it stops when it reads the damage, and a sound replica answers instead.
 
-Every test makes sure that the damage was met: the replica that has stopped says so in its
-node's log. A replica without others goes on with what is sound.
+Every test makes sure that the damage was met: the stopped replica says so in its node's log. A
+replica without others goes on with its sound entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def value(number: int) -> bytes:
 
 
 def written(cluster: LocalCluster) -> int:
-    """Stores RECORDS values in partition 0, one a batch; the producer's id."""
+    """Stores RECORDS values in partition 0, one a batch; returns the producer's id."""
     with Producer(cluster.bootstrap, linger_ms=0) as producer:
         for number in range(RECORDS):
             found = producer.send(TOPIC, value(number), partition=0, timestamp_ms=1000 + number)
@@ -56,7 +56,7 @@ Damaged = Callable[..., tuple[LocalCluster, int, int]]
 
 @pytest.fixture
 def led_by_damage(make_cluster: MakeCluster) -> Damaged:
-    """Makes a cluster whose leader of TOPIC-0 is damaged; (cluster, leader, producer id)."""
+    """Makes a cluster with a damaged leader of TOPIC-0; returns (cluster, leader, producer id)."""
 
     def make(damage: Damage, **settings: int) -> tuple[LocalCluster, int, int]:
         cluster = make_cluster(settings={**SETTINGS, **settings})
@@ -97,7 +97,7 @@ def test_what_a_damaged_leader_cannot_read_is_read_from_another(led_by_damage: D
     assert has_stopped(cluster, victim)
     leader = cluster.leader(TOPIC, 0)
     assert leader != victim
-    # Whoever asks the stopped replica's node is sent on to the leader.
+    # A client of the stopped replica's node is sent on to the leader.
     answer = cluster.api(victim).fetch(TOPIC, 0, 0)
     assert answer.error == log_pb2.PARTITION_ERROR_NOT_LEADER
     assert answer.leader_address == cluster.addresses[leader]

@@ -1,6 +1,6 @@
 """Power cuts of one, two and three nodes: nothing acknowledged is lost, nothing is there twice.
 
-The last test shows that the cut is one: with a store that only says that it synced, the
+The last test shows that the cut is real: with a store that only says that it synced, the
 same cut takes acknowledged batches away.
 """
 

@@ -1,11 +1,11 @@
-"""Producers that keep writing through every fault, and the check of what is left.
+"""Producers that keep writing through every fault, and the check of the remaining records.
 
     Workload: one thread for each producer, one batch at a time, again until it is answered
               well --> acks: (topic, partition, producer, sequence) -> offset
     problems: every replica against the acks and against each other
 
-A batch's payload follows from who sent it and its sequence, so the check knows what must
-stand at each place. It knows the protocol, nothing of the broker's code.
+A batch's payload follows from its producer and its sequence, so the check knows the record at
+each place. It knows the protocol, nothing of the broker's code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key = tuple[str, int, int, int]  # topic, partition, producer id, base sequence
 
 
 def payload_of(producer_id: int, sequence: int, size: int) -> bytes:
-    """Sizes vary."""
+    """Builds a payload, of varying size."""
     text = b"%d:%d:" % (producer_id, sequence)
     return text + bytes((producer_id * 31 + sequence + i) % 251 for i in range(size))
 
@@ -41,7 +41,7 @@ def size_of(sequence: int) -> int:
 
 @dataclass(slots=True)
 class Acks:
-    """What was acknowledged, and from where on a duplicate's place was still known."""
+    """Acknowledged batches and their offsets."""
 
     offsets: dict[Key, int] = field(default_factory=dict)
     lock: threading.Condition = field(default_factory=threading.Condition)
@@ -52,11 +52,11 @@ class Acks:
             self.lock.notify_all()
 
     def of(self, topic: str | None) -> int:
-        """How many there are, of one topic or of all."""
+        """Counts acknowledgements, of one topic or of all."""
         return sum(topic is None or key[0] == topic for key in self.offsets)
 
     def wait(self, count: int, topic: str | None) -> None:
-        """Until there are `count` acknowledgements."""
+        """Waits until there are `count` acknowledgements."""
         with self.lock:
             assert self.lock.wait_for(lambda: self.of(topic) >= count, TIMEOUT), (
                 f"{self.of(topic)} batches acknowledged after {TIMEOUT} s, {count} wanted"
@@ -64,7 +64,7 @@ class Acks:
 
 
 class Workload:
-    """`producers` for each partition of each topic. Start it, harm the cluster, `stop` it."""
+    """Writers, `producers` for each partition of each topic, until `stop`."""
 
     def __init__(
         self, cluster: LocalCluster, topics: Mapping[str, int], producers: int = 3
@@ -123,7 +123,7 @@ class Workload:
     def _send(
         self, apis: Mapping[int, Api], node: int, one: batch_pb2.Batch
     ) -> tuple[int, int] | None:
-        """Until it is stored: (leader, offset or -1). None: refused, or never answered."""
+        """Sends a batch until it is stored: (leader, offset or -1). None: refused or unanswered."""
         answered: str = "nothing"
         for _ in range(int(TIMEOUT / TRY_AGAIN)):
             try:
@@ -147,7 +147,7 @@ class Workload:
 
 
 def problems(cluster: LocalCluster, topics: Mapping[str, int], acks: Acks) -> list[str]:
-    """What is lost, there twice, out of order, changed, or different between replicas."""
+    """Finds records that are lost, doubled, disordered, changed, or unequal on replicas."""
     found: list[str] = []
     for topic, partitions in topics.items():
         cluster.wait_level(topic)
@@ -166,7 +166,7 @@ def problems(cluster: LocalCluster, topics: Mapping[str, int], acks: Acks) -> li
 def replica_problems(
     stored: Iterable[batch_pb2.StoredBatch], start: int, acked: Mapping[Key, int]
 ) -> list[str]:
-    """One replica of one partition; `start`: its log start, below which nothing is expected."""
+    """Checks one replica of one partition; `start`: its log start, nothing below is expected."""
     found: list[str] = []
     places: dict[tuple[int, int], int] = {}
     next_sequence: dict[int, int] = {}
