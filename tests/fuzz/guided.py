@@ -1,6 +1,6 @@
 """`python -m tests.fuzz.guided TARGET [libFuzzer options] CORPUS`: one target under atheris.
 
-Our modules are instrumented as they are imported, so new code found is what guides it.
+Our modules are instrumented as they are imported, so new code guides the fuzzer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What says who somebody is: certificates and tokens, as anybody may send them."""
+"""Fuzzed proofs of identity: certificates and tokens, as anybody may send them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _says_why(error: Exception) -> None:
 
 
 def certificate(data: bytes) -> None:
-    """Whatever is read out of it is a name that is matched byte for byte."""
+    """Checks the name in a certificate: it is matched byte for byte, so it is printable ASCII."""
     try:
         name = principal_of(data)
         assert name.isascii() and name.isprintable() and not name.startswith("oncelog:")
@@ -45,7 +45,7 @@ def certificates() -> list[bytes]:
 
 @cache
 def _known() -> tuple[Identities, str]:
-    """What checks, and a sound token."""
+    """Builds the checker of tokens, and a sound token."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = jwt.get_algorithm_by_name("ES256").to_jwk(key.public_key(), as_dict=True)
     with tempfile.TemporaryDirectory() as directory:
@@ -58,7 +58,7 @@ def _known() -> tuple[Identities, str]:
 
 
 def token(data: bytes) -> None:
-    """Only the sound one is somebody's, in any spelling of its own."""
+    """Checks that only the sound token is accepted, in any spelling of its own."""
     known, sound = _known()
     text = data.decode("latin-1")
     try:

@@ -1,4 +1,4 @@
-"""Random mutation without coverage: for the short run in the tests, and where atheris is not.
+"""Random mutation without coverage: for the tests' short run, and where atheris is missing.
 
 Reproducible: the same seed makes the same inputs.
 """
@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 16
 
 
 def mutations(seeds: list[bytes], rng: random.Random) -> Iterator[bytes]:
-    """Without end. Each begins with a seed and changes it in one to eight places."""
+    """Yields inputs without end. Each begins with a seed and changes it in one to eight places."""
     while True:
         data = bytearray(rng.choice(seeds))
         for _ in range(rng.randint(1, 8)):
@@ -52,8 +52,9 @@ def _change(data: bytearray, seeds: list[bytes], rng: random.Random) -> None:
 def run(
     target: Target, seed: int, *, seconds: float = math.inf, executions: int = sys.maxsize
 ) -> int:
-    """Executions done until either is reached. Raises what the target raised, with the input
-    noted.
+    """Runs a target until either limit is reached; returns the executions.
+
+    Raises the target's error, with the input noted.
     """
     rng = random.Random(seed)
     seeds = target.seeds()

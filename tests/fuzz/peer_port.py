@@ -1,6 +1,6 @@
-"""The port for peers as a stranger meets it: a real PeerStream, fed bytes as they come.
+"""Peers' port as a stranger meets it: a real PeerStream, fed bytes as they come.
 
-Whatever comes ends in a closed connection or in nothing, and who did not name the cluster
+All input ends in a closed connection or in nothing, and a stranger that did not name the cluster
 and one of its nodes has got no byte back.
 """
 
@@ -34,7 +34,7 @@ NODE_2 = Peer(2, float("inf"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 class _Later:
-    """What the loop would do later, never done."""
+    """A loop's later calls, which are never made."""
 
     def cancel(self) -> None: ...
     def add_done_callback(self, callback: object) -> None: ...
@@ -50,13 +50,13 @@ class _Loop:
 
 
 class _Socket:
-    """Also the TLS object of node 2's connection."""
+    """A socket; also the TLS object of node 2's connection."""
 
     def setsockopt(self, *option: int) -> None: ...
 
 
 class _Tls:
-    """The handshake is done, and the certificate is node 2's."""
+    """A TLS state: the handshake is done, and the certificate is node 2's."""
 
     def peer(self, found: object) -> Peer:
         return NODE_2
@@ -87,12 +87,12 @@ async def _never(peer: int, request: pb.Request) -> pb.Response:
 
 
 def run(data: bytes) -> None:
-    """The first byte says how the rest is cut up."""
+    """Feeds the input; its first byte says how the rest is cut up."""
     _run(data, None, (1, 2, 3))
 
 
 def run_behind_tls(data: bytes) -> None:
-    """The same over a connection whose certificate is node 2's: nobody else gets a byte."""
+    """Does the same over a connection with node 2's certificate: nobody else gets a byte."""
     _run(data, _Tls(), (2,))
 
 
@@ -118,7 +118,7 @@ def _run(data: bytes, tls: _Tls | None, members: tuple[int, ...]) -> None:
 
 
 def _is_member(rest: bytes, members: tuple[int, ...]) -> bool:
-    """Whether the first frame is the Hello of one of these nodes of the cluster."""
+    """Tells whether the first frame is the Hello of one of these nodes of the cluster."""
     (length,) = LENGTH.unpack_from(rest)
     try:
         head, _ = decode_frame(rest[LENGTH.size : LENGTH.size + length])

@@ -1,8 +1,8 @@
 """Requests with random fields to every method of a live node.
 
-The node must answer each with a result or with a status that says what is wrong: a reason
-in ErrorInfo, also where bytes are no message. Afterwards it must
-still serve, with no more memory than before and no traceback in its log.
+The node must answer each with a result or with a status that names the error: a reason in
+ErrorInfo, also where bytes are no message. Afterwards it must still serve, with no more memory than
+before and no traceback in its log.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _value(one: Any, rng: random.Random) -> Any:
 
 @dataclass(slots=True)
 class Findings:
-    """executions by method; what was wrong, in words, a bounded number of times."""
+    """Executions by method, and findings in words, a bounded number of times."""
 
     executions: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
@@ -129,7 +129,7 @@ def methods() -> list[MethodDescriptor]:
 
 
 def call_for(channel: grpc.Channel, method: MethodDescriptor) -> Callable[..., Any]:
-    """A call that takes serialized requests and returns serialized answers."""
+    """Builds a call that takes serialized requests and returns serialized answers."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     kinds: dict[tuple[bool, bool], Any] = {
         (False, False): channel.unary_unary,
@@ -142,7 +142,7 @@ def call_for(channel: grpc.Channel, method: MethodDescriptor) -> Callable[..., A
 
 
 def requests(method: MethodDescriptor, rng: random.Random) -> Iterator[bytes]:
-    """One request, or the few of a stream; now and then bytes that are no message."""
+    """Yields one request, or the few of a stream; now and then bytes that are no message."""
     for _ in range(rng.randint(1, 3) if method.client_streaming else 1):
         if rng.random() < 0.05:
             yield rng.randbytes(rng.randint(0, 64))
@@ -179,7 +179,7 @@ def execute(
 
 
 def resident(pid: int) -> int:
-    """Memory of a process in bytes."""
+    """Reads a process's memory in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
@@ -193,7 +193,7 @@ def attack(
     seconds: float = math.inf,
     executions: int = sys.maxsize,
 ) -> Findings:
-    """Sends requests to node 1 until either is reached; what was found."""
+    """Sends requests to node 1 until either is reached; returns the findings."""
     rng, found = random.Random(seed), Findings()
     api, process = cluster.api(1), cluster.nodes[1]
     api.create_topic(TOPIC, 2)
@@ -227,7 +227,7 @@ def still_serves(cluster: LocalCluster, found: Findings) -> None:
 
 
 def secured_node(folder: Path) -> LocalCluster:
-    """Of one node, with everything that stands before a service: TLS, rules, the audit log."""
+    """Starts a cluster of one node, with all layers before a service: TLS, rules, the audit log."""
     settings = {
         **QUICK, "request_timeout_ms": 1000, "permissions": "true", "superusers": "dns:tester",
         "audit_file": str(folder / "audit"),
@@ -236,7 +236,7 @@ def secured_node(folder: Path) -> LocalCluster:
 
 
 def fuzz_node(seconds: float, seed: int) -> int:
-    """For scripts/fuzz: executions, or -1 after printing what is wrong."""
+    """Fuzzes a node for scripts/fuzz; returns the executions, or -1 after printing the findings."""
     with tempfile.TemporaryDirectory() as folder:
         with secured_node(Path(folder)) as cluster:
             found = attack(cluster, seed, seconds=seconds)

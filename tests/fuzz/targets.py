@@ -1,7 +1,7 @@
-"""What is fuzzed: each target takes bytes and raises only if the code under it is wrong.
+"""Fuzz targets: each takes bytes and raises only if the code under it is wrong.
 
-An error that says what is wrong with the input is right; anything else, and an answer that
-contradicts itself, is a finding. Each target brings seeds: sound inputs, to mutate.
+An error that names the input's fault is right; anything else, and an answer that contradicts
+itself, is a finding. Each target brings seeds: sound inputs, to mutate.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`fix` repairs what a mutation broke at the surface (a checksum), so that it gets deeper."""
+    """A target; `fix` repairs a mutation's surface damage (a checksum), so that it gets deeper."""
 
     name: str
     run: Callable[[bytes], None]
@@ -69,7 +69,7 @@ class Target:
 
 
 def expect(error: Exception, words: str = "") -> None:
-    """An error must say something, and `words` among it."""
+    """Demands an error that has a text, with `words` in it."""
     assert str(error) and words in str(error), repr(error)
 
 
@@ -102,13 +102,13 @@ def frame_seeds() -> list[bytes]:
 
 
 def with_head_sum(data: bytes) -> bytes:
-    """The head's checksum made right for a head that reaches to the end, or to where it says."""
+    """Sets the head's checksum for a head that reaches to the end, or to its stated length."""
     head = data[8 : 8 + int.from_bytes(data[:4], "little")]
     return data[:4] + crc32c(head).to_bytes(4, "little") + data[8:]
 
 
 def peer_stream(data: bytes) -> None:
-    """What a stranger sends to the port for peers: the first byte says how it is cut up."""
+    """Feeds a stranger's bytes to the port for peers: the first byte says how they are cut up."""
     got: list[bytes] = []
     reader = FrameReader(lambda view: got.append(bytes(view)), LIMIT)
     cut, rest = data[0] + 1 if data else 1, data[1:]
@@ -161,7 +161,7 @@ def payload_seeds() -> list[bytes]:
 
 
 def codec(data: bytes) -> None:
-    """The first byte names the codec."""
+    """Feeds a codec; the first byte names it."""
     if not data:
         return
     try:
@@ -181,7 +181,7 @@ def codec_seeds() -> list[bytes]:
 
 
 def entry(data: bytes) -> None:
-    """These are read only after the log's own checks, and are not believed all the same."""
+    """Feeds entries, which are read only after the log's own checks and still not believed."""
     if not data:
         return
     try:
@@ -233,7 +233,7 @@ def last_seen_seeds() -> list[bytes]:
 
 
 def with_crc(data: bytes) -> bytes:
-    """The same with the checksum that a careless writer would have put there."""
+    """Adds the checksum that a careless writer would have put there."""
     return data[:-4] + struct.pack("<I", zlib.crc32(data[:-4]))
 
 
@@ -257,7 +257,7 @@ def _dumps_soundly(state: MetadataState) -> None:
 
 
 def metadata_apply(data: bytes) -> None:
-    """Commands one after the other, each behind its length; replicas stay alike."""
+    """Applies commands one after the other, each behind its length; replicas stay alike."""
     one, other = MetadataState(), MetadataState()
     at, index = 0, 0
     while at + 2 <= len(data) and index < 20:
@@ -367,7 +367,7 @@ def offsets_seeds() -> list[bytes]:
 
 
 def stored(data: bytes) -> None:
-    """Rows of one group, each behind its family and lengths, read by all views of them."""
+    """Reads rows of one group, each behind its family and lengths, by all their views."""
     disk = Disk()
     batch = disk.batch()
     at = 0
@@ -466,7 +466,7 @@ def commit_log_seeds() -> list[bytes]:
 
 
 def as_whole(data: bytes) -> bytes:
-    """The head made right for a body that reaches to the end, or to where it says."""
+    """Sets the head for a body that reaches to the end, or to its stated length."""
     if len(data) < HEAD_BYTES:
         return data
     body_bytes = min(int.from_bytes(data[12:16]), len(data) - HEAD_BYTES)
