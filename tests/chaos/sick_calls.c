@@ -1,7 +1,7 @@
 /* A disk that is slow, fails or lies, below a node's data directory.
  *
- * Loaded by LD_PRELOAD (tests/chaos/sick_node.py). What it does is in a file that the harness
- * and the node map both, ONCELOG_TEST_CONTROL; numbers of 64 bits:
+ * Loaded by LD_PRELOAD (tests/chaos/sick_node.py). It takes its orders from a file that the
+ * harness and the node map both, ONCELOG_TEST_CONTROL; numbers of 64 bits:
  *
  *   0 clock   not ours: sick_node.py reads it
  *   1 delay   milliseconds that a sync takes longer
@@ -11,9 +11,9 @@
  *   5 lie     1: syncs say that all is well, and do nothing
  *
  * After a sync that failed or lied, Linux holds the pages for clean: they are read as they were
- * written until they leave memory, and never reach the disk. So what was written since the last
- * sync that was one is noted in ONCELOG_TEST_CONTROL.dropped, a line "from to path" for each
- * file of the commit log; the harness takes it away once the node has ended.
+ * written until they leave memory, and never reach the disk. So the bytes written since the last
+ * real sync are noted in ONCELOG_TEST_CONTROL.dropped, a line "from to path" for each file of
+ * the commit log; the harness takes them away once the node has ended.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -19,12 +19,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Operation is one line of a history: what a client asked, when, and what it was told.
+// Operation is one line of a history: a client's request, its time, and its answer.
 type Operation struct {
 	Model  string `json:"model"`
 	Client int    `json:"client"`
 	Call   int64  `json:"call"`
-	// Return is -1 for an operation of which nobody was told how it ended.
+	// Return is -1 for an operation without an answer.
 	Return   int64    `json:"return"`
 	Op       string   `json:"op"`
 	Result   string   `json:"result"` // ok, mismatch, unknown

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// models: what one copy that nothing happens to would answer.
+// models: the answers of a single copy without faults.
 var models = map[string]porcupine.Model{"log": logModel(), "kv": kvModel()}
 
 // logState is a partition: the offset that comes next, and a hash of all values in their order.
@@ -40,7 +40,7 @@ func logModel() porcupine.Model {
 				return now.next == op.Expected && op.Offset == op.Expected, now.with(*op.Value)
 			case op.Result == "mismatch":
 				return now.next == op.Next && op.Next != op.Expected, now
-			case now.next == op.Expected: // unknown: stored, or it comes after all that was seen
+			case now.next == op.Expected: // unknown: stored, or after all observed operations
 				return true, now.with(*op.Value)
 			}
 			return true, now
