@@ -194,7 +194,7 @@ class Run:
     def _quietly(self, action: Callable[[], object]) -> None:
         try:
             action()
-        except Exception as failure:  # noqa: BLE001  # what is measured next says it again
+        except Exception as failure:  # noqa: BLE001  # the next measurement reports it again
             print(f"  {failure}", flush=True)
 
     def _produce(self, system: System) -> None:

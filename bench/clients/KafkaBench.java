@@ -7,8 +7,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Measures kafka-clients, Kafka's client for Java, as Bench among the tests of clients/java does
- * that one: what one process sends to a topic, and its processor time. It prints one line of JSON.
+ * Measures kafka-clients, Kafka's client for Java: one process's send rate to a topic, and its
+ * processor time. Bench among the tests of clients/java does the same. It prints one line of JSON.
  * Batches, linger and buffer are those of docs/client-defaults.json.
  *
  * <pre>java -cp 'JARS/*' KafkaBench.java SERVERS TOPIC SECONDS BYTES</pre>

@@ -1,6 +1,6 @@
-// Command franz measures what franz-go, Kafka's client for Go, sends (acks=all, idempotent, no
-// compression), as clients/go/bench does that one: the same flags, the same line of JSON. Batches,
-// linger and buffer are those of docs/client-defaults.json.
+// Command franz measures the send rate of franz-go, Kafka's client for Go (acks=all, idempotent, no
+// compression). It has the flags and the line of JSON of clients/go/bench. Batches, linger and
+// buffer are those of docs/client-defaults.json.
 //
 //	go run . produce -servers ...
 package main

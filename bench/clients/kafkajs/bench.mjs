@@ -1,11 +1,11 @@
 /**
- * Measures kafkajs, a Kafka client in JavaScript, as clients/node/src/bench/bench.ts does that
- * one: the same line of JSON.
+ * Measures kafkajs, a Kafka client in JavaScript, with the line of JSON of
+ * clients/node/src/bench/bench.ts.
  *
  *     npm ci && node bench.mjs SERVERS TOPIC [SECONDS [BYTES]]
  *
  * acks of all, idempotent, no compression. It has no linger: 1000 records share a call, and five
- * calls are on their way, so that many records wait for an answer as in the other clients.
+ * calls are in flight, so that many records wait for an answer, as in the other clients.
  */
 
 import { Kafka, logLevel } from "kafkajs";

@@ -1,6 +1,6 @@
-//! Measures what rdkafka, Kafka's client for Rust over librdkafka, sends (acks=all, idempotent, no
-//! compression), as clients/rust/driver's bench does that one: the same line of JSON. Batches,
-//! linger and buffer are those of docs/client-defaults.json.
+//! Measures the send rate of rdkafka, Kafka's client for Rust over librdkafka (acks=all, idempotent,
+//! no compression), with the line of JSON of clients/rust/driver's bench. Batches, linger and buffer
+//! are those of docs/client-defaults.json.
 //!
 //!     cargo run --release -- SERVERS TOPIC SECONDS SIZE
 
