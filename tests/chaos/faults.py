@@ -132,7 +132,7 @@ class Cut(Fault):
 
 
 class Reset(Fault):
-    """All TCP connections of clients are reset, several times."""
+    """Resets of all TCP connections of clients, several times."""
 
     name = "reset"
     needs_proxy = True
@@ -167,7 +167,7 @@ class Freeze(Fault):
 
 
 class Partition(Fault):
-    """Some nodes' messages to others are lost: between two sides, one way, or beside a bridge."""
+    """A network split: some messages are lost, between sides, one way, or with a bridge."""
 
     name = "partition"
     needs_namespaces = True

@@ -114,7 +114,7 @@ def test_a_run_whose_leader_is_killed(cluster: LocalCluster, tmp_path: Path) -> 
 def test_conditions_that_a_node_does_not_check_are_found(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """By Porcupine and by our own checker, on real nodes."""
+    """Finds the breach by Porcupine and by our own checker, on real nodes."""
     load = Load("unchecked", "kv2", ignored=True)
     result = run(cluster, seconds=1, faults=[], seed=1, say=print, out=tmp_path, load=load)
     assert not result.linearizable and "log: Illegal" in result.said

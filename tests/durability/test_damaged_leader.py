@@ -110,7 +110,7 @@ def test_what_a_damaged_leader_cannot_read_is_read_from_another(led_by_damage: D
 
 
 def test_a_damaged_replica_is_made_anew_from_the_leader(led_by_damage: Damaged) -> None:
-    """By itself: it is removed, added as another instance, and then it has all again."""
+    """The replica is removed, added as another instance, and then has all records again."""
     cluster, victim, _ = led_by_damage(entries_flip, repair_after_ms=500)
     with Admin(cluster.bootstrap) as admin:
         admin.finalize_upgrade()
@@ -133,7 +133,7 @@ def test_a_damaged_replica_is_made_anew_from_the_leader(led_by_damage: Damaged) 
 
 
 def test_a_search_for_a_record_goes_on_at_another(led_by_damage: Damaged) -> None:
-    """Where the map no longer knows a batch, the leader reads its log back, and meets damage."""
+    """A leader whose map lost a batch reads its log back, and meets damage."""
     cluster, victim, producer_id = led_by_damage(entries_flip)
     with Admin(cluster.bootstrap) as admin:
         found = [admin.resolve_sequence(TOPIC, 0, producer_id, 0, n) for n in range(RECORDS)]

@@ -75,7 +75,7 @@ def a_jump_of_the_leaders_clock_expires_no_producer() -> None:
 
 @schedule
 def a_node_with_a_wrong_clock_does_not_lead() -> None:
-    """It does not stand or take leadership from another; with a right clock it may."""
+    """The node does not stand or take leadership; with a right clock it may."""
     stage = Stage()
     stage.elect(1)
     stage.node(3).wall_skew_ms = -DAY_MS

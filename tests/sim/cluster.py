@@ -299,7 +299,7 @@ class Cluster:
     # -- the end ----------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """All faults end; dead nodes start again."""
+        """Ends all faults; dead nodes start again."""
         self.network.heal()
         self.client_loss = self.client_repeats = 0.0
         self.client_delay = 0.003

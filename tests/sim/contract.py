@@ -64,7 +64,7 @@ def a_full_disk_refuses_and_remembers_nothing() -> None:
 
 @schedule
 def the_same_sequence_in_two_epochs_in_flight() -> None:
-    """Both begin at sequence 0 and neither is committed yet: two batches, and the old is fenced."""
+    """Two epochs begin at sequence 0, uncommitted: two batches, and the old one is fenced."""
     stage = Stage()
     stage.elect(1)
     stage.run(0.5)

@@ -13,7 +13,7 @@ from tests.sim.stage import GID, Stage
 
 @schedule
 def a_flipped_bit_on_its_way_changes_nothing() -> None:
-    """In the header of a batch, on its way to node 2 and node 3; node 2 leads afterwards."""
+    """A bit of a batch's header flips on its way to nodes 2 and 3; node 2 leads afterwards."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1)
@@ -75,7 +75,7 @@ def _one_map_is_damaged(node_id: int) -> None:
 
 @schedule
 def a_state_that_does_not_load_is_never_the_only_one() -> None:
-    """By a fault of the loader, or of the writer of the state. A restart begins at an older one."""
+    """The loader or the writer of the state has a fault. A restart begins at an older state."""
     restore = Partition.restore
 
     def refused(self: Partition, state: bytes) -> None:

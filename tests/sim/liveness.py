@@ -15,7 +15,7 @@ from tests.sim.stage import GID, Stage
 
 @schedule
 def a_leader_that_fails_at_rest_is_replaced() -> None:
-    """Its node has to save early, finds its state damaged, and has nothing else to do."""
+    """The leader's node saves early, finds its state damaged, and has nothing else to do."""
     stage = Stage(checkpoint_entries=1000)
     stage.elect(1)
     stage.produce(1)
@@ -91,7 +91,7 @@ def a_slice_says_nothing_that_an_earlier_one_wrote_before_the_fsync() -> None:
 
 @schedule
 def a_sick_preferred_leader_is_not_asked_for_ever() -> None:
-    """It looks well as a follower, and stands still each time that it leads."""
+    """The node looks well as a follower, and stands still each time that it leads."""
     stage = Stage(preferred_leader_delay=1.0)
     stage.elect(1)
     stage.produce(1)
@@ -152,7 +152,7 @@ def at_rest_beside_work(sync_time: float) -> Stage:
 
 @schedule
 def a_slow_fsync_costs_no_leadership() -> None:
-    """It lasts up to two election timeouts; then the leader goes on."""
+    """A sync lasts up to two election timeouts; then the leader goes on."""
     stage = at_rest_beside_work(2.0)
     other = stage.node(1).partitions[GID + 1].group
     terms = stage.group(1).term, other.term

@@ -73,7 +73,7 @@ def what_a_restart_applies_again_is_read_elsewhere() -> None:
 
 @schedule
 def a_large_state_is_saved_while_the_node_goes_on() -> None:
-    """Its pieces are taken in many rounds; entries committed meanwhile are applied after that."""
+    """The state's pieces take many rounds; entries committed meanwhile are applied after that."""
     stage = Stage()
     stage.elect(1)
     stage.produce(1, 5)

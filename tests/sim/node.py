@@ -103,7 +103,7 @@ class Settings:
 
 
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Driver:
-    """With an oracle beside each replica; but that knows no changes of members."""
+    """Builds a driver with an oracle beside each replica, unless members may change."""
     if node.cluster.settings.smallest_majority:
         return Driver(node.disk, clock, node.send, node.wake, replay, node.read)
     return ShadowedDriver(node, clock, replay)

@@ -19,7 +19,7 @@ PERIOD = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """In the directory: the registration that was confirmed, its number, the one that was begun."""
+    """Registrations in the directory: the confirmed one, its number, and the begun one."""
 
     known: int = 0
     number: int = 0

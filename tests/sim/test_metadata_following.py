@@ -113,7 +113,7 @@ def test_deleted_and_created_again_while_a_node_was_away(cluster: Cluster) -> No
 def test_a_node_that_starts_alone_knows_its_topics(
     commit_is_saved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From its own disk: no leader tells it the commit index, and none of its limits came.
+    """A lone node reads its disk: no leader tells it the commit index, and no limit was met.
 
     The topics are made so soon after each other that there is a checkpoint of the first only.
     """

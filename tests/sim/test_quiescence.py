@@ -125,7 +125,7 @@ def test_one_silent_follower_wakes_the_group_and_is_heard_again() -> None:
 
 
 def test_a_restarted_follower_disagrees_until_it_knows_the_commit_index() -> None:
-    """Its commit index is volatile. With nothing else happening it must still apply all."""
+    """The commit index is volatile. With nothing else happening the follower must apply all."""
     stage = resting()
     heard = Heard(stage)
     beat = Heartbeat((GID,), (stage.group(1).term,), (stage.group(1).commit_index,))
@@ -259,7 +259,7 @@ def test_a_leader_that_stops_for_damage_while_at_rest_is_missed(
 
 
 def test_a_quiescent_leader_is_deposed_by_a_message() -> None:
-    """It is unquiesced before it takes the message: its node must not speak for it afterwards."""
+    """The leader wakes before it takes the message: its node must not speak for it afterwards."""
     stage = resting()
     stage.free = True
     term = stage.group(1).term

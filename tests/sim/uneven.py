@@ -55,7 +55,7 @@ def a_backlog_is_applied_in_slices() -> None:
 
 @schedule
 def all_replicas_expire_by_the_lifetime_in_the_entry() -> None:
-    """Their own copies of the cluster's lifetime differ."""
+    """Nodes' own copies of the cluster's lifetime differ."""
     stage = Stage(lease_ms=LEASE_MS, varied=True)
     lifetimes = {node.partitions[GID].policy.lease_lifetime_ms for node in stage.cluster.live()}
     assert len(lifetimes) == 3

@@ -163,7 +163,7 @@ class Names:
 
 
 class ChangesOn(Features):
-    """All nodes know of changes of a group's members."""
+    """Features with which all nodes know of changes of a group's members."""
 
     def may_write(self, kind: int) -> bool:
         return kind == CONFIGURATION or super().may_write(kind)

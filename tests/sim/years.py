@@ -63,7 +63,7 @@ class Caller:
 
 
 class Years:
-    """One run."""
+    """One run of days or years."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)

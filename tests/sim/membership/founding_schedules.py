@@ -79,7 +79,7 @@ def a_wiped_node_that_was_started_too_early_is_replaced() -> None:
 
 @schedule
 def the_first_node_of_a_grown_cluster_does_not_found_again() -> None:
-    """It began alone, and its settings name nobody: it hears the others, which look for it."""
+    """The node began alone, and its settings name nobody: the others look for it."""
     nodes = Wiped(smallest_majority=1, founding=1)
     nodes.add(2, 3)
     nodes.until(lambda: len(nodes.view.own.replicas) == 3, "the others are there")

@@ -206,7 +206,7 @@ def a_node_that_left_is_forgotten_when_all_know() -> None:
 
 @schedule
 def a_removal_is_taken_back_too_late() -> None:
-    """Its replica of the metadata has gone, and nobody has reported that yet."""
+    """The node's replica of the metadata has gone, and nobody has reported that yet."""
     nodes = Nodes()
     assert not nodes.change(4, mpb.NODE_ACTION_ADD)
     nodes.until(lambda: len(nodes.view.own.replicas) == 4, "node 4 is in")

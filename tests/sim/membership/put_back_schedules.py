@@ -98,7 +98,7 @@ def a_peer_that_has_not_heard_of_a_start_is_no_way_in() -> None:
 
 @schedule
 def a_start_that_died_before_it_was_confirmed_is_known() -> None:
-    """Its registration may have been stored: the next start names that one first."""
+    """The registration may have been stored: the next start names that one first."""
     nodes = PutBack()
     for _ in range(5):
         nodes.node(3).crash("stopped")

@@ -153,7 +153,7 @@ def two_of_three_are_damaged_and_one_comes_back() -> None:
 
 @schedule
 def the_only_voter_cannot_read_for_a_learner() -> None:
-    """It goes on with its sound entries; the change says why it waits, and is taken back."""
+    """The voter goes on with its sound entries; the change says why it waits, and is taken back."""
     nodes = Damaged(smallest_majority=1)
     nodes.move(1)
     stored, journal = Journal.stored, nodes.group(1, GID).journal

@@ -55,7 +55,7 @@ def grow_and_shrink() -> None:
 
 @schedule
 def a_learner_behind_the_logs_start_gets_a_snapshot() -> None:
-    """From a base that is older than its instance: it must not find itself removed."""
+    """The snapshot's base is older than the learner's instance, which must not seem removed."""
     stage = Changing(checkpoint_entries=4, retention_bytes=0)
     stage.elect(1)
     stage.produce(1, 12)

@@ -66,7 +66,7 @@ def a_topic_gets_more_partitions_while_a_node_is_away() -> None:
 
 @schedule
 def replicas_become_one_and_three_again() -> None:
-    """One voter's word is enough then; the leader stays, and nothing is lost."""
+    """A single voter decides alone then; the leader stays, and nothing is lost."""
     topics = Sized(smallest_majority=1)
     leader = topics.cluster.leader(GID)
     assert leader is not None

@@ -80,7 +80,7 @@ def of_two_one_is_damaged() -> None:
 
 @schedule
 def of_two_nodes_one_disk_is_lost() -> None:
-    """Nobody else can say so: the other one is told, and dies before the first is removed."""
+    """The other node is told, as nobody else can, and dies before the first is removed."""
     nodes = Two()
     assert not nodes.change(3, mpb.NODE_ACTION_REMOVE)
     nodes.until(lambda: 3 not in nodes.state.nodes, "3 is forgotten")
@@ -119,7 +119,7 @@ def _told(stage: Changing, node: int, gone: Collection[tuple[int, int]]) -> None
 
 @schedule
 def of_two_that_are_gone_neither_goes_on_alone() -> None:
-    """Both are named, and both run, cut off from each other: each would decide alone."""
+    """Both are named as gone and run, cut off from each other: each would decide alone."""
     stage = Changing(founding=2, smallest_majority=1)
     stage.elect(1)
     stage.produce(1, 3)

@@ -129,7 +129,7 @@ def old_runs_go_on() -> AbstractContextManager[None]:
 
 
 def losers_are_published() -> AbstractContextManager[None]:
-    """All staged records appear: of failed, speculative and forgotten attempts, too."""
+    """Records of failed, speculative and forgotten attempts appear, too."""
     marker = Coordinator.marker
 
     def all_of_it(self: World) -> None:

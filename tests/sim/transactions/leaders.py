@@ -436,7 +436,7 @@ class MetadataLeader:
             self.group.world.spawn(self._mark_in(transaction_id, group))
 
     def _mark_in(self, transaction_id: int, group: int) -> Process:
-        """Until it is done: the decision cannot change, so the marker may come twice."""
+        """Repeats until it is done: the decision cannot change, so the marker may come twice."""
         while self.alive:
             row = self.group.machine.coordinator.get(transaction_id)
             if row is None or group not in row.pending():

@@ -257,7 +257,7 @@ def begin_without_order() -> list[Patch]:
 
 @weakness
 def the_one_before_is_forgotten() -> list[Patch]:
-    """As soon as the next one begins, also if it was begun by its own commit."""
+    """A transaction is forgotten once the next one begins, even by its own commit."""
     begin = Coordinator.begin
 
     def forgetful(self: Coordinator, *arguments: Any, after: int = 0, **more: Any) -> Any:

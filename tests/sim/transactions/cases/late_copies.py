@@ -111,7 +111,7 @@ def c05_commit_repeated_over_leader_changes() -> None:
 
 @case
 def c05_commit_that_begins_the_next_one_is_repeated() -> None:
-    """Its answer was lost, and only its owner's doubt keeps the first transaction in mind."""
+    """A commit's answer was lost; only its owner's doubt keeps the first transaction in mind."""
     stage = Stage(2)
     holder = opened(stage)
     number = stage.begin("p", holder, nonce=1)

@@ -50,7 +50,7 @@ class Groups(Stage):
         return refusal(self.ask(Call(2, "commit_offset", {**arguments, "number": number})).answer)
 
     def write(self, holder: Holder, transaction: int, sequence: int, item: int) -> str:
-        """One record, made of an item."""
+        """Writes one record, made of an item."""
         meta = batch_of(*holder, sequence, sequence, sequence - 1, item)
         arguments = {"meta": meta, "transaction_id": transaction, "records": ((0, item),)}
         return self.ask(Call(1, "batch", arguments)).kind
@@ -83,7 +83,7 @@ def begun(stage: Groups, name: str = "p") -> tuple[Holder, int]:
 
 @case
 def c25_member_that_lost_the_partition_in_the_middle() -> None:
-    """Its output and offsets never appear; the new owner's appear once."""
+    """The loser's output and offsets never appear; the new owner's appear once."""
     stage = Groups()
     first = stage.take("a")
     holder, number = begun(stage)
@@ -121,7 +121,7 @@ def c25_ownership_that_was_lost_and_won_again() -> None:
 
 @case
 def c25_new_owner_that_seeks() -> None:
-    """Without a fetch: the old owner's marker must not take the new one's commit back."""
+    """The new owner does not fetch: the old one's marker must not take its commit back."""
     stage = Groups()
     first = stage.take("a")
     holder, number = begun(stage)
@@ -138,7 +138,7 @@ def c25_new_owner_that_seeks() -> None:
 
 @case
 def c25_old_owner_is_gone() -> None:
-    """Nobody fetches: the leader that gave the partition away aborts the transaction in the way."""
+    """The leader that gave the partition away aborts the old transaction: nobody fetches."""
     stage = Groups()
     first = stage.take("a")
     holder, number = begun(stage)
@@ -154,7 +154,7 @@ def c25_old_owner_is_gone() -> None:
 
 @case
 def c26_offset_and_output_after_each_loss() -> None:
-    """Both or neither, at every point of a crash."""
+    """Offset and output are both there or neither, at every point of a crash."""
     for victim in (0, 1, 2):
         for survivors in (0, 1, 2):
             stage = Groups()
@@ -183,7 +183,7 @@ def c26_offset_and_output_after_each_loss() -> None:
 
 @case
 def c43_marker_of_the_offsets_comes_last() -> None:
-    """Else the successor's output is readable before the records that it follows."""
+    """An earlier marker would show the successor's output before the records it follows."""
     stage = Groups()
     holder, number = begun(stage)
     same(stage.write(holder, number, 0, 0), "STAGED")
@@ -207,7 +207,7 @@ def c43_marker_of_the_offsets_comes_last() -> None:
 
 @case
 def c44_manual_group_restarts_between_decision_and_marker() -> None:
-    """It reads on from the decided offset, not from the readable one."""
+    """The group reads on from the decided offset, not from the readable one."""
     stage = Groups()
     holder, number = begun(stage)
     same(stage.write(holder, number, 0, 0), "STAGED")
