@@ -236,6 +236,7 @@ print("ok")
     "fork-closed": """
 with Producer(server) as producer:
     producer.send(topic, b"v").result(30)
+    assert runtime._NATIVE & runtime._native_threads(), runtime._native_threads()
 if (child := os.fork()) == 0:
     with Producer(server) as mine:
         mine.send(topic, b"v").result(30)

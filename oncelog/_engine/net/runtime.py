@@ -4,7 +4,8 @@ Place in the flow: sync clients hand coroutines to it and wait. gRPC's asyncio s
 for all loops of a process, so one loop suits it best.
 
 A forked child has no such thread. Clients made before the fork are closed there. New clients start
-a new loop, unless gRPC ran in the parent: then it cannot run in the child.
+a new loop, unless gRPC ran in the parent: then it cannot run in the child. gRPC's threads outlive
+the last channel by some milliseconds, so a fork after the last close waits for their end.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import logging
 import os
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from oncelog._engine.net import diverting, threads
@@ -31,6 +34,9 @@ log = logging.getLogger("oncelog.client")
 
 _START = "start the client"
 _POLLER = "_poll_wrapper"  # gRPC's thread runs this function while there is a channel
+_NATIVE = {"grpc_global_tim", "event_engine", "lifeguard", "grpc_shutdown"}  # its other threads
+_TASKS = Path("/proc/self/task")
+_FORK_PAUSES_S = tuple(0.001 * 2**n for n in range(12))  # 4 s in all
 _FORKED = (
     "this process was forked while its parent used a client, and gRPC cannot run in it: start it "
     "with multiprocessing's method spawn or forkserver, or make the first client after the fork"
@@ -43,6 +49,7 @@ _GREEN = (
 
 _start_lock = threads.shared_lock()
 _forked_under_grpc = _forking_under_grpc = False
+_others_use_grpc = False  # its threads outlived the wait of an earlier fork
 _of_the_parent: list[object] = []
 
 
@@ -233,18 +240,41 @@ _endings: set[asyncio.Task[None]] = set()
 
 def register(client: Forkable) -> None:
     """Have `client.forked()` called in a child process."""
+    global _others_use_grpc
+    _others_use_grpc = False
     _clients.add(client)
 
 
 def _before_fork() -> None:
-    global _forking_under_grpc
-    if _grpc_runs() and all(client._closed for client in list(_clients)):
-        gc.collect()  # gRPC's thread ends with the last channel
+    global _forking_under_grpc, _others_use_grpc
+    if not _others_use_grpc and all(client._closed for client in list(_clients)):
+        for pause in _FORK_PAUSES_S:
+            if not _grpc_runs():
+                break
+            gc.collect()  # the last channel may be part of a cycle
+            time.sleep(pause)  # no event: native threads that end
+        else:
+            _others_use_grpc = True
     _forking_under_grpc = _grpc_runs()
 
 
 def _grpc_runs() -> bool:
-    return any(_POLLER in thread.name for thread in threading.enumerate())
+    if any(_POLLER in thread.name for thread in threading.enumerate()):
+        return True
+    if threads.engine is None:
+        return False
+    # Systems without /proc do not tell when native threads end: a child is refused there.
+    return not _TASKS.exists() or not _NATIVE.isdisjoint(_native_threads())
+
+
+def _native_threads() -> set[str]:
+    names = set()
+    for task in _TASKS.iterdir():
+        try:
+            names.add((task / "comm").read_text().strip())
+        except OSError:
+            pass  # it has ended
+    return names
 
 
 def _after_fork() -> None:
