@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from tests.house import faults, pages, rooms, shape
+from tests.house import faults, pages, rooms, shape, words
 from tests.house.source import OURS, PACKAGES, ROOT, Rule, Snippets, Source, dotted, imports
 
 MAX_LINES = 500
@@ -132,6 +132,7 @@ RULES: list[Rule] = [
     *shape.RULES,
     *faults.RULES,
     *pages.RULES,
+    *words.RULES,
 ]
 
 # --- the tree ----------------------------------------------------------------
@@ -210,6 +211,7 @@ BAD: Snippets = [
     *shape.BAD,
     *faults.BAD,
     *pages.BAD,
+    *words.BAD,
 ]
 
 GOOD: Snippets = [
@@ -229,6 +231,7 @@ GOOD: Snippets = [
     *shape.GOOD,
     *faults.GOOD,
     *pages.GOOD,
+    *words.GOOD,
 ]
 
 
@@ -303,6 +306,22 @@ def test_every_room_of_the_cluster_has_a_readme() -> None:
     folders = {source.path.parent for source in tree().values() if source.area == "cluster"}
     missing = [str(folder) for folder in folders if not (ROOT / folder / "README.md").is_file()]
     assert not [name for name in missing if name != "cluster"]
+
+
+def test_sentences_are_plain() -> None:
+    assert words.too_many(words.of_folders(tree().values())) == []
+    pages_of = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "conformance/*.md"]
+    found = [page for pattern in [*pages_of, "clients/*/README.md"] for page in ROOT.glob(pattern)]
+    assert len(found) > 15
+    texts = [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")) for page in found]
+    assert words.too_many(texts) == []
+
+
+def test_a_riddle_is_found() -> None:
+    riddle = "Who asks is told what is known. " * 60
+    assert words.too_many([("a", riddle), ("b", "Plain. " * 400)]) == [
+        "a: 285.7 of what, who and the like in 1,000 words"
+    ]
 
 
 def test_room_pages_name_every_file() -> None:

@@ -31,12 +31,12 @@ def strange_pages(text: str, folder: PurePosixPath) -> Iterator[str]:
 
 
 def pages_are_in_the_tree(source: Source) -> Iterator[str]:
-    for line, text in _prose(source):
+    for line, text in prose(source):
         for page in strange_pages(text, source.path.parent):
             yield f"line {line}: {page} is not in the tree"
 
 
-def _prose(source: Source) -> Iterator[tuple[int, str]]:
+def prose(source: Source) -> Iterator[tuple[int, str]]:
     """Comments and docstrings."""
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT:

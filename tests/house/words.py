@@ -1,0 +1,64 @@
+"""Plain English in docstrings, comments and docs, as far as a program can tell.
+
+A sentence with what, who or whose is often a riddle: it describes a thing that has a name.
+Well-kept projects have 0.4 to 2.6 of these words in 1,000.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from tests.house.pages import prose
+from tests.house.source import Rule, Snippets, Source
+
+RIDDLES = frozenset({"what", "who", "whose", "whoever", "whatever", "whom"})
+MOST = 3  # in 1,000 words
+FEWEST = 300  # words of a folder or page that has a rate
+WORD = re.compile(r"[A-Za-z']+")
+
+
+def too_many(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Places with more than MOST of these words in 1,000. texts: place, and a part of its text."""
+    words: Counter[str] = Counter()
+    riddles: Counter[str] = Counter()
+    for place, text in texts:
+        found = [word.lower() for word in WORD.findall(text)]
+        words[place] += len(found)
+        riddles[place] += sum(word in RIDDLES for word in found)
+    return [
+        f"{place}: {1000 * riddles[place] / count:.1f} of what, who and the like in 1,000 words"
+        for place, count in words.items()
+        if count >= FEWEST and 1000 * riddles[place] > MOST * count
+    ]
+
+
+def of_folders(sources: Iterable[Source]) -> Iterator[tuple[str, str]]:
+    """The docstrings and comments of each folder."""
+    for source in sources:
+        for _, text in prose(source):
+            yield str(PurePosixPath(source.path).parent), text
+
+
+def docstrings_open_plainly(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = WORD.match(ast.get_docstring(node) or "")
+            if first and first.group().lower() in RIDDLES:
+                yield f"line {node.body[0].lineno}: the docstring opens with {first.group()}"
+
+
+RULES: list[Rule] = [docstrings_open_plainly]
+
+BAD: Snippets = [
+    (docstrings_open_plainly, "cluster/a.py", '"""What a node does."""'),
+    (docstrings_open_plainly, "tests/a.py", 'def f():\n    """Whoever asks is told."""'),
+]
+
+GOOD: Snippets = [
+    (docstrings_open_plainly, "cluster/a.py", '"""Duties of a node."""'),
+    (docstrings_open_plainly, "cluster/a.py", 'def f():\n    """Return what was asked for."""'),
+]
