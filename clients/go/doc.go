@@ -6,7 +6,7 @@
 // sent. A [Consumer] reads records in offset order; an [Admin] manages topics and looks at
 // the cluster.
 //
-//	producer, err := oncelog.NewProducer("localhost:9001")
+//	producer, err := oncelog.NewProducer("localhost:7001")
 //	...
 //	delivery, err := producer.Send(ctx, oncelog.Message{Topic: "greetings", Value: []byte("hello")})
 //	...

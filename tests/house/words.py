@@ -1,6 +1,6 @@
 """Plain English in docstrings, comments and docs, as far as a program can tell.
 
-A sentence with what, who or whose is often a riddle: it describes a thing that has a name.
+A sentence with one of RIDDLES often describes a thing that has a name.
 Well-kept projects have 0.4 to 2.6 of these words in 1,000.
 """
 

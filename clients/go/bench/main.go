@@ -1,8 +1,8 @@
 // Command bench measures what one process sends to a topic, or reads from it, and what that
 // costs in processor time of this process. It prints one line of JSON.
 //
-//	go run ./bench produce -servers localhost:9001 -topic t -seconds 5 -size 100
-//	go run ./bench consume -servers localhost:9001 -topic t
+//	go run ./bench produce -servers localhost:7001 -topic t -seconds 5 -size 100
+//	go run ./bench consume -servers localhost:7001 -topic t
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 		log.Fatal("usage: bench produce|consume [FLAG...]")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	servers := flags.String("servers", "localhost:9001", "nodes, as host:port,...")
+	servers := flags.String("servers", "localhost:7001", "nodes, as host:port,...")
 	topic := flags.String("topic", "", "a topic that exists")
 	seconds := flags.Float64("seconds", 5, "how long to send")
 	size := flags.Int("size", 100, "bytes of a record's value")

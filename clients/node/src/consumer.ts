@@ -34,7 +34,7 @@ export interface PartitionOffset extends TopicPartition {
  * Reads topics, or assigned partitions, in offset order per partition, each record once per
  * consumer. It survives leader changes and restarts unseen.
  *
- *     const consumer = new Consumer("localhost:9001", { autoOffsetReset: "earliest" });
+ *     const consumer = new Consumer("localhost:7001", { autoOffsetReset: "earliest" });
  *     await consumer.subscribe("greetings");
  *     for await (const record of consumer) console.log(record.offset, record.value);
  *

@@ -47,7 +47,7 @@ export interface SendBatchOptions {
 /**
  * Sends records; each is stored once, in order per partition, whatever fails between.
  *
- *     const producer = new Producer("localhost:9001");
+ *     const producer = new Producer("localhost:7001");
  *     const delivery = await producer.send({ topic: "greetings", value: "hello" });
  *     const metadata = await delivery.result();
  *     await producer.close();

@@ -6,7 +6,7 @@ use oncelog::{Consumer, ConsumerConfig, OffsetReset};
 #[tokio::main]
 async fn main() -> oncelog::Result<()> {
     let topic = std::env::args().nth(1).unwrap_or_else(|| "greetings".into());
-    let mut config = ConsumerConfig::new("localhost:9001");
+    let mut config = ConsumerConfig::new("localhost:7001");
     config.group_id = Some("readers".into());
     config.auto_offset_reset = OffsetReset::Earliest;
     let consumer = Consumer::new(config)?;

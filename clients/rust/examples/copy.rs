@@ -10,7 +10,7 @@ use oncelog::{
     Consumer, ConsumerConfig, Message, Producer, ProducerConfig, Record, TopicPartition,
 };
 
-const SERVERS: &str = "localhost:9001";
+const SERVERS: &str = "localhost:7001";
 
 fn message<'a>(target: &'a str, record: &'a Record) -> Message<'a> {
     let mut message = match &record.value {

@@ -8,7 +8,7 @@ use oncelog::{
     Transaction,
 };
 
-const SERVERS: &str = "localhost:9001";
+const SERVERS: &str = "localhost:7001";
 
 /// Writes what comes of some records, and how far they were read.
 async fn work(

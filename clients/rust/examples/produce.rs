@@ -5,7 +5,7 @@ use oncelog::{Message, Producer, ProducerConfig};
 #[tokio::main]
 async fn main() -> oncelog::Result<()> {
     let topic = std::env::args().nth(1).unwrap_or_else(|| "greetings".into());
-    let producer = Producer::new(ProducerConfig::new("localhost:9001"))?;
+    let producer = Producer::new(ProducerConfig::new("localhost:7001"))?;
     let mut deliveries = vec![];
     for n in 0..10 {
         let value = format!("hello {n}");

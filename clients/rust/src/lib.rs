@@ -10,7 +10,7 @@
 //! use oncelog::{Message, Producer, ProducerConfig};
 //!
 //! # async fn example() -> oncelog::Result<()> {
-//! let producer = Producer::new(ProducerConfig::new("localhost:9001"))?;
+//! let producer = Producer::new(ProducerConfig::new("localhost:7001"))?;
 //! let delivery = producer.send(Message::new("greetings", "hello")).await?;
 //! let metadata = delivery.wait().await?; // stored once
 //! println!("{} at {}", metadata.partition, metadata.offset);

@@ -279,7 +279,7 @@ class ClusterService(rpc.ClusterServiceServicer):
     ) -> None:
         """Wait for the leaders of the partitions from `first` on.
 
-        Raises RequestTimeoutError. done: the part of its message that says what was done.
+        Raises RequestTimeoutError. done: the part of its message about the work done.
         """
         groups = [partition.group_id for partition in topic.partitions[first:]]
         if not await self.node.wait_for_leaders(groups, timeout):

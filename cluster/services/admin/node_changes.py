@@ -48,7 +48,7 @@ async def command(node: NodeContext, request: pb.ChangeNodeRequest) -> meta.Chan
         change.directory_id = max(0, node.metadata.directory_of(number))
         change.accept_loss = request.accept_loss
         if decides_alone(node, number):
-            effects(node, change)  # refuses what the metadata would refuse
+            effects(node, change)  # rejects as the metadata would
             await _exclude_lost(node, request, change.directory_id)
     return change
 

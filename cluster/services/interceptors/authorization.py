@@ -100,7 +100,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             await abort(context, UnauthenticatedError(str(error)))
 
     def refusal(self, method: str, caller: Caller, request: Any) -> OncelogError | None:
-        """Return why the caller may not do what this message asks for."""
+        """Return the reason to reject this message of the caller; None: there is none."""
         return self._refusal(method, caller, self._needs(method, request))
 
     def _needs(self, method: str, request: Any) -> Sequence[Need]:

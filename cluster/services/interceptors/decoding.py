@@ -37,7 +37,7 @@ def decoded(message: MessageT) -> MessageT:
 
 
 class Decoding(grpc.aio.ServerInterceptor):
-    """Ends calls whose request cannot be decoded.
+    """Ends calls with requests that cannot be decoded.
 
     Only our own services take a stream of requests: they call `decoded` for each.
     """

@@ -3,7 +3,7 @@
     Guarding --NEEDS[method](request)--> needs --> Permissions.missing
 
 The names to check are those in the request's body. An RPC that lists all of a kind either needs
-the whole kind, or its answer is filtered to what the caller may describe (`ALLOWED`).
+the whole kind, or its answer is filtered by the right to describe (`ALLOWED`).
 """
 
 from __future__ import annotations

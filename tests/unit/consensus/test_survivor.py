@@ -1,4 +1,4 @@
-"""A survivor of two voters: when it goes on alone, and what it reports to the rest."""
+"""A survivor of two voters: when it goes on alone, and its report to the rest."""
 
 from __future__ import annotations
 

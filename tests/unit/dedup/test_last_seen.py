@@ -145,7 +145,7 @@ def test_idle_means_longer_than_the_lifetime_in_log_time() -> None:
     assert log.map.advance(1001 + DAY, lifetime_ms=DAY) == 1
     assert log.append(7, 0, 0, 9, -1) is Kind.PRODUCER_EXPIRED
     assert log.append(8, 0, 0, 9, -1) is Kind.DUPLICATE
-    # A stamp of a leader whose clock is behind moves nothing back.
+    # A stamp of a leader with a late clock moves nothing back.
     assert log.map.advance(5, lifetime_ms=DAY) == 0
     assert log.map.clock_ms == 1001 + DAY
     assert log.append(8, 0, 10, 19, 9, time=5) is Kind.APPENDED

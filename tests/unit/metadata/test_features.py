@@ -39,7 +39,7 @@ NEW = Release("2.0", Versions(1, 2), frozenset({"a", "b"}))
 # --- new fields and features are listed ---------------------------------------------------
 
 # The fields of replicated commands in version 1. A new field stops replicas that do not know it:
-# list it with the feature or version whose writers may set it.
+# list it with the feature or version that lets writers set it.
 FIELDS_OF_VERSION_1 = """
     AllocateProducerIds: count node_id
     AlterTopic: config name set_expected_offsets

@@ -1,4 +1,4 @@
-"""Terms of leases and names: the log decides them, and who may take a name over."""
+"""Terms of leases and names: the log decides them, and takeovers of a name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOUR = 3_600_000
 
 
 class Log:
-    """The metadata log and two replicas whose nodes have different settings."""
+    """The metadata log and two replicas, on nodes with different settings."""
 
     def __init__(self) -> None:
         self.states = [MetadataState(), MetadataState()]

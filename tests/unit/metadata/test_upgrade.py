@@ -19,7 +19,7 @@ TARGET = Finalized(2, frozenset({"a", "b"}))
 
 
 class Replica:
-    """A replica of the metadata whose node runs a release, with two registered nodes."""
+    """A replica of the metadata on a node of a release, with two registered nodes."""
 
     def __init__(self, release: Release = NEW) -> None:
         self.state = MetadataState(release=release)

@@ -1,7 +1,7 @@
 // Command consume prints the records of a topic, from where the group stopped last, until it is
 // interrupted. Several of it share the topic's partitions.
 //
-//	go run ./examples/consume localhost:9001 greetings my-group
+//	go run ./examples/consume localhost:7001 greetings my-group
 package main
 
 import (

@@ -2,7 +2,7 @@
 // ended: the source's offsets are the sequences of a named producer, so the target knows how
 // far the copy has come, and takes no record twice.
 //
-//	go run ./examples/copy localhost:9001 orders 0 orders-copy
+//	go run ./examples/copy localhost:7001 orders 0 orders-copy
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command produce sends each line of standard input as a record, and says where the last one is.
 //
-//	go run ./examples/produce localhost:9001 greetings
+//	go run ./examples/produce localhost:7001 greetings
 package main
 
 import (

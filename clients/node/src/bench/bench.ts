@@ -8,7 +8,7 @@
 
 import { Consumer, Producer } from "../index.js";
 
-const [verb, servers = "localhost:9001", topic = "", seconds = "5", size = "100"] =
+const [verb, servers = "localhost:7001", topic = "", seconds = "5", size = "100"] =
   process.argv.slice(2);
 
 function figures(records: number, bytes: number, began: number, used: NodeJS.CpuUsage): void {

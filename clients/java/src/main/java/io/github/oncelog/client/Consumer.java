@@ -22,7 +22,7 @@ import java.util.function.Supplier;
  * ErrorKind#INVALID_REQUEST}. {@link #close()} may be called from any thread.
  *
  * <pre>{@code
- * try (Consumer consumer = new Consumer("localhost:9001")) {
+ * try (Consumer consumer = new Consumer("localhost:7001")) {
  *   consumer.subscribe("greetings");
  *   for (StoredRecord record : consumer.poll(Duration.ofSeconds(10))) {
  *     ...

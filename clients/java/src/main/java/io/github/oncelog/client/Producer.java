@@ -18,7 +18,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * by any number of threads.
  *
  * <pre>{@code
- * try (Producer producer = new Producer("localhost:9001")) {
+ * try (Producer producer = new Producer("localhost:7001")) {
  *   Delivery delivery = producer.send(Message.of("greetings", "hello".getBytes(UTF_8)));
  *   RecordMetadata stored = delivery.get();
  * }
