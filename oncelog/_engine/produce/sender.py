@@ -70,7 +70,8 @@ class Sender:
         self._alone = False  # after a rejection that another producer may have caused
         self._streams: dict[str, Lane] = {}
         self._sent_to: dict[TopicPartition, str] = {}
-        self._woken = False
+        # A look is due while these are equal; no flag that a signal handler could find half set.
+        self._looks, self._woken_at = 0, -1
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._watch = LeaderWatch(
@@ -87,13 +88,10 @@ class Sender:
 
     def wake(self) -> None:
         """Look for work soon. Cheap when a look is already due."""
-        if not self._woken:
-            self._woken = True
-            try:
-                self._loop.call_soon_threadsafe(self._pump)
-            except BaseException:  # of a signal handler
-                self._woken = False
-                raise
+        look = self._looks
+        if self._woken_at != look:
+            self._loop.call_soon_threadsafe(self._pump)
+            self._woken_at = look
 
     # --- life ------------------------------------------------------------------------
 
@@ -175,13 +173,13 @@ class Sender:
             self.accumulator.stickiness.leave_unavailable()
 
     def _soon(self) -> None:
-        if not self._woken:
-            self._woken = True
+        if self._woken_at != self._looks:
+            self._woken_at = self._looks
             self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         """Send everything that can be sent now."""
-        self._woken = False
+        self._looks += 1
         if self._stopped:
             return
         now = time.monotonic()

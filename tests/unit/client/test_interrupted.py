@@ -168,12 +168,35 @@ def test_an_interrupted_wake_up_is_not_taken_for_one():
                 raise HandlerError
 
     sender: Any = Sender.__new__(Sender)
-    sender._woken, sender._loop = False, Loop()
+    sender._looks, sender._woken_at, sender._loop = 0, -1, Loop()
     with pytest.raises(HandlerError):
         sender.wake()
     sender.wake()
     sender.wake()
     assert len(scheduled) == 2
+
+
+def test_a_handler_below_a_wake_up_wakes_the_sender_itself():
+    """A handler that flushes waits for a wake-up, and the call that it interrupted cannot go on."""
+    scheduled: list[Any] = []
+
+    class Loop:
+        def call_soon_threadsafe(self, callback: Any) -> None:
+            if not within:
+                within.append("handler")
+                sender.wake()
+                assert len(scheduled) == 1
+            scheduled.append(callback)
+
+    within: list[str] = []
+    sender: Any = Sender.__new__(Sender)
+    sender._looks, sender._woken_at, sender._stopped, sender._loop = 0, -1, True, Loop()
+    sender.wake()
+    sender.wake()
+    assert len(scheduled) == 2
+    sender._pump()
+    sender.wake()
+    assert len(scheduled) == 3
 
 
 def test_what_waits_is_seen_without_a_wake_up():
