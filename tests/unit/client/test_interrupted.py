@@ -216,14 +216,14 @@ READS: dict[str, Callable[[Consumer], Callable[[], object]]] = {
 
 @pytest.mark.parametrize("name", READS)
 def test_an_interrupted_read_loses_no_records(name: str) -> None:
-    places, was_interrupted = 0, True
+    places, was_interrupted, positions = 0, True, [0, 0]
     while was_interrupted:
         buffered = Buffered(TP, OTHER)
         for tp in (TP, OTHER):
             buffered.add(stored(0, 2), stored(2, 2), tp=tp)
         consumer: Any = Consumer.__new__(Consumer)
         consumer._buffer, consumer._one, consumer._rebalance = buffered.buffer, OneReader(), None
-        consumer.config = ConsumerConfig(bootstrap_servers="h:1", consumer_timeout_ms=0)
+        consumer.config = ConsumerConfig(bootstrap_servers=("h:1",), consumer_timeout_ms=0)
         consumer._closed = False
         read = READS[name](consumer)
         was_interrupted = interrupted(read, places)
