@@ -141,16 +141,18 @@ print("ok")
 """,
     "reads": """
 class Stop(Exception): pass
-def ring(*_): raise Stop
+def ring(*_):
+    if reading: raise Stop
 signal.signal(signal.SIGALRM, ring)
 wanted = [b"%d" % n for n in range(3000)]
 with Producer(server, batch_size=300) as producer:
     for value in wanted:
         producer.send(topic, value)
 consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="earliest")
-taken, stops = [], 0
+taken, stops, reading = [], 0, False
 while sum(map(len, taken)) < len(wanted):
     try:
+        reading = True
         signal.setitimer(signal.ITIMER_REAL, 0.0005)
         while True:
             found = consumer.getmany(50, 20)
@@ -159,6 +161,7 @@ while sum(map(len, taken)) < len(wanted):
     except Stop:
         stops += 1
     finally:
+        reading = False  # a handler that raises here would end the program
         signal.setitimer(signal.ITIMER_REAL, 0)
 consumer.close()
 assert [record.value for records in taken for record in records] == wanted
