@@ -216,7 +216,8 @@ READS: dict[str, Callable[[Consumer], Callable[[], object]]] = {
 
 @pytest.mark.parametrize("name", READS)
 def test_an_interrupted_read_loses_no_records(name: str) -> None:
-    places, was_interrupted, positions = 0, True, [0, 0]
+    places, was_interrupted = 0, True
+    positions: list[int | None] = []
     while was_interrupted:
         buffered = Buffered(TP, OTHER)
         for tp in (TP, OTHER):
