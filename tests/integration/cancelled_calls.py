@@ -183,9 +183,11 @@ async def stored_batches(run: Run) -> None:
 async def a_full_buffer(run: Run) -> None:
     """A record that waits for room and is given up is not sent."""
     value = b"a".ljust(700_000, b".")
-    async with run.producer(buffer_memory=1_100_000, batch_size=1_000_000) as producer:
-        await stored(producer.send(run.topic, b"0", partition=0))
-        await producer.send(run.topic, value, partition=0)
+    settings = {"buffer_memory": 1_100_000, "batch_size": 1_000_000, "linger_ms": 60_000}
+    async with run.producer(**settings) as producer:
+        await producer.send(run.topic, b"0", partition=0)
+        await producer.flush()
+        await producer.send(run.topic, value, partition=0)  # lingers until another wants its room
         waited = await run.cut(producer.send(run.topic, b"b".ljust(700_000, b"."), partition=0))
         await producer.send(run.topic, b"c", partition=0)
     found = [one[:1] for one in run.log() if one is not None]
