@@ -54,7 +54,7 @@ class _Balance:
         limit: int,
     ) -> None:
         self._nodes, self._sizes, self._limit = nodes, sizes, limit
-        self._before = {one.group_id: one.target or one.replicas for one in records}
+        self._before = {one.group_id: one.placed for one in records}
         self._placed = dict(self._before)
         self._moved: set[int] = set()
         self._count: Counter[int] = Counter()

@@ -20,8 +20,7 @@ class NodeLoads:
 
     def add(self, replicas: Sequence[int], times: int = 1) -> None:
         """Adds a placement; times: -1 takes it away again."""
-        for node in replicas[:1]:
-            self.leaders[node] += times
+        self.leaders[replicas[0]] += times
         for node in replicas:
             self.replicas[node] += times
         for pair in permutations(replicas, 2):

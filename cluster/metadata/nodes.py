@@ -241,7 +241,7 @@ def _without_directory(record: PartitionState, node: int) -> PartitionState:
     if node not in record.replicas:
         return record
     lost = (*record.lost, (node, record.instance_of(node)))
-    return replace(record, target=record.target or record.replicas, lost=lost)
+    return replace(record, target=record.placed, lost=lost)
 
 
 def _remove(tables: Tables, node: int) -> bool:
@@ -256,7 +256,7 @@ def _remove(tables: Tables, node: int) -> bool:
     for topic in tables.topics_by_name():
         if is_internal(topic.name):
             continue  # it has as many replicas as nodes allow
-        replicas = max(len(record.target or record.replicas) for record in topic.partitions)
+        replicas = max(len(record.placed) for record in topic.partitions)
         if replicas > len(left):
             text = f"{topic.name!r} has {replicas} replicas, and {len(left)} nodes would be left"
             raise invalid("node_id", text)

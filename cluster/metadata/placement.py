@@ -69,7 +69,7 @@ def resized(
     load = _Load(nodes, live, held)
     changed = []
     for record in topic.partitions:
-        target = record.target or record.replicas
+        target = record.placed
         if len(target) != replicas:
             load.add(target, times=-1)
             target = load.resize(record, replicas, leaders.get(record.group_id, 0))

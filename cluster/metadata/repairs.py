@@ -42,7 +42,7 @@ def repaired(record: PartitionState, command: pb.RepairReplica, now_ms: int) -> 
     damaged = (*others, DamagedReplica(node, instance, rebuild))
     if not rebuild:
         return replace(record, damaged=damaged)
-    target, repairs = record.target or record.replicas, (*recent, (node, now_ms))
+    target, repairs = record.placed, (*recent, (node, now_ms))
     return replace(record, damaged=damaged, repairs=repairs, target=target)
 
 

@@ -171,7 +171,7 @@ def reported(record: PartitionState, command: pb.ReportReplicas) -> PartitionSta
     )
     if not now.to_remove and not command.learners and set(record.target) == set(command.voters):
         return _in_order(replace(now, target=(), before_balance=()), record.target)
-    preferred = [node for node in record.target or record.replicas if node in members]
+    preferred = [node for node in record.placed if node in members]
     return _in_order(now, [*preferred, *(node for node in members if node not in preferred)])
 
 

@@ -112,10 +112,10 @@ class Tables:
                 continue
             self.groups[partition.group_id] = (topic.name, number)
             self.touched.add(partition.group_id)
-            there = partition.placed
-            if was is None or was.placed != there:
-                self.loads.add(there)
-                self.loads.add(was.placed if was is not None else (), -1)
+            if was is None or was.placed != partition.placed:
+                self.loads.add(partition.placed)
+                if was is not None:
+                    self.loads.add(was.placed, -1)
 
     def take_touched(self) -> Collection[int]:
         touched, self.touched = self.touched, set()

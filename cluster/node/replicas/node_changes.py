@@ -100,11 +100,11 @@ def moves(
     known = list(topics)
     internal = {one.group_id for t in known if is_internal(t.name) for one in t.partitions}
     records = [record for topic in known for record in topic.partitions]
-    load = Counter(node for record in records for node in record.target or record.replicas)
+    load = Counter(node for record in records for node in record.placed)
     free = MAX_MOVES - sum(bool(record.target) for record in records)
     found: list[tuple[PartitionState, list[int]]] = []
     for record in records:
-        target = list(record.target or record.replicas)
+        target = list(record.placed)
         if not any(node in leaving for node in target):
             continue
         if not record.target and free <= 0:
@@ -116,7 +116,7 @@ def moves(
                 load[target[place]] += 1
         if record.group_id in internal:
             target = [node for node in target if node not in leaving] or target
-        if target != list(record.target or record.replicas):
+        if target != list(record.placed):
             free -= not record.target
             found.append((record, target))
     return found
@@ -132,7 +132,7 @@ def internal_growth(
     """
     known = list(topics)
     records = [record for topic in known for record in topic.partitions]
-    load = Counter(node for record in records for node in record.target or record.replicas)
+    load = Counter(node for record in records for node in record.placed)
     free = MAX_MOVES - sum(bool(record.target) for record in records)
     found: list[tuple[PartitionState, list[int]]] = []
     for record in (one for topic in known if is_internal(topic.name) for one in topic.partitions):

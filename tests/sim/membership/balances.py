@@ -151,7 +151,7 @@ def records_of(state: MetadataState) -> dict[int, PartitionState]:
 
 def level(records: Records, cluster: Cluster) -> bool:
     """Tells whether no node holds, or shall hold, two replicas more than another."""
-    held = Counter(node for one in records.values() for node in one.target or one.replicas)
+    held = Counter(node for one in records.values() for node in one.placed)
     counts = [held[node] for node in cluster.node_ids]
     return max(counts) - min(counts) <= 1
 

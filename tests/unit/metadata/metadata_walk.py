@@ -175,7 +175,7 @@ class Walk:
         rng, (_, record) = self.rng, self._partition()
         if rng.random() < 0.2:
             record = self.state.membership.own
-        wanted = record.target or record.replicas or NODES[:3]
+        wanted = record.placed or NODES[:3]
         voters = list(wanted) if rng.random() < 0.6 else self._some(NODES)
         learners = [node for node in self._some(NODES, 0, 1) if node not in voters]
         members = [*voters, *learners]
