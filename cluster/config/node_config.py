@@ -46,6 +46,7 @@ _KUBERNETES_ENV = re.compile(
 MISSPELT = 0.85  # similarity to a setting's name from which a variable counts as misspelt
 ENV_CONFIG_FILE = "ONCELOG_CONFIG"
 DEFAULT_LISTEN = "127.0.0.1:7001"
+DEFAULT_REPLICAS = 3
 
 # Room in a message beside the payload of its largest batch.
 MESSAGE_OVERHEAD_BYTES = MIB
@@ -98,7 +99,7 @@ class NodeConfig:
     producer_name_expiry_ms: int = 7 * DAY_MS
     pid_block_size: int = 100
     default_partitions: int = 6
-    default_replicas: int = 3
+    default_replicas: int = DEFAULT_REPLICAS
     preferred_leader_delay_ms: int = 5000
     handover_timeout_ms: int = 8000
     checkpoint_bytes: int = 64 * MIB
@@ -120,6 +121,14 @@ class NodeConfig:
     # From the command line: print the settings and stop; print the next steps for a new user.
     print_config: bool = False
     next_steps: bool = False
+
+    @property
+    def wanted_replicas(self) -> int:
+        """Replicas of a topic that names no number, once there are enough nodes.
+
+        `default_replicas` is at most the number of the first nodes, unless it was given.
+        """
+        return self.default_replicas if "default_replicas" in self.given else DEFAULT_REPLICAS
 
     @property
     def max_message_bytes(self) -> int:

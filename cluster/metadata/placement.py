@@ -26,8 +26,6 @@ from cluster.metadata.topics import (
     invalid,
 )
 
-DEFAULT_REPLICAS = 3  # of a topic that names no number, as far as there are nodes
-
 
 def place(
     partitions: int,

@@ -16,10 +16,10 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from cluster.config.node_config import DEFAULT_REPLICAS
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
-from cluster.metadata.placement import DEFAULT_REPLICAS
 from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replicas.changes import Propose
 from cluster.node.replicas.replicas import METADATA_GROUP, Metadata

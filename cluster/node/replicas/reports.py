@@ -10,7 +10,6 @@ from collections.abc import Callable
 from cluster.config.node_config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.errors import ClusterError
-from cluster.metadata.placement import DEFAULT_REPLICAS
 from cluster.metadata.state import MetadataState
 from cluster.node.maintenance.loop import LOOK_PERIOD, Tasks, every
 from cluster.node.metadata.proposer import MetadataProposer
@@ -49,9 +48,7 @@ class ReplicaDuties:
             config.node_id, delay, replicas, metadata, time.monotonic, self._propose
         )
         self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose)
-        given = "default_replicas" in config.given
-        most = config.default_replicas if given else DEFAULT_REPLICAS
-        self._nodes = NodeChanges(driver, metadata, self._propose, most)
+        self._nodes = NodeChanges(driver, metadata, self._propose, config.wanted_replicas)
         self._sizes = sizes
         self._balancing = Balancing(driver, metadata, sizes.alive, self._propose)
 

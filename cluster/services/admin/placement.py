@@ -6,7 +6,7 @@ CreateTopic, ResizeTopic, the topic of consumer groups --place_replicas--> place
 from __future__ import annotations
 
 from cluster.errors import NotReadyError
-from cluster.metadata.placement import DEFAULT_REPLICAS, check_nodes, place
+from cluster.metadata.placement import check_nodes, place
 from cluster.metadata.topics import check_partition_count
 from cluster.services.context import NodeContext
 
@@ -33,9 +33,7 @@ def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tu
 
 def default_replicas(node: NodeContext) -> int:
     """Return the default replica count: the setting, at most one replica per node."""
-    given = "default_replicas" in node.config.given
-    wanted = node.config.default_replicas if given else DEFAULT_REPLICAS
-    return min(wanted, len(all_nodes(node)))
+    return min(node.config.wanted_replicas, len(all_nodes(node)))
 
 
 def all_nodes(node: NodeContext) -> set[int]:
