@@ -58,6 +58,14 @@ class Watched:
     def __exit__(self, *_: object) -> None:
         self.consumer.close()
 
+    def until_each_waits(self) -> None:
+        """Return when a batch of each partition lies in the buffer."""
+        buffer = self.consumer._buffer
+        with buffer._lock:
+            assert buffer._condition.wait_for(
+                lambda: all(cursor.chunks for cursor in buffer.cursors()), TIMEOUT
+            )
+
     def read(self, count: int) -> list[tuple[int, int]]:
         """The next records' (partition, offset)."""
         found: list[tuple[int, int]] = []
@@ -125,9 +133,9 @@ def test_partitions_do_not_hold_up_each_other(
     admin.create_topic(topic, 6, 3)
     fill(cluster.bootstrap, topic, partitions=6)
     with Watched(cluster.bootstrap, topic) as watched:
-        found = watched.read(RECORDS)
+        watched.until_each_waits()
+        found = watched.read(6 * PER_BATCH)
         assert {partition for partition, _ in found} == set(range(6)), "they take turns"
-        assert watched.streams > 1
         watched.consumer.pause((topic, 2))
         left = sum(RECORDS - len(offsets(found, number)) for number in range(6) if number != 2)
         rest = watched.read(left)
@@ -136,6 +144,7 @@ def test_partitions_do_not_hold_up_each_other(
         rest += watched.read(6 * RECORDS - len(found) - left)
         for number in range(6):
             assert offsets(found + rest, number) == list(range(RECORDS))
+        assert watched.streams > 1
 
 
 def test_a_killed_leader(make_cluster: MakeCluster, topic: str) -> None:
