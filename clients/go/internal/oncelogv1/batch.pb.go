@@ -463,7 +463,8 @@ const file_oncelog_v1_batch_proto_rawDesc = "" +
 	"CODEC_NONE\x10\x00\x12\x0e\n" +
 	"\n" +
 	"CODEC_ZSTD\x10\x01\x12\r\n" +
-	"\tCODEC_LZ4\x10\x02b\x06proto3"
+	"\tCODEC_LZ4\x10\x02B\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_batch_proto_rawDescOnce sync.Once

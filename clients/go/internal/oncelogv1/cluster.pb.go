@@ -2693,7 +2693,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\tListNodes\x12\x1c.oncelog.v1.ListNodesRequest\x1a\x1d.oncelog.v1.ListNodesResponse\x12W\n" +
 	"\x0eBalanceCluster\x12!.oncelog.v1.BalanceClusterRequest\x1a\".oncelog.v1.BalanceClusterResponse\x12Z\n" +
 	"\x0fFinalizeUpgrade\x12\".oncelog.v1.FinalizeUpgradeRequest\x1a#.oncelog.v1.FinalizeUpgradeResponse\x12`\n" +
-	"\x11SetClusterSetting\x12$.oncelog.v1.SetClusterSettingRequest\x1a%.oncelog.v1.SetClusterSettingResponseb\x06proto3"
+	"\x11SetClusterSetting\x12$.oncelog.v1.SetClusterSettingRequest\x1a%.oncelog.v1.SetClusterSettingResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_cluster_proto_rawDescOnce sync.Once

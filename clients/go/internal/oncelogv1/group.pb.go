@@ -2262,7 +2262,8 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\rDescribeGroup\x12 .oncelog.v1.DescribeGroupRequest\x1a!.oncelog.v1.DescribeGroupResponse\x12N\n" +
 	"\vDeleteGroup\x12\x1e.oncelog.v1.DeleteGroupRequest\x1a\x1f.oncelog.v1.DeleteGroupResponse\x12L\n" +
 	"\tJoinGroup\x12\x1c.oncelog.v1.JoinGroupRequest\x1a\x1d.oncelog.v1.JoinGroupResponse(\x010\x01\x12R\n" +
-	"\x0eGroupHeartbeat\x12!.oncelog.v1.GroupHeartbeatRequest\x1a\x1d.oncelog.v1.JoinGroupResponseb\x06proto3"
+	"\x0eGroupHeartbeat\x12!.oncelog.v1.GroupHeartbeatRequest\x1a\x1d.oncelog.v1.JoinGroupResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_group_proto_rawDescOnce sync.Once

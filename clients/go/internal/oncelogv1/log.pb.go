@@ -1433,7 +1433,8 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\x05Fetch\x12\x18.oncelog.v1.FetchRequest\x1a\x19.oncelog.v1.FetchResponse\x12F\n" +
 	"\tSubscribe\x12\x1c.oncelog.v1.SubscribeRequest\x1a\x19.oncelog.v1.FetchResponse0\x01\x12N\n" +
 	"\vListOffsets\x12\x1e.oncelog.v1.ListOffsetsRequest\x1a\x1f.oncelog.v1.ListOffsetsResponse\x12Z\n" +
-	"\x0fResolveSequence\x12\".oncelog.v1.ResolveSequenceRequest\x1a#.oncelog.v1.ResolveSequenceResponseb\x06proto3"
+	"\x0fResolveSequence\x12\".oncelog.v1.ResolveSequenceRequest\x1a#.oncelog.v1.ResolveSequenceResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_log_proto_rawDescOnce sync.Once

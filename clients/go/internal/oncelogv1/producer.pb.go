@@ -1149,7 +1149,8 @@ const file_oncelog_v1_producer_proto_rawDesc = "" +
 	"\fOpenProducer\x12\x1f.oncelog.v1.OpenProducerRequest\x1a .oncelog.v1.OpenProducerResponse\x12`\n" +
 	"\x11DescribeProducers\x12$.oncelog.v1.DescribeProducersRequest\x1a%.oncelog.v1.DescribeProducersResponse\x12T\n" +
 	"\rFenceProducer\x12 .oncelog.v1.FenceProducerRequest\x1a!.oncelog.v1.FenceProducerResponse\x12`\n" +
-	"\x11ListProducerNames\x12$.oncelog.v1.ListProducerNamesRequest\x1a%.oncelog.v1.ListProducerNamesResponseb\x06proto3"
+	"\x11ListProducerNames\x12$.oncelog.v1.ListProducerNamesRequest\x1a%.oncelog.v1.ListProducerNamesResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_producer_proto_rawDescOnce sync.Once

@@ -771,7 +771,8 @@ const file_oncelog_v1_security_proto_rawDesc = "" +
 	"\x0fCheckPermission\x12\".oncelog.v1.CheckPermissionRequest\x1a#.oncelog.v1.CheckPermissionResponse\x12N\n" +
 	"\vAlterQuotas\x12\x1e.oncelog.v1.AlterQuotasRequest\x1a\x1f.oncelog.v1.AlterQuotasResponse\x12K\n" +
 	"\n" +
-	"ListQuotas\x12\x1d.oncelog.v1.ListQuotasRequest\x1a\x1e.oncelog.v1.ListQuotasResponseb\x06proto3"
+	"ListQuotas\x12\x1d.oncelog.v1.ListQuotasRequest\x1a\x1e.oncelog.v1.ListQuotasResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_security_proto_rawDescOnce sync.Once

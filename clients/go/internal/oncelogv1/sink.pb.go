@@ -1223,7 +1223,8 @@ const file_oncelog_v1_sink_proto_rawDesc = "" +
 	"AbortBatch\x12\x1d.oncelog.v1.AbortBatchRequest\x1a\x1e.oncelog.v1.AbortBatchResponse\x12H\n" +
 	"\tListSinks\x12\x1c.oncelog.v1.ListSinksRequest\x1a\x1d.oncelog.v1.ListSinksResponse\x12Q\n" +
 	"\fDescribeSink\x12\x1f.oncelog.v1.DescribeSinkRequest\x1a .oncelog.v1.DescribeSinkResponse\x12H\n" +
-	"\tResetSink\x12\x1c.oncelog.v1.ResetSinkRequest\x1a\x1d.oncelog.v1.ResetSinkResponseb\x06proto3"
+	"\tResetSink\x12\x1c.oncelog.v1.ResetSinkRequest\x1a\x1d.oncelog.v1.ResetSinkResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_sink_proto_rawDescOnce sync.Once

@@ -1409,7 +1409,8 @@ const file_oncelog_v1_transaction_proto_rawDesc = "" +
 	"\x11CommitTransaction\x12$.oncelog.v1.CommitTransactionRequest\x1a%.oncelog.v1.CommitTransactionResponse\x12]\n" +
 	"\x10AbortTransaction\x12#.oncelog.v1.AbortTransactionRequest\x1a$.oncelog.v1.AbortTransactionResponse\x12]\n" +
 	"\x10ListTransactions\x12#.oncelog.v1.ListTransactionsRequest\x1a$.oncelog.v1.ListTransactionsResponse\x12f\n" +
-	"\x13DescribeTransaction\x12&.oncelog.v1.DescribeTransactionRequest\x1a'.oncelog.v1.DescribeTransactionResponseb\x06proto3"
+	"\x13DescribeTransaction\x12&.oncelog.v1.DescribeTransactionRequest\x1a'.oncelog.v1.DescribeTransactionResponseB\"\n" +
+	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (
 	file_oncelog_v1_transaction_proto_rawDescOnce sync.Once
