@@ -46,7 +46,7 @@ class Member:
 
     def __init__(self, bootstrap: str, moves: Counter[TopicPartition]) -> None:
         config = ConsumerConfig.from_settings(
-            bootstrap, {"group_id": GROUP, "on_assigned": moves.update}
+            {"bootstrap_servers": bootstrap, "group_id": GROUP, "on_assigned": moves.update}
         )
         self._cluster = Cluster(config)
         self._changed = asyncio.Event()
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=1000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as root, LocalCluster(Path(root)) as cluster:
-        with Admin(cluster.bootstrap, request_timeout_ms=120_000) as admin:
+        with Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=120_000) as admin:
             admin.create_topic(TOPIC, given.partitions, 1)
         asyncio.run(run(cluster, given.members, given.partitions))
 

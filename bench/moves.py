@@ -40,7 +40,7 @@ class Load:
     """One producer at full speed, or at a rate (MB/s)."""
 
     def __init__(self, bootstrap: str, rate: float) -> None:
-        self._producer = Producer(bootstrap, linger_ms=5)
+        self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=5)
         self._rate, self._stop = rate * MB, threading.Event()
         self._thread = threading.Thread(target=self._send)
         self._answers = Answers()
@@ -83,7 +83,7 @@ def until(done: Callable[[], bool]) -> None:
 
 def fill(bootstrap: str, gigabytes: float) -> None:
     value = os.urandom(VALUE_BYTES)
-    with Producer(bootstrap, linger_ms=20, batch_size=1024 * 1024) as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=20, batch_size=1024 * 1024) as producer:
         for _ in range(int(gigabytes * 1000 * MB / VALUE_BYTES)):
             producer.send(TOPIC, value)
 
@@ -120,7 +120,7 @@ def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     with (
         LocalCluster(root / "cluster", settings={"retention_check_ms": 1000}) as cluster,
-        Admin([cluster.addresses[1]]) as admin,
+        Admin(bootstrap_servers=[cluster.addresses[1]]) as admin,
         cluster.spare() as spare,
     ):
         kept = max(RETENTION_BYTES, int(1000 * MB * options.gb / options.partitions))

@@ -57,7 +57,7 @@ def bulk(bootstrap: str, rate: float, stop: Event, done: Any) -> None:
     """Sends in a process of its own; puts (acknowledged bytes, seconds) into `done`."""
     value, began, sent = os.urandom(VALUE_BYTES), time.monotonic(), 0
     try:
-        with Producer(bootstrap, linger_ms=5) as producer:
+        with Producer(bootstrap_servers=bootstrap, linger_ms=5) as producer:
             while not stop.is_set():
                 if rate and sent > (time.monotonic() - began) * rate * MB:
                     time.sleep(0.001)
@@ -85,7 +85,7 @@ class Pulses:
         self._thread.start()
 
     def _run(self) -> None:
-        with Producer(self.bootstrap, linger_ms=0) as producer:
+        with Producer(bootstrap_servers=self.bootstrap, linger_ms=0) as producer:
             while not self._stop.wait(PULSE):
                 for number in range(self.partitions):
                     now = time.monotonic()
@@ -157,7 +157,7 @@ def measure(options: argparse.Namespace, root: Path) -> list[tuple[int, list[flo
     for node in cluster.nodes:
         cluster.change_spec(node, tree=first)
     with cluster:
-        with Admin(cluster.bootstrap) as admin:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             kept = TopicConfig(retention_bytes=RETENTION_BYTES)
             admin.create_topic(TOPIC, options.partitions, 3, kept)
         cluster.wait_level(TOPIC)

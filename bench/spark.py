@@ -95,9 +95,9 @@ def arrow_batch(size: int, partition: int) -> Any:
 
 
 def fill(bootstrap: str, topic: str, size: int, rows: int) -> None:
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 1, TopicConfig(max_batch_bytes=4 * MIB))
-    with Producer(bootstrap, buffer_memory=64 * MIB) as producer:
+    with Producer(bootstrap_servers=bootstrap, buffer_memory=64 * MIB) as producer:
         for partition in range(PARTITIONS):
             left = rows // PARTITIONS
             some = [Record(bytes(size))] * rows_per_batch(size)

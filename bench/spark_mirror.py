@@ -65,7 +65,7 @@ def measure(
         found = {"read": read_only(spark, bootstrap, topic, directory, rows)}
         for way, transform in transforms.items():
             target = f"{topic}-{way}-{number}"
-            with Admin(bootstrap) as admin:
+            with Admin(bootstrap_servers=bootstrap) as admin:
                 admin.create_topic(target, PARTITIONS, 1, TopicConfig(max_batch_bytes=4 * MIB))
                 query = mirror(
                     spark, source=topic, target=target, bootstrap_servers=bootstrap,

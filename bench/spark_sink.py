@@ -89,7 +89,7 @@ class Query:
 
     def _sink(self, topic: str, target: str, rows: int) -> float:
         writer = self._writer(topic).format("oncelog").option("bootstrap.servers", self.bootstrap)
-        with Admin(self.bootstrap) as admin:
+        with Admin(bootstrap_servers=self.bootstrap) as admin:
             config = TopicConfig(max_batch_bytes=4 * MIB)
             admin.create_topic(target, PARTITIONS, 3 if self.kafka else 1, config)
             query = writer.option("topic", target).option("sinkId", target).start()

@@ -305,7 +305,9 @@ async def _through(nodes: Nodes, seconds: float, home: int, *, commit: bool) -> 
 def client_throughput(bootstrap: str, seconds: float, *, commit: bool) -> float:
     """MiB/s of the Python client, which takes records while others are in flight."""
     value, sent = b"x" * 1024, 0
-    with Producer(bootstrap, producer_name=f"client-{time.time_ns()}") as producer:
+    with Producer(
+        bootstrap_servers=bootstrap, producer_name=f"client-{time.time_ns()}"
+    ) as producer:
         start = time.perf_counter()
         while time.perf_counter() < start + seconds:
             send: Callable[..., object] = producer.send

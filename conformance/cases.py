@@ -28,7 +28,7 @@ FEATURES = (
     "no_idempotence",
     "send_batch",
     "names",
-    "initial",
+    "resume_from",
     "own_sequences",
     "expected_offset",
     "resolve",

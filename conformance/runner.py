@@ -184,11 +184,11 @@ class Play:
         nodes = config.pop("bootstrap", list(addresses))
         config["bootstrap_servers"] = [addresses[node] for node in nodes]
         self._max_in_flight = max(self._max_in_flight, config.get("max_in_flight", 0))
-        if "initial" in config:
-            config["initial"] = self._initial(config["initial"])
+        if "resume_from" in config:
+            config["resume_from"] = self._resume_from(config["resume_from"])
         return config
 
-    def _initial(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _resume_from(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Identity to start with: a lease under the case's own name for it."""
         cluster = self._broker.cluster
         lease = self._leases.get(given["lease"])

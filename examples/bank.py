@@ -71,13 +71,15 @@ class Teller:
     """Makes transfers. Each teller has its own name: a restart ends the transaction left open."""
 
     def __init__(self, bootstrap: str, topic: str, name: str, partitions: int) -> None:
-        with Admin(bootstrap) as admin:
+        with Admin(bootstrap_servers=bootstrap) as admin:
             try:
                 admin.create_topic(topic, partitions=partitions)
             except TopicAlreadyExistsError:
                 pass
         self._topic = topic
-        self._producer = Producer(bootstrap, producer_name=f"{topic}-{name}", linger_ms=0)
+        self._producer = Producer(
+            bootstrap_servers=bootstrap, producer_name=f"{topic}-{name}", linger_ms=0
+        )
         self._partitions = self._producer.partitions_for(topic)
 
     def transfer(self, source: int, target: int, amount: int) -> bool:

@@ -104,7 +104,7 @@ class Store:
     """All shards. A shard is replayed on first use."""
 
     def __init__(self, bootstrap: str, topic: str, shards: int = 4) -> None:
-        with Admin(bootstrap) as admin:
+        with Admin(bootstrap_servers=bootstrap) as admin:
             try:
                 config = TopicConfig(expected_offsets=ExpectedOffsets.REQUIRED)
                 admin.create_topic(topic, partitions=shards, config=config)
@@ -114,7 +114,7 @@ class Store:
         self._topic = topic
         self._shards: dict[int, Shard] = {}
         # No linger: a change is sent alone, and the next one needs its offset.
-        self._producer = Producer(bootstrap, linger_ms=0)
+        self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=0)
         self._consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none")
 
     def _shard(self, key: bytes) -> Shard:

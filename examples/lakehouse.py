@@ -106,7 +106,7 @@ def to_table(
     spark: SparkSession, bootstrap: str, topic: str, path: str, checkpoint: str
 ) -> StreamingQuery:
     """Append the topic's present records; a new checkpoint begins at the table's end."""
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         partitions = len(admin.describe_topic(topic).partitions)
     at = position(opened(path), topic, partitions)
     frame = (
@@ -165,7 +165,7 @@ def to_log(
 
 
 def _written(bootstrap: str, sink: str) -> tuple[tuple[int, int], ...]:
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         known = [one for one in admin.list_sinks() if one.sink == sink]
     return known[0].committed if known else ()
 

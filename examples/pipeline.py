@@ -49,7 +49,7 @@ class Pipeline:
         self, bootstrap: str, source: str, target: str, group: str, worker: str, session_ms: int
     ) -> None:
         self._target = target
-        self._producer = Producer(bootstrap, producer_name=f"{group}-{worker}")
+        self._producer = Producer(bootstrap_servers=bootstrap, producer_name=f"{group}-{worker}")
         self._consumer = Consumer(
             source,
             bootstrap_servers=bootstrap,

@@ -50,7 +50,7 @@ class Worker:
         self._stopped = False
         signal.signal(signal.SIGTERM, self._stop)
         name = f"{run}-{os.getpid()}" if transactions else None
-        self._producer = Producer(bootstrap, producer_name=name, linger_ms=0)
+        self._producer = Producer(bootstrap_servers=bootstrap, producer_name=name, linger_ms=0)
         self._consumer = Consumer(
             f"{run}-jobs",
             bootstrap_servers=bootstrap,
@@ -128,8 +128,8 @@ def effects(bootstrap: str, run: str) -> Counter[bytes]:
 
 def demonstrate(bootstrap: str, run: str, count: int, transactions: bool) -> Counter[bytes]:
     with (
-        Admin(bootstrap) as admin,
-        Producer(bootstrap) as producer,
+        Admin(bootstrap_servers=bootstrap) as admin,
+        Producer(bootstrap_servers=bootstrap) as producer,
         Consumer(bootstrap_servers=bootstrap) as consumer,
     ):
         admin.create_topic(f"{run}-jobs", PARTITIONS)

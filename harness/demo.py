@@ -114,7 +114,9 @@ def stream(cluster: LocalCluster, records: int, kills: int, idempotent: bool) ->
     with (
         Progress(*columns, refresh_per_second=8) as progress,
         Producer(
-            cluster.bootstrap, enable_idempotence=idempotent, batch_size=BATCH_BYTES
+            bootstrap_servers=cluster.bootstrap,
+            enable_idempotence=idempotent,
+            batch_size=BATCH_BYTES,
         ) as producer,
     ):
         bar = progress.add_task("departures", total=records, note="")

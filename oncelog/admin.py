@@ -6,7 +6,7 @@ engine's thread. `oncelog.aio.Admin` awaits the same coroutines.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -31,10 +31,8 @@ class Admin:
 
     _closed = True  # until `__init__` is done
 
-    def __init__(
-        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]
-    ) -> None:
-        self.config = AdminConfig.from_settings(bootstrap_servers, settings)
+    def __init__(self, **settings: Unpack[ClientSettings]) -> None:
+        self.config = AdminConfig.from_settings(settings)
         self._why_closed = "the admin client is closed"
         self._core = runtime.run(self._build())
         self._closed = False
@@ -43,8 +41,7 @@ class Admin:
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
         """Build from dotted Kafka-style names."""
-        servers, settings = settings_from_dotted(AdminConfig, config)
-        return cls(servers, **settings)  # type: ignore[arg-type]
+        return cls(**settings_from_dotted(AdminConfig, config))
 
     async def _build(self) -> AdminCore:
         return AdminCore(Cluster(self.config))
@@ -302,7 +299,7 @@ class Admin:
         if not self._closed:
             runtime.end_dropped("an admin client", self._core.cluster.close)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Called in a forked child: the engine's thread stayed with the parent."""
         self._closed = True
         self._why_closed = "the admin client was made before a fork: make one in each process"

@@ -29,6 +29,9 @@ Assignor = Literal["uniform", "range"]
 OnPartitions = Callable[[list[TopicPartition]], Any]
 OnRevoked = Callable[[list[TopicPartition], float], Any]
 
+# Nodes to start from, if the caller names none: this variable's, or a node on this machine.
+BOOTSTRAP_ENV = "ONCELOG_BOOTSTRAP"
+DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
 MAX_NAME_CHARS = 249
 MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
@@ -63,9 +66,8 @@ _HOST = re.compile(r"\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[^\s:/?#%\[\]]+")
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
-def parse_bootstrap(servers: object) -> tuple[str, ...]:
+def parse_bootstrap(servers: object, name: str = "bootstrap_servers") -> tuple[str, ...]:
     """Parse `"a:1,b:2"`, or a sequence of such strings, into addresses."""
-    name = "bootstrap_servers"
     if isinstance(servers, str):
         servers = [servers]
     if not isinstance(servers, list | tuple):
@@ -87,9 +89,15 @@ def parse_bootstrap(servers: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(addresses))
 
 
+def default_bootstrap() -> tuple[str, ...]:
+    """Return the addresses in BOOTSTRAP_ENV, or DEFAULT_BOOTSTRAP. Raises ConfigError."""
+    return parse_bootstrap(os.environ.get(BOOTSTRAP_ENV) or DEFAULT_BOOTSTRAP, BOOTSTRAP_ENV)
+
+
 class ClientSettings(TypedDict, total=False):
     """Keyword arguments that every client takes."""
 
+    bootstrap_servers: str | Sequence[str]
     client_id: str
     request_timeout_ms: int
     retry_backoff_ms: int
@@ -119,7 +127,7 @@ class ProducerSettings(ClientSettings, total=False):
     delivery_timeout_ms: int
     max_in_flight: int
     partitioner: Partitioner | None
-    initial: ProducerIdentity | None
+    resume_from: ProducerIdentity | None
 
 
 class ConsumerSettings(ClientSettings, total=False):
@@ -154,7 +162,7 @@ class ConsumerSettings(ClientSettings, total=False):
 class ClientConfig:
     """Settings of all clients. Times in milliseconds."""
 
-    bootstrap_servers: tuple[str, ...]
+    bootstrap_servers: tuple[str, ...] = field(default_factory=default_bootstrap)
     client_id: str = "oncelog-python"
     # Limit of one attempt; after it the request is tried again at another node.
     request_timeout_ms: int = 10_000
@@ -216,13 +224,13 @@ class ClientConfig:
                 raise ConfigError(text, name, "tls")
 
     @classmethod
-    def from_settings(cls, bootstrap_servers: object, settings: Mapping[str, Any]) -> Self:
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
         """Build from keyword arguments. Raises ConfigError for a name that does not exist."""
         names = {field.name for field in dataclasses.fields(cls)}
         for name in settings:
             if name not in names:
                 raise ConfigError(f"{cls._what()} has no setting {name!r}", name)
-        return cls(bootstrap_servers=bootstrap_servers, **settings)  # type: ignore[arg-type]
+        return cls(**settings)
 
     @classmethod
     def _what(cls) -> str:
@@ -254,7 +262,7 @@ class ProducerConfig(ClientConfig):
     # without looking it up.
     max_in_flight: int = 5
     partitioner: Partitioner | None = None
-    initial: ProducerIdentity | None = None
+    resume_from: ProducerIdentity | None = None
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -299,24 +307,26 @@ class ProducerConfig(ClientConfig):
                     "producer_name",
                     "enable_idempotence",
                 )
-        if self.initial is None:
+        if self.resume_from is None:
             return
-        if not isinstance(self.initial, ProducerIdentity):
-            raise ConfigError("initial must be a ProducerIdentity", "initial")
+        if not isinstance(self.resume_from, ProducerIdentity):
+            raise ConfigError("resume_from must be a ProducerIdentity", "resume_from")
         if not self.enable_idempotence:
             raise ConfigError(
-                "initial contradicts enable_idempotence=False", "initial", "enable_idempotence"
+                "resume_from contradicts enable_idempotence=False",
+                "resume_from",
+                "enable_idempotence",
             )
         if self.producer_name is not None:
             raise ConfigError(
-                "initial contradicts producer_name: a name has its own producer id",
-                "initial",
+                "resume_from contradicts producer_name: a name has its own producer id",
+                "resume_from",
                 "producer_name",
             )
-        _range("initial.producer_id", self.initial.producer_id, 1, MAX_INT64)
-        _range("initial.epoch", self.initial.epoch, 0, MAX_INT32)
-        for partition, sequence in self.initial.next_sequences.items():
-            _range(f"initial.next_sequences[{partition}]", sequence, 0, MAX_INT64)
+        _range("resume_from.producer_id", self.resume_from.producer_id, 1, MAX_INT64)
+        _range("resume_from.epoch", self.resume_from.epoch, 0, MAX_INT32)
+        for partition, sequence in self.resume_from.next_sequences.items():
+            _range(f"resume_from.next_sequences[{partition}]", sequence, 0, MAX_INT64)
 
     def _check_sizes_and_times(self) -> None:
         if self.batch_size > self.buffer_memory:

@@ -54,13 +54,8 @@ class Consumer:
 
     _closed = True  # until `__init__` is done
 
-    def __init__(
-        self,
-        *topics: str,
-        bootstrap_servers: str | Sequence[str],
-        **settings: Unpack[ConsumerSettings],
-    ) -> None:
-        self.config = ConsumerConfig.from_settings(bootstrap_servers, settings)
+    def __init__(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> None:
+        self.config = ConsumerConfig.from_settings(settings)
         self._closing = False
         self._why_closed = "the consumer is closed"
         self._cluster, self._fetcher = runtime.run(self._build())
@@ -80,8 +75,7 @@ class Consumer:
     @classmethod
     def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
         """Build from dotted Kafka-style names: {"bootstrap.servers": ..., ...}."""
-        servers, settings = settings_from_dotted(ConsumerConfig, config)
-        return cls(*topics, bootstrap_servers=servers, **settings)  # type: ignore[arg-type]
+        return cls(*topics, **settings_from_dotted(ConsumerConfig, config))
 
     async def _build(self) -> tuple[Cluster, Fetcher]:
         cluster = Cluster(self.config)
@@ -471,7 +465,7 @@ class Consumer:
             parts = self._fetcher, self._member, self._cluster
             runtime.end_dropped("a consumer", lambda: end_reading(*parts))
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Called in a forked child: the engine's thread stayed with the parent."""
         self._closed = True
         self._why_closed = "the consumer was made before a fork: make one in each process"

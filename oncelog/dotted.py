@@ -27,8 +27,8 @@ _ALIASES = {
 
 def settings_from_dotted(
     config: type[ClientConfig], dotted: Mapping[str, object]
-) -> tuple[object, dict[str, Any]]:
-    """Return (bootstrap_servers, settings) of a mapping such as {"linger.ms": "5"}.
+) -> dict[str, Any]:
+    """Return the keyword arguments of a mapping such as {"linger.ms": "5"}.
 
     Values may be strings, as in a file. Raises ConfigError for an unknown key, a value that does
     not parse, and two keys for the same setting.
@@ -46,9 +46,7 @@ def settings_from_dotted(
             )
         origin[name] = key
         settings[name] = _parse(key, value, fields[name])
-    if "bootstrap_servers" not in settings:
-        raise ConfigError("bootstrap.servers is missing", "bootstrap.servers")
-    return settings.pop("bootstrap_servers"), settings
+    return settings
 
 
 def _parse(key: str, value: object, kind: str) -> object:

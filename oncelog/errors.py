@@ -12,6 +12,7 @@ gRPC in both directions; `_engine/` makes them from the verdicts of a produce re
     │   ├── StorageFullError
     │   ├── RequestTimeoutError       the outcome is unknown (a TimeoutError)
     │   ├── BufferFullError           buffer_memory stayed full for max_block_ms
+    │   ├── CommitTimeoutError        outcome unknown: repeat the commit (a TimeoutError)
     │   └── UnknownTopicOrPartitionError
     ├── FatalError                    the same call fails again
     │   ├── InvalidRequestError       field, limit: the wrong argument
@@ -34,10 +35,12 @@ gRPC in both directions; `_engine/` makes them from the verdicts of a produce re
     │   │   ├── TransactionError      the transaction did not end as requested
     │   │   │   ├── TransactionAbortedError    none of it is readable; the message says why
     │   │   │   ├── TransactionCommittedError  the abort came too late
-    │   │   │   ├── CommitTimeoutError         not known yet: repeat the commit (a TimeoutError)
     │   │   │   ├── CommitIncompleteError, CommitDiffersError
     │   │   │   ├── TransactionOpenError       of the same producer name
-    │   │   │   └── TransactionEndedError, UnknownTransactionError
+    │   │   │   ├── TransactionEndedError, UnknownTransactionError
+    │   │   │   └── SinkError         another batch of the sink is due
+    │   │   │       ├── OtherQueryError, OtherSinkError
+    │   │   │       └── BatchBehindError, BatchGapError, BatchChangedError
     │   │   └── ProducerFatalError    the producer cannot go on; make a new one
     │   │       ├── FencedError       current_epoch: a successor has taken over
     │   │       ├── SequenceConflictError
@@ -152,6 +155,17 @@ class UnknownTopicOrPartitionError(RetriableError):
     detail_types = (("topic", str), ("partition", int))
     topic: str = ""
     partition: int = -1  # -1: the topic itself is not known
+
+
+class CommitTimeoutError(RetriableError, TimeoutError):
+    """No answer to the commit or abort in time: the transaction's outcome is not known yet.
+
+    Repeat the call: it ends the same transaction, or tells you its outcome. Do not send the
+    records again before that.
+    """
+
+    reason = "COMMIT_TIMEOUT"
+    outcome: Outcome = "unknown"
 
 
 # --- fatal ---------------------------------------------------------------------------
@@ -396,16 +410,6 @@ class CommitDiffersError(TransactionError):
     """The transaction was committed with other batches than this commit names."""
 
     reason = "COMMIT_DIFFERS"
-
-
-class CommitTimeoutError(TransactionError, TimeoutError):
-    """No answer to the commit in time: the outcome is not known yet.
-
-    Repeat the commit, or the abort, to learn the outcome of the same transaction.
-    """
-
-    reason = "COMMIT_TIMEOUT"
-    outcome: Outcome = "unknown"
 
 
 class SinkError(TransactionError):

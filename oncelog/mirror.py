@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from oncelog.admin import Admin
-from oncelog.config import CompressionType, check_name
+from oncelog.config import CompressionType, check_name, default_bootstrap, parse_bootstrap
 from oncelog.consumer import Consumer
 from oncelog.errors import (
     InvalidRequestError,
@@ -59,8 +59,10 @@ class Progress:
 
 
 class Mirror:
-    """One run of a copy. `run` may be called once.
+    """One run of a copy of topic `source` into topic `target`. `run` may be called once.
 
+    `bootstrap_servers`: the source's cluster, by default as of any client.
+    `target_bootstrap_servers`: the target's, by default the same.
     `name`: prefix of the producers' names, by default made of the source cluster's id and both
     topics. Two copies of one topic into the same target need different names to run side by side.
     `partitions`: copy only these. The target topic is created if it does not exist.
@@ -71,20 +73,24 @@ class Mirror:
 
     def __init__(
         self,
-        source_bootstrap: str | Sequence[str],
-        source_topic: str,
-        target_bootstrap: str | Sequence[str],
-        target_topic: str,
+        source: str,
+        target: str,
         *,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        target_bootstrap_servers: str | Sequence[str] | None = None,
         name: str | None = None,
         partitions: Iterable[int] | None = None,
         compression_type: CompressionType = "none",
         skip_deleted: bool = False,
         starting_offsets: Mapping[int, int] | None = None,
     ) -> None:
-        self.source_topic, self.target_topic = source_topic, target_topic
+        self.source_topic, self.target_topic = source, target
         self.progress: dict[int, Progress] = {}
-        self._target = target_bootstrap
+        given, there = bootstrap_servers, target_bootstrap_servers
+        self._source = default_bootstrap() if given is None else parse_bootstrap(given)
+        self._target = self._source
+        if there is not None:
+            self._target = parse_bootstrap(there, "target_bootstrap_servers")
         self._compression: CompressionType = compression_type
         self._largest = 0  # payload bytes of a batch that is forwarded as stored
         self._skip_deleted = skip_deleted
@@ -93,33 +99,33 @@ class Mirror:
         self._pending: dict[int, deque[Future[BatchMetadata]]] = {}
         # Records of small batches that wait for more, with their rough size.
         self._small: dict[int, tuple[list[Record], int]] = {}
-        cluster_id, count = self._inspect(source_bootstrap)
+        cluster_id, count = self._inspect()
         # For a copy of the whole topic: its partition count.
-        self._source, self._whole = source_bootstrap, count if partitions is None else None
+        self._whole = count if partitions is None else None
         self._look_at = time.monotonic() + _LOOK_S
         chosen = sorted(set(range(count) if partitions is None else partitions))
         for partition in chosen:
             if not 0 <= partition < count:
                 raise UnknownTopicOrPartitionError(
-                    f"topic {source_topic!r} has the partitions 0 to {count - 1}, not {partition}",
-                    topic=source_topic,
+                    f"topic {source!r} has the partitions 0 to {count - 1}, not {partition}",
+                    topic=source,
                     partition=partition,
                 )
-        self._name = name or default_name(cluster_id, source_topic, target_topic)
+        self._name = name or default_name(cluster_id, source, target)
         check_name("name", f"{self._name}/{count - 1}")
-        self._consumer = Consumer(bootstrap_servers=source_bootstrap, auto_offset_reset="none")
+        self._consumer = Consumer(bootstrap_servers=self._source, auto_offset_reset="none")
         try:
             self._open(chosen)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
 
-    def _inspect(self, source_bootstrap: str | Sequence[str]) -> tuple[str, int]:
+    def _inspect(self) -> tuple[str, int]:
         """Return the source's cluster id and partition count; make the target topic."""
-        with Admin(source_bootstrap) as admin:
+        with Admin(bootstrap_servers=self._source) as admin:
             count = admin.describe_topic(self.source_topic).partition_count
             cluster_id = admin.describe_cluster().cluster_id
-        with Admin(self._target) as admin:
+        with Admin(bootstrap_servers=self._target) as admin:
             if (
                 admin.describe_cluster().cluster_id == cluster_id
                 and self.source_topic == self.target_topic
@@ -146,7 +152,7 @@ class Mirror:
         """Fence earlier copies, read their progress, and seek there in the source."""
         for number in partitions:
             producer = self._producers[number] = Producer(
-                self._target,
+                bootstrap_servers=self._target,
                 producer_name=f"{self._name}/{number}",
                 compression_type=self._compression,
                 linger_ms=0,
@@ -230,7 +236,7 @@ class Mirror:
         if self._whole is None or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
-        with Admin(self._source) as admin:
+        with Admin(bootstrap_servers=self._source) as admin:
             count = admin.describe_topic(self.source_topic).partition_count
         if count > self._whole:
             raise InvalidRequestError(

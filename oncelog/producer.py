@@ -50,19 +50,16 @@ Resolvable = Future[RecordMetadata] | Future[BatchMetadata] | RecordMetadata | B
 class Producer:
     """Sends records; each is stored once, in order per partition, whichever failures occur.
 
-    `bootstrap_servers`: "host:port,..." or a list. `settings`: see `ProducerConfig`. Raises
-    ConfigError for settings that are unknown, out of range or contradict each other. Thread-safe.
-    As a context manager it flushes at the end. It raises UndeliveredRecordsError if records failed
-    and the application has seen no error. A producer that is open when the program ends is flushed
-    for 5 s at most; undelivered records are logged.
+    `settings`: see `ProducerConfig`. Raises ConfigError for settings that are unknown, out of range
+    or contradict each other. Thread-safe. As a context manager it flushes at the end. It raises
+    UndeliveredRecordsError if records failed and the application has seen no error. A producer that
+    is open when the program ends is flushed for 5 s at most; undelivered records are logged.
     """
 
     _closed = True  # until `__init__` is done
 
-    def __init__(
-        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ProducerSettings]
-    ) -> None:
-        self.config = ProducerConfig.from_settings(bootstrap_servers, settings)
+    def __init__(self, **settings: Unpack[ProducerSettings]) -> None:
+        self.config = ProducerConfig.from_settings(settings)
         self._why_closed = "the producer is closed"
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
         self._transactions = Transactions(self._sender)
@@ -79,8 +76,7 @@ class Producer:
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
         """Build from dotted Kafka-style names: {"bootstrap.servers": ..., "linger.ms": 5}."""
-        servers, settings = settings_from_dotted(ProducerConfig, config)
-        return cls(servers, **settings)  # type: ignore[arg-type]
+        return cls(**settings_from_dotted(ProducerConfig, config))
 
     async def _build(self) -> tuple[Cluster, Sender, Accumulator]:
         config = self.config
@@ -382,7 +378,7 @@ class Producer:
             parts = self._sender, self._transactions, self._cluster
             runtime.end_dropped("a producer", lambda: leaving.end_dropped(*parts))
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Called in a forked child: the engine's thread stayed with the parent."""
         self._closed = True
         self._why_closed = "the producer was made before a fork: make one in each process"

@@ -16,7 +16,7 @@ def failover(oncelog: Oncelog, kills: int) -> tuple[Figures, list[float]]:
     """Returns (p50_s, p99_s, max_s and kills; all times in seconds in the order of the kills)."""
     cluster, topic = oncelog.running, oncelog.fresh(1)
     times = []
-    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         for _ in range(kills):
             leader, seconds = kill_leader(cluster, producer, topic)
             times.append(seconds)

@@ -24,7 +24,7 @@ def idle(oncelog: Oncelog, count: int, idle_s: float) -> Figures:
     """
     started = time.monotonic()
     bootstrap = oncelog.running.bootstrap
-    with Admin(bootstrap, request_timeout_ms=int(READY_S * 1000)) as admin:
+    with Admin(bootstrap_servers=bootstrap, request_timeout_ms=int(READY_S * 1000)) as admin:
         admin.create_topic("six", partitions=FEW, replicas=3)
         admin.create_topic("hundred", partitions=SOME, replicas=3)
         left, number = count - FEW - SOME, 0
@@ -60,7 +60,9 @@ def _wait_led(oncelog: Oncelog, count: int) -> None:
 
     def led() -> bool:
         try:
-            with Admin(oncelog.running.bootstrap, request_timeout_ms=5000) as admin:
+            with Admin(
+                bootstrap_servers=oncelog.running.bootstrap, request_timeout_ms=5000
+            ) as admin:
                 facts = admin.describe_cluster()
         except OncelogError:
             return False

@@ -95,7 +95,7 @@ def send(bootstrap: str, records: int) -> tuple[list[int], Notes]:
     note_calls(notes, ProduceStream, "_next_message", after="handed over")
     note_calls(notes, Sender, "_answered", before="answer comes")
     value, begins = os.urandom(100), []
-    with Producer(bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         for _ in range(WARM_UP):
             producer.send("traced", value).result()
         notes.clear()
@@ -112,7 +112,7 @@ def measure(directory: Path, records: int) -> Figures:
     for process in nodes.nodes.values():
         process.spec = replace(process.spec, module="bench.traced_node")
     with nodes as cluster:
-        with Admin(cluster.bootstrap) as admin:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             admin.create_topic("traced", partitions=1, replicas=3)
         leader = cluster.leader("traced", 0)
         begins, notes = send(cluster.bootstrap, records)

@@ -61,7 +61,7 @@ class Oncelog(System):
 
     def create(self, topic: str, partitions: int) -> None:
         config = TopicConfig(max_batch_bytes=BATCH_LIMIT)
-        with Admin(self.running.bootstrap, request_timeout_ms=60_000) as admin:
+        with Admin(bootstrap_servers=self.running.bootstrap, request_timeout_ms=60_000) as admin:
             admin.create_topic(topic, partitions=partitions, replicas=3, config=config)
         for partition in range(partitions):
             self.running.leader(topic, partition)

@@ -19,7 +19,8 @@ type Admin struct {
 	groups  *groups
 }
 
-// NewAdmin makes an admin client. servers is "host:port,..."; options change the defaults.
+// NewAdmin makes an admin client. servers is "host:port,...", or "" for the default of
+// [ClientConfig]; options change the defaults.
 func NewAdmin(servers string, options ...func(*AdminConfig)) (*Admin, error) {
 	config := AdminConfig{defaultClient(servers)}
 	for _, option := range options {

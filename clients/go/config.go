@@ -1,10 +1,12 @@
 package oncelog
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,7 +17,8 @@ import (
 
 // ClientConfig holds the settings that all clients share.
 type ClientConfig struct {
-	// BootstrapServers are the nodes to begin with, as host:port; others are learned from them.
+	// BootstrapServers are the nodes to begin with, as host:port; others are learned from them. The
+	// default is the list in ONCELOG_BOOTSTRAP, or a node at 127.0.0.1:7001.
 	BootstrapServers []string
 	// ClientID names the client to the nodes.
 	ClientID string
@@ -45,8 +48,8 @@ type ProducerConfig struct {
 	ClientConfig
 	// ProducerName is a stable name: a restart with the same name fences the instance before it.
 	ProducerName string
-	// Initial is a producer id to start with instead of a leased one.
-	Initial *ProducerIdentity
+	// ResumeFrom is a producer id to start with instead of a leased one.
+	ResumeFrom *ProducerIdentity
 	// EnableIdempotence makes retries harmless. Without it a retry may store a record again.
 	EnableIdempotence bool
 	// Linger is how long a batch that is not full waits for more records.
@@ -156,7 +159,7 @@ type AdminConfig struct {
 
 func defaultClient(servers string) ClientConfig {
 	return ClientConfig{
-		BootstrapServers: strings.Split(servers, ","),
+		BootstrapServers: strings.Split(cmp.Or(servers, os.Getenv("ONCELOG_BOOTSTRAP"), "127.0.0.1:7001"), ","),
 		ClientID:         "oncelog-go",
 		RequestTimeout:   10 * time.Second,
 		RetryBackoff:     50 * time.Millisecond,
@@ -304,23 +307,23 @@ func (c *ProducerConfig) check() error {
 			l.fail("ProducerName=%q contradicts EnableIdempotence=false", c.ProducerName)
 		}
 	}
-	if c.Initial != nil {
-		c.checkInitial(&l)
+	if c.ResumeFrom != nil {
+		c.checkResumeFrom(&l)
 	}
 	return l.err
 }
 
-func (c *ProducerConfig) checkInitial(l *limits) {
+func (c *ProducerConfig) checkResumeFrom(l *limits) {
 	if !c.EnableIdempotence {
-		l.fail("Initial contradicts EnableIdempotence=false")
+		l.fail("ResumeFrom contradicts EnableIdempotence=false")
 	}
 	if c.ProducerName != "" {
-		l.fail("Initial contradicts ProducerName: a name has its own producer id")
+		l.fail("ResumeFrom contradicts ProducerName: a name has its own producer id")
 	}
-	l.number("Initial.ProducerID", c.Initial.ProducerID, 1, math.MaxInt64)
-	l.number("Initial.Epoch", int64(c.Initial.Epoch), 0, math.MaxInt32)
-	for tp, sequence := range c.Initial.NextSequences {
-		l.number("Initial.NextSequences["+tp.String()+"]", sequence, 0, math.MaxInt64)
+	l.number("ResumeFrom.ProducerID", c.ResumeFrom.ProducerID, 1, math.MaxInt64)
+	l.number("ResumeFrom.Epoch", int64(c.ResumeFrom.Epoch), 0, math.MaxInt32)
+	for tp, sequence := range c.ResumeFrom.NextSequences {
+		l.number("ResumeFrom.NextSequences["+tp.String()+"]", sequence, 0, math.MaxInt64)
 	}
 }
 

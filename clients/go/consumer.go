@@ -38,8 +38,9 @@ type Consumer struct {
 	rebalance atomic.Pointer[rebalance]
 }
 
-// NewConsumer makes a consumer. servers is "host:port,..."; options change the defaults. It
-// returns an error of [ErrConfig] for settings that are out of range or contradict each other.
+// NewConsumer makes a consumer. servers is "host:port,...", or "" for the default of
+// [ClientConfig]; options change the defaults. It returns an error of [ErrConfig] for settings that
+// are out of range or contradict each other.
 //
 // Close it at the end. One that is dropped without Close is warned of; its goroutines and connections
 // stay, and a group takes its partitions back after ProcessingTimeout.

@@ -47,6 +47,9 @@ var (
 	ErrRequestTimeout = kind("REQUEST_TIMEOUT", ErrRetriable)
 	// ErrBufferFull: the buffer stayed full for ProducerConfig.MaxBlock; nothing was queued.
 	ErrBufferFull = kind("BUFFER_FULL", ErrRetriable)
+	// ErrCommitTimeout: no answer to a commit or an abort in time, so the outcome, [Unknown], is not
+	// known yet. Repeat the call: the same transaction answers how it ended.
+	ErrCommitTimeout = kind("COMMIT_TIMEOUT", ErrRetriable)
 	// ErrUnknownTopicOrPartition: there is none, as far as the node knows; Topic, Partition.
 	ErrUnknownTopicOrPartition = kind("UNKNOWN_TOPIC_OR_PARTITION", ErrRetriable)
 )
@@ -121,9 +124,6 @@ var (
 	ErrCommitIncomplete = kind("COMMIT_INCOMPLETE", ErrTransaction)
 	// ErrCommitDiffers: it was committed with other batches than this commit names.
 	ErrCommitDiffers = kind("COMMIT_DIFFERS", ErrTransaction)
-	// ErrCommitTimeout: no answer to the commit in time, so it is not known whether it is
-	// committed. Repeat the commit, or the abort: the same transaction answers how it ended.
-	ErrCommitTimeout = kind("COMMIT_TIMEOUT", ErrTransaction)
 )
 
 // Kinds after which the producer cannot go on: all of its pending records have failed.
@@ -178,7 +178,7 @@ const (
 type Error struct {
 	Kind    *Kind
 	Message string
-	// Outcome is set for kinds below [ErrDelivery].
+	// Outcome is set for [ErrCommitTimeout], and for kinds below [ErrDelivery].
 	Outcome Outcome
 
 	Topic          string

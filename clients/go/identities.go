@@ -47,8 +47,8 @@ func (i *identities) acquire(ctx context.Context, tp TopicPartition, used *ident
 	if err != nil {
 		return nil, 0, err
 	}
-	if i.config.Initial != nil {
-		return id, i.config.Initial.NextSequences[tp] - 1, nil
+	if i.config.ResumeFrom != nil {
+		return id, i.config.ResumeFrom.NextSequences[tp] - 1, nil
 	}
 	if i.config.ProducerName == "" {
 		return id, -1, nil
@@ -137,7 +137,7 @@ func (i *identities) renewIfDue(ctx context.Context, now time.Time, isTransactio
 
 func (i *identities) lease(ctx context.Context) (*identity, error) {
 	i.serial++
-	if initial := i.config.Initial; initial != nil {
+	if initial := i.config.ResumeFrom; initial != nil {
 		return &identity{
 			initial.ProducerID, initial.Epoch, i.serial, never, never, initial.LeaseToken,
 			i.config.Security.secured(),

@@ -34,7 +34,8 @@ type Producer struct {
 	transactions *transactions
 }
 
-// NewProducer makes a producer. servers is "host:port,..."; options change the defaults:
+// NewProducer makes a producer. servers is "host:port,...", or "" for the default of
+// [ClientConfig]; options change the defaults:
 //
 //	oncelog.NewProducer(servers, func(c *oncelog.ProducerConfig) { c.Linger = 0 })
 //

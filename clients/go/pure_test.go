@@ -3,6 +3,7 @@ package oncelog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,8 +109,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		"DeliveryTimeout":  func(c *ProducerConfig) { c.DeliveryTimeout = time.Second },
 		"ProducerName":     func(c *ProducerConfig) { c.ProducerName = "a\nb" },
 		"idempotence":      func(c *ProducerConfig) { c.ProducerName, c.EnableIdempotence = "a", false },
-		"initial": func(c *ProducerConfig) {
-			c.ProducerName, c.Initial = "a", &ProducerIdentity{ProducerID: 1}
+		"resume_from": func(c *ProducerConfig) {
+			c.ProducerName, c.ResumeFrom = "a", &ProducerIdentity{ProducerID: 1}
 		},
 		"backoff": func(c *ProducerConfig) { c.RetryBackoffMax = time.Millisecond },
 	}
@@ -123,6 +124,10 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	if _, err := NewAdmin(" , "); !errors.Is(err, ErrConfig) {
 		t.Error(err)
+	}
+	t.Setenv("ONCELOG_BOOTSTRAP", "a:1,b:2")
+	if got := defaultClient("").BootstrapServers; !slices.Equal(got, []string{"a:1", "b:2"}) {
+		t.Error(got)
 	}
 }
 

@@ -380,7 +380,7 @@ func (s *sender) window(tp TopicPartition) *window {
 
 // identify gets a producer id for a partition, on a goroutine of its own.
 func (s *sender) identify(tp TopicPartition, w *window) {
-	if w.wasReset() && s.config.Initial != nil {
+	if w.wasReset() && s.config.ResumeFrom != nil {
 		s.fail(fail(ErrProducerFatal,
 			"%s: after a batch of unknown outcome the given producer id cannot go on", tp))
 		return

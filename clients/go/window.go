@@ -77,7 +77,7 @@ type reaction struct {
 }
 
 // leased: the producer id is the cluster's, so another one can be had.
-func (w *window) leased() bool { return w.config.Initial == nil }
+func (w *window) leased() bool { return w.config.ResumeFrom == nil }
 
 // --- identity ------------------------------------------------------------------------
 

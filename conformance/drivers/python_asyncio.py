@@ -73,17 +73,17 @@ class AsyncioDriver(Driver):
     def give_up_after(self, limit_ms: int | None) -> None:
         self.limit_s = None if limit_ms is None else limit_ms / 1000
 
-    def make_producer(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Awaited(self, aio.Producer, servers, **settings)
+    def make_producer(self, settings: dict[str, Any]) -> Any:
+        return Awaited(self, aio.Producer, **settings)
 
-    def make_consumer(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Awaited(self, aio.Consumer, bootstrap_servers=servers, **settings)
+    def make_consumer(self, settings: dict[str, Any]) -> Any:
+        return Awaited(self, aio.Consumer, **settings)
 
     def end_block(self, consumer: Any, error: Exception) -> None:
         consumer.__aexit__(type(error), error, None)
 
-    def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Awaited(self, aio.Admin, servers, **settings)
+    def make_admin(self, settings: dict[str, Any]) -> Any:
+        return Awaited(self, aio.Admin, **settings)
 
     def make_transaction(self, producer: Any, times: dict[str, int]) -> Any:
         return Awaited(self, producer.plain.transaction, **times)

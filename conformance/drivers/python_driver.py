@@ -38,7 +38,7 @@ FEATURES = (
     "no_idempotence",
     "send_batch",
     "names",
-    "initial",
+    "resume_from",
     "own_sequences",
     "expected_offset",
     "resolve",
@@ -58,7 +58,7 @@ NOT_SHARED = (
     "bootstrap_servers",
     "client_id",
     "partitioner",
-    "initial",
+    "resume_from",
     "acks",
     "retries",
     "compression_level",
@@ -159,14 +159,14 @@ class Driver:
             **self._sinks.verbs,
         }
 
-    def make_producer(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Producer(servers, **settings)
+    def make_producer(self, settings: dict[str, Any]) -> Any:
+        return Producer(**settings)
 
-    def make_consumer(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Consumer(bootstrap_servers=servers, **settings)
+    def make_consumer(self, settings: dict[str, Any]) -> Any:
+        return Consumer(**settings)
 
-    def make_admin(self, servers: list[str], settings: dict[str, Any]) -> Any:
-        return Admin(servers, **settings)
+    def make_admin(self, settings: dict[str, Any]) -> Any:
+        return Admin(**settings)
 
     def answer(self, command: Fields) -> Fields:
         """Carries out a command; returns `ok` or `error`."""
@@ -224,10 +224,10 @@ class Driver:
     # --- producers -------------------------------------------------------------------
 
     def _open_producer(self, fields: Fields) -> Fields:
-        servers, settings = _settings(fields, ProducerConfig)
-        given = settings.pop("initial", None)
+        settings = _settings(fields, ProducerConfig)
+        given = settings.pop("resume_from", None)
         if given is not None:
-            settings["initial"] = ProducerIdentity(
+            settings["resume_from"] = ProducerIdentity(
                 given["producer_id"],
                 given.get("epoch", 0),
                 {
@@ -236,7 +236,7 @@ class Driver:
                 },
                 bytes.fromhex(given.get("lease_token", "")),
             )
-        self._clients[fields["handle"]] = self.make_producer(servers, settings)
+        self._clients[fields["handle"]] = self.make_producer(settings)
         self._sent[fields["handle"]] = {}
         return {}
 
@@ -358,10 +358,10 @@ class Driver:
     # --- consumers -------------------------------------------------------------------
 
     def _open_consumer(self, fields: Fields) -> Fields:
-        servers, settings = _settings(fields, ConsumerConfig)
+        settings = _settings(fields, ConsumerConfig)
         if settings.setdefault("membership", "manual") == "assigned":
             settings |= self._callbacks(fields["handle"], fields.get("failing"))
-        self._clients[fields["handle"]] = self.make_consumer(servers, settings)
+        self._clients[fields["handle"]] = self.make_consumer(settings)
         return {}
 
     def _callbacks(self, handle: str, failing: str | None) -> dict[str, Callable[..., None]]:
@@ -467,7 +467,7 @@ class Driver:
 
     def _open_admin(self, fields: Fields) -> Fields:
         config = dict(fields["config"])
-        self._clients[fields["handle"]] = self.make_admin(config.pop("bootstrap_servers"), config)
+        self._clients[fields["handle"]] = self.make_admin(config)
         return {}
 
     def _create_topic(self, fields: Fields) -> Fields:
@@ -565,7 +565,7 @@ def described(error: OncelogError) -> dict[str, Any]:
         "message": error.message,
         "details": error.details,
     }
-    if isinstance(error, errors.DeliveryError):
+    if isinstance(error, errors.DeliveryError | errors.CommitTimeoutError):
         answer["outcome"] = error.outcome
     return answer
 
@@ -609,13 +609,13 @@ def _shared(config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in hidden}
 
 
-def _settings(fields: Fields, config: type) -> tuple[list[str], dict[str, Any]]:
+def _settings(fields: Fields, config: type) -> dict[str, Any]:
     settings = dict(fields["config"])
     known = {field.name for field in dataclasses.fields(config)}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise NotOfferedError(f"the settings {', '.join(unknown)}")
-    return settings.pop("bootstrap_servers"), settings
+    return settings
 
 
 def _bytes(text: str | None) -> bytes | None:

@@ -40,7 +40,7 @@ class _Naive:
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from oncelog import Producer
 
-        with Producer(self._servers) as producer:
+        with Producer(bootstrap_servers=self._servers) as producer:
             for batch in iterator:
                 for row in batch.to_pylist():
                     key = None if row["key"] is None else row["key"].encode()

@@ -83,7 +83,7 @@ def run(
     flights = data.departures(records)
     for notes in directory.glob("checkpoint*"):
         shutil.rmtree(notes)
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         for topic in (TOPIC, RESULTS, *([NAIVE] if naive else [])):
             admin.create_topic(topic, PARTITIONS)
     work = driver.Job(
@@ -92,7 +92,9 @@ def run(
         *(("--naive", NAIVE) if naive else ()),
     )
     try:
-        with Producer(bootstrap, enable_idempotence=idempotent, linger_ms=20) as producer:
+        with Producer(
+            bootstrap_servers=bootstrap, enable_idempotence=idempotent, linger_ms=20
+        ) as producer:
             moments = _send(producer, flights, seconds, work, faults)
             figures = dict(producer.metrics())
         # Until all of the topic is read, and the rows completed by that are written.

@@ -2,7 +2,7 @@
 
     from oncelog.aio import Admin, Consumer, Producer
 
-    async with Producer("localhost:7001") as producer:
+    async with Producer(bootstrap_servers="localhost:7001") as producer:
         acknowledgement = await producer.send("topic", b"value")
         metadata = await acknowledgement
 

@@ -6,7 +6,7 @@ Place in the flow: each method awaits one coroutine of `_engine/admin` on the en
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -25,17 +25,14 @@ T = TypeVar("T")
 class Admin:
     """Manages topics, and shows the cluster, its producers and groups."""
 
-    def __init__(
-        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ClientSettings]
-    ) -> None:
-        self._sync = sync.Admin(bootstrap_servers, **settings)
+    def __init__(self, **settings: Unpack[ClientSettings]) -> None:
+        self._sync = sync.Admin(**settings)
         self._core = self._sync._core
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
         """Build from dotted Kafka-style names."""
-        servers, settings = settings_from_dotted(AdminConfig, config)
-        return cls(servers, **settings)  # type: ignore[arg-type]
+        return cls(**settings_from_dotted(AdminConfig, config))
 
     @property
     def config(self) -> AdminConfig:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
@@ -34,21 +34,15 @@ class Consumer:
     the topics up. Only one task reads at a time: a second one gets an InvalidRequestError.
     """
 
-    def __init__(
-        self,
-        *topics: str,
-        bootstrap_servers: str | Sequence[str],
-        **settings: Unpack[ConsumerSettings],
-    ) -> None:
+    def __init__(self, *topics: str, **settings: Unpack[ConsumerSettings]) -> None:
         self._topics = topics
-        self._sync = sync.Consumer(bootstrap_servers=bootstrap_servers, **settings)
+        self._sync = sync.Consumer(**settings)
         self._signal: Signal | None = None
 
     @classmethod
     def from_config(cls, config: Mapping[str, object], *topics: str) -> Self:
         """Build from dotted Kafka-style names: {"bootstrap.servers": ..., ...}."""
-        servers, settings = settings_from_dotted(ConsumerConfig, config)
-        return cls(*topics, bootstrap_servers=servers, **settings)  # type: ignore[arg-type]
+        return cls(*topics, **settings_from_dotted(ConsumerConfig, config))
 
     @property
     def config(self) -> ConsumerConfig:

@@ -61,16 +61,13 @@ class Producer:
     flushes at the end and raises UndeliveredRecordsError as `oncelog.Producer` does.
     """
 
-    def __init__(
-        self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ProducerSettings]
-    ) -> None:
-        self._sync = _NeverWaits(bootstrap_servers, **settings)
+    def __init__(self, **settings: Unpack[ProducerSettings]) -> None:
+        self._sync = _NeverWaits(**settings)
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> Self:
         """Build from dotted names, as `oncelog.Producer.from_config` does."""
-        servers, settings = settings_from_dotted(ProducerConfig, config)
-        return cls(servers, **settings)  # type: ignore[arg-type]
+        return cls(**settings_from_dotted(ProducerConfig, config))
 
     @property
     def config(self) -> ProducerConfig:

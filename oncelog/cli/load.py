@@ -33,10 +33,8 @@ _DRAIN_S = 60.0
 
 def producer(bootstrap: Sequence[str], settings: Mapping[str, object]) -> Producer:
     """Return a producer with these settings, under Kafka's names or ours. Raises ConfigError."""
-    _, keywords = settings_from_dotted(
-        ProducerConfig, {"bootstrap.servers": ",".join(bootstrap), **settings}
-    )
-    return Producer(bootstrap, **keywords)
+    keywords = settings_from_dotted(ProducerConfig, settings)
+    return Producer(**{"bootstrap_servers": bootstrap, **keywords})
 
 
 def percentiles(times_ms: Sequence[float]) -> Figures:

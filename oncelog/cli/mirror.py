@@ -83,7 +83,12 @@ def mirror(
         if master or checkpoint:
             raise click.UsageError("--master and --checkpoint are for --engine spark")
         with Mirror(
-            bootstrap, source, there, target, partitions=partitions or None, **settings
+            source,
+            target,
+            bootstrap_servers=bootstrap,
+            target_bootstrap_servers=there,
+            partitions=partitions or None,
+            **settings,
         ) as copy:
             progress = list(copy.run(exit_at_end=exit_at_end).values())
     if as_json:
@@ -133,7 +138,7 @@ def _with_spark(
         raise _short(str(error)) from None
     finally:
         session.stop()
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         name = default_name(admin.describe_cluster().cluster_id, source, target)
     return _progress(there, target, settings["name"] or name)
 
@@ -164,7 +169,7 @@ def _short(text: str) -> Exception:
 def _progress(there: tuple[str, ...], target: str, name: str) -> list[Progress]:
     """Return each partition's progress, as the target reports it."""
     found = []
-    with Admin(there) as admin:
+    with Admin(bootstrap_servers=there) as admin:
         for tp, begun in sorted(admin.describe_group(name).offsets.items()):
             states = admin.describe_producers(target, tp.partition, begun.producer_id, 1)
             position = states[0].last_sequence if states else -1

@@ -12,6 +12,8 @@ import click
 from oncelog import Admin
 from oncelog.cli.streams import check_text
 from oncelog.config import (
+    BOOTSTRAP_ENV,
+    DEFAULT_BOOTSTRAP,
     ENV_PREFIX,
     MAX_INT32,
     MAX_INT64,
@@ -22,7 +24,6 @@ from oncelog.errors import ConfigError
 
 # Arguments that are sent byte for byte.
 BINARY = ("values", "key_separator")
-DEFAULT_BOOTSTRAP = "127.0.0.1:7001"
 
 
 class Bootstrap(click.ParamType[Any]):
@@ -70,11 +71,11 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--bootstrap",
         "-b",
-        envvar="ONCELOG_BOOTSTRAP",
+        envvar=BOOTSTRAP_ENV,
         type=Bootstrap(),
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
-        help="Nodes to start from (or ONCELOG_BOOTSTRAP).",
+        help=f"Nodes to start from (or {BOOTSTRAP_ENV}).",
     )
     @click.option("--tls", is_flag=True, help="Speak TLS (or ONCELOG_CLIENT_TLS=true).")
     @click.option("--tls-ca-file", type=_FILE, help="CAs of the nodes; implies --tls.")
@@ -115,7 +116,7 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         *args: Any, bootstrap: tuple[str, ...], request_timeout_ms: int, **kwargs: Any
     ) -> Any:
-        with Admin(bootstrap, request_timeout_ms=request_timeout_ms) as admin:
+        with Admin(bootstrap_servers=bootstrap, request_timeout_ms=request_timeout_ms) as admin:
             return command(admin, *args, **kwargs)
 
     return wrapped

@@ -61,7 +61,7 @@ def produce(
     report, what = _Report(), "value" if values else "line"
     # Records that arrive slowly, from a terminal or a pipe, need not wait for others.
     with Producer(
-        bootstrap,
+        bootstrap_servers=bootstrap,
         producer_name=producer_name,
         enable_idempotence=not no_idempotence,
         compression_type=compression,
@@ -226,7 +226,7 @@ def consume(
 
 
 def _leaderless(bootstrap: tuple[str, ...], topic: str) -> set[TopicPartition]:
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         partitions = admin.describe_topic(topic).partitions
     return {TopicPartition(topic, one.partition) for one in partitions if not one.leader_id}
 

@@ -65,7 +65,10 @@ def failover(
     another replica, as by a node that stops in an orderly way. Raises OncelogError.
     """
     waits: list[float] = []
-    with Admin(bootstrap) as admin, load.producer(bootstrap, {"linger.ms": "0"}) as producer:
+    with (
+        Admin(bootstrap_servers=bootstrap) as admin,
+        load.producer(bootstrap, {"linger.ms": "0"}) as producer,
+    ):
         producer.send(topic, b"", partition=partition).result(_TIMEOUT_S)
         for _ in range(times):
             leader = _leader(admin, topic, partition)
@@ -92,7 +95,7 @@ def restart(
     serving_s counts from the start command, level_s until it has all records acknowledged before
     the start. Raises OncelogError.
     """
-    with Admin(bootstrap) as admin:
+    with Admin(bootstrap_servers=bootstrap) as admin:
         replicas = _info(admin, topic, partition).replicas
     if node not in replicas:
         where = ", ".join(map(str, replicas))
@@ -140,7 +143,7 @@ def _many(bootstrap: Sequence[str], count: int, replicas: int) -> Iterator[tuple
     run = os.urandom(4).hex()
     names = [f"bench-{run}-{number}" for number in range(len(sizes))]
     made: list[str] = []
-    with Admin(bootstrap, request_timeout_ms=int(_TIMEOUT_S * 1000)) as admin:
+    with Admin(bootstrap_servers=bootstrap, request_timeout_ms=int(_TIMEOUT_S * 1000)) as admin:
         try:
             for name, size in zip(names, sizes, strict=True):
                 admin.create_topic(name, partitions=size, replicas=replicas)

@@ -51,7 +51,7 @@ def main() -> int:
     topic, partitions, rate, bootstrap = sys.argv[1:]
     count, rows, reporter = int(partitions), 0, Reporter()
     begun = time.monotonic()
-    with Producer(bootstrap, linger_ms=5, compression_type="zstd") as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=5, compression_type="zstd") as producer:
         while not stopped(TICK):
             while rows < (time.monotonic() - begun) * int(rate):
                 value = b"%d:%s" % (rows, b"x" * SIZE)

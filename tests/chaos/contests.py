@@ -51,7 +51,7 @@ class Racer(threading.Thread):
         super().__init__(name=f"racer-{writes.worker}")
         self._topic, self._partition, self._size = topic, partition, size
         self._writes, self._note = writes, note
-        self._producer = Producer(bootstrap, linger_ms=0)
+        self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=0)
         self._stop_asked = threading.Event()
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class Instance:
 
     def __init__(self, bootstrap: str, name: str, topic: str, writes: Writes, size: int) -> None:
         self._topic, self._writes, self._size = topic, writes, size
-        self._producer = Producer(bootstrap, producer_name=name, linger_ms=0)
+        self._producer = Producer(bootstrap_servers=bootstrap, producer_name=name, linger_ms=0)
         self.end = ""  # how it ended, as far as it has
 
     @property

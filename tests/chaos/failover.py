@@ -181,7 +181,7 @@ def measure(
     topic, figures = f"failover-{int(time.time())}", Figures()
     cluster.api(cluster.running[0]).create_topic(topic, 1, 0)
     cluster.wait_level(topic)
-    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         for number, missed_mb in zip(range(kills), itertools.cycle(MISSED_MB)):
             kill = one_kill(cluster, producer, topic, missed_mb)
             figures.kills.append(kill)

@@ -37,7 +37,7 @@ class Run:
 
     def __init__(self, cluster: LocalCluster, seed: int, log: Path) -> None:
         self.cluster, self._log, self._rng = cluster, log, random.Random(seed)
-        self._admin = Admin(cluster.bootstrap, request_timeout_ms=30_000)
+        self._admin = Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=30_000)
         self.workers: list[WorkerProcess] = []
         self._places: dict[int, int] = {}  # process -> its namespace
         self.harmed: dict[int, list[tuple[float, float]]] = {}
@@ -223,7 +223,7 @@ class Run:
             time.sleep(LOOK_AGAIN)
 
     def _fill(self) -> None:
-        with Producer(self.cluster.bootstrap) as producer:
+        with Producer(bootstrap_servers=self.cluster.bootstrap) as producer:
             number = 0
             while not self._stop.wait(0.01):
                 for partition in range(PARTITIONS):

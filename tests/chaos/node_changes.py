@@ -38,7 +38,7 @@ class NodeChanges:
     ) -> None:
         """asked: nodes that stay."""
         self._cluster, self._rng, self._wait, self._left = cluster, rng, wait, kills
-        self._admin = Admin([cluster.addresses[node] for node in asked])
+        self._admin = Admin(bootstrap_servers=[cluster.addresses[node] for node in asked])
         self._next_kill = rng.uniform(*GAP)
         self.killed: list[int] = []
 

@@ -84,7 +84,7 @@ class Worker(threading.Thread):
         # Short times, so that their ends are seen, too.
         patient = self._number % 2 == 0
         return Producer(
-            self._servers,
+            bootstrap_servers=self._servers,
             producer_name=None if self._load.unprotected else f"appender-{self._number}",
             linger_ms=self._rng.choice((0, 2)),
             batch_size=self._rng.choice((256, 16_384)),
@@ -113,7 +113,7 @@ class Worker(threading.Thread):
             # Before a commit call the outcome is certain after any error.
             txn.outcome = NO if error.outcome != "unknown" else txn.outcome
             self._renew()
-        except TransactionError as error:
+        except (CommitTimeoutError, TransactionError) as error:
             txn.outcome = NO if error.outcome == "not_stored" else UNKNOWN
             self._counts[type(error).__name__] += 1
         except OncelogError as error:

@@ -89,7 +89,7 @@ class Writer(threading.Thread):
     ) -> None:
         super().__init__(name=f"writer-{worker}")
         self._worker, self._load, self._writes, self._timeline = worker, load, writes, timeline
-        self._producer = Producer(bootstrap, linger_ms=2, batch_size=16 * 1024)
+        self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=2, batch_size=16 * 1024)
         self._stop_asked = threading.Event()
         self.fatal = ""
 

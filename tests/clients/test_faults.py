@@ -98,7 +98,7 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
 ) -> None:
     kills = 4 if language == CHOSEN[0] else 2
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
     config = {
         "bootstrap_servers": cluster.bootstrap.split(","),
@@ -129,7 +129,7 @@ def test_a_consumer_reads_on_while_leaders_are_killed(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     servers = {"bootstrap_servers": cluster.bootstrap.split(",")}
     driver.ask("open_producer", "p", config={**servers, "linger_ms": 0})
@@ -157,7 +157,7 @@ def test_a_consumer_reads_on_while_leaders_are_killed(
             pass_on(20)
             cluster.start_nodes([leader])
         else:
-            with Admin(cluster.bootstrap) as admin:
+            with Admin(bootstrap_servers=cluster.bootstrap) as admin:
                 assert admin.transfer_leadership(topic, 0) != leader
         pass_on(20)
     assert read == sent
@@ -170,7 +170,7 @@ def test_nobody_waits_for_a_leader_that_hangs(
 ) -> None:
     """Its connections stay, so the client would await its answer until the request's timeout."""
     cluster = make_cluster(settings=STEADY)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     servers = {"bootstrap_servers": cluster.bootstrap.split(",")}
     driver.ask(
@@ -209,7 +209,7 @@ def test_a_lost_acknowledgement(
     # A frozen client connection must not look like a dead leader: only clients are cut off.
     cluster = make_cluster(settings=STEADY, proxied=True)
     assert cluster.proxy is not None
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     driver.ask(
         "open_producer",
@@ -254,7 +254,7 @@ def test_of_two_with_one_name_the_later_one_writes(
     make_cluster: MakeCluster, driver: Driver, topic: str
 ) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     config = {"bootstrap_servers": cluster.bootstrap.split(","), "producer_name": "one"}
 

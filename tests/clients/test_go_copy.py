@@ -28,11 +28,11 @@ def test_a_copy_that_is_killed_goes_on_where_it_was(
     cluster = make_cluster()
     count, size = 20_000, 1000
     copy = f"{topic}-copy"
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
         # Small batches, so that there is time to kill it.
         admin.create_topic(copy, 1, 3, TopicConfig(max_batch_bytes=32 * 1024))
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for number in range(count):
             producer.send(topic, b"%*d" % (size, number))
     command = [str(go_programs / "copy"), cluster.bootstrap, topic, "0", copy]

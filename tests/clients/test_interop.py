@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, Record, TopicPartition
+from tests.clients.conftest import driver_command
 from tests.clients.driver import Driver
 from tests.clients.languages import every
 
@@ -43,9 +45,20 @@ def without_place(record: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def topic(cluster: LocalCluster, topic: str) -> str:
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     return topic
+
+
+@every()
+def test_nodes_that_are_not_given_come_from_the_environment(
+    cluster: LocalCluster, language: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", cluster.bootstrap)
+    with Driver(driver_command(language, root), root) as driver:
+        driver.ask("open_admin", "m", config={})
+        nodes = driver.ask("describe_cluster", "m")["nodes"]
+    assert {node["address"] for node in nodes} == set(cluster.bootstrap.split(","))
 
 
 @every()
@@ -74,7 +87,7 @@ def test_it_writes_and_python_reads(
 def test_python_writes_and_it_reads(
     cluster: LocalCluster, driver: Driver, topic: str, codec: Any
 ) -> None:
-    with Producer(cluster.bootstrap, compression_type=codec) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type=codec) as producer:
         producer.send_batch(topic, 0, RECORDS).result(30)
     config = {"bootstrap_servers": cluster.bootstrap.split(","), "auto_offset_reset": "earliest"}
     driver.ask("open_consumer", "c", config=config)
@@ -89,7 +102,7 @@ def test_each_goes_on_where_the_other_committed(
     cluster: LocalCluster, driver: Driver, topic: str
 ) -> None:
     group, tp = f"group {topic}"[:200].replace("_", "-"), TopicPartition(topic, 0)
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number)
     servers = cluster.bootstrap
@@ -117,14 +130,14 @@ def test_both_put_a_key_into_the_same_partition(
     cluster: LocalCluster, driver: Driver, topic: str
 ) -> None:
     topic += "-9"
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 9, 3)
     driver.ask("open_producer", "p", config={"bootstrap_servers": cluster.bootstrap.split(",")})
     keys = [bytes([n]) * (n % 9) for n in range(40)]
     for number, key in enumerate(keys):
         driver.ask("send", "p", tag=str(number), topic=topic, value="", key=key.hex())
     results = driver.ask("await", "p", timeout_ms=30_000)["results"]
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         own = [producer.send(topic, b"", key).result(30).partition for key in keys]
     assert [results[str(number)]["ok"]["partition"] for number in range(40)] == own
     assert len(set(own)) > 3

@@ -74,8 +74,8 @@ def test_two_share_six_partitions_one_leaves_and_a_leader_is_killed(
     }  # fmt: skip
     work = Work(driver, topic)
     with (
-        Admin(secured.bootstrap, **files) as admin,
-        Producer(secured.bootstrap, **files) as producer,
+        Admin(bootstrap_servers=secured.bootstrap, **files) as admin,
+        Producer(bootstrap_servers=secured.bootstrap, **files) as producer,
     ):
         admin.create_topic(topic, PARTITIONS, 3)
         sent = 0

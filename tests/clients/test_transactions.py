@@ -89,10 +89,10 @@ def test_what_is_read_is_written_once_while_a_leader_is_killed(
 ) -> None:
     cluster = make_cluster()
     target = f"{topic}-done"
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
         admin.create_topic(target, PARTITIONS, 3)
-        with Producer(cluster.bootstrap) as producer:
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             for number in range(RECORDS):
                 producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
         copy = Copy(driver, cluster.bootstrap.split(","), topic, target)

@@ -32,7 +32,7 @@ def value(number: int) -> bytes:
 
 def written(cluster: LocalCluster) -> int:
     """Stores RECORDS values in partition 0, one a batch; returns the producer's id."""
-    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         for number in range(RECORDS):
             found = producer.send(TOPIC, value(number), partition=0, timestamp_ms=1000 + number)
             assert found.result(TIMEOUT).offset == number
@@ -66,7 +66,7 @@ def led_by_damage(make_cluster: MakeCluster) -> Damaged:
         victim = cluster.leader(TOPIC, 0)
         harm(cluster, victim, damage)
         cluster.wait_level(TOPIC)
-        with Admin(cluster.bootstrap) as admin:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             assert admin.transfer_leadership(TOPIC, 0, victim) == victim
         assert cluster.leader(TOPIC, 0) == victim
         assert not has_stopped(cluster, victim), "the damage is met only when it is read"
@@ -105,18 +105,18 @@ def test_what_a_damaged_leader_cannot_read_is_read_from_another(led_by_damage: D
     assert refused.error == log_pb2.PARTITION_ERROR_STORAGE
     assert "this replica has stopped" in refused.message
     # The two others go on taking records.
-    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         assert producer.send(TOPIC, b"on", partition=0).result(TIMEOUT).offset == RECORDS
 
 
 def test_a_damaged_replica_is_made_anew_from_the_leader(led_by_damage: Damaged) -> None:
     """The replica is removed, added as another instance, and then has all records again."""
     cluster, victim, _ = led_by_damage(entries_flip, repair_after_ms=500)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.finalize_upgrade()
         assert read_all(cluster) == [value(n) for n in range(RECORDS)]
         assert has_stopped(cluster, victim)
-        with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
             assert producer.send(TOPIC, b"on", partition=0).result(TIMEOUT).offset == RECORDS
 
         def is_whole() -> bool:
@@ -135,7 +135,7 @@ def test_a_damaged_replica_is_made_anew_from_the_leader(led_by_damage: Damaged) 
 def test_a_search_for_a_record_goes_on_at_another(led_by_damage: Damaged) -> None:
     """A leader whose map lost a batch reads its log back, and meets damage."""
     cluster, victim, producer_id = led_by_damage(entries_flip)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         found = [admin.resolve_sequence(TOPIC, 0, producer_id, 0, n) for n in range(RECORDS)]
     assert [(f.resolution, f.offset) for f in found] == [
         (Resolution.COMMITTED, n) for n in range(RECORDS)
@@ -153,7 +153,7 @@ def test_offsets_by_time_come_from_another(led_by_damage: Damaged) -> None:
 
 def test_a_reader_of_any_replica_turns_to_a_sound_one(led_by_damage: Damaged) -> None:
     cluster, victim, _ = led_by_damage(entries_flip)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.transfer_leadership(TOPIC, 0)
     for _ in range(3):  # each begins at a replica of its own choice
         assert read_all(cluster, any_replica=True) == [value(n) for n in range(RECORDS)]

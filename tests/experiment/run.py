@@ -26,7 +26,7 @@ def run(cluster: LocalCluster, plan: Plan, progress: Callable[[int], None]) -> O
     for partition in range(PARTITIONS):
         cluster.leader(plan.topic, partition)
     with Producer(
-        cluster.bootstrap,
+        bootstrap_servers=cluster.bootstrap,
         enable_idempotence=plan.idempotent,
         linger_ms=plan.linger_ms,
         max_block_ms=MAX_BLOCK_MS,

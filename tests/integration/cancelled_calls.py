@@ -421,7 +421,7 @@ async def close_a_member(run: Run) -> None:
 
 @scenario("Admin.create_topic", "Admin.delete_topic", "Admin.close", "Admin.__aexit__")
 async def topics(run: Run) -> None:
-    async with aio.Admin(run.kit.servers) as admin:
+    async with aio.Admin(bootstrap_servers=run.kit.servers) as admin:
         name = f"{run.topic}-new"
         if await run.cut(admin.create_topic(name, 1)) is CUT:
             with suppress(Exception):  # the record may be there
@@ -447,7 +447,9 @@ ADMIN = sorted(
 
 @scenario(*(f"Admin.{name}" for name in ADMIN), "Admin.__aenter__")
 async def all_of_admin(run: Run) -> None:
-    async with aio.Admin(run.kit.servers, request_timeout_ms=100, retry_backoff_ms=50) as admin:
+    async with aio.Admin(
+        bootstrap_servers=run.kit.servers, request_timeout_ms=100, retry_backoff_ms=50
+    ) as admin:
         for name in ADMIN:
             method = getattr(admin, name)
             with suppress(OncelogError):

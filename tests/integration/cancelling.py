@@ -184,7 +184,7 @@ class Run:
 
     def producer(self, **settings: Any) -> aio.Producer:
         return aio.Producer(
-            self.kit.servers,
+            bootstrap_servers=self.kit.servers,
             **{"producer_name": self.name, "linger_ms": 0, "retry_backoff_ms": 5, **settings},
         )
 

@@ -46,13 +46,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def admin(cluster: LocalCluster) -> Iterator[Admin]:
-    with Admin(cluster.bootstrap) as one:
+    with Admin(bootstrap_servers=cluster.bootstrap) as one:
         yield one
 
 
 @pytest.fixture
 def producer(cluster: LocalCluster) -> Iterator[Producer]:
-    with Producer(cluster.bootstrap, linger_ms=0) as one:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as one:
         yield one
 
 

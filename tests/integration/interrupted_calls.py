@@ -81,7 +81,7 @@ class Interrupted:
 
     def producer(self, **settings: Any) -> Producer:
         fixed = {"producer_name": self.name, "linger_ms": 0, "retry_backoff_ms": 5}
-        return Producer(self.kit.servers, **{**fixed, **settings})
+        return Producer(bootstrap_servers=self.kit.servers, **{**fixed, **settings})
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
         return Consumer(

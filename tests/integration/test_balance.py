@@ -15,7 +15,7 @@ TOPIC = "t"
 
 def test_a_new_node_gets_its_part_by_count_and_leads(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin, cluster.spare() as node:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin, cluster.spare() as node:
         admin.create_topic(TOPIC, 4, 3)
         with writing(cluster.bootstrap) as sent:
             admin.change_node(node, "add")

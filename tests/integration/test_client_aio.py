@@ -29,7 +29,7 @@ TIMEOUT = 30.0
 
 
 async def create(cluster: LocalCluster, topic: str, partitions: int = 1) -> None:
-    async with Admin(cluster.bootstrap) as admin:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.create_topic(topic, partitions, 3)
 
 
@@ -48,7 +48,7 @@ async def read_all(cluster: LocalCluster, topic: str) -> list[oncelog.Record]:
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
 def test_the_twins_have_the_same_names_and_arguments(name: str) -> None:
     sync, aio = getattr(oncelog, name), getattr(oncelog.aio, name)
-    public = {n for n in dir(sync) if not n.startswith("_")} - {"forked"}
+    public = {n for n in dir(sync) if not n.startswith("_")}
     assert public <= {n for n in dir(aio) if not n.startswith("_")}
     for method in public:
         if inspect.isfunction(getattr(sync, method)):
@@ -60,7 +60,7 @@ def test_the_twins_have_the_same_names_and_arguments(name: str) -> None:
 
 async def test_send_and_read(cluster: LocalCluster, topic: str) -> None:
     await create(cluster, topic, 2)
-    async with Producer(cluster.bootstrap) as producer:
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         pending = [await producer.send(topic, b"%d" % n, b"k%d" % (n % 9)) for n in range(500)]
         stored = await asyncio.gather(*pending)
         assert pending[0].done()
@@ -79,7 +79,7 @@ async def test_iteration_seek_lag_and_arrow(cluster: LocalCluster, topic: str) -
     await create(cluster, topic)
     tp = TopicPartition(topic, 0)
     async with (
-        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
         Consumer(
             topic,
             bootstrap_servers=cluster.bootstrap,
@@ -114,7 +114,7 @@ async def test_a_full_buffer_does_not_block_the_loop(cluster: LocalCluster, topi
             await asyncio.sleep(0)
 
     async with Producer(
-        cluster.bootstrap, buffer_memory=16 * 1024, batch_size=8 * 1024
+        bootstrap_servers=cluster.bootstrap, buffer_memory=16 * 1024, batch_size=8 * 1024
     ) as producer:
         ticking = asyncio.create_task(tick())
         pending = [await producer.send(topic, bytes(2000)) for _ in range(200)]
@@ -127,7 +127,7 @@ async def test_a_full_buffer_does_not_block_the_loop(cluster: LocalCluster, topi
 async def test_a_buffer_that_stays_full(cluster: LocalCluster, topic: str) -> None:
     await create(cluster, topic)
     async with Producer(
-        cluster.bootstrap, buffer_memory=1000, batch_size=1000, max_block_ms=50
+        bootstrap_servers=cluster.bootstrap, buffer_memory=1000, batch_size=1000, max_block_ms=50
     ) as producer:
         # Not by `partitions_for`, for which max_block_ms is the limit too.
         await on_engine(producer._sync._cluster.require_topic(topic, TIMEOUT))
@@ -147,7 +147,7 @@ async def test_errors_and_cancelling(cluster: LocalCluster, topic: str) -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
         async with Consumer("no-such-topic", bootstrap_servers=cluster.bootstrap):
             pass
-    producer = Producer(cluster.bootstrap, linger_ms=200)
+    producer = Producer(bootstrap_servers=cluster.bootstrap, linger_ms=200)
     refused = await producer.send(topic, b"x", expected_offset=9)
     with pytest.raises(OffsetMismatchError):
         await refused
@@ -165,7 +165,7 @@ async def test_errors_and_cancelling(cluster: LocalCluster, topic: str) -> None:
 
 
 async def test_admin(cluster: LocalCluster, topic: str) -> None:
-    async with Admin(cluster.bootstrap) as admin:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         info = await admin.create_topic(topic, 2, 3)
         assert info.partition_count == 2
         assert topic in await admin.list_topics()
@@ -182,7 +182,7 @@ async def test_admin(cluster: LocalCluster, topic: str) -> None:
 
 def test_several_loops_one_after_the_other(cluster: LocalCluster, topic: str) -> None:
     async def once(value: bytes) -> Any:
-        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
             return await (await producer.send(topic, value))
 
     asyncio.run(create(cluster, topic))
@@ -193,7 +193,7 @@ async def test_stored_batches_are_sent_on(cluster: LocalCluster, topic: str) -> 
     copy = f"{topic}-copy"
     await create(cluster, topic)
     await create(cluster, copy)
-    async with Producer(cluster.bootstrap, compression_type="lz4") as producer:
+    async with Producer(bootstrap_servers=cluster.bootstrap, compression_type="lz4") as producer:
         values = [b"%d" % n for n in range(100)]
         await (await producer.send_batch(topic, 0, values))
         async with Consumer(
@@ -211,10 +211,10 @@ async def test_stored_batches_are_sent_on(cluster: LocalCluster, topic: str) -> 
 async def test_a_second_task_is_refused_while_one_waits_for_records(
     cluster: LocalCluster, topic: str
 ) -> None:
-    async with Admin(cluster.bootstrap) as admin:
+    async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.create_topic(topic, 1, 3)
     async with (
-        Producer(cluster.bootstrap) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
         Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one,
     ):
         waiting = asyncio.create_task(one.getmany(60_000))

@@ -28,7 +28,7 @@ from tests.integration.records import TIMEOUT, read_all
 def test_round_trip(cluster: LocalCluster, admin: Admin, topic: str, codec: Any) -> None:
     admin.create_topic(topic, 3, 3)
     sent: dict[tuple[int, int], tuple[Any, ...]] = {}
-    with Producer(cluster.bootstrap, compression_type=codec) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type=codec) as producer:
         futures = []
         for n in range(600):
             value = None if n % 7 == 0 else b"value %d " % n * (n % 5)
@@ -88,7 +88,7 @@ def test_arrow_in_and_out(
 
 def test_a_producer_that_is_not_idempotent(cluster: LocalCluster, admin: Admin, topic: str) -> None:
     admin.create_topic(topic, 1, 3)
-    with Producer(cluster.bootstrap, enable_idempotence=False) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, enable_idempotence=False) as producer:
         stored = [producer.send(topic, b"%d" % n) for n in range(100)]
         first = stored[0].result(TIMEOUT)
         assert (first.producer_id, first.sequence) == (0, -1)

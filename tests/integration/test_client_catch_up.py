@@ -22,7 +22,7 @@ RECORDS = BATCHES * PER_BATCH
 
 
 def fill(bootstrap: str, topic: str, partitions: int = 1, first: int = 0) -> None:
-    with Producer(bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=bootstrap, linger_ms=0) as producer:
         for number in range(first, first + BATCHES):
             values = [b"%d " % (number * PER_BATCH + i) + bytes(150) for i in range(PER_BATCH)]
             for partition in range(partitions):
@@ -149,7 +149,7 @@ def test_partitions_do_not_hold_up_each_other(
 
 def test_a_killed_leader(make_cluster: MakeCluster, topic: str) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     fill(cluster.bootstrap, topic)
     with Watched(cluster.bootstrap, topic, request_timeout_ms=2000) as watched:

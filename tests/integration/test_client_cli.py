@@ -208,7 +208,7 @@ def test_keys_json_and_bytes(cluster: LocalCluster, cli: Cli, topic: str) -> Non
     cli("topic", "create", topic, "-p", "1")
     sent = cli("topic", "produce", topic, "a=1", "b=2=3", "-k", "=", "--format", "json")
     assert sent.json == {"topic": topic, "stored": 2, "duplicates": 0}
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         producer.send(topic, b"\xff\x00", None, headers={"h": b"x"}).result(30)
         producer.send(topic, None, "k").result(30)
     text = cli("topic", "consume", topic, "--from", "start", "-e", "--print-key")
@@ -344,7 +344,7 @@ def test_leases_and_names(cli: Cli, topic: str) -> None:
 
 def test_describe_and_resolve(cluster: LocalCluster, cli: Cli, topic: str) -> None:
     cli("topic", "create", topic, "-p", "1")
-    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         producer.send_batch(topic, 0, [b"0", b"1"])
         stored = producer.send(topic, b"2").result(30)
     pid = str(stored.producer_id)
@@ -366,15 +366,18 @@ def test_a_port_that_is_no_nodes_is_named_at_once(
     done = cli("topic", "list", "-b", page)
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert f"bootstrap_servers: {page}: an HTTP/1 server answers there" in done.err
-    with Producer(page) as producer, pytest.raises(ConfigError, match="metrics page"):
+    with (
+        Producer(bootstrap_servers=page) as producer,
+        pytest.raises(ConfigError, match="metrics page"),
+    ):
         producer.send(topic, b"never")
-    with Admin(cluster.bootstrap, tls=True) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, tls=True) as admin:
         with pytest.raises(ConfigError, match="does not speak TLS"):
             admin.list_topics()
 
 
 def test_a_port_that_may_be_the_peers_is_told(cluster: LocalCluster) -> None:
     host, _, port = cluster.addresses[1].rpartition(":")
-    with Admin(f"{host}:{int(port) + 10_000}", request_timeout_ms=500) as admin:
+    with Admin(bootstrap_servers=f"{host}:{int(port) + 10_000}", request_timeout_ms=500) as admin:
         with pytest.raises(BrokerUnavailableError, match="peer_port_offset above"):
             admin.list_topics()

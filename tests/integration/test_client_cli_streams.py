@@ -187,7 +187,7 @@ def test_a_line_that_is_too_long_is_named_with_what_was_stored(
 
 def test_ctrl_c_says_what_is_stored(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(1)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic("t", partitions=1, replicas=1)
     with subprocess.Popen(
         command("topic", "produce", "t", "-b", cluster.bootstrap),

@@ -83,7 +83,9 @@ def test_conditional_publish_without_idempotence(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    with Producer(cluster.bootstrap, enable_idempotence=False, linger_ms=0) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, enable_idempotence=False, linger_ms=0
+    ) as producer:
         assert producer.send(topic, b"0", expected_offset=0).result(TIMEOUT).offset == 0
         error = producer.send(topic, b"0", expected_offset=0).exception(TIMEOUT)
         assert isinstance(error, OffsetMismatchError)
@@ -99,7 +101,9 @@ def test_application_controlled_sequences(cluster: LocalCluster, admin: Admin, t
         return ProducerIdentity(lease.producer_id, lease.epoch, {tp: start}, lease.lease_token)
 
     numbers = [10, 20, 21, 40]
-    with Producer(cluster.bootstrap, initial=identity(0), linger_ms=0) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, resume_from=identity(0), linger_ms=0
+    ) as producer:
         assert producer.position(topic, 0) == -1
         for number in numbers:
             stored = producer.send(
@@ -114,14 +118,16 @@ def test_application_controlled_sequences(cluster: LocalCluster, admin: Admin, t
         assert producer.send(topic, b"own", partition=1).result(TIMEOUT).sequence == 0
     # A second run sends the last record again, with the same bytes and timestamp: it is recognised,
     # and the answer has the original's offset.
-    with Producer(cluster.bootstrap, initial=identity(22)) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, resume_from=identity(22)) as producer:
         again = producer.send(topic, b"40", partition=0, sequence=40, timestamp_ms=40).result(
             TIMEOUT
         )
         assert (again.duplicate, again.offset) == (True, 3)
         ahead = producer.send_batch(topic, 0, [b"41", b"60"], sequences=[41, 60]).result(TIMEOUT)
         assert (ahead.base_sequence, ahead.last_sequence, ahead.base_offset) == (41, 60, 4)
-    with Producer(cluster.bootstrap, initial=identity(41), linger_ms=0) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, resume_from=identity(41), linger_ms=0
+    ) as producer:
         error = producer.send_batch(topic, 0, [b"4!", b"60"], sequences=[41, 60])
         assert isinstance(error.exception(TIMEOUT), SequenceConflictError)
         with pytest.raises(SequenceConflictError):  # it says so again: the producer is done
@@ -137,7 +143,9 @@ def test_a_name_goes_on_where_it_stopped(cluster: LocalCluster, admin: Admin, to
     admin.create_topic(topic, 2, 3)
     identities = []
     for run in range(3):
-        with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as producer:
+        with Producer(
+            bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0
+        ) as producer:
             assert producer.position(topic, 0) == run * 10 - 1
             assert producer.position(topic, 1) == -1
             stored = [producer.send(topic, b"%d" % n, partition=0) for n in range(10)]
@@ -155,9 +163,9 @@ def test_of_two_instances_with_one_name_the_later_one_goes_on(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    earlier = Producer(cluster.bootstrap, producer_name=topic, linger_ms=0)
+    earlier = Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0)
     first = earlier.send(topic, b"earlier").result(TIMEOUT)
-    with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as later:
+    with Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0) as later:
         # The later producer has written nothing yet, and the earlier one is fenced all the same.
         assert later.position(topic, 0) == first.sequence
         error = earlier.send(topic, b"zombie").exception(TIMEOUT)
@@ -173,7 +181,7 @@ def test_of_two_instances_with_one_name_the_later_one_goes_on(
 
 def test_a_name_that_is_fenced_by_hand(cluster: LocalCluster, admin: Admin, topic: str) -> None:
     admin.create_topic(topic, 1, 3)
-    producer = Producer(cluster.bootstrap, producer_name=topic, linger_ms=0)
+    producer = Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0)
     stored = producer.send(topic, b"before").result(TIMEOUT)
     assert admin.fence_producer(topic) == (stored.producer_id, stored.epoch + 1)
 

@@ -71,12 +71,12 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
 ) -> None:
     cluster = make_cluster()
     partitions, keys = 3, 7
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions, 3)
     stop = threading.Event()
     sent: list[bytes] = []
     with Producer(
-        cluster.bootstrap, batch_size=1024, linger_ms=1, buffer_memory=256 * 1024
+        bootstrap_servers=cluster.bootstrap, batch_size=1024, linger_ms=1, buffer_memory=256 * 1024
     ) as producer:
         done = 0
 
@@ -124,10 +124,10 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
 
 def test_a_consumer_survives_a_leader_change(make_cluster: MakeCluster, topic: str) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with (
-        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
         Consumer(
             topic,
             bootstrap_servers=cluster.bootstrap,
@@ -151,7 +151,7 @@ def test_a_consumer_survives_a_leader_change(make_cluster: MakeCluster, topic: s
                 pass_on(20)
                 cluster.start_nodes([leader])
             else:
-                with Admin(cluster.bootstrap) as admin:
+                with Admin(bootstrap_servers=cluster.bootstrap) as admin:
                     assert admin.transfer_leadership(topic, 0) != leader
             pass_on(20)
         assert numbers == list(range(60 + 20))
@@ -162,10 +162,10 @@ def test_a_consumer_does_not_wait_for_a_leader_that_hangs(
 ) -> None:
     """Its connections stay, so the client would await its answer until the request's timeout."""
     cluster = make_cluster(settings=STEADY)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with (
-        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
         Consumer(
             topic,
             bootstrap_servers=cluster.bootstrap,
@@ -192,10 +192,13 @@ def test_a_consumer_does_not_wait_for_a_leader_that_hangs(
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_a_lost_acknowledgement(proxied: LocalCluster, topic: str, idempotent: bool) -> None:
     """The fault bites: without idempotence the very same loss stores records twice."""
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with Producer(
-        proxied.bootstrap, enable_idempotence=idempotent, linger_ms=0, request_timeout_ms=5000
+        bootstrap_servers=proxied.bootstrap,
+        enable_idempotence=idempotent,
+        linger_ms=0,
+        request_timeout_ms=5000,
     ) as producer:
         producer.send(topic, b"before").result(TIMEOUT)
         leader = proxied.leader(topic, 0)
@@ -218,9 +221,11 @@ def test_an_acknowledgement_lost_beside_a_refusal_on_another_partition(
     proxied: LocalCluster, topic: str
 ) -> None:
     """A reset touches one partition; the other's retry keeps its sequences."""
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 2, 3)
-    with Producer(proxied.bootstrap, linger_ms=0, request_timeout_ms=5000) as producer:
+    with Producer(
+        bootstrap_servers=proxied.bootstrap, linger_ms=0, request_timeout_ms=5000
+    ) as producer:
         for partition in (0, 1):
             producer.send(topic, b"before", partition=partition).result(TIMEOUT)
         leader = proxied.leader(topic, 0)
@@ -242,12 +247,14 @@ def test_an_acknowledgement_lost_beside_a_refusal_on_another_partition(
 
 def test_a_hung_connection(proxied: LocalCluster, topic: str) -> None:
     """4,200 events a second; one connection hangs and its acknowledgements are lost."""
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 3, 3)
     leader = proxied.leader(topic, 0)
     sent = 0
     pace = threading.Event()
-    with Producer(proxied.bootstrap, linger_ms=5, request_timeout_ms=5000) as producer:
+    with Producer(
+        bootstrap_servers=proxied.bootstrap, linger_ms=5, request_timeout_ms=5000
+    ) as producer:
         start = time.monotonic()
 
         def send_for(seconds: float) -> None:
@@ -280,11 +287,11 @@ def test_a_hung_connection(proxied: LocalCluster, topic: str) -> None:
 def test_delivery_timeout_with_an_unknown_outcome_that_is_resolved(
     proxied: LocalCluster, topic: str
 ) -> None:
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     leader = proxied.leader(topic, 0)
     with Producer(
-        proxied.bootstrap,
+        bootstrap_servers=proxied.bootstrap,
         linger_ms=0,
         request_timeout_ms=2000,
         delivery_timeout_ms=3000,
@@ -308,10 +315,10 @@ def test_delivery_timeout_with_an_unknown_outcome_that_is_resolved(
 
 def test_delivery_timeout_of_what_was_never_sent(proxied: LocalCluster, topic: str) -> None:
     assert proxied.proxy is not None
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with Producer(
-        proxied.bootstrap,
+        bootstrap_servers=proxied.bootstrap,
         linger_ms=0,
         request_timeout_ms=1000,
         delivery_timeout_ms=2000,
@@ -341,10 +348,10 @@ def streams(producer: Producer) -> list[Lane]:
 
 
 def test_closing_without_a_way_out_says_what_is_lost(proxied: LocalCluster, topic: str) -> None:
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     leader = proxied.leader(topic, 0)
-    producer = Producer(proxied.bootstrap, linger_ms=0)
+    producer = Producer(bootstrap_servers=proxied.bootstrap, linger_ms=0)
     producer.send(topic, b"before").result(TIMEOUT)
     with acknowledgements_lost(proxied, leader):
         future = producer.send(topic, b"x")
@@ -356,12 +363,12 @@ def test_closing_without_a_way_out_says_what_is_lost(proxied: LocalCluster, topi
 
 
 def test_a_consumer_over_a_hung_connection_goes_on(proxied: LocalCluster, topic: str) -> None:
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     leader = proxied.leader(topic, 0)
     tp = TopicPartition(topic, 0)
     with (
-        Producer(proxied.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=proxied.bootstrap, linger_ms=0) as producer,
         Consumer(topic, bootstrap_servers=proxied.bootstrap, request_timeout_ms=1000) as consumer,
     ):
         assert consumer.position(tp) == 0
@@ -380,8 +387,8 @@ def test_a_topic_that_was_deleted_with_its_answer_lost_is_deleted(
 ) -> None:
     """The second try finds no topic, which is the requested state."""
     with (
-        Admin(proxied.addresses[2]) as other,
-        Admin(proxied.addresses[1]) as admin,
+        Admin(bootstrap_servers=proxied.addresses[2]) as other,
+        Admin(bootstrap_servers=proxied.addresses[1]) as admin,
         ThreadPoolExecutor(1) as pool,
     ):
         admin.create_topic(topic, 1, 3)

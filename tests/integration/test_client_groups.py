@@ -31,7 +31,10 @@ TIMEOUT = 30.0
 
 
 def fill(cluster: LocalCluster, topic: str, count: int = 10) -> None:
-    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
+    ):
         admin.create_topic(topic, 2, 3)
         for n in range(count):
             producer.send(topic, b"%d" % n, partition=0)
@@ -73,7 +76,7 @@ def test_a_group_goes_on_where_it_committed(cluster: LocalCluster, topic: str) -
 
 def test_an_offset_that_is_gone_falls_back_to_the_reset(cluster: LocalCluster, topic: str) -> None:
     fill(cluster, topic, 3)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.commit_offsets(topic, {(topic, 0): 99})
     with consumer(cluster, topic, group_id=topic) as one:
         assert [r.offset for r in one] == [0, 1, 2]
@@ -136,7 +139,7 @@ async def test_the_asyncio_consumer_commits_too(cluster: LocalCluster, topic: st
             known = await one.committed(tp)
             assert known is not None
             assert known.offset == int(expected) + 1
-    async with aio.Admin(cluster.bootstrap) as admin:
+    async with aio.Admin(bootstrap_servers=cluster.bootstrap) as admin:
         assert topic in [group.group for group in await admin.list_groups()]
         await admin.commit_offsets(topic, {tp: 7})
         described = await admin.describe_group(topic)
@@ -151,7 +154,7 @@ def test_offsets_survive_the_loss_of_their_leader(make_cluster: MakeCluster, top
     tp = TopicPartition(topic, 0)
     with (
         consumer(cluster, topic, group_id=topic, membership="manual") as one,
-        Admin(cluster.bootstrap) as admin,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
     ):
         one.commit({tp: 3})
         coordinator = admin.describe_group(topic).coordinator_id

@@ -40,7 +40,7 @@ def test_twenty_threads_through_one_producer(
 ) -> None:
     admin.create_topic(topic, 4, 3)
     threads, each = 20, 500
-    with Producer(cluster.bootstrap, batch_size=8192) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, batch_size=8192) as producer:
 
         def run(number: int) -> None:
             key = b"thread %d" % number
@@ -69,7 +69,9 @@ def test_twenty_threads_through_one_producer(
 
 def test_a_full_buffer_holds_senders_back(cluster: LocalCluster, admin: Admin, topic: str) -> None:
     admin.create_topic(topic, 1, 3)
-    with Producer(cluster.bootstrap, buffer_memory=64 * 1024, batch_size=16 * 1024) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, buffer_memory=64 * 1024, batch_size=16 * 1024
+    ) as producer:
         most = 0
         futures = []
         for n in range(400):
@@ -88,7 +90,7 @@ def test_a_buffer_that_stays_full_is_an_error(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     with Producer(
-        cluster.bootstrap,
+        bootstrap_servers=cluster.bootstrap,
         buffer_memory=1000,
         batch_size=1000,
         max_block_ms=50,
@@ -113,12 +115,12 @@ def test_a_context_manager_raises_on_undelivered_records(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     with pytest.raises(UndeliveredRecordsError) as caught:
-        with Producer(cluster.bootstrap) as producer:
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send(topic, b"x", expected_offset=5)
     assert (caught.value.count, caught.value.outcome) == (1, "not_stored")
     assert isinstance(caught.value.__cause__, OffsetMismatchError)
     # A failure that the caller has read is the caller's to handle.
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         assert producer.send(topic, b"x", expected_offset=5).exception(TIMEOUT)
         seen: list[Any] = []
         producer.send(topic, b"x", expected_offset=5, on_delivery=lambda m, e: seen.append(e))
@@ -131,7 +133,7 @@ def test_a_context_manager_raises_on_undelivered_records(
 
     # The body's own error wins, and notes the other failure.
     def fails() -> None:
-        with Producer(cluster.bootstrap) as producer:
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             producer.send(topic, b"x", expected_offset=5)
             raise ZeroDivisionError
 
@@ -150,7 +152,9 @@ def test_callbacks_flush_and_use_after_close(
         assert metadata is not None, error
         offsets.append(metadata.offset)
 
-    producer = Producer(cluster.bootstrap, linger_ms=60_000, delivery_timeout_ms=200_000)
+    producer = Producer(
+        bootstrap_servers=cluster.bootstrap, linger_ms=60_000, delivery_timeout_ms=200_000
+    )
     for n in range(50):
         producer.send(topic, b"%d" % n, on_delivery=stored)
     assert offsets == []
@@ -205,7 +209,10 @@ def test_a_topic_that_is_deleted_while_a_producer_holds_it(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     with Producer(
-        cluster.bootstrap, linger_ms=0, request_timeout_ms=1000, delivery_timeout_ms=2000
+        bootstrap_servers=cluster.bootstrap,
+        linger_ms=0,
+        request_timeout_ms=1000,
+        delivery_timeout_ms=2000,
     ) as producer:
         assert producer.send(topic, b"x").result(TIMEOUT).offset == 0
         admin.delete_topic(topic)
@@ -220,7 +227,7 @@ def test_a_topic_that_is_deleted_while_a_consumer_reads_it(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     with (
-        Producer(cluster.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
         Consumer(
             topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
         ) as consumer,
@@ -246,7 +253,7 @@ def test_sequences_and_offsets_of_a_long_run(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
     admin.create_topic(topic, 1, 3)
-    with Producer(cluster.bootstrap, batch_size=2048, linger_ms=1) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, batch_size=2048, linger_ms=1) as producer:
         futures = [producer.send(topic, b"%d" % n) for n in range(5000)]
         stored = [future.result(TIMEOUT) for future in futures]
         assert {(m.producer_id, m.epoch) for m in stored} == {(producer.producer_id, 0)}

@@ -85,14 +85,14 @@ class Reader:
 
 
 def fill(cluster: LocalCluster, topic: str, count: int = 40, start: int = 0) -> None:
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for n in range(start, start + count):
             producer.send(topic, b"%d" % n, partition=n % PARTITIONS)
 
 
 @pytest.fixture
 def shared(cluster: LocalCluster, topic: str) -> LocalCluster:
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
     fill(cluster, topic)
     return cluster
@@ -110,7 +110,7 @@ def test_two_share_a_topic_and_one_goes_on_where_the_other_committed(
     fill(shared, topic, start=40)
     eventually(lambda: len(one.values) + len(two.values) == 80, "each record once")
     assert len({*one.values, *two.values}) == 80
-    with Admin(shared.bootstrap) as admin:
+    with Admin(bootstrap_servers=shared.bootstrap) as admin:
         found = admin.describe_group(topic)
         assert sorted(len(member.owned) for member in found.members) == [2, 2]
         with pytest.raises(GroupHasMembersError):
@@ -147,7 +147,7 @@ def test_what_is_read_under_an_ownership_is_not_committed_under_another(
     numbers.update(stale)
     with pytest.raises(FencedMemberError):
         one.consumer.commit({(topic, 0): 4})
-    with Admin(shared.bootstrap) as admin:
+    with Admin(bootstrap_servers=shared.bootstrap) as admin:
         assert admin.describe_group(topic).offsets[TopicPartition(topic, 0)].offset == 3
     one.consumer.close()
 
@@ -171,7 +171,7 @@ def test_a_body_that_fails_commits_nothing(shared: LocalCluster, topic: str) -> 
     with pytest.raises(ZeroDivisionError):
         read()
     assert told == ["lost"]
-    with Admin(shared.bootstrap) as admin:
+    with Admin(bootstrap_servers=shared.bootstrap) as admin:
         eventually(lambda: not admin.describe_group(topic).members, "it has left")
         assert not admin.describe_group(topic).offsets
 
@@ -225,7 +225,7 @@ def test_who_comes_and_goes_moves_only_what_it_is_given(
 
 def test_a_pattern_takes_topics_that_come_later(cluster: LocalCluster, topic: str) -> None:
     one = Reader(cluster, f"^{topic}-[a-z]+", group=topic)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(f"{topic}-first", PARTITIONS, 3)
         admin.create_topic(f"{topic}-2", PARTITIONS, 3)
         eventually(lambda: len(one.parts) == PARTITIONS, "it is found")
@@ -358,7 +358,7 @@ def test_the_coordinator_is_killed_and_nobody_loses_a_partition(
     make_cluster: MakeCluster, topic: str, tmp_path: Path
 ) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
         workers = Workers(cluster, topic, tmp_path / "workers.log")
         one, two = (workers.start(session_timeout_ms=LONG_MS) for _ in range(2))

@@ -53,8 +53,8 @@ def test_topic_metadata_vanishing_for_a_moment(
     leader = cluster.leader(topic, 0, not_in=[lagging])
     target = next(node for node in (1, 2, 3) if node not in (lagging, leader))
     with (
-        Producer(cluster.bootstrap, linger_ms=0) as producer,
-        Producer(cluster.bootstrap, linger_ms=0, producer_name="named") as named,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0, producer_name="named") as named,
         Consumer(
             topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
         ) as consumer,
@@ -93,9 +93,9 @@ def test_the_node_asked_first_is_the_leader_that_was_cut_off(
     cluster = make_cluster(settings=STEADY, proxied=True)
     cluster.api(1).create_topic(topic, 1, 3)
     with (
-        Producer(cluster.bootstrap, linger_ms=0) as producer,
-        Producer(cluster.bootstrap, linger_ms=0, producer_name="early") as early,
-        Producer(cluster.bootstrap, linger_ms=0, producer_name="late") as late,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0, producer_name="early") as early,
+        Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0, producer_name="late") as late,
     ):
         for client in (producer, early):
             client.send(topic, b"before").result(TIMEOUT)
@@ -122,7 +122,7 @@ def test_a_name_at_a_leader_that_hangs(make_cluster: MakeCluster, topic: str) ->
     assert cluster.proxy is not None
     cluster.api(1).create_topic(topic, 1, 3)
     with Producer(
-        cluster.bootstrap,
+        bootstrap_servers=cluster.bootstrap,
         linger_ms=0,
         producer_name="named",
         request_timeout_ms=600_000,  # nothing may wait for this timeout

@@ -165,7 +165,7 @@ def test_the_store_puts_deletes_and_refuses_strangers(cluster: LocalCluster, top
     assert kv("get", "a") == (0, ["blue"])
     assert kv("delete", "a") == (0, [])
     assert kv("get", "a")[0] == 1
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         assert producer.send(topic, b"no condition", b"a").exception(TIMEOUT) is not None
 
 
@@ -179,7 +179,7 @@ def records_keep_coming(cluster: LocalCluster, topic: str) -> Iterator[None]:
 
     def run() -> None:
         n = 0
-        with Producer(cluster.bootstrap, compression_type="zstd") as producer:
+        with Producer(bootstrap_servers=cluster.bootstrap, compression_type="zstd") as producer:
             while not stop.wait(0.01):
                 for _ in range(5):
                     producer.send(
@@ -205,9 +205,9 @@ def test_a_mirror_killed_at_random_makes_an_identical_copy(
     """Two or three zombies at once, across clusters, kill -9 of copies and of a leader."""
     source = make_cluster(1, cluster_id="source")
     target = make_cluster(3, cluster_id="target")
-    with Admin(source.bootstrap) as admin:
+    with Admin(bootstrap_servers=source.bootstrap) as admin:
         admin.create_topic(topic, 2, 1)
-    with Admin(target.bootstrap) as admin:
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
         admin.create_topic("copy", 2, 3)
     rng = random.Random(8)
     words = ("-m", "oncelog.cli", "mirror", topic, "copy", "-b", source.bootstrap,
@@ -260,11 +260,14 @@ def test_a_mirror_killed_at_random_makes_an_identical_copy(
 
 def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) -> None:
     copy = f"{topic}-copy"
-    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
+    ):
         admin.create_topic(topic, 2, 3)
 
         def run(**more: Any) -> list[int]:
-            with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy, **more) as mirror:
+            with Mirror(topic, copy, bootstrap_servers=cluster.bootstrap, **more) as mirror:
                 return [one.copied for one in mirror.run(exit_at_end=True).values()]
 
         assert run() == [0, 0]
@@ -278,8 +281,8 @@ def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) ->
 
         # A second copy takes over from the first, which reports why it stops.
         def taken_over() -> None:
-            with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy) as first:
-                with Mirror(cluster.bootstrap, topic, cluster.bootstrap, copy):
+            with Mirror(topic, copy, bootstrap_servers=cluster.bootstrap) as first:
+                with Mirror(topic, copy, bootstrap_servers=cluster.bootstrap):
                     producer.send(topic, b"x", partition=0).result(TIMEOUT)
                     first.run(exit_at_end=True)
 
@@ -292,7 +295,7 @@ def test_a_mirror_goes_on_where_it_stopped(cluster: LocalCluster, topic: str) ->
 def test_a_target_with_other_records_needs_a_word(cluster: LocalCluster, topic: str) -> None:
     """An expired name looks the same: a fresh start would copy everything twice."""
     there, copy = cluster.bootstrap, f"{topic}-copy"
-    with Admin(there) as admin, Producer(there) as producer:
+    with Admin(bootstrap_servers=there) as admin, Producer(bootstrap_servers=there) as producer:
         for name in (topic, copy):
             admin.create_topic(name, 2, 3)
         for n in range(20):
@@ -300,10 +303,10 @@ def test_a_target_with_other_records_needs_a_word(cluster: LocalCluster, topic: 
         producer.send(copy, b"other", partition=1)
         producer.flush()
         with pytest.raises(InvalidRequestError, match="1 records, and none of them is known"):
-            Mirror(there, topic, there, copy)
-        with Mirror(there, topic, there, copy, starting_offsets={1: 7}) as mirror:
+            Mirror(topic, copy, bootstrap_servers=there)
+        with Mirror(topic, copy, bootstrap_servers=there, starting_offsets={1: 7}) as mirror:
             assert [one.copied for one in mirror.run(exit_at_end=True).values()] == [10, 3]
-        with Mirror(there, topic, there, copy) as mirror:  # now it is known
+        with Mirror(topic, copy, bootstrap_servers=there) as mirror:  # now it is known
             assert [one.copied for one in mirror.run(exit_at_end=True).values()] == [0, 0]
     copied = [row[0] for row in rows(cluster, copy)[1]]
     assert copied == [b"other", b"15", b"17", b"19"]
@@ -313,17 +316,17 @@ def test_a_target_with_other_records_needs_a_word(cluster: LocalCluster, topic: 
 
 def test_what_a_mirror_refuses(cluster: LocalCluster, topic: str) -> None:
     there = cluster.bootstrap
-    with Admin(there) as admin:
+    with Admin(bootstrap_servers=there) as admin:
         admin.create_topic(topic, 2, 3)
         admin.create_topic(f"{topic}-3", 3, 3)
         with pytest.raises(InvalidRequestError, match="3 partitions, the source 2"):
-            Mirror(there, topic, there, f"{topic}-3")
+            Mirror(topic, f"{topic}-3", bootstrap_servers=there)
         with pytest.raises(InvalidRequestError, match="the source topic itself"):
-            Mirror(there, topic, there, topic)
+            Mirror(topic, topic, bootstrap_servers=there)
         small = f"{topic}-small"
         admin.create_topic(small, 2, 3, TopicConfig(max_batch_bytes=2000))
-        with Producer(there) as producer:
+        with Producer(bootstrap_servers=there) as producer:
             producer.send(topic, bytes(3000), partition=0).result(TIMEOUT)
         with pytest.raises(Exception, match="max_batch_bytes is 2000"):
-            with Mirror(there, topic, there, small) as mirror:
+            with Mirror(topic, small, bootstrap_servers=there) as mirror:
                 mirror.run(exit_at_end=True)

@@ -37,7 +37,9 @@ def make_anew(cluster: LocalCluster, topic: str, *, elsewhere: bool) -> None:
     count = len(cluster.describe_topic(topic).partitions)
     old = [cluster.leader(topic, number) for number in range(count)]
     (before,) = topic_ids(cluster, topic)
-    with Admin([cluster.nodes[node].spec.listen for node in cluster.nodes]) as admin:
+    with Admin(
+        bootstrap_servers=[cluster.nodes[node].spec.listen for node in cluster.nodes]
+    ) as admin:
         admin.delete_topic(topic)
         admin.create_topic(topic, count, 3)
         eventually(lambda: topic_ids(cluster, topic).isdisjoint({before}), "all know the new one")
@@ -60,10 +62,13 @@ def _wait_led(cluster: LocalCluster, topic: str, partition: int, node: int) -> N
 def test_new_records_go_to_the_new_topic_once(
     proxied: LocalCluster, topic: str, name: str | None, elsewhere: bool
 ) -> None:
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
     with Producer(
-        proxied.bootstrap, linger_ms=0, batch_size=256, producer_name=name and f"{name}-{topic}"
+        bootstrap_servers=proxied.bootstrap,
+        linger_ms=0,
+        batch_size=256,
+        producer_name=name and f"{name}-{topic}",
     ) as producer:
 
         def send(text: str) -> list[int]:
@@ -87,12 +92,12 @@ def test_new_records_go_to_the_new_topic_once(
 
 
 def test_what_was_on_its_way_fails_and_says_why(proxied: LocalCluster, topic: str) -> None:
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     assert proxied.proxy is not None
     leader = proxied.leader(topic, 0)
     route = f"client-{leader}"
-    with Producer(proxied.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=proxied.bootstrap, linger_ms=0) as producer:
         producer.send(topic, b"before").result(TIMEOUT)
         proxied.proxy.ask("freeze", route, direction="down")
         try:
@@ -102,7 +107,7 @@ def test_what_was_on_its_way_fails_and_says_why(proxied: LocalCluster, topic: st
                 lambda: proxied.api(other).offset(topic, 0, "latest", any_replica=True) == 2,
                 "it is stored",
             )
-            with Admin(proxied.addresses[other]) as admin:
+            with Admin(bootstrap_servers=proxied.addresses[other]) as admin:
                 admin.delete_topic(topic)
                 admin.create_topic(topic, 1, 3)
         finally:
@@ -124,10 +129,10 @@ def test_nobodys_own_sequences_go_on_in_a_new_topic(
     """Otherwise a mirror would go on behind its position, and earlier records would be lost
     unseen.
     """
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with Producer(
-        proxied.bootstrap, linger_ms=0, producer_name=name and f"{name}-{topic}"
+        bootstrap_servers=proxied.bootstrap, linger_ms=0, producer_name=name and f"{name}-{topic}"
     ) as producer:
         producer.send(topic, b"0", partition=0, sequence=10).result(TIMEOUT)
         make_anew(proxied, topic, elsewhere=False)
@@ -145,10 +150,10 @@ def test_a_topic_with_fewer_partitions_is_written_and_read_on(
     proxied: LocalCluster, topic: str, group: str | None
 ) -> None:
     """Positions in the old topic do not apply, though the new one has as many records."""
-    with Admin(proxied.bootstrap) as admin:
+    with Admin(bootstrap_servers=proxied.bootstrap) as admin:
         admin.create_topic(topic, PARTITIONS, 3)
     with (
-        Producer(proxied.bootstrap, linger_ms=0) as producer,
+        Producer(bootstrap_servers=proxied.bootstrap, linger_ms=0) as producer,
         Consumer(
             topic,
             bootstrap_servers=proxied.bootstrap,
@@ -173,7 +178,7 @@ def test_a_topic_with_fewer_partitions_is_written_and_read_on(
         assert sorted(read(2 * PARTITIONS)) == sorted([(b"old", 0), (b"old", 1)] * PARTITIONS)
         if group:
             consumer.commit()
-        with Admin(proxied.bootstrap) as admin:
+        with Admin(bootstrap_servers=proxied.bootstrap) as admin:
             admin.delete_topic(topic)
             admin.create_topic(topic, 1, 3)
         error = producer.send(topic, b"lost", partition=2).exception(TIMEOUT)

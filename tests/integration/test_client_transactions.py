@@ -37,7 +37,7 @@ PARTITIONS = 3
 @pytest.fixture
 def one(cluster: LocalCluster, admin: Admin, topic: str) -> Iterator[Producer]:
     admin.create_topic(topic, partitions=PARTITIONS)
-    with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as made:
+    with Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0) as made:
         yield made
 
 
@@ -88,7 +88,7 @@ def test_a_commit_begins_the_next_one_for_who_goes_on(
         assert txn.transaction_id > ahead[3]
         spread(txn, topic, b"y")
     assert begun_ahead(one)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         eventually(
             lambda: not [row for row in admin.list_transactions() if row.producer_name == topic],
             "what nobody takes is aborted",
@@ -157,7 +157,7 @@ def test_a_transaction_larger_than_memory(cluster: LocalCluster, admin: Admin, t
     admin.create_topic(topic, partitions=PARTITIONS)
     size, count = 64 * 1024, 200
     settings = {"batch_size": size * 2, "buffer_memory": size * 8, "linger_ms": 0}
-    with Producer(cluster.bootstrap, producer_name=topic, **settings) as small:  # type: ignore[arg-type]
+    with Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, **settings) as small:  # type: ignore[arg-type]
         with small.transaction() as txn:
             for number in range(count):
                 txn.send(topic, b"%06d" % number * (size // 6), partition=number % PARTITIONS)
@@ -170,7 +170,9 @@ def test_a_transaction_larger_than_memory(cluster: LocalCluster, admin: Admin, t
 def test_a_successor_takes_over(one: Producer, cluster: LocalCluster, topic: str) -> None:
     zombie = one.transaction().begin()
     zombie.send(topic, b"zombie", partition=0).result()
-    with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as successor:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0
+    ) as successor:
         with successor.transaction() as txn:
             txn.send(topic, b"successor", partition=0)
         with pytest.raises(TransactionAbortedError) as caught:
@@ -292,7 +294,9 @@ def test_asyncio(cluster: LocalCluster, admin: Admin, topic: str) -> None:
             raise KeyError
 
     async def play() -> None:
-        async with aio.Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as one:
+        async with aio.Producer(
+            bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0
+        ) as one:
             async with one.transaction() as txn:
                 sent = [await txn.send(topic, b"a", partition=p) for p in range(PARTITIONS)]
                 assert (await sent[0]).offset == -1
@@ -314,7 +318,7 @@ def test_asyncio(cluster: LocalCluster, admin: Admin, topic: str) -> None:
 def test_commits_are_whole_whoever_is_killed(make_cluster: MakeCluster, topic: str) -> None:
     """Every commit that was answered is there once, in all partitions, where it says."""
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=PARTITIONS)
     committed: dict[bytes, dict[TopicPartition, tuple[int, int]]] = {}
     aborted: set[bytes] = set()
@@ -322,7 +326,7 @@ def test_commits_are_whole_whoever_is_killed(make_cluster: MakeCluster, topic: s
 
     def work() -> None:
         number = 0
-        with Producer(cluster.bootstrap, producer_name=topic, linger_ms=0) as one:
+        with Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0) as one:
             while not stop.is_set():
                 number += 1
                 text = b"%d" % number

@@ -28,7 +28,7 @@ def given(cluster: LocalCluster, node: int, **settings: int | str) -> NodeProces
 
 
 def shown(cluster: LocalCluster, node: int) -> dict[str, int]:
-    with Admin(cluster.addresses[node]) as admin:
+    with Admin(bootstrap_servers=cluster.addresses[node]) as admin:
         return dict(admin.describe_cluster().settings)
 
 
@@ -98,7 +98,7 @@ def test_a_setting_is_changed_on_all_nodes(
     eventually(lambda: all(shown(cluster, n)["max_batch_bytes"] == 4096 for n in cluster.nodes),
                "all nodes know it")  # fmt: skip
     assert verdict(cluster.produce(batch(topic, 0, pid, 0, b"x" * 5000))) == "BATCH_TOO_LARGE"
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         with pytest.raises(InvalidRequestError, match="max_batch_bytes: 5000 must be at most"):
             admin.alter_topic(topic, TopicConfig(max_batch_bytes=5000))
         admin.set_cluster_setting("max_batch_bytes", 8192)

@@ -46,7 +46,7 @@ def _count(answers: Iterator[log_pb2.ProduceResponse], done: threading.Semaphore
 def test_a_flood_of_small_batches_lets_others_in(make_cluster: MakeCluster, topic: str) -> None:
     """Before, a batch of another client waited behind 200,000 of the flood, for 11 s."""
     cluster = make_cluster(1)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=1, replicas=1)
     one = batch(topic, 0, 0, 0, SMALL, codec=0)
     flood, victim = _log(cluster), _log(cluster)
@@ -72,7 +72,7 @@ def test_a_flood_of_small_batches_lets_others_in(make_cluster: MakeCluster, topi
 async def test_many_streams_at_once_are_all_answered(make_cluster: MakeCluster, topic: str) -> None:
     """Before, a tenth of 3,000 and a third of 6,000 were cancelled without a word why."""
     cluster = make_cluster(1)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=1, replicas=1)
     request = log_pb2.ProduceRequest(batches=[batch(topic, 0, 0, 0, SMALL, codec=0)])
 

@@ -56,7 +56,7 @@ def test_the_wiped_first_node_of_a_grown_cluster_begins_no_second_one(
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})
     cluster.start_nodes([1])
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         joining(cluster, 2, at).start()
         said = admin.change_node(2, "add")
         assert "node 1 names no other node in its settings" in said[1]

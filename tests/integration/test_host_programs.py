@@ -43,12 +43,12 @@ def values(count, topic=topic):
 
 PROGRAMS = {
     "ends": """
-producer = Producer(server, linger_ms=1000)
+producer = Producer(bootstrap_servers=server, linger_ms=1000)
 for n in range(1000):
     producer.send(topic, b"%d" % n)
 """,
     "exits": """
-producer = Producer(server)
+producer = Producer(bootstrap_servers=server)
 for n in range(100):
     producer.send(topic, b"%d" % n)
 sys.exit(3)
@@ -56,7 +56,7 @@ sys.exit(3)
     "asyncio": """
 from oncelog import aio
 async def main():
-    producer = aio.Producer(server, linger_ms=1000)
+    producer = aio.Producer(bootstrap_servers=server, linger_ms=1000)
     for n in range(100):
         await producer.send(topic, b"%d" % n)
 asyncio.run(main())
@@ -64,7 +64,7 @@ asyncio.run(main())
     "child": """
 import multiprocessing
 def work():
-    producer = Producer(server, linger_ms=1000)
+    producer = Producer(bootstrap_servers=server, linger_ms=1000)
     for n in range(100):
         producer.send(topic, b"%d" % n)
 child = multiprocessing.get_context("fork").Process(target=work)
@@ -74,7 +74,7 @@ child.join()
     "silent": """
 from oncelog._engine.produce import leaving
 leaving.EXIT_FLUSH_S = 0.3
-producer = Producer(server)
+producer = Producer(bootstrap_servers=server)
 for n in range(5):
     producer.send(topic, b"%d" % n)
 """,
@@ -82,7 +82,7 @@ for n in range(5):
 class Stop(Exception): pass
 def ring(*_): raise Stop
 signal.signal(signal.SIGALRM, ring)
-producer = Producer(server, linger_ms=1, batch_size=2000)
+producer = Producer(bootstrap_servers=server, linger_ms=1, batch_size=2000)
 producer.partitions_for(topic)
 sent = []
 ends = time.monotonic() + 0.7
@@ -125,7 +125,7 @@ def ring(*_):
     finally:
         within.pop()
 signal.signal(signal.SIGALRM, ring)
-producer = Producer(server)
+producer = Producer(bootstrap_servers=server)
 producer.partitions_for(topic)
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.003)
 ends = time.monotonic() + 0.4
@@ -145,7 +145,7 @@ def ring(*_):
     if reading: raise Stop
 signal.signal(signal.SIGALRM, ring)
 wanted = [b"%d" % n for n in range(3000)]
-with Producer(server, batch_size=300) as producer:
+with Producer(bootstrap_servers=server, batch_size=300) as producer:
     for value in wanted:
         producer.send(topic, value)
 consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="earliest")
@@ -171,8 +171,8 @@ print("ok")
 def bad(kind):
     def callback(*_): raise kind("of the callback")
     return callback
-other = Producer(server)
-with Producer(server) as producer:
+other = Producer(bootstrap_servers=server)
+with Producer(bootstrap_servers=server) as producer:
     for kind in (SystemExit, KeyboardInterrupt, asyncio.CancelledError, ValueError, ValueError):
         future = producer.send(topic, b"v", on_delivery=bad(kind))
         future.add_done_callback(bad(kind))
@@ -184,7 +184,7 @@ print("ok")
 """,
     "thread": """
 def ends_the_loop(): raise SystemExit
-with Producer(server) as producer:
+with Producer(bootstrap_servers=server) as producer:
     runtime.post(ends_the_loop)
     producer.send(topic, b"v").result(30)
 print("ok")
@@ -194,7 +194,7 @@ class ToTopic(logging.Handler):
     producer = None
     def emit(self, record):
         if self.producer is None:
-            ToTopic.producer = Producer(server)
+            ToTopic.producer = Producer(bootstrap_servers=server)
         self.producer.send(topic, record.getMessage().encode())
 handler = ToTopic()
 logging.basicConfig(level=logging.DEBUG, handlers=[handler])
@@ -210,11 +210,11 @@ assert len(lines & {record.value for record in found}) >= 49, found
 print("ok")
 """,
     "fork-open": """
-producer = Producer(server)
+producer = Producer(bootstrap_servers=server)
 producer.send(topic, b"v").result(30)
 if (child := os.fork()) == 0:
     try:
-        Producer(server)
+        Producer(bootstrap_servers=server)
     except ClientClosedError as error:
         print(error, flush=True)
     try:
@@ -225,7 +225,7 @@ if (child := os.fork()) == 0:
         os._exit(0)
     os.waitpid(grandchild, 0)
     try:
-        Producer(server)
+        Producer(bootstrap_servers=server)
     except ClientClosedError:
         os._exit(7)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -234,7 +234,7 @@ producer.close()
 print(code)
 """,
     "fork-exec": """
-with Producer(server) as producer:
+with Producer(bootstrap_servers=server) as producer:
     producer.send(topic, b"v").result(30)
     for _ in range(20):
         done = subprocess.run(["env"], preexec_fn=os.getpid, capture_output=True, check=True)
@@ -242,11 +242,11 @@ with Producer(server) as producer:
 print("ok")
 """,
     "fork-closed": """
-with Producer(server) as producer:
+with Producer(bootstrap_servers=server) as producer:
     producer.send(topic, b"v").result(30)
     assert runtime._NATIVE & runtime._native_threads(), runtime._native_threads()
 if (child := os.fork()) == 0:
-    with Producer(server) as mine:
+    with Producer(bootstrap_servers=server) as mine:
         mine.send(topic, b"v").result(30)
     os._exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -257,7 +257,8 @@ def read():
         yield from consumer
 class Holder:
     def __init__(self):
-        self.producer, self.admin = Producer(server), Admin(server)
+        self.producer = Producer(bootstrap_servers=server)
+        self.admin = Admin(bootstrap_servers=server)
     def __del__(self):
         self.producer.close()
         self.producer.close(2)
@@ -275,9 +276,9 @@ warnings.simplefilter("error", ResourceWarning)
 unraisable = []
 sys.unraisablehook = lambda one: unraisable.append(str(one.exc_value))
 for n in range(20):
-    Producer(server, linger_ms=1000).send(topic, b"%d" % n)
+    Producer(bootstrap_servers=server, linger_ms=1000).send(topic, b"%d" % n)
     Consumer(topic, bootstrap_servers=server)
-    Admin(server)
+    Admin(bootstrap_servers=server)
 gc.collect()
 values(20)
 assert len(unraisable) == 60, unraisable
@@ -289,7 +290,7 @@ runtime.run(left(), 30)
 print("ok")
 """,
     "frozen": """
-producer = Producer(server)
+producer = Producer(bootstrap_servers=server)
 producer.send(topic, b"v").result(30)
 consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="latest")
 real, start = time.monotonic, time.monotonic()
@@ -308,7 +309,7 @@ consumer.close()
 import types
 sys.modules["gevent.monkey"] = types.SimpleNamespace(is_module_patched=lambda name: True)
 try:
-    Producer(server)
+    Producer(bootstrap_servers=server)
 except RuntimeError as error:
     print(error)
 """,
@@ -319,7 +320,7 @@ held.acquire()
 def waits_for_the_user(*_):
     entered.set()
     held.acquire()
-producer = Producer(server)
+producer = Producer(bootstrap_servers=server)
 producer.send(topic, b"v", on_delivery=waits_for_the_user)
 entered.wait()
 producer.send(topic, b"w")
@@ -328,7 +329,7 @@ try:
 except RequestTimeoutError as error:
     print(error)
 try:
-    Admin(server).list_topics()
+    Admin(bootstrap_servers=server).list_topics()
 except RequestTimeoutError as error:
     print(error)
 os._exit(0)

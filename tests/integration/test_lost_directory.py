@@ -40,7 +40,7 @@ def test_an_emptied_directory_is_refused_and_the_cluster_goes_on(
 def test_an_older_copy_that_is_put_back_is_refused_and_named(make_cluster: MakeCluster) -> None:
     """It has the right id, and has forgotten later acknowledgements: replace is the remedy."""
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.finalize_upgrade()
         cluster.api(1).create_topic("t", 1, 3)
         pid = cluster.api(1).lease().producer_id
@@ -75,7 +75,7 @@ def test_an_older_copy_that_is_put_back_is_refused_and_named(make_cluster: MakeC
 def test_a_node_that_is_killed_again_and_again_is_let_in(make_cluster: MakeCluster) -> None:
     """Wherever it dies, it knows the start that was registered last, or has begun it."""
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.finalize_upgrade()
         cluster.api(1).create_topic("t", 1, 3)
         for wait in (0.0, 0.3, 0.6, 0.9):
@@ -91,7 +91,7 @@ def test_a_node_that_is_killed_again_and_again_is_let_in(make_cluster: MakeClust
 def test_of_two_replicas_the_one_that_is_left_goes_on(make_cluster: MakeCluster) -> None:
     """The replica that is left has all acknowledged records: none is lost, none is stored twice."""
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.finalize_upgrade()
         cluster.api(1).create_topic("t", 1, 2)
         pid = cluster.api(1).lease().producer_id
@@ -123,7 +123,7 @@ def test_a_disk_with_the_only_replica_is_given_up_only_if_that_is_said(
     make_cluster: MakeCluster,
 ) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.finalize_upgrade()
         cluster.api(1).create_topic("single", 1, 1)
         lost = cluster.leader("single", 0)
@@ -136,7 +136,7 @@ def test_a_disk_with_the_only_replica_is_given_up_only_if_that_is_said(
 def test_of_two_nodes_the_other_one_goes_on_when_that_is_said(make_cluster: MakeCluster) -> None:
     """Only the operator can know which one is lost: the command tells the operator the cost."""
     cluster = make_cluster(nodes=2)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.finalize_upgrade()
         cluster.api(1).create_topic("t", 1, 2)
         pid = cluster.api(1).lease().producer_id

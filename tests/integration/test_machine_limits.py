@@ -63,8 +63,10 @@ def connected(stack: ExitStack, address: str, count: int) -> None:
 def flooded(cluster: LocalCluster) -> Iterator[list[Future[RecordMetadata]]]:
     """Takes each descriptor that the node gives away, and makes it open files."""
     with ExitStack() as stack:
-        stack.enter_context(Admin(cluster.bootstrap)).create_topic("t", partitions=1, replicas=1)
-        producer = Producer(cluster.bootstrap, linger_ms=0)
+        stack.enter_context(Admin(bootstrap_servers=cluster.bootstrap)).create_topic(
+            "t", partitions=1, replicas=1
+        )
+        producer = Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0)
         stack.callback(producer.close, timeout=0)
         producer.send("t", b"first", partition=0).result(timeout=30)
         for address in (cluster.metrics_addresses[1], cluster.addresses[1]):
@@ -77,7 +79,7 @@ def test_connections_leave_the_store_its_descriptors(make_cluster: MakeCluster) 
     with flooded(cluster) as sent:
         for future in sent:
             future.result(timeout=30)
-    with Producer(cluster.bootstrap, linger_ms=0) as other:  # there is room again
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as other:  # there is room again
         other.send("t", b"last", partition=0).result(timeout=30)
 
 
@@ -100,7 +102,10 @@ def test_a_full_pipe_behind_stderr_holds_up_nobody(make_cluster: MakeCluster) ->
                 os.write(reader, bytes(4096))
         node.start()
         node.spec.log_file.unlink()  # the node has it open; a failed test must not wait for it
-        with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        with (
+            Admin(bootstrap_servers=cluster.bootstrap) as admin,
+            Producer(bootstrap_servers=cluster.bootstrap) as producer,
+        ):
             admin.create_topic("t", partitions=1, replicas=1)
             producer.send("t", b"stored", partition=0).result(timeout=30)
         assert node.terminate() == 0
@@ -203,7 +208,7 @@ def test_a_node_whose_system_has_no_thread_left(
     cluster.start()
     cluster.api(1).create_topic("t", 1)
     (tmp_path / "none").touch()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         if protected:
             assert admin.balance("plan").settled
         else:
@@ -229,5 +234,5 @@ def test_a_node_with_little_memory(make_cluster: MakeCluster, protected: bool) -
         else:
             assert node.wait() != 0
             return
-    with Producer(cluster.bootstrap, linger_ms=0) as other:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as other:
         other.send("t", b"others go on", partition=0).result(timeout=30)

@@ -84,7 +84,7 @@ def attacked(
     """A node under attack, and the resident memory that it may have with LIMIT."""
     settings = {**QUICK, "client_memory_bytes": limit}
     cluster = make_cluster(1, settings=settings, secured=hostile in SECURED)
-    with Admin(cluster.bootstrap, **cluster.client_files) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **cluster.client_files) as admin:
         admin.create_topic(TOPIC, partitions=1, replicas=1)
     with ExitStack() as stack:
         empty = resident(cluster.nodes[1].pid)
@@ -96,7 +96,9 @@ def attacked(
 def test_memory_stays_below_its_limit(make_cluster: MakeCluster, hostile: Hostile) -> None:
     with attacked(make_cluster, hostile, LIMIT) as (cluster, most):
         pid, peak = cluster.nodes[1].pid, 0
-        with Producer(cluster.bootstrap, linger_ms=0, **cluster.client_files) as producer:
+        with Producer(
+            bootstrap_servers=cluster.bootstrap, linger_ms=0, **cluster.client_files
+        ) as producer:
             until = time.monotonic() + WATCHED_S
             while time.monotonic() < until:
                 producer.send(TOPIC, b"others go on", partition=0).result(timeout=30)

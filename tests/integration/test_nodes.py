@@ -41,7 +41,7 @@ def writing(bootstrap: str) -> Iterator[list[bytes]]:
     stop = threading.Event()
 
     def write() -> None:
-        with Producer(bootstrap) as producer:
+        with Producer(bootstrap_servers=bootstrap) as producer:
             while not stop.wait(0.002):
                 sent.append(b"%d" % len(sent))
                 producer.send(TOPIC, sent[-1])
@@ -63,7 +63,7 @@ def check_all_are_there(cluster: LocalCluster, sent: list[bytes]) -> None:
 def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) -> None:
     """The first node's, which drew the cluster's founding number."""
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin, writing(cluster.bootstrap) as sent:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin, writing(cluster.bootstrap) as sent:
         admin.create_topic(TOPIC, 2, 3)
         with pytest.raises(InvalidRequestError, match="is running: stop it"):
             admin.change_node(1, "replace")
@@ -96,7 +96,7 @@ def drain_all_but(admin: Admin, leader: int, others: Sequence[int]) -> None:
 def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeCluster) -> None:
     """It must hear news of a directory that it does not know: the leader's new one."""
     cluster = make_cluster(5)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         cluster.kill([4, 1])
         shutil.rmtree(cluster.nodes[1].spec.data_dir)
         admin.change_node(1, "replace")
@@ -105,7 +105,7 @@ def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeClust
         drain_all_but(admin, 1, (2, 3, 5))
         cluster.start_nodes([4])
         admin.create_topic(TOPIC, 1, 3)
-        with Admin(cluster.addresses[4]) as at_4:
+        with Admin(bootstrap_servers=cluster.addresses[4]) as at_4:
             eventually(lambda: TOPIC in at_4.list_topics(), "node 4 knows what came since")
     assert "another data directory" not in cluster.nodes[4].log_text()
     assert "refuses this node" not in cluster.nodes[1].log_text()
@@ -115,13 +115,13 @@ def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: M
     """The newest node leads, and the node that was away does not know it."""
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         cluster.kill([3])
         join_fourth(cluster, admin, early[1])
         drain_all_but(admin, 4, (1, 2))
         admin.create_topic(TOPIC, 1, 3)
         cluster.nodes[3].start()
-        with Admin(cluster.addresses[3]) as at_3:
+        with Admin(bootstrap_servers=cluster.addresses[3]) as at_3:
             eventually(lambda: TOPIC in at_3.list_topics(), "node 3 knows what came since")
 
 
@@ -160,7 +160,7 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})
     cluster.start_nodes([1])
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, 2, 1)
         admin.commit_offsets("g", {(TOPIC, 0): 0})
         with writing(cluster.bootstrap) as sent:
@@ -200,7 +200,7 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
     """`join` names one that was removed: where the others are is in its copy of the metadata."""
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
-    with Admin([early[2], early[3]]) as admin:
+    with Admin(bootstrap_servers=[early[2], early[3]]) as admin:
         join_fourth(cluster, admin, early[1])
         admin.change_node(1, "remove")
         eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
@@ -210,7 +210,7 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
         cluster.start_nodes([4], wait=False)  # no other node runs yet
         cluster.start_nodes([2, 3], wait=False)
         wait_settled(admin, 4)
-        with Admin(cluster.addresses[4]) as at_4:
+        with Admin(bootstrap_servers=cluster.addresses[4]) as at_4:
             eventually(lambda: TOPIC in at_4.list_topics(), "node 4 knows what came since")
 
 
@@ -220,7 +220,7 @@ def test_a_node_that_has_moved_is_found(make_cluster: MakeCluster) -> None:
     """
     cluster = make_cluster(4, start=False)
     early = start_three(cluster)
-    with Admin([early[2], early[3]]) as admin:
+    with Admin(bootstrap_servers=[early[2], early[3]]) as admin:
         join_fourth(cluster, admin, early[2])
         cluster.kill([4])
         (port,) = free_ports(1)
@@ -237,7 +237,7 @@ def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
     at = cluster.nodes[1].spec.nodes[1]
     cluster.change_spec(1, nodes={1: at})
     cluster.start_nodes([1])
-    with Admin(at) as admin:
+    with Admin(bootstrap_servers=at) as admin:
         joining(cluster, 2, at).start()
         admin.change_node(2, "add")
         wait_settled(admin, 2)
@@ -250,7 +250,7 @@ def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
     cluster.nodes[2].start()  # node 2 asks before node 1 runs
     eventually(lambda: cluster.nodes[2].log_text().count("node started") == 2, "node 2 runs")
     cluster.nodes[1].start()
-    with Admin(list(moved.values())) as admin:
+    with Admin(bootstrap_servers=list(moved.values())) as admin:
         wait_settled(admin, 1)
         wait_settled(admin, 2)
         eventually(
@@ -261,7 +261,7 @@ def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
 
 def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, 2, 3)
         admin.change_node(2, "drain")
         eventually(

@@ -25,13 +25,16 @@ TOPIC, PARTITIONS, EACH = "orders", 6, 10
 def crippled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Ten records in each partition, then a node is killed."""
     with LocalCluster(tmp_path_factory.mktemp("crippled"), settings=STEADY) as cluster:
-        with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        with (
+            Admin(bootstrap_servers=cluster.bootstrap) as admin,
+            Producer(bootstrap_servers=cluster.bootstrap) as producer,
+        ):
             admin.create_topic(TOPIC, PARTITIONS, 1)
             for number in range(PARTITIONS * EACH):
                 producer.send(TOPIC, b"old", partition=number % PARTITIONS)
             admin.commit_offsets("idle", {(TOPIC, n): 1 for n in range(PARTITIONS)})
         cluster.kill([3])
-        with Admin(cluster.bootstrap) as admin:
+        with Admin(bootstrap_servers=cluster.bootstrap) as admin:
             eventually(lambda: len(leaderless(admin)) == 2, "two partitions have no leader")
         yield cluster
 
@@ -42,16 +45,16 @@ def leaderless(admin: Admin) -> list[TopicPartition]:
 
 
 def test_health_counts_what_has_lost_its_leader(crippled: LocalCluster) -> None:
-    with Admin(crippled.bootstrap) as admin:
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         facts = admin.describe_cluster()
     assert facts.leaderless_partitions >= 2
     assert not facts.healthy
 
 
 def test_records_without_a_key_are_stored_by_the_others(crippled: LocalCluster) -> None:
-    with Admin(crippled.bootstrap) as admin:
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = {tp.partition for tp in leaderless(admin)}
-    with Producer(crippled.bootstrap, batch_size=1024, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=crippled.bootstrap, batch_size=1024, linger_ms=0) as producer:
         sent = [producer.send(TOPIC, bytes(2000)) for _ in range(200)]
         producer.flush(30)
     went = {one.result().partition for one in sent}
@@ -76,7 +79,7 @@ def test_the_others_are_read_from_their_start(crippled: LocalCluster, group: str
 
 
 def test_an_error_names_the_partitions(crippled: LocalCluster) -> None:
-    with Admin(crippled.bootstrap) as admin:
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)
     with Consumer(bootstrap_servers=crippled.bootstrap, request_timeout_ms=600) as consumer:
         with pytest.raises(NotReadyError, match="has no leader") as caught:
@@ -94,7 +97,7 @@ def test_a_group_is_described_as_far_as_leaders_tell(crippled: LocalCluster) -> 
     words = ["group", "describe", "idle", "--format", "json", "--bootstrap", crippled.bootstrap]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0
-    with Admin(crippled.bootstrap) as admin:
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)
     rows = {row["partition"]: row for row in json.loads(done.stdout)["offsets"]}
     assert {row["offset"] for row in rows.values()} == {1}
@@ -111,7 +114,7 @@ def test_the_command_line_prints_the_others_and_says_which_are_missing(
     options = ["--from", "start", "-e", "--bootstrap", crippled.bootstrap]
     done = CliRunner().invoke(cli, ["topic", "consume", TOPIC, *options])
     assert done.stdout.splitlines().count("old") == 4 * EACH
-    with Admin(crippled.bootstrap) as admin:
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         for tp in leaderless(admin):
             assert f"{tp} has no leader: it is not read\n" in done.stderr
     assert done.exit_code == 1

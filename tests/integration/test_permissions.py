@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "audit_file": str(root / "audit"),
     }  # fmt: skip
     with LocalCluster(root, settings=settings, secured=True) as made:
-        with Admin(made.bootstrap, **made.client_files) as admin:
+        with Admin(bootstrap_servers=made.bootstrap, **made.client_files) as admin:
             admin.create_topic("orders", partitions=1, replicas=3)
             admin.create_topic("secret", partitions=1, replicas=3)
         yield made
@@ -49,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def root(cluster: LocalCluster) -> Iterator[Admin]:
-    with Admin(cluster.bootstrap, **cluster.client_files) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **cluster.client_files) as admin:
         yield admin
 
 
@@ -71,13 +71,13 @@ def allow(principal: str, operations: str, kind: str, name: str, **more: bool) -
 def wait_for(cluster: LocalCluster, files: dict[str, Any], *need: str) -> None:
     """Waits until every node has the rule: asks each for the caller's own permission."""
     for address in cluster.addresses.values():
-        with Admin(address, **files) as one:
+        with Admin(bootstrap_servers=address, **files) as one:
             eventually(partial(one.check_permission, *need), f"{need} at {address}")
 
 
 def test_what_no_rule_allows_is_denied_and_named(cluster: LocalCluster, root: Admin) -> None:
     files = files_of(cluster, "newcomer")
-    with Admin(cluster.bootstrap, **files) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **files) as admin:
         assert admin.list_topics() == []
         for name in ("orders", "nowhere"):
             with pytest.raises(NotAuthorizedError) as raised:
@@ -106,14 +106,18 @@ def test_a_writer_writes_and_a_reader_reads(cluster: LocalCluster, root: Admin) 
     )
     wait_for(cluster, writer, "write", "producer", "w1")
     wait_for(cluster, reader, "read", "group", "g")
-    with Producer(cluster.bootstrap, producer_name="w1", linger_ms=0, **writer) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, producer_name="w1", linger_ms=0, **writer
+    ) as producer:
         for number in range(200):
             producer.send("orders", str(number).encode())
         producer.flush(30)
     # A name goes on where it was; a name of another principal does not.
-    with Producer(cluster.bootstrap, producer_name="w1", linger_ms=0, **writer) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, producer_name="w1", linger_ms=0, **writer
+    ) as producer:
         producer.send("orders", b"200").result(30)
-    with Producer(cluster.bootstrap, producer_name="w2", **writer) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, producer_name="w2", **writer) as producer:
         with pytest.raises((ProducerFatalError, NotAuthorizedError, DeliveryError)):
             producer.send("orders", b"x").result(30)
     with Consumer(
@@ -122,10 +126,12 @@ def test_a_writer_writes_and_a_reader_reads(cluster: LocalCluster, root: Admin) 
     ) as consumer:  # fmt: skip
         assert [record.value for record in consumer] == [str(n).encode() for n in range(201)]
         consumer.commit()
-    with Producer(cluster.bootstrap, delivery_timeout_ms=20_000, **reader) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, delivery_timeout_ms=20_000, **reader
+    ) as producer:
         with pytest.raises((ProducerFatalError, NotAuthorizedError, DeliveryError), match="write"):
             producer.send("orders", b"x").result(30)
-    with Admin(cluster.bootstrap, **writer) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **writer) as admin:
         with pytest.raises(NotAuthorizedError, match="fence on producer 'w1'"):
             admin.fence_producer("w1")
 
@@ -140,7 +146,7 @@ def test_a_right_that_is_taken_away_ends_a_producer(cluster: LocalCluster, root:
     rule = allow("dns:former", "write", "topic", "orders")
     root.alter_permissions(add=[rule])
     wait_for(cluster, files, "write", "topic", "orders")
-    with Producer(cluster.bootstrap, linger_ms=0, **files) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0, **files) as producer:
         producer.send("orders", b"x").result(30)
         root.alter_permissions(remove=[rule])
         with pytest.raises((ProducerFatalError, DeliveryError), match="write on topic 'orders'"):
@@ -184,12 +190,12 @@ def test_the_command_line_manages_rules_and_tokens(cluster: LocalCluster) -> Non
     token = cluster.root / "billing.token"
     token.write_text(secret)
     files = cluster.client_files
-    with Admin(cluster.bootstrap, **files, token_file=str(token)) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **files, token_file=str(token)) as admin:
         assert admin.list_topics() == ["orders"]
         assert admin.check_permission("read", "topic", "orders")
         assert not admin.check_permission("write", "topic", "orders")
     token.write_text(secret[:-1])
-    with Admin(cluster.bootstrap, **files, token_file=str(token)) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **files, token_file=str(token)) as admin:
         with pytest.raises(UnauthenticatedError, match="the token is not known"):
             admin.list_topics()
     assert run("remove", "token:billing", "read", "topic", "ord", "--prefix", *at)[1] == "removed\n"
@@ -217,7 +223,7 @@ def test_quotas_hold_at_the_nodes(cluster: LocalCluster, root: Admin) -> None:
 
         assert [first_batch() for _ in range(3)] == ["APPENDED"] * 3
         root.alter_quotas([Quota("dns:busy", "producer_ids", 4)])
-        with Admin(leader, **cluster.client_files) as at_leader:
+        with Admin(bootstrap_servers=leader, **cluster.client_files) as at_leader:
             eventually(lambda: bool(at_leader.list_quotas("dns:busy")), "the leader knows it")
         found = [first_batch() for _ in range(6)]
         assert found == ["APPENDED"] * 4 + ["THROTTLED"] * 2, "counted since there is a quota"
@@ -231,7 +237,7 @@ def noted(cluster: LocalCluster) -> set[tuple[str, tuple[str, ...], str]]:
 
 
 def test_the_audit_log_names_who_did_what(cluster: LocalCluster, root: Admin) -> None:
-    with Admin(cluster.bootstrap, **files_of(cluster, "curious")) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **files_of(cluster, "curious")) as admin:
         with pytest.raises(NotAuthorizedError):
             admin.delete_topic("secret")
     root.create_topic("noted", partitions=1, replicas=1)
@@ -259,11 +265,11 @@ def test_tokens_alone_are_enough_and_are_needed(make_cluster: MakeCluster, tmp_p
     cluster.start_nodes([1], wait=False)
     cluster.wait_serving([1])
     ca = cluster.client_files["tls_ca_file"]
-    with Admin(cluster.bootstrap, tls_ca_file=ca) as nobody:
+    with Admin(bootstrap_servers=cluster.bootstrap, tls_ca_file=ca) as nobody:
         with pytest.raises(UnauthenticatedError, match="is needed"):
             nobody.list_topics()
-    with Admin(cluster.bootstrap, tls_ca_file=ca, token=secret) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, tls_ca_file=ca, token=secret) as admin:
         admin.create_topic("t", partitions=1, replicas=1)
         assert admin.list_permissions().caller == "token:solo"
-    with Producer(cluster.bootstrap, tls_ca_file=ca, token=secret) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, tls_ca_file=ca, token=secret) as producer:
         producer.send("t", b"x").result(30)

@@ -194,7 +194,7 @@ def test_longer_leases_in_the_settings_bring_nothing_back(short: LocalCluster, t
         for name in ("lease_lifetime_ms", "producer_name_expiry_ms"):
             node.spec.settings.pop(name, None)  # type: ignore[attr-defined]
     short.start()
-    with Admin(short.bootstrap) as admin:
+    with Admin(bootstrap_servers=short.bootstrap) as admin:
         with pytest.raises(InvalidRequestError, match="must be at most"):
             admin.set_cluster_setting("lease_lifetime_ms", 3_600_000)
     late = batch(topic, 0, old.producer_id, len(times), b"%d" % len(times))

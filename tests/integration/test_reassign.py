@@ -32,7 +32,7 @@ class Writer(Background):
         eventually(lambda: self.acknowledged > before + 50, "records are acknowledged", 60)
 
     def _run(self) -> None:
-        with Producer(self._cluster.bootstrap, linger_ms=0) as producer:
+        with Producer(bootstrap_servers=self._cluster.bootstrap, linger_ms=0) as producer:
             while not self._stop.is_set():
                 value = b"%d" % self.acknowledged
                 producer.send(self._topic, value, partition=0).result(timeout=60)
@@ -51,7 +51,7 @@ def move(admin: Admin, topic: str, target: tuple[int, ...]) -> None:
 
 def test_a_partition_moves_while_it_is_written(make_cluster: MakeCluster, topic: str) -> None:
     cluster = make_cluster(5)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
         with Writer(cluster, topic) as writer:
             writer.goes_on()
@@ -72,7 +72,7 @@ def test_a_partition_moves_while_it_is_written(make_cluster: MakeCluster, topic:
 
 def test_a_target_is_checked_and_taken_back(make_cluster: MakeCluster, topic: str) -> None:
     cluster = make_cluster(4)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
         before, _ = held(admin, topic)
         (spare,) = {1, 2, 3, 4} - {*before}

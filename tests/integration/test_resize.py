@@ -54,7 +54,9 @@ class Writer(Background):
         eventually(lambda: len(self.placed) > before + 200, "records are acknowledged", 60)
 
     def _run(self) -> None:
-        with Producer(self._cluster.bootstrap, linger_ms=2, metadata_max_age_ms=AGE_MS) as producer:
+        with Producer(
+            bootstrap_servers=self._cluster.bootstrap, linger_ms=2, metadata_max_age_ms=AGE_MS
+        ) as producer:
             while not self._stop.is_set():
                 sent = []
                 for key in KEYS:
@@ -115,7 +117,7 @@ def check(records: list[Record], placed: dict[bytes, int]) -> None:
 def test_partitions_come_under_load(make_cluster: MakeCluster, topic: str) -> None:
     """From 3 to 6. All readers begin at the end, and see all: also records that came unnoticed."""
     cluster = make_cluster(3, settings=STEADY)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 3, 3)
         group = {"group_id": topic, "enable_auto_commit": True}
         with (
@@ -144,7 +146,7 @@ def test_partitions_come_under_load(make_cluster: MakeCluster, topic: str) -> No
             admin.resize_topic(topic, partitions=5)
     cluster.kill(cluster.nodes)
     cluster.start_nodes(cluster.nodes)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         assert admin.describe_topic(topic).partition_count == 6, "a restart knows it"
     apis = {node: Api(cluster.addresses[node], cluster.tokens) for node in cluster.nodes}
     eventually(lambda: not compare(apis, topic, range(6)), "the replicas are equal")
@@ -159,7 +161,7 @@ def placed(admin: Admin, topic: str) -> tuple[list[int], bool]:
 def test_replicas_come_and_go_under_load(make_cluster: MakeCluster, topic: str) -> None:
     """1 -> 3 -> 1, and the leaders stay."""
     cluster = make_cluster(3, settings=UNSEATED_LATE)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 3, 1)
         leaders = [one.leader_id for one in admin.describe_topic(topic).partitions]
         with Writer(cluster, topic) as writer:
@@ -190,7 +192,7 @@ def holds(admin: Admin, topic: str, wanted: tuple[list[int], bool]) -> bool:
 def test_what_is_on_its_way_is_taken_back(make_cluster: MakeCluster, topic: str) -> None:
     """A node is away, so three are never there; the number from before takes it back."""
     cluster = make_cluster(3, settings=UNSEATED_LATE)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 2, 1)
         leaders = [one.leader_id for one in admin.describe_topic(topic).partitions]
         (away, *_) = {*cluster.nodes} - {*leaders}
@@ -214,7 +216,7 @@ def test_a_group_that_was_away_reads_new_partitions_from_their_start(
     """It begins at the end, but skips no record that came while it was away."""
     settings: Any = {"group_id": topic, "auto_offset_reset": "latest"}
     admin.create_topic(topic, 1)
-    with Producer(cluster.bootstrap, linger_ms=0) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         producer.send(topic, b"old", partition=0).result()
         with Consumer(topic, bootstrap_servers=cluster.bootstrap, **settings) as consumer:
             assert consumer.getmany(500) == {}
@@ -244,19 +246,19 @@ def test_a_mirror_says_that_its_source_has_grown(
     admin.create_topic(topic, 1)
     monkeypatch.setattr(mirror, "_LOOK_S", 0.0)
     target = f"{topic}-copy"
-    with mirror.Mirror(cluster.bootstrap, topic, cluster.bootstrap, target) as copy:
+    with mirror.Mirror(topic, target, bootstrap_servers=cluster.bootstrap) as copy:
         admin.resize_topic(topic, partitions=2)
         with pytest.raises(InvalidRequestError, match="has 2 partitions by now, and 1 are copied"):
             copy.run()
     with pytest.raises(InvalidRequestError, match="has 1 partitions, the source 2"):
-        mirror.Mirror(cluster.bootstrap, topic, cluster.bootstrap, target)
+        mirror.Mirror(topic, target, bootstrap_servers=cluster.bootstrap)
     admin.resize_topic(target, partitions=2)
-    with mirror.Mirror(cluster.bootstrap, topic, cluster.bootstrap, target) as copy:
+    with mirror.Mirror(topic, target, bootstrap_servers=cluster.bootstrap) as copy:
         assert len(copy.run(exit_at_end=True)) == 2
 
 
 async def test_the_asyncio_client_resizes(cluster: LocalCluster, topic: str) -> None:
-    async with aio.Admin(cluster.bootstrap) as admin:
+    async with aio.Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.create_topic(topic, 1, 1)
         said = await admin.resize_topic(topic, partitions=2, dry_run=True)
         assert said.count == 1 and said.topic.partition_count == 1

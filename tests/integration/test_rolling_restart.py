@@ -34,7 +34,7 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
-        with Producer(self._cluster.bootstrap, linger_ms=0) as producer:
+        with Producer(bootstrap_servers=self._cluster.bootstrap, linger_ms=0) as producer:
             while not self._stop.wait(0.005):
                 number = len(self.sent) % PARTITIONS
                 found = producer.send(TOPIC, b"%d" % len(self.sent), partition=number)
@@ -60,7 +60,7 @@ class Load:
 
 def test_nodes_are_restarted_one_after_the_other_under_load(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(settings=STEADY)
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, PARTITIONS, 3)
         load = Load(cluster)
         try:

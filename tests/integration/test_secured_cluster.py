@@ -55,10 +55,12 @@ def files_of(directory: Path, name: str, pair: Pair, ca: Path) -> dict[str, str]
 def test_records_are_kept_once_through_a_leaders_death(make_cluster: MakeCluster) -> None:
     cluster = make_cluster(secured=True)
     files = cluster.client_files
-    with Admin(cluster.bootstrap, **files) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, **files) as admin:
         admin.create_topic("t", partitions=3, replicas=3)
     sent = [f"record {number}".encode() for number in range(3000)]
-    with Producer(cluster.bootstrap, linger_ms=1, batch_size=2000, **files) as producer:
+    with Producer(
+        bootstrap_servers=cluster.bootstrap, linger_ms=1, batch_size=2000, **files
+    ) as producer:
         for place, value in enumerate(sent):
             producer.send("t", value, partition=place % 3)
             if place == 1500:
@@ -87,7 +89,7 @@ def test_who_has_no_certificate_of_the_clients_authority_is_refused(
     foreign = Authority().issue([dns("tester")])
     assert refused(address, files_of(tmp_path, "foreign", foreign, ca))
     with pytest.raises(BrokerUnavailableError):
-        with Admin(secured.bootstrap, request_timeout_ms=1000) as admin:
+        with Admin(bootstrap_servers=secured.bootstrap, request_timeout_ms=1000) as admin:
             admin.describe_cluster()
     # The nodes do not speak with a node of another cluster either.
     (tmp_path / "other.crt").write_bytes(Authority().certificate)
@@ -161,7 +163,7 @@ def test_a_clients_files_may_change_while_it_runs(
     cluster = make_cluster(1, secured=True)
     files = cluster.client_files
     certs = Path(files["tls_ca_file"]).parent.parent
-    with Admin(cluster.bootstrap, request_timeout_ms=5000, **files) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=5000, **files) as admin:
         admin.create_topic("t", partitions=1, replicas=1)
         new = certs.parent / "new"
         make_authorities(new, days=1)

@@ -29,7 +29,7 @@ CODECS: tuple[CompressionType, ...] = ("none", "zstd", "lz4")
 def fill(cluster: LocalCluster, topic: str, codec: CompressionType, count: int, size: int) -> None:
     """One batch of records with keys, headers and holes."""
     rng = random.Random(count * size)  # does not get smaller when it is compressed
-    with Producer(cluster.bootstrap, compression_type=codec) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type=codec) as producer:
         records = [
             Record(
                 None if n % 7 == 3 else b"%06d" % n + rng.randbytes(size),
@@ -52,7 +52,7 @@ def contents(cluster: LocalCluster, topic: str) -> list[tuple[object, ...]]:
 
 
 def make(cluster: LocalCluster, *topics: str, max_batch_bytes: int | None = None) -> None:
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         for topic in topics:
             admin.create_topic(topic, 1, 3, TopicConfig(max_batch_bytes=max_batch_bytes))
 
@@ -62,7 +62,7 @@ def test_what_is_sent_on_is_stored_as_it_was(cluster: LocalCluster, topic: str) 
     make(cluster, topic, copy)
     for codec in CODECS:
         fill(cluster, topic, codec, 50, 200)
-    with Producer(cluster.bootstrap, compression_type="zstd") as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type="zstd") as producer:
         for batch in stored(cluster, topic):
             sent = producer.send_stored_batch(copy, 0, batch, base_sequence=10 + batch.base_offset)
             done = sent.result(TIMEOUT)
@@ -85,7 +85,7 @@ def test_a_position_within_a_batch_is_said(cluster: LocalCluster, topic: str) ->
     (batch,) = stored(cluster, topic, offset=20)
     assert (batch.base_offset, batch.last_offset, batch.skip) == (0, 49, 20)
     assert [record.offset for record in batch.records()] == list(range(20, 50))
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         with pytest.raises(InvalidRequestError, match="its first 20 records") as caught:
             producer.send_stored_batch(topic, 0, batch)
         assert caught.value.details["field"] == "batch"
@@ -99,14 +99,14 @@ def test_what_a_node_would_refuse(cluster: LocalCluster, topic: str) -> None:
     make(cluster, small, max_batch_bytes=2000)
     fill(cluster, topic, "none", 50, 100)
     (batch,) = stored(cluster, topic)
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         with pytest.raises(BatchTooLargeError, match="max_batch_bytes is 2000"):
             producer.send_stored_batch(small, 0, batch)
         damaged = bytes(batch.payload[:-1]) + b"!"
         with pytest.raises(InvalidBatchError, match="crc32c"):
             producer.send_stored_batch(topic, 0, batch._replace(payload=damaged)).result(TIMEOUT)
     assert len(contents(cluster, topic)) == 50
-    with Producer(cluster.bootstrap, enable_idempotence=False) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, enable_idempotence=False) as producer:
         with pytest.raises(InvalidRequestError, match="enable_idempotence"):
             producer.send_stored_batch(topic, 0, batch, base_sequence=0)
         producer.send_stored_batch(topic, 0, batch).result(TIMEOUT)
@@ -131,7 +131,7 @@ def test_a_mirror_sends_large_batches_on_and_puts_small_ones_together(
     servers = cluster.bootstrap
     # Begins within a large batch, as after a run that was ended there.
     with Mirror(
-        servers, topic, servers, copy, compression_type=codec, starting_offsets={0: 160}
+        topic, copy, bootstrap_servers=servers, compression_type=codec, starting_offsets={0: 160}
     ) as mirror:
         (progress,) = mirror.run(exit_at_end=True).values()
     original = contents(cluster, topic)
@@ -144,7 +144,7 @@ def test_a_mirror_sends_large_batches_on_and_puts_small_ones_together(
     assert whole.total() == 2 and whole <= copied
     # From the start into another topic: the first 30 records become one batch.
     again = f"{topic}-again"
-    with Mirror(servers, topic, servers, again, compression_type=codec) as mirror:
+    with Mirror(topic, again, bootstrap_servers=servers, compression_type=codec) as mirror:
         mirror.run(exit_at_end=True)
     assert contents(cluster, again) == original
     assert [batch.record_count for batch in stored(cluster, again)][:2] == [150, 300]

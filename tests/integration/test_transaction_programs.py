@@ -96,7 +96,7 @@ def output_of(cluster: LocalCluster, target: str) -> Counter[tuple[bytes, bytes]
 def test_each_record_has_its_output_once(make_cluster: MakeCluster, topic: str) -> None:
     cluster = make_cluster()
     target = f"{topic}-out"
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=3)
         admin.create_topic(target, partitions=2)
     expected: Counter[tuple[bytes, bytes]] = Counter()
@@ -108,7 +108,7 @@ def test_each_record_has_its_output_once(make_cluster: MakeCluster, topic: str) 
         )  # fmt: skip
 
     def feed(count: int) -> None:
-        with Producer(cluster.bootstrap) as producer:
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
             for number in range(count):
                 where = number % 3
                 words = [b"w%d" % word for word in range(number % 4 + 1)]
@@ -146,14 +146,14 @@ def test_a_rebalance_in_the_middle_drops_what_the_old_owner_has_staged(
 ) -> None:
     """Case 25 with members of a group: each record has its output once."""
     target, count = f"{topic}-out", 12
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, partitions=2)
         admin.create_topic(target, partitions=1)
 
     def pipeline(worker: str) -> Pipeline:
         return Pipeline(cluster.bootstrap, topic, target, topic, worker, 6000)
 
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for number in range(count):
             producer.send(topic, b"w", partition=number % 2).result()
     with closing(pipeline("old")) as old:

@@ -40,7 +40,7 @@ class Load:
     """One producer that sends until it is stopped, and the answer for each row."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
-        self._producer = Producer(cluster.bootstrap, linger_ms=1, batch_size=4096)
+        self._producer = Producer(bootstrap_servers=cluster.bootstrap, linger_ms=1, batch_size=4096)
         self._topic = topic
         self._futures: list[Any] = []
         self._stop = threading.Event()
@@ -103,12 +103,12 @@ def roll(cluster: LocalCluster, node: int, tree: Path) -> None:
 
 
 def facts(cluster: LocalCluster, node: int) -> Any:
-    with Admin(cluster.addresses[node]) as admin:
+    with Admin(bootstrap_servers=cluster.addresses[node]) as admin:
         return admin.describe_cluster().upgrade
 
 
 def finalize(cluster: LocalCluster, node: int) -> Any:
-    with Admin(cluster.addresses[node]) as admin:
+    with Admin(bootstrap_servers=cluster.addresses[node]) as admin:
         return admin.finalize_upgrade()
 
 
@@ -127,7 +127,7 @@ def version_on_disk(cluster: LocalCluster, node: int) -> int:
 
 def commands(cluster: LocalCluster, node: int, step: str) -> None:
     """Metadata changes: they must mean the same to both releases."""
-    with Admin(cluster.addresses[node]) as admin:
+    with Admin(bootstrap_servers=cluster.addresses[node]) as admin:
         admin.create_topic(f"step-{step}", 1, 3)
         admin.lease_producer(f"name-{step}")
 
@@ -213,6 +213,6 @@ def test_an_upgrade_is_finalized_by_itself(make_cluster: MakeCluster, previous: 
         lambda: {version_on_disk(cluster, node) for node in cluster.nodes} == {2},
         "all directories say so",
     )
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         eventually(lambda: bool(admin.describe_cluster().settings), "the cluster has settings")
         assert "step-before" in admin.list_topics()

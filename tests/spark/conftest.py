@@ -100,13 +100,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def admin(cluster: LocalCluster) -> Iterator[Admin]:
-    with Admin(cluster.bootstrap) as made:
+    with Admin(bootstrap_servers=cluster.bootstrap) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def producer(cluster: LocalCluster) -> Iterator[Producer]:
-    with Producer(cluster.bootstrap, linger_ms=0) as made:
+    with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as made:
         yield made
 
 

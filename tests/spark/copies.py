@@ -86,7 +86,7 @@ def records_keep_coming(bootstrap: str, topic: str, partitions: int = 2) -> Iter
 
     def run() -> None:
         n = 0
-        with Producer(bootstrap) as producer:
+        with Producer(bootstrap_servers=bootstrap) as producer:
             while not stop.wait(0.02):
                 put(producer, topic, range(n, n + 10), partitions)
                 n += 10

@@ -29,7 +29,7 @@ class NaiveWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from oncelog import Producer
 
-        with Producer(self._servers) as producer:
+        with Producer(bootstrap_servers=self._servers) as producer:
             for batch in iterator:
                 rows = batch.to_pydict()
                 for value, partition in zip(rows["value"], rows["partition"], strict=True):

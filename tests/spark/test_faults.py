@@ -52,7 +52,10 @@ def filled(make_cluster: MakeCluster, topic: str) -> LocalCluster:
     ones, of which it looks at the records.
     """
     cluster = make_cluster(3, settings=STEADY, metrics=True)
-    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
+    ):
         for name in (topic, f"{topic}-naive", f"{topic}-mirror"):
             admin.create_topic(name, 2, 3)
         for first in range(0, RECORDS // 2, 50):
@@ -123,7 +126,7 @@ def test_a_lost_checkpoint(
         query = start(spark, filled.bootstrap, topic, target, trap, checkpoint=notes)
         assert query.awaitTermination(int(TIMEOUT_S))
         shutil.rmtree(notes)
-    with Producer(filled.bootstrap) as producer:
+    with Producer(bootstrap_servers=filled.bootstrap) as producer:
         put(producer, topic, range(RECORDS, RECORDS + 100))
     for way, start in WAYS.items():
         trap = Trap(tmp_path / f"trap-{way}").set()

@@ -217,7 +217,7 @@ def test_both_engines_take_over_from_each_other(
     admin.create_topic(topic, 2, 3)
 
     def plainly() -> int:
-        with Mirror(there, topic, there, target) as one:
+        with Mirror(topic, target, bootstrap_servers=there) as one:
             return sum(progress.copied for progress in one.run(exit_at_end=True).values())
 
     put(producer, topic, range(20))
@@ -228,7 +228,7 @@ def test_both_engines_take_over_from_each_other(
     assert plainly() == 10
 
     def taken_over() -> None:
-        with Mirror(there, topic, there, target) as one:
+        with Mirror(topic, target, bootstrap_servers=there) as one:
             put(producer, topic, range(60, 70))
             finish(copy(trigger=ALL_THAT_IS_THERE))
             put(producer, topic, range(70, 80))

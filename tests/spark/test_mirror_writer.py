@@ -448,7 +448,7 @@ def test_a_name_that_expired_is_not_taken_for_an_empty_target(
         1, settings={**QUICK, "lease_lifetime_ms": 1000, "producer_name_expiry_ms": 1000}
     )
     servers = tuple(cluster.addresses.values())
-    with Admin(servers) as admin, Producer(servers) as producer:
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
         admin.create_topic(topic, 1, 1)
         there = admin.create_topic(f"{topic}-copy", 1, 1)
         run = MirrorSettings(
@@ -458,7 +458,7 @@ def test_a_name_that_expired_is_not_taken_for_an_empty_target(
         )  # fmt: skip
         fill(producer, topic, 30)
         claim(run, {})
-        written = Producer(servers, producer_name=run.producer_name(0))
+        written = Producer(bootstrap_servers=servers, producer_name=run.producer_name(0))
         sequences = list(range(10))
         written.send_batch(there.name, 0, [b"%d" % n for n in sequences], sequences=sequences)
         written.close()
@@ -484,7 +484,7 @@ def test_what_retention_deleted_is_said(settings: Make) -> None:
 def test_sequences_may_be_an_arrow_array(cluster: LocalCluster, admin: Admin, topic: str) -> None:
     admin.create_topic(topic, 1, 3)
     records = [b"a", b"b", b"c"]
-    with Producer(cluster.bootstrap) as own:
+    with Producer(bootstrap_servers=cluster.bootstrap) as own:
         done = own.send_batch(topic, 0, records, sequences=pa.array([3, 5, 9])).result(20)
         assert (done.base_sequence, done.last_sequence) == (3, 9)
         for wrong in (pa.array([10, 10, 11]), pa.array([10, 11]), pa.array([12.5, 13, 14])):

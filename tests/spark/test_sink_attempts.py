@@ -95,7 +95,7 @@ class Naive(Query):
 
     def attempt(self, asked: Batch, task: int, rows: range, gate: Gate | None = None) -> Staged:
         pieces = rows_of(rows)
-        with Producer(self.bootstrap) as producer:
+        with Producer(bootstrap_servers=self.bootstrap) as producer:
             for piece in pieces if gate is None else gate.hold(pieces):
                 for row in piece.to_pylist():
                     producer.send(self.topic, row["value"], partition=row["partition"])
@@ -206,7 +206,7 @@ def test_tasks_lie_in_their_order(query: Query) -> None:
 def test_nodes_are_killed_in_the_middle_of_a_batch(make_cluster: MakeCluster) -> None:
     """Each node goes once: while rows are staged, before the end, and while it is repeated."""
     cluster = make_cluster()
-    with Admin(cluster.bootstrap) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic("t", 2, 3)
     query, gate = Query(cluster.bootstrap, "t"), Gate()
     asked = query.draw(0)

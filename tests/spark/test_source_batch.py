@@ -92,7 +92,7 @@ def test_rows_equal_what_was_produced(
         Record(None, b"only a key", many[:1], 1),
     ]
     produced = []
-    with Producer(cluster.bootstrap, compression_type=codec) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap, compression_type=codec) as producer:
         for partition in range(3):
             for turn in range(3):
                 some = records[turn:] + records[:turn]
@@ -475,7 +475,10 @@ def test_a_leader_is_killed_in_the_middle_of_a_read(
 ) -> None:
     cluster = make_cluster(settings=SETTINGS)
     count, size = AHEAD
-    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
+    ):
         admin.create_topic(topic, 1, 3)
         fill(producer, topic, count, size=size, per_batch=200)
     gate = Gate(tmp_path)

@@ -199,7 +199,10 @@ def test_leaders_are_killed_between_and_in_micro_batches(
             cluster.kill(killed)
         seen.extend((row.partition, row.offset) for row in frame.collect())
 
-    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+    with (
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
+        Producer(bootstrap_servers=cluster.bootstrap) as producer,
+    ):
         admin.create_topic(topic, 2, 3)
         fill(producer, topic, 50, 50)
         frame = read_stream(
@@ -252,7 +255,7 @@ def test_a_topic_is_deleted_and_made_again_while_a_query_is_down(
 
 def fill_anew(cluster: LocalCluster, topic: str, *counts: int) -> None:
     """With a producer of its own: a deleted topic takes its producers' sequences with it."""
-    with Producer(cluster.bootstrap) as producer:
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         fill(producer, topic, *counts)
 
 
@@ -429,7 +432,7 @@ def test_partitions_that_the_topic_gets_are_read_from_their_start(
     before = one.latestOffset(one.initialOffset(), ReadAllAvailable())
     old = admin.describe_topic(topic)
     admin.resize_topic(topic, partitions=3)
-    with Producer(admin.config.bootstrap_servers) as new:
+    with Producer(bootstrap_servers=admin.config.bootstrap_servers) as new:
         fill(new, topic, 1, 4, 2)
     again = one.latestOffset(before, ReadAllAvailable())
     assert again[topic] == {"0": 6, "1": 4, "2": 2}

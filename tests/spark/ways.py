@@ -78,7 +78,7 @@ class NaiveWriter(DataSourceStreamArrowWriter):
         self._bootstrap, self._target = bootstrap, target
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        with Producer(self._bootstrap) as producer:
+        with Producer(bootstrap_servers=self._bootstrap) as producer:
             for batch in self._batches(iterator):
                 if batch.num_rows:
                     partition = batch.column("partition")[0].as_py()

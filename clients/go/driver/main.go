@@ -205,7 +205,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 		return object{
 			"client": "oncelog-go", "version": oncelog.Version, "protocol": 1,
 			"features": []string{
-				"zstd", "lz4", "no_idempotence", "send_batch", "names", "initial", "own_sequences",
+				"zstd", "lz4", "no_idempotence", "send_batch", "names", "resume_from", "own_sequences",
 				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin", "tls", "tokens",
 				"transactions", "members", "cancel", "warnings",
 			},

@@ -79,7 +79,7 @@ func takeProducer(all settings, c *oncelog.ProducerConfig, failed *error) {
 	takeMs(all, "max_block_ms", &c.MaxBlock, failed)
 	takeMs(all, "delivery_timeout_ms", &c.DeliveryTimeout, failed)
 	take(all, "max_in_flight", &c.MaxInFlight, failed)
-	if _, ok := all["initial"]; !ok {
+	if _, ok := all["resume_from"]; !ok {
 		return
 	}
 	var initial struct {
@@ -88,17 +88,17 @@ func takeProducer(all settings, c *oncelog.ProducerConfig, failed *error) {
 		LeaseToken    string   `json:"lease_token"`
 		NextSequences []offset `json:"next_sequences"`
 	}
-	take(all, "initial", &initial, failed)
+	take(all, "resume_from", &initial, failed)
 	token, err := hex.DecodeString(initial.LeaseToken)
 	if err != nil && *failed == nil {
 		*failed = driverFault("lease_token: %v", err)
 	}
-	c.Initial = &oncelog.ProducerIdentity{
+	c.ResumeFrom = &oncelog.ProducerIdentity{
 		ProducerID: initial.ProducerID, Epoch: initial.Epoch, LeaseToken: token,
 		NextSequences: map[oncelog.TopicPartition]int64{},
 	}
 	for _, next := range initial.NextSequences {
-		c.Initial.NextSequences[oncelog.TopicPartition{Topic: next.Topic, Partition: next.Partition}] = next.Sequence
+		c.ResumeFrom.NextSequences[oncelog.TopicPartition{Topic: next.Topic, Partition: next.Partition}] = next.Sequence
 	}
 }
 
@@ -215,7 +215,7 @@ func defaults() (object, error) {
 	}
 	return object{
 		"producer": client(p.ClientConfig, object{
-			"producer_name": none(p.ProducerName), "initial": nil,
+			"producer_name": none(p.ProducerName), "resume_from": nil,
 			"enable_idempotence": p.EnableIdempotence, "compression_type": p.Compression,
 			"compression_level": p.CompressionLevel,
 			"linger_ms":         p.Linger.Milliseconds(), "batch_size": p.BatchSize,

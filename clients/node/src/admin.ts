@@ -24,7 +24,7 @@ import type {
   UpgradeInfo,
 } from "./admintypes.js";
 import { Cluster, isUnknownTopic } from "./cluster.js";
-import { type ClientConfig, checkServers, clientConfig } from "./config.js";
+import { type ClientConfig, clientConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
 import { ClusterService, type DescribeTopicsResponse } from "./gen/oncelog/v1/cluster_pb.js";
 import { ProducerService } from "./gen/oncelog/v1/producer_pb.js";
@@ -57,9 +57,9 @@ export class Admin implements AsyncDisposable {
   readonly #cluster: Cluster;
   readonly #groups: Groups;
 
-  /** For nodes as "host:port,...". Throws INVALID_CONFIG for settings that are out of range. */
-  constructor(servers: string | readonly string[], config: Partial<ClientConfig> = {}) {
-    this.#cluster = new Cluster(checkServers(servers), clientConfig(config));
+  /** Throws INVALID_CONFIG for settings that are out of range. */
+  constructor(config: Partial<ClientConfig> = {}) {
+    this.#cluster = new Cluster(clientConfig(config));
     this.#groups = new Groups(this.#cluster);
   }
 

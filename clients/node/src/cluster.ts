@@ -17,7 +17,7 @@ import {
 import * as grpc from "@grpc/grpc-js";
 import { Backoff, now, sleep } from "./clock.js";
 import { viewOf } from "./codecs.js";
-import type { ClientConfig } from "./config.js";
+import { type ClientConfig, checkServers } from "./config.js";
 import { asError, isRetriable, OncelogError } from "./errors.js";
 import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
 import { Leaders } from "./leaders.js";
@@ -60,20 +60,19 @@ export class Cluster {
   readonly #credentials: Credentials;
   readonly #channels = new Map<string, grpc.Client>();
   readonly #calls = new Set<grpc.Call>();
+  readonly servers: readonly string[];
   #preferred: string;
   // Nodes that others are asked before, the one avoided last at the end.
   #avoided: string[] = [];
   // Topics of which the last node that was asked knew nothing: perhaps deleted.
   readonly #unknown = new Set<string>();
 
-  constructor(
-    readonly servers: readonly string[],
-    readonly config: ClientConfig,
-  ) {
+  constructor(readonly config: ClientConfig) {
+    this.servers = checkServers(config.bootstrapServers);
     this.#credentials = new Credentials(config);
     this.backoff = new Backoff(config.retryBackoffMs, config.retryBackoffMaxMs);
     this.reachability = new Reachability(config.requestTimeoutMs);
-    this.#preferred = servers[Math.floor(Math.random() * servers.length)] ?? "";
+    this.#preferred = this.servers[Math.floor(Math.random() * this.servers.length)] ?? "";
   }
 
   get signal(): AbortSignal {

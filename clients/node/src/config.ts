@@ -8,6 +8,11 @@ import type { ProducerIdentity, TopicPartition } from "./types.js";
 
 /** The settings that all clients share. */
 export interface ClientConfig {
+  /**
+   * The nodes to begin with, as "host:port,..." or a list; others are learned from them. The default
+   * is the list in the environment variable ONCELOG_BOOTSTRAP, or a node at 127.0.0.1:7001.
+   */
+  bootstrapServers: string | readonly string[];
   /** Names the client to the nodes. */
   clientId: string;
   /** How long one request may take before it is tried again elsewhere. */
@@ -47,7 +52,7 @@ export interface ProducerConfig extends ClientConfig {
   /** A stable name: a restart with the same name fences the instance before it. */
   producerName: string | null;
   /** A producer id to start with instead of a leased one. */
-  initial: ProducerIdentity | null;
+  resumeFrom: ProducerIdentity | null;
   /** Makes retries harmless. Without it a retry may store a record again. */
   enableIdempotence: boolean;
   /** How long a batch that is not full waits for more records. */
@@ -151,6 +156,7 @@ export interface ConsumerConfig extends ClientConfig {
 }
 
 const CLIENT: ClientConfig = {
+  bootstrapServers: "127.0.0.1:7001",
   clientId: "oncelog-node",
   requestTimeoutMs: 10_000,
   retryBackoffMs: 50,
@@ -167,7 +173,7 @@ const CLIENT: ClientConfig = {
 const PRODUCER: ProducerConfig = {
   ...CLIENT,
   producerName: null,
-  initial: null,
+  resumeFrom: null,
   enableIdempotence: true,
   lingerMs: 5,
   batchSize: 1 << 20,
@@ -228,8 +234,10 @@ function name(setting: string, value: string): void {
 }
 
 /** Settings over defaults; one that is not known is an error. */
-function over<C extends object>(defaults: C, given: Partial<C>): C {
+function over<C extends ClientConfig>(defaults: C, given: Partial<C>): C {
   const all = { ...defaults };
+  const servers = process.env["ONCELOG_BOOTSTRAP"];
+  if (servers) all.bootstrapServers = servers;
   for (const [key, value] of Object.entries(given)) {
     if (!Object.hasOwn(defaults, key)) throw bad(`there is no setting ${key}`);
     if (value !== undefined) Object.assign(all, { [key]: value });
@@ -244,14 +252,17 @@ export function checkServers(servers: string | readonly string[]): string[] {
   for (const address of all) {
     const [, port] = /^.+:(\d+)$/.exec(address) ?? [];
     if (port === undefined || Number(port) < 1 || Number(port) > 65535) {
-      throw bad(`servers: "${address}" is not host:port`);
+      throw bad(`bootstrapServers: "${address}" is not host:port`);
     }
   }
-  if (all.length === 0) throw bad("servers is empty: name at least one node as host:port");
+  if (all.length === 0) {
+    throw bad("bootstrapServers is empty: name at least one node as host:port");
+  }
   return all;
 }
 
 function checkClient(c: ClientConfig): void {
+  c.bootstrapServers = checkServers(c.bootstrapServers);
   number("requestTimeoutMs", c.requestTimeoutMs, 1, MAX_INT32);
   number("retryBackoffMs", c.retryBackoffMs, 1, MAX_INT32);
   number("retryBackoffMaxMs", c.retryBackoffMaxMs, 1, MAX_INT32);
@@ -306,22 +317,22 @@ export function producerConfig(given: Partial<ProducerConfig>): ProducerConfig {
       throw bad(`producerName="${c.producerName}" contradicts enableIdempotence=false`);
     }
   }
-  if (c.initial !== null) checkInitial(c, c.initial);
+  if (c.resumeFrom !== null) checkResumeFrom(c, c.resumeFrom);
   return c;
 }
 
-function checkInitial(c: ProducerConfig, initial: ProducerIdentity): void {
-  if (!c.enableIdempotence) throw bad("initial contradicts enableIdempotence=false");
+function checkResumeFrom(c: ProducerConfig, resumeFrom: ProducerIdentity): void {
+  if (!c.enableIdempotence) throw bad("resumeFrom contradicts enableIdempotence=false");
   if (c.producerName !== null) {
-    throw bad("initial contradicts producerName: a name has its own producer id");
+    throw bad("resumeFrom contradicts producerName: a name has its own producer id");
   }
-  if (initial.producerId < 1n) {
-    throw bad(`initial.producerId must be from 1, got ${initial.producerId}`);
+  if (resumeFrom.producerId < 1n) {
+    throw bad(`resumeFrom.producerId must be from 1, got ${resumeFrom.producerId}`);
   }
-  number("initial.epoch", initial.epoch ?? 0, 0, MAX_INT32);
-  for (const next of initial.nextSequences ?? []) {
+  number("resumeFrom.epoch", resumeFrom.epoch ?? 0, 0, MAX_INT32);
+  for (const next of resumeFrom.nextSequences ?? []) {
     if (next.sequence < 0n) {
-      throw bad(`initial.nextSequences must be from 0, got ${next.sequence}`);
+      throw bad(`resumeFrom.nextSequences must be from 0, got ${next.sequence}`);
     }
   }
 }

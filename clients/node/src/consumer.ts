@@ -3,7 +3,7 @@
 import { type Chunk, UNKNOWN_POSITION } from "./buffer.js";
 import { now } from "./clock.js";
 import { Cluster, isUnknownTopic, noPartition } from "./cluster.js";
-import { type ConsumerConfig, checkServers, consumerConfig, isMember } from "./config.js";
+import { type ConsumerConfig, consumerConfig, isMember } from "./config.js";
 import { invalid, OncelogError } from "./errors.js";
 import { Fetcher } from "./fetcher.js";
 import type { CommitTerms } from "./groups.js";
@@ -34,7 +34,7 @@ export interface PartitionOffset extends TopicPartition {
  * Reads topics, or assigned partitions, in offset order per partition, each record once per
  * consumer. It survives leader changes and restarts unseen.
  *
- *     const consumer = new Consumer("localhost:7001", { autoOffsetReset: "earliest" });
+ *     const consumer = new Consumer({ autoOffsetReset: "earliest" });
  *     await consumer.subscribe("greetings");
  *     for await (const record of consumer) console.log(record.offset, record.value);
  *
@@ -55,13 +55,13 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   #isPolled = false;
 
   /**
-   * For nodes as "host:port,...". Throws INVALID_CONFIG for settings that are out of range or
-   * contradict each other. No node is asked yet.
+   * Throws INVALID_CONFIG for settings that are out of range or contradict each other. No node is
+   * asked yet.
    */
-  constructor(servers: string | readonly string[], config: Partial<ConsumerConfig> = {}) {
+  constructor(config: Partial<ConsumerConfig> = {}) {
     const all = consumerConfig(config);
     this.config = all;
-    this.#cluster = new Cluster(checkServers(servers), all);
+    this.#cluster = new Cluster(all);
     this.#fetcher = new Fetcher(all, this.#cluster);
   }
 

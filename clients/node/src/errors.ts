@@ -17,6 +17,11 @@ const PARENTS = {
   REQUEST_TIMEOUT: "RETRIABLE",
   /** The buffer stayed full for `maxBlockMs`; nothing was queued. */
   BUFFER_FULL: "RETRIABLE",
+  /**
+   * No answer to a commit or an abort in time: the outcome is not known yet. Repeat the call: the
+   * same transaction answers how it ended.
+   */
+  COMMIT_TIMEOUT: "RETRIABLE",
   /** There is none, as far as the node knows. */
   UNKNOWN_TOPIC_OR_PARTITION: "RETRIABLE",
 
@@ -81,11 +86,6 @@ const PARENTS = {
   COMMIT_INCOMPLETE: "TRANSACTION_FAILED",
   /** It was committed with other batches than this commit names. */
   COMMIT_DIFFERS: "TRANSACTION_FAILED",
-  /**
-   * No answer to the commit in time: whether it is committed is not known. Repeat the commit, or
-   * the abort: the same transaction answers how it ended.
-   */
-  COMMIT_TIMEOUT: "TRANSACTION_FAILED",
 
   /** Above all after which the producer cannot go on: all its pending records have failed. */
   PRODUCER_FAILED: "DELIVERY_FAILED",
@@ -180,7 +180,8 @@ export class OncelogError extends Error {
     super(message || kind, cause === undefined ? undefined : { cause });
     this.kind = kind;
     this.details = details;
-    this.outcome = below(kind, "DELIVERY_FAILED") ? outcome : undefined;
+    const hasOutcome = kind === "COMMIT_TIMEOUT" || below(kind, "DELIVERY_FAILED");
+    this.outcome = hasOutcome ? outcome : undefined;
   }
 
   /** Whether the error's kind is this one or below it. */

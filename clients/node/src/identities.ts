@@ -82,9 +82,9 @@ export class Identities {
   async acquire(tp: TopicPartition, used: Identity): Promise<{ identity: Identity; last: bigint }> {
     while (this.#leasing !== undefined) await this.#leasing.catch(() => {});
     const identity = await this.#alone(() => this.#unused(used));
-    const { initial } = this.config;
-    if (initial !== null) {
-      const next = initial.nextSequences?.find((one) => keyOf(one) === keyOf(tp));
+    const { resumeFrom } = this.config;
+    if (resumeFrom !== null) {
+      const next = resumeFrom.nextSequences?.find((one) => keyOf(one) === keyOf(tp));
       return { identity, last: (next?.sequence ?? 0n) - 1n };
     }
     const named = this.config.producerName !== null;
@@ -142,9 +142,9 @@ export class Identities {
 
   async #lease(until: number): Promise<Identity> {
     const serial = ++this.#serial;
-    const { initial, producerName } = this.config;
-    if (initial !== null) {
-      const { producerId, epoch = 0, leaseToken = new Uint8Array() } = initial;
+    const { resumeFrom, producerName } = this.config;
+    if (resumeFrom !== null) {
+      const { producerId, epoch = 0, leaseToken = new Uint8Array() } = resumeFrom;
       return { producerId, epoch, serial, renewAt: NEVER, expireAt: NEVER, leaseToken };
     }
     // Counted from before the call, so that it ends too early rather than too late.

@@ -4,7 +4,7 @@ import type { Addition } from "./accumulator.js";
 import { now, within } from "./clock.js";
 import { Cluster, noPartition } from "./cluster.js";
 import { HEADER_OVERHEAD, RECORD_OVERHEAD, sizeOf } from "./columns.js";
-import { checkServers, type ProducerConfig, producerConfig } from "./config.js";
+import { type ProducerConfig, producerConfig } from "./config.js";
 import type { Delivery } from "./delivery.js";
 import { invalid, OncelogError } from "./errors.js";
 import { LogService, Resolution } from "./gen/oncelog/v1/log_pb.js";
@@ -47,7 +47,7 @@ export interface SendBatchOptions {
 /**
  * Sends records; each is stored once, in order per partition, whatever fails between.
  *
- *     const producer = new Producer("localhost:7001");
+ *     const producer = new Producer({ bootstrapServers: "localhost:7001" });
  *     const delivery = await producer.send({ topic: "greetings", value: "hello" });
  *     const metadata = await delivery.result();
  *     await producer.close();
@@ -63,13 +63,13 @@ export class Producer implements AsyncDisposable {
   #turnBegan = 0;
 
   /**
-   * For nodes as "host:port,...". Throws INVALID_CONFIG for settings that are out of range or
-   * contradict each other. No node is asked yet.
+   * Throws INVALID_CONFIG for settings that are out of range or contradict each other. No node is
+   * asked yet.
    */
-  constructor(servers: string | readonly string[], config: Partial<ProducerConfig> = {}) {
+  constructor(config: Partial<ProducerConfig> = {}) {
     const all = producerConfig(config);
     this.config = all;
-    this.#cluster = new Cluster(checkServers(servers), all);
+    this.#cluster = new Cluster(all);
     this.#sender = new Sender(all, this.#cluster);
     this.#transactions = new Transactions(this.#sender);
     watchAtExit(this);

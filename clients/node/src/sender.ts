@@ -287,7 +287,7 @@ export class Sender implements StreamEvents {
   /** Gets a producer id for a partition, while others go on. */
   #identify(window: Window): Reaction {
     const { tp } = window;
-    if (window.wasReset && this.config.initial !== null) {
+    if (window.wasReset && this.config.resumeFrom !== null) {
       const text = "after a batch of unknown outcome the given producer id cannot go on";
       return { fatal: new OncelogError("PRODUCER_FAILED", `${keyOf(tp)}: ${text}`) };
     }

@@ -125,7 +125,7 @@ export class Window {
 
   /** The producer id is the cluster's, so another one can be had. */
   get #leased(): boolean {
-    return this.config.initial === null;
+    return this.config.resumeFrom === null;
   }
 
   // --- identity ----------------------------------------------------------------------

@@ -25,7 +25,7 @@ use crate::types::{
 };
 
 /// The settings of an [`Admin`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AdminConfig {
     /// What all clients share.

@@ -12,7 +12,8 @@ use crate::types::ProducerIdentity;
 /// The settings that all clients share.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The nodes to begin with, as `host:port`; others are learned from them.
+    /// The nodes to begin with, as `host:port`; others are learned from them. By default the list
+    /// in `ONCELOG_BOOTSTRAP`, or a node at `127.0.0.1:7001`.
     pub bootstrap_servers: Vec<String>,
     /// Names the client to the nodes.
     pub client_id: String,
@@ -37,7 +38,7 @@ pub struct ProducerConfig {
     /// A stable name: a restart with the same name fences the instance before it.
     pub producer_name: Option<String>,
     /// A producer id to start with instead of a leased one.
-    pub initial: Option<ProducerIdentity>,
+    pub resume_from: Option<ProducerIdentity>,
     /// Makes retries harmless. Without it a retry may store a record again.
     pub enable_idempotence: bool,
     /// How long a batch that is not full waits for more records.
@@ -192,7 +193,7 @@ impl ProducerConfig {
         Self {
             client: ClientConfig::new(servers),
             producer_name: None,
-            initial: None,
+            resume_from: None,
             enable_idempotence: true,
             linger: Duration::from_millis(5),
             batch_size: 1 << 20,
@@ -231,6 +232,30 @@ impl ConsumerConfig {
             any_replica: false,
             replica_node_id: None,
         }
+    }
+}
+
+fn default_servers() -> String {
+    let listed = std::env::var("ONCELOG_BOOTSTRAP").unwrap_or_default();
+    if listed.is_empty() { "127.0.0.1:7001".into() } else { listed }
+}
+
+impl Default for ClientConfig {
+    /// For the nodes that `ONCELOG_BOOTSTRAP` lists, or a node at `127.0.0.1:7001`.
+    fn default() -> Self {
+        Self::new(default_servers())
+    }
+}
+
+impl Default for ProducerConfig {
+    fn default() -> Self {
+        Self::new(default_servers())
+    }
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self::new(default_servers())
     }
 }
 
@@ -353,21 +378,21 @@ impl ProducerConfig {
                 return fail("producer_name contradicts enable_idempotence=false".into());
             }
         }
-        self.check_initial()
+        self.check_resume_from()
     }
 
-    fn check_initial(&self) -> Result<()> {
-        let Some(initial) = &self.initial else { return Ok(()) };
+    fn check_resume_from(&self) -> Result<()> {
+        let Some(resume_from) = &self.resume_from else { return Ok(()) };
         if !self.enable_idempotence {
-            return fail("initial contradicts enable_idempotence=false".into());
+            return fail("resume_from contradicts enable_idempotence=false".into());
         }
         if self.producer_name.is_some() {
-            return fail("initial contradicts producer_name: a name has its own id".into());
+            return fail("resume_from contradicts producer_name: a name has its own id".into());
         }
-        number("initial.producer_id", initial.producer_id, 1, i64::MAX)?;
-        number("initial.epoch", initial.epoch.into(), 0, i32::MAX.into())?;
-        for (tp, sequence) in &initial.next_sequences {
-            number(&format!("initial.next_sequences[{tp}]"), *sequence, 0, i64::MAX)?;
+        number("resume_from.producer_id", resume_from.producer_id, 1, i64::MAX)?;
+        number("resume_from.epoch", resume_from.epoch.into(), 0, i32::MAX.into())?;
+        for (tp, sequence) in &resume_from.next_sequences {
+            number(&format!("resume_from.next_sequences[{tp}]"), *sequence, 0, i64::MAX)?;
         }
         Ok(())
     }
@@ -470,7 +495,7 @@ mod tests {
         assert!(refused(|c| c.client.client_id = "a\nb".into()).contains("client_id"));
         let both = |c: &mut ProducerConfig| {
             c.producer_name = Some("a".into());
-            c.initial = Some(ProducerIdentity { producer_id: 1, ..Default::default() });
+            c.resume_from = Some(ProducerIdentity { producer_id: 1, ..Default::default() });
         };
         assert!(refused(both).contains("contradicts producer_name"));
         let mut config = ConsumerConfig::new("a:1");

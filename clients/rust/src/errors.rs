@@ -68,6 +68,9 @@ kinds! {
     /// The buffer stayed full for [`ProducerConfig::max_block`](crate::ProducerConfig);
     /// nothing was queued.
     BufferFull = "BUFFER_FULL" below Retriable,
+    /// No answer to a commit or an abort in time: the outcome is not known yet. Repeat the call:
+    /// the same transaction answers how it ended.
+    CommitTimeout = "COMMIT_TIMEOUT" below Retriable,
     /// There is none, as far as the node knows; `topic`, `partition`.
     UnknownTopicOrPartition = "UNKNOWN_TOPIC_OR_PARTITION" below Retriable,
 
@@ -126,9 +129,6 @@ kinds! {
     CommitIncomplete = "COMMIT_INCOMPLETE" below Transaction,
     /// It was committed with other batches than this commit names.
     CommitDiffers = "COMMIT_DIFFERS" below Transaction,
-    /// No answer to the commit in time, so it is not known whether it is committed. Repeat the
-    /// commit, or the abort: the same transaction answers how it ended.
-    CommitTimeout = "COMMIT_TIMEOUT" below Transaction,
 
     /// Above all after which the producer cannot go on: all its pending records have failed.
     ProducerFailed = "PRODUCER_FAILED" below Delivery,
@@ -231,16 +231,10 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let outcome = match kind {
             // What was committed is stored.
-            ErrorKind::CommitTimeout | ErrorKind::TransactionCommitted => Outcome::Unknown,
-            _ => Outcome::NotStored,
+            ErrorKind::CommitTimeout | ErrorKind::TransactionCommitted => Some(Outcome::Unknown),
+            _ => kind.is(ErrorKind::Delivery).then_some(Outcome::NotStored),
         };
-        Self {
-            kind,
-            message: message.into(),
-            outcome: kind.is(ErrorKind::Delivery).then_some(outcome),
-            details: Box::default(),
-            told: false,
-        }
+        Self { kind, message: message.into(), outcome, details: Box::default(), told: false }
     }
 
     pub(crate) fn told(mut self) -> Self {
@@ -294,7 +288,7 @@ impl Error {
         &self.message
     }
 
-    /// What is known of the record; only of kinds below `Delivery`.
+    /// What is known of the record; only of `CommitTimeout`, and of kinds below `Delivery`.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }

@@ -57,8 +57,8 @@ impl Identities {
         used: &Identity,
     ) -> Result<(Arc<Identity>, i64)> {
         let identity = self.unused(used).await?;
-        if let Some(initial) = &self.config.initial {
-            return Ok((identity, initial.next_sequences.get(tp).copied().unwrap_or(0) - 1));
+        if let Some(resume_from) = &self.config.resume_from {
+            return Ok((identity, resume_from.next_sequences.get(tp).copied().unwrap_or(0) - 1));
         }
         if self.config.producer_name.is_none() {
             return Ok((identity, -1));
@@ -133,12 +133,12 @@ impl Identities {
     async fn lease(&self, leasing: &mut Leasing) -> Result<Arc<Identity>> {
         leasing.serial += 1;
         let serial = leasing.serial;
-        if let Some(initial) = &self.config.initial {
+        if let Some(resume_from) = &self.config.resume_from {
             return Ok(Arc::new(Identity {
-                producer_id: initial.producer_id,
-                epoch: initial.epoch,
+                producer_id: resume_from.producer_id,
+                epoch: resume_from.epoch,
                 serial,
-                lease_token: initial.lease_token.clone(),
+                lease_token: resume_from.lease_token.clone(),
                 proves_each: self.config.client.security.is_secured(),
                 ..Default::default()
             }));

@@ -437,9 +437,9 @@ impl Sender {
 
     /// Gets a producer id for a partition.
     fn identify(&mut self, tp: &TopicPartition) {
-        let initial = self.common.config.initial.is_some();
+        let resume_from = self.common.config.resume_from.is_some();
         let window = self.window(tp);
-        if window.was_reset() && initial {
+        if window.was_reset() && resume_from {
             let message = format!(
                 "{tp}: after a batch of unknown outcome the given producer id cannot go on"
             );

@@ -118,7 +118,7 @@ impl Window {
 
     /// The producer id is the cluster's, so another one can be had.
     pub(crate) fn is_leased(&self) -> bool {
-        self.common.config.initial.is_none()
+        self.common.config.resume_from.is_none()
     }
 
     // --- identity ------------------------------------------------------------------------

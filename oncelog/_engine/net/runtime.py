@@ -56,7 +56,7 @@ _of_the_parent: list[object] = []
 class Forkable(Protocol):
     _closed: bool
 
-    def forked(self) -> None: ...
+    def _forked(self) -> None: ...
 
 
 _clients: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -239,7 +239,7 @@ _endings: set[asyncio.Task[None]] = set()
 
 
 def register(client: Forkable) -> None:
-    """Have `client.forked()` called in a child process."""
+    """Have `client._forked()` called in a child process."""
     global _others_use_grpc
     _others_use_grpc = False
     _clients.add(client)
@@ -287,7 +287,7 @@ def _after_fork() -> None:
     engine_threads.clear()
     diverting.forked()
     for client in list(_clients):
-        client.forked()
+        client._forked()
     _clients.clear()
 
 

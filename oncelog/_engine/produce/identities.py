@@ -55,9 +55,9 @@ class Identities:
                 identity = self.current = await self._lease()
             elif identity.serial <= used.serial:
                 identity = await self._lease()
-        initial = self._config.initial
-        if initial is not None:
-            return identity, initial.next_sequences.get(tp, 0) - 1
+        resume_from = self._config.resume_from
+        if resume_from is not None:
+            return identity, resume_from.next_sequences.get(tp, 0) - 1
         if self._name:
             return identity, await self._open(tp, identity)
         return identity, -1
@@ -90,16 +90,16 @@ class Identities:
 
     async def _lease(self) -> Identity:
         self._serial += 1
-        initial = self._config.initial
-        if initial is not None:
+        resume_from = self._config.resume_from
+        if resume_from is not None:
             forever = float("inf")
             return Identity(
-                initial.producer_id,
-                initial.epoch,
+                resume_from.producer_id,
+                resume_from.epoch,
                 self._serial,
                 forever,
                 forever,
-                initial.lease_token,
+                resume_from.lease_token,
                 self._config.secured,
             )
         request = producer_pb2.LeaseProducerRequest(producer_name=self._name)

@@ -268,7 +268,7 @@ class Sender:
                 tp,
                 self.accumulator,
                 idempotent=config.enable_idempotence,
-                leased=config.initial is None,
+                leased=config.resume_from is None,
                 max_in_flight=config.max_in_flight,
                 retries=config.retries,
                 codec=CODECS[config.compression_type],
@@ -281,7 +281,7 @@ class Sender:
 
     async def _identify(self, tp: TopicPartition, partition: PartitionSender) -> None:
         try:
-            if partition.was_reset and self.config.initial is not None:
+            if partition.was_reset and self.config.resume_from is not None:
                 raise errors.ProducerFatalError(
                     f"{tp}: after a batch of unknown outcome the given producer id cannot go on"
                 )

@@ -226,16 +226,17 @@ def _checked(
     options = SourceOptions.parse(settings.source_options())
     options.for_stream()
     # Rejects wrong settings of a producer.
-    ProducerConfig.from_settings(
-        settings.target_bootstrap,
-        {"compression_type": settings.compression_type, "client_id": CLIENT_ID},
+    ProducerConfig(
+        bootstrap_servers=settings.target_bootstrap,
+        compression_type=settings.compression_type,
+        client_id=CLIENT_ID,
     )
     with Planner(options) as planner:
         place = planner.look()
         if starting:
             _check_starting(planner, starting, sorted(place.offsets))
     count = len(place.offsets)
-    with Admin(settings.source_bootstrap, client_id=CLIENT_ID) as admin:
+    with Admin(bootstrap_servers=settings.source_bootstrap, client_id=CLIENT_ID) as admin:
         cluster_id = admin.describe_cluster().cluster_id
     with settings.admin() as admin:
         if admin.describe_cluster().cluster_id == cluster_id and source == target:

@@ -95,12 +95,12 @@ class MirrorSettings:
 
     def admin(self) -> Admin:
         """Return a client of the target cluster."""
-        return Admin(self.target_bootstrap, client_id=CLIENT_ID)
+        return Admin(bootstrap_servers=self.target_bootstrap, client_id=CLIENT_ID)
 
     def producer(self, partition: int) -> Producer:
         """Return a producer under the partition's name: its first use fences all before it."""
         return Producer(
-            self.target_bootstrap,
+            bootstrap_servers=self.target_bootstrap,
             client_id=CLIENT_ID,
             producer_name=self.producer_name(partition),
             compression_type=self.compression_type,

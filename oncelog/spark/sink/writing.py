@@ -61,7 +61,9 @@ class Sink:
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
-        config = AdminConfig.from_settings(options.bootstrap_servers, options.client_settings)
+        config = AdminConfig.from_settings(
+            {"bootstrap_servers": options.bootstrap_servers, **options.client_settings}
+        )
         self.timeout_s = options.delivery_timeout_ms / 1000
         self.cluster: Cluster = runtime.run(_made(config))
         self._calls = SinkCalls(self.cluster, self.timeout_s)

@@ -103,7 +103,7 @@ class Planner:
         def ask() -> list[TopicInfo]:
             if self._admin is None:
                 self._admin = Admin(
-                    self.options.bootstrap_servers,
+                    bootstrap_servers=self.options.bootstrap_servers,
                     client_id=CLIENT_ID,
                     **self.options.client_settings,
                 )

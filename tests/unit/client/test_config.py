@@ -18,7 +18,7 @@ from oncelog.types import ProducerIdentity, TopicPartition
 
 
 def producer(**settings) -> ProducerConfig:
-    return ProducerConfig.from_settings("a:1", settings)
+    return ProducerConfig.from_settings({"bootstrap_servers": "a:1", **settings})
 
 
 def test_defaults_are_sound():
@@ -26,8 +26,23 @@ def test_defaults_are_sound():
     assert config.bootstrap_servers == ("a:1",)
     assert config.enable_idempotence
     assert config.acks == "all"
-    ConsumerConfig.from_settings(["a:1", "b:2"], {})
-    AdminConfig.from_settings("a:1", {})
+    ConsumerConfig.from_settings({"bootstrap_servers": ["a:1", "b:2"]})
+    AdminConfig.from_settings({"bootstrap_servers": "a:1"})
+
+
+def test_servers_that_are_not_given_come_from_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "c:3, d:4")
+    assert AdminConfig.from_settings({}).bootstrap_servers == ("c:3", "d:4")
+    assert AdminConfig.from_settings({"bootstrap_servers": "a:1"}).bootstrap_servers == ("a:1",)
+    empty: list[object] = ["", []]
+    for none in empty:
+        with pytest.raises(errors.ConfigError, match="bootstrap_servers is empty"):
+            AdminConfig.from_settings({"bootstrap_servers": none})
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "nowhere")
+    with pytest.raises(errors.ConfigError, match="ONCELOG_BOOTSTRAP: 'nowhere' is not host:port"):
+        ProducerConfig()
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "")
+    assert ConsumerConfig().bootstrap_servers == ("127.0.0.1:7001",)
 
 
 @pytest.mark.parametrize(
@@ -56,10 +71,10 @@ CONTRADICTIONS: list[tuple[dict, tuple[str, ...]]] = [
     ({"acks": "0", "enable_idempotence": False}, ("acks",)),
     ({"retries": 0}, ("retries", "enable_idempotence")),
     ({"producer_name": "n", "enable_idempotence": False}, ("producer_name", "enable_idempotence")),
-    ({"initial": ProducerIdentity(1), "producer_name": "n"}, ("initial", "producer_name")),
+    ({"resume_from": ProducerIdentity(1), "producer_name": "n"}, ("resume_from", "producer_name")),
     (
-        {"initial": ProducerIdentity(1), "enable_idempotence": False},
-        ("initial", "enable_idempotence"),
+        {"resume_from": ProducerIdentity(1), "enable_idempotence": False},
+        ("resume_from", "enable_idempotence"),
     ),
     ({"batch_size": 2000, "buffer_memory": 1000}, ("batch_size", "buffer_memory")),
     (
@@ -98,12 +113,12 @@ def test_contradictions_name_every_setting(settings: dict, names: tuple[str, ...
         ({"producer_name": ""}, "producer_name"),
         ({"producer_name": "x" * 300}, "producer_name"),
         ({"producer_name": "tab\t"}, "producer_name"),
-        ({"initial": (1, 2)}, "initial"),
-        ({"initial": ProducerIdentity(0)}, "initial.producer_id"),
-        ({"initial": ProducerIdentity(1, -1)}, "initial.epoch"),
+        ({"resume_from": (1, 2)}, "resume_from"),
+        ({"resume_from": ProducerIdentity(0)}, "resume_from.producer_id"),
+        ({"resume_from": ProducerIdentity(1, -1)}, "resume_from.epoch"),
         (
-            {"initial": ProducerIdentity(1, 0, {TopicPartition("t", 0): -1})},
-            "initial.next_sequences[t-0]",
+            {"resume_from": ProducerIdentity(1, 0, {TopicPartition("t", 0): -1})},
+            "resume_from.next_sequences[t-0]",
         ),
         ({"no_such_setting": 1}, "no_such_setting"),
         ({"group_id": "g"}, "group_id"),
@@ -128,19 +143,19 @@ def test_one_setting_is_named(settings: dict, name: str):
 )
 def test_consumer_settings(settings: dict, names: tuple[str, ...]):
     with pytest.raises(errors.ConfigError) as raised:
-        ConsumerConfig.from_settings("a:1", settings)
+        ConsumerConfig.from_settings({"bootstrap_servers": "a:1", **settings})
     assert raised.value.settings == names
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_kafkas_isolation_levels_are_accepted_and_moot(level: str):
     dotted = {"bootstrap.servers": "a:1", "isolation.level": level}
-    servers, settings = settings_from_dotted(ConsumerConfig, dotted)
-    assert ConsumerConfig.from_settings(servers, settings).isolation_level == level
+    settings = settings_from_dotted(ConsumerConfig, dotted)
+    assert ConsumerConfig.from_settings(settings).isolation_level == level
 
 
 def test_dotted_names():
-    servers, settings = settings_from_dotted(
+    settings = settings_from_dotted(
         ProducerConfig,
         {
             "bootstrap.servers": "a:1,b:2",
@@ -152,19 +167,18 @@ def test_dotted_names():
             "acks": "-1",
         },
     )
-    config = ProducerConfig.from_settings(servers, settings)
+    config = ProducerConfig.from_settings(settings)
     assert config.bootstrap_servers == ("a:1", "b:2")
     assert (config.linger_ms, config.producer_name, config.max_in_flight) == (7, "pay-7", 3)
-    servers, settings = settings_from_dotted(
+    settings = settings_from_dotted(
         ConsumerConfig, {"bootstrap.servers": "a:1", "auto.offset.reset": "earliest"}
     )
-    assert ConsumerConfig.from_settings(servers, settings).auto_offset_reset == "earliest"
+    assert ConsumerConfig.from_settings(settings).auto_offset_reset == "earliest"
 
 
 @pytest.mark.parametrize(
     ("dotted", "names"),
     [
-        ({"linger.ms": 1}, ("bootstrap.servers",)),
         ({"bootstrap.servers": "a:1", "lingerms": 1}, ("lingerms",)),
         ({"bootstrap.servers": "a:1", "linger.ms": "soon"}, ("linger.ms",)),
         ({"bootstrap.servers": "a:1", "enable.idempotence": "1"}, ("enable.idempotence",)),

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import oncelog
+from oncelog import errors
 
 
 def modules_after(program: str) -> set[str]:
@@ -38,6 +39,17 @@ def test_all_names_are_listed_and_a_star_takes_them() -> None:
     exec("from oncelog import *", taken)
     assert set(oncelog.__all__) <= taken.keys()
     assert taken["Producer"] is oncelog.Producer
+
+
+def test_every_error_is_exported_and_stands_in_the_tree_of_errors() -> None:
+    found = [value for name, value in vars(errors).items() if name.endswith("Error")]
+    assert len(found) > 50
+    for error in found:
+        assert getattr(oncelog, error.__name__) is error and error.__name__ in oncelog.__all__
+        assert error.__name__ in (errors.__doc__ or "")
+        branches = (errors.RetriableError, errors.FatalError, errors.ConfigError)
+        count = sum(issubclass(error, branch) for branch in branches)
+        assert count == (0 if error is errors.OncelogError else 1)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -47,7 +47,7 @@ class Client:
     def __init__(self, closed: bool = True) -> None:
         self._closed = closed
 
-    def forked(self) -> None: ...
+    def _forked(self) -> None: ...
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ def test_a_topic_made_anew_is_not_taken_back() -> None:
 
 
 def test_nodes_that_were_avoided_are_asked_last() -> None:
-    cluster = Cluster(ProducerConfig.from_settings(list(NODES.values()), {}))
+    cluster = Cluster(ProducerConfig(bootstrap_servers=tuple(NODES.values())))
     first = cluster.addresses()[0]
     cluster.avoid(first)
     second = cluster.addresses()[0]

@@ -39,7 +39,7 @@ def parts(*numbers: int) -> list[TopicPartition]:
 
 def made(known: Known, **settings: Any) -> tuple[NewPartitions, FetchBuffer, asyncio.Event]:
     woken = asyncio.Event()
-    config = ConsumerConfig.from_settings(SERVERS, {"metadata_max_age_ms": 100, **settings})
+    config = ConsumerConfig(bootstrap_servers=SERVERS, metadata_max_age_ms=100, **settings)
     buffer = FetchBuffer(1000, lambda tp: None)
     cluster: Any = known
     return NewPartitions(config, cluster, buffer, woken.set), buffer, woken

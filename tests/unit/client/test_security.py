@@ -61,7 +61,8 @@ def test_a_token_is_never_shown() -> None:
 
 def test_dotted_names_and_sparks_options_are_the_same_settings() -> None:
     dotted = {"bootstrap.servers": "a:1", "tls": "true", "tls.ca.file": "ca", "token.file": "t"}
-    _, settings = settings_from_dotted(AdminConfig, dotted)
+    settings = settings_from_dotted(AdminConfig, dotted)
+    assert settings.pop("bootstrap_servers") == "a:1"
     assert settings == {"tls": True, "tls_ca_file": "ca", "token_file": "t"}
     options = SourceOptions.parse({**dotted, "subscribe": "x"})
     assert options.client_settings == {"request_timeout_ms": 10_000, **settings}

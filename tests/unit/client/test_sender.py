@@ -194,7 +194,9 @@ def node(nodes: list[Node]) -> Node:
 
 
 def producer(node: Node, **settings: Any) -> Producer:
-    return Producer(node.address, **{"linger_ms": 0, "retry_backoff_ms": 1, **settings})
+    return Producer(
+        bootstrap_servers=node.address, **{"linger_ms": 0, "retry_backoff_ms": 1, **settings}
+    )
 
 
 def send(client: Producer, *values: bytes) -> list[Any]:

@@ -145,7 +145,7 @@ def test_client_defaults_are_those_of_the_python_client():
     # defaults of TLS and tokens are all empty.
     own = {"bootstrap_servers", "client_id", *SECURITY_SETTINGS}
     assert set(producer) - set(wanted["producer"]) == {
-        *own, "acks", "retries", "partitioner", "initial", "compression_level"
+        *own, "acks", "retries", "partitioner", "resume_from", "compression_level"
     }  # fmt: skip
     assert set(consumer) - set(wanted["consumer"]) == {
         *own, *MEMBERS, *CALLBACKS, "isolation_level", "consumer_timeout_ms"

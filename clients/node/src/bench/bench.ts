@@ -25,7 +25,7 @@ function figures(records: number, bytes: number, began: number, used: NodeJS.Cpu
 }
 
 async function produce(): Promise<void> {
-  const producer = new Producer(servers);
+  const producer = new Producer({ bootstrapServers: servers });
   const value = Buffer.alloc(Number(size));
   await producer.sendSync({ topic, value });
   const [began, used] = [performance.now(), process.cpuUsage()];
@@ -41,7 +41,7 @@ async function produce(): Promise<void> {
 
 /** Reads what the topic holds now. */
 async function consume(): Promise<void> {
-  const consumer = new Consumer(servers, { autoOffsetReset: "earliest" });
+  const consumer = new Consumer({ bootstrapServers: servers, autoOffsetReset: "earliest" });
   await consumer.subscribe(topic);
   const ends = await consumer.endOffsets(consumer.assignment);
   const left = ends.reduce((sum, { offset }) => sum + Number(offset), 0);

@@ -66,21 +66,20 @@ function errorOf(e: unknown): Json {
 
 /** The client's own defaults, by whose names it knows what is offered. */
 async function defaultsOf(kind: "producer" | "consumer"): Promise<Json> {
-  const made = kind === "producer" ? new Producer("localhost:1") : new Consumer("localhost:1");
+  const made = kind === "producer" ? new Producer() : new Consumer();
   await made.close();
   return made.config;
 }
 
 async function configOf(given: Json, kind: "producer" | "consumer" | "admin"): Promise<Json> {
-  const { bootstrap_servers: servers = "", ...rest } = given;
   const known = await defaultsOf(kind === "admin" ? "consumer" : kind);
   const config: Json = {};
-  for (const [name, value] of Object.entries(rest)) {
+  for (const [name, value] of Object.entries(given)) {
     if (!Object.hasOwn(known, camel(name))) throw new Fault("NOT_OFFERED", `no setting ${name}`);
-    if (value !== null) config[camel(name)] = name === "initial" ? identity(value) : value;
+    if (value !== null) config[camel(name)] = name === "resume_from" ? identity(value) : value;
   }
   if (kind === "consumer") config.membership ??= "manual";
-  return { servers, config };
+  return config;
 }
 
 function identity(initial: Json): Json {
@@ -148,7 +147,7 @@ async function carryOut(c: Json): Promise<Json> {
         version: VERSION,
         protocol: 1,
         features: [
-          ..."zstd lz4 no_idempotence send_batch names initial own_sequences".split(" "),
+          ..."zstd lz4 no_idempotence send_batch names resume_from own_sequences".split(" "),
           ..."expected_offset resolve read any_replica offsets admin tls tokens".split(" "),
           ..."transactions members cancel warnings".split(" "),
         ],
@@ -163,19 +162,19 @@ async function carryOut(c: Json): Promise<Json> {
     case "exit":
       return {};
     case "open_producer": {
-      const { servers, config } = await configOf(c.config, "producer");
-      producers.set(c.handle, { producer: new Producer(servers, config), sent: new Map() });
+      const config = await configOf(c.config, "producer");
+      producers.set(c.handle, { producer: new Producer(config), sent: new Map() });
       return {};
     }
     case "open_consumer": {
-      const { servers, config } = await configOf(c.config, "consumer");
+      const config = await configOf(c.config, "consumer");
       if (config.membership === "assigned") Object.assign(config, callbacks(c));
-      consumers.set(c.handle, new Consumer(servers, config));
+      consumers.set(c.handle, new Consumer(config));
       return {};
     }
     case "open_admin": {
-      const { servers, config } = await configOf(c.config, "admin");
-      admins.set(c.handle, new Admin(servers, config));
+      const config = await configOf(c.config, "admin");
+      admins.set(c.handle, new Admin(config));
       return {};
     }
   }

@@ -98,7 +98,8 @@ test("a proxy for HTTP is not used", () => {
     import { Admin } from "${INDEX}";
     const server = createServer(() => { console.log("reached"); process.exit(0); });
     server.listen(0, "127.0.0.1", () => {
-      const admin = new Admin("127.0.0.1:" + server.address().port, { requestTimeoutMs: 5000 });
+      const bootstrapServers = "127.0.0.1:" + server.address().port;
+      const admin = new Admin({ bootstrapServers, requestTimeoutMs: 5000 });
       admin.describeCluster().catch((e) => { console.log(e.message); process.exit(1); });
     });`;
   const proxy = "http://127.0.0.1:9";

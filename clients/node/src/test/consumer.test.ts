@@ -18,7 +18,11 @@ const refused = (field: string) => (e: unknown) =>
   e instanceof OncelogError && e.kind === "INVALID_REQUEST" && e.details.field === field;
 
 test("numbers that the wire does not take are refused in the call", async () => {
-  await using consumer = new Consumer(NOBODY, { groupId: "g", membership: "manual" });
+  await using consumer = new Consumer({
+    bootstrapServers: NOBODY,
+    groupId: "g",
+    membership: "manual",
+  });
   for (const offset of [-1n, 2n ** 63n, 1.5, 2 ** 53, Number.NaN, "1", null, undefined]) {
     assert.throws(() => consumer.seek(A, offset as bigint), refused("offset"), String(offset));
     const commit = consumer.commit([{ ...A, offset: offset as bigint }]);
@@ -30,7 +34,7 @@ test("numbers that the wire does not take are refused in the call", async () => 
   await assert.rejects(consumer.poll(1, Number.NaN), refused("limit"));
   await assert.rejects(consumer.poll(1, 0), refused("limit"));
   await assert.rejects(consumer.offsetsForTime([A], new Date("no")), refused("at"));
-  await using producer = new Producer(NOBODY);
+  await using producer = new Producer({ bootstrapServers: NOBODY });
   const message = { topic: "t", value: "v" };
   await assert.rejects(producer.send({ ...message, value: 5 as never }), refused("value"));
   await assert.rejects(producer.send({ ...message, timestamp: 2n ** 63n }), refused("timestamp"));
@@ -40,7 +44,7 @@ test("numbers that the wire does not take are refused in the call", async () => 
 });
 
 test("a second poll while one waits is refused; the first one can be given up", async () => {
-  await using consumer = new Consumer(NOBODY);
+  await using consumer = new Consumer({ bootstrapServers: NOBODY });
   const giveUp = new AbortController();
   const first = consumer.poll(60_000, 1, giveUp.signal);
   await assert.rejects(consumer.poll(0), refused("consumer"));

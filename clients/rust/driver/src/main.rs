@@ -161,7 +161,7 @@ impl Driver {
             "hello" => Ok(json!({
                 "client": "oncelog-rust", "version": oncelog::VERSION, "protocol": 1,
                 "features": [
-                    "zstd", "lz4", "no_idempotence", "send_batch", "names", "initial",
+                    "zstd", "lz4", "no_idempotence", "send_batch", "names", "resume_from",
                     "own_sequences", "expected_offset", "resolve", "read", "any_replica",
                     "offsets", "transactions", "members", "admin", "tls", "tokens",
                     "cancel", "warnings",

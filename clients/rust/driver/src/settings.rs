@@ -129,10 +129,10 @@ fn initial(value: &Value) -> Option<ProducerIdentity> {
 
 pub fn producer(config: &Value) -> Result<ProducerConfig, Fault> {
     let mut all = Settings::read(config);
-    let mut c = ProducerConfig::new("");
+    let mut c = ProducerConfig::default();
     all.client(&mut c.client)?;
     all.text("producer_name", &mut c.producer_name)?;
-    all.take("initial", &mut c.initial, |value| Some(Some(initial(value)?)))?;
+    all.take("resume_from", &mut c.resume_from, |value| Some(Some(initial(value)?)))?;
     all.flag("enable_idempotence", &mut c.enable_idempotence)?;
     all.take("compression_type", &mut c.compression, compression)?;
     all.take("compression_level", &mut c.compression_level, |value| {
@@ -150,7 +150,7 @@ pub fn producer(config: &Value) -> Result<ProducerConfig, Fault> {
 
 pub fn consumer(config: &Value) -> Result<ConsumerConfig, Fault> {
     let mut all = Settings::read(config);
-    let mut c = ConsumerConfig::new("");
+    let mut c = ConsumerConfig::default();
     c.membership = Membership::Manual;
     all.client(&mut c.client)?;
     all.text("group_id", &mut c.group_id)?;
@@ -179,7 +179,7 @@ pub fn consumer(config: &Value) -> Result<ConsumerConfig, Fault> {
 
 pub fn admin(config: &Value) -> Result<AdminConfig, Fault> {
     let mut all = Settings::read(config);
-    let mut c = AdminConfig::new("");
+    let mut c = AdminConfig::default();
     all.client(&mut c.client)?;
     all.end()?;
     Ok(c)
@@ -195,7 +195,7 @@ pub fn defaults() -> Value {
         more
     };
     let producer = json!({
-        "producer_name": p.producer_name, "initial": null,
+        "producer_name": p.producer_name, "resume_from": null,
         "enable_idempotence": p.enable_idempotence,
         "compression_type": p.compression.as_str(), "compression_level": p.compression_level,
         "linger_ms": ms(p.linger), "batch_size": p.batch_size,

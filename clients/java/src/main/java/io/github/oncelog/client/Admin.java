@@ -55,6 +55,11 @@ public final class Admin implements AutoCloseable {
   private final Cluster cluster;
   private final Groups groups;
 
+  /** With the default settings, for the nodes of the environment. */
+  public Admin() {
+    this(new AdminConfig());
+  }
+
   /** With the default settings, for nodes as "host:port,...". */
   public Admin(String servers) {
     this(new AdminConfig(servers));

@@ -12,6 +12,7 @@ import java.util.List;
  * returns the config. They are looked at when a client is made, and copied.
  */
 public abstract class ClientConfig<T extends ClientConfig<T>> {
+  private static final String DEFAULT_BOOTSTRAP = "127.0.0.1:7001";
   private List<String> bootstrapServers = List.of();
   private String clientId = "oncelog-java";
   private Duration requestTimeout = Duration.ofSeconds(10);
@@ -25,7 +26,10 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
   private Path tokenFile;
   private String token;
 
-  /** The nodes to begin with, as host:port; others are learned from them. */
+  /**
+   * The nodes to begin with, as host:port; others are learned from them. The default is the list in
+   * the environment variable ONCELOG_BOOTSTRAP, or a node at 127.0.0.1:7001.
+   */
   public List<String> bootstrapServers() {
     return bootstrapServers;
   }
@@ -166,8 +170,17 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
     return tls || tlsCaFile != null || tlsCertFile != null;
   }
 
+  ClientConfig() {
+    String servers = System.getenv("ONCELOG_BOOTSTRAP");
+    bootstrapServers = split(servers == null || servers.isEmpty() ? DEFAULT_BOOTSTRAP : servers);
+  }
+
   ClientConfig(String servers) {
-    bootstrapServers = new ArrayList<>(Arrays.asList(servers.split(",")));
+    bootstrapServers = split(servers);
+  }
+
+  private static List<String> split(String servers) {
+    return new ArrayList<>(Arrays.asList(servers.split(",")));
   }
 
   ClientConfig(ClientConfig<?> other) {

@@ -51,6 +51,11 @@ public final class Consumer implements AutoCloseable {
   private GroupMember member;
   private Rebalance rebalance;
 
+  /** With the default settings, for the nodes of the environment. */
+  public Consumer() {
+    this(new ConsumerConfig());
+  }
+
   /** With the default settings, for nodes as "host:port,...". */
   public Consumer(String servers) {
     this(new ConsumerConfig(servers));

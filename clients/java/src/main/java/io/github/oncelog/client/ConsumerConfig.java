@@ -246,6 +246,9 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     return this;
   }
 
+  /** The defaults, for the nodes of the environment; see {@link #bootstrapServers()}. */
+  public ConsumerConfig() {}
+
   /** The defaults, for nodes as "host:port,...". */
   public ConsumerConfig(String servers) {
     super(servers);

@@ -26,6 +26,11 @@ public enum ErrorKind {
   REQUEST_TIMEOUT(RETRIABLE),
   /** The buffer stayed full for {@link ProducerConfig#maxBlock()}; nothing was queued. */
   BUFFER_FULL(RETRIABLE),
+  /**
+   * No answer to a commit or an abort in time: the outcome is not known yet. Repeat the call: the
+   * same transaction answers how it ended.
+   */
+  COMMIT_TIMEOUT(RETRIABLE),
   /** There is none, as far as the node knows. */
   UNKNOWN_TOPIC_OR_PARTITION(RETRIABLE),
 
@@ -102,12 +107,7 @@ public enum ErrorKind {
   /** The commit names other records than are staged; the transaction is still open. */
   COMMIT_INCOMPLETE(TRANSACTION_FAILED),
   /** It was committed with other records than this commit names. */
-  COMMIT_DIFFERS(TRANSACTION_FAILED),
-  /**
-   * No answer to the commit in time: whether it is committed is not known yet. Repeat the commit,
-   * or the abort: the same transaction answers how it ended.
-   */
-  COMMIT_TIMEOUT(TRANSACTION_FAILED);
+  COMMIT_DIFFERS(TRANSACTION_FAILED);
 
   private final ErrorKind parent;
 

@@ -57,8 +57,8 @@ final class Identities {
    */
   Acquired acquire(TopicPartition tp, Identity used) {
     Identity identity = unused(used);
-    if (config.initial() != null) {
-      return new Acquired(identity, config.initial().nextSequences().getOrDefault(tp, 0L) - 1);
+    if (config.resumeFrom() != null) {
+      return new Acquired(identity, config.resumeFrom().nextSequences().getOrDefault(tp, 0L) - 1);
     }
     return new Acquired(identity, config.producerName() == null ? -1 : open(tp, identity));
   }
@@ -131,15 +131,15 @@ final class Identities {
 
   private Identity lease(long until) {
     serial++;
-    ProducerIdentity initial = config.initial();
-    if (initial != null) {
+    ProducerIdentity resumeFrom = config.resumeFrom();
+    if (resumeFrom != null) {
       ByteString token =
-          initial.leaseToken() == null
+          resumeFrom.leaseToken() == null
               ? ByteString.EMPTY
-              : ByteString.copyFrom(initial.leaseToken());
+              : ByteString.copyFrom(resumeFrom.leaseToken());
       return new Identity(
-          initial.producerId(),
-          initial.epoch(),
+          resumeFrom.producerId(),
+          resumeFrom.epoch(),
           serial,
           Times.NEVER,
           Times.NEVER,

@@ -56,8 +56,11 @@ public final class OncelogException extends RuntimeException {
     this.kind = kind;
     this.details = details;
     // Not stored until something else is said.
+    Outcome told = outcome == null ? Outcome.NOT_STORED : outcome;
     this.outcome =
-        kind.is(ErrorKind.DELIVERY_FAILED) ? outcome == null ? Outcome.NOT_STORED : outcome : null;
+        kind == ErrorKind.COMMIT_TIMEOUT
+            ? Outcome.UNKNOWN
+            : kind.is(ErrorKind.DELIVERY_FAILED) ? told : null;
   }
 
   /** Where the error is in the tree. */
@@ -75,7 +78,7 @@ public final class OncelogException extends RuntimeException {
     return kind.is(ErrorKind.RETRIABLE);
   }
 
-  /** What is known of the record; null for errors that are not of records. */
+  /** What is known of the record; null for errors that are not of records or of a commit. */
   public Outcome outcome() {
     return outcome;
   }

@@ -37,6 +37,11 @@ public final class Producer implements AutoCloseable {
   private final AtomicBoolean closed = new AtomicBoolean();
   private volatile Transaction transaction; // the newest one; null: none was begun
 
+  /** With the default settings, for the nodes of the environment. */
+  public Producer() {
+    this(new ProducerConfig());
+  }
+
   /** With the default settings, for nodes as "host:port,...". */
   public Producer(String servers) {
     this(new ProducerConfig(servers));

@@ -5,7 +5,7 @@ import java.time.Duration;
 /** The settings of a {@link Producer}. */
 public final class ProducerConfig extends ClientConfig<ProducerConfig> {
   private String producerName;
-  private ProducerIdentity initial;
+  private ProducerIdentity resumeFrom;
   private boolean enableIdempotence = true;
   private Duration linger = Duration.ofMillis(5);
   private int batchSize = 1 << 20;
@@ -29,13 +29,13 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
   }
 
   /** A producer id to start with instead of a leased one, or null. */
-  public ProducerIdentity initial() {
-    return initial;
+  public ProducerIdentity resumeFrom() {
+    return resumeFrom;
   }
 
-  /** Sets {@link #initial()}. */
-  public ProducerConfig initial(ProducerIdentity initial) {
-    this.initial = initial;
+  /** Sets {@link #resumeFrom()}. */
+  public ProducerConfig resumeFrom(ProducerIdentity resumeFrom) {
+    this.resumeFrom = resumeFrom;
     return this;
   }
 
@@ -155,6 +155,9 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
     return this;
   }
 
+  /** The defaults, for the nodes of the environment; see {@link #bootstrapServers()}. */
+  public ProducerConfig() {}
+
   /** The defaults, for nodes as "host:port,...". */
   public ProducerConfig(String servers) {
     super(servers);
@@ -163,7 +166,7 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
   ProducerConfig(ProducerConfig other) {
     super(other);
     producerName = other.producerName;
-    initial = other.initial;
+    resumeFrom = other.resumeFrom;
     enableIdempotence = other.enableIdempotence;
     linger = other.linger;
     batchSize = other.batchSize;
@@ -211,24 +214,24 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
         throw Limits.bad("producerName=%s contradicts enableIdempotence=false", producerName);
       }
     }
-    if (initial != null) {
+    if (resumeFrom != null) {
       checkInitial();
     }
   }
 
   private void checkInitial() {
     if (!enableIdempotence) {
-      throw Limits.bad("initial contradicts enableIdempotence=false");
+      throw Limits.bad("resumeFrom contradicts enableIdempotence=false");
     }
     if (producerName != null) {
-      throw Limits.bad("initial contradicts producerName: a name has its own producer id");
+      throw Limits.bad("resumeFrom contradicts producerName: a name has its own producer id");
     }
-    Limits.number("initial.producerId", initial.producerId(), 1, Long.MAX_VALUE);
-    Limits.number("initial.epoch", initial.epoch(), 0, Integer.MAX_VALUE);
-    initial
+    Limits.number("resumeFrom.producerId", resumeFrom.producerId(), 1, Long.MAX_VALUE);
+    Limits.number("resumeFrom.epoch", resumeFrom.epoch(), 0, Integer.MAX_VALUE);
+    resumeFrom
         .nextSequences()
         .forEach(
             (tp, sequence) ->
-                Limits.number("initial.nextSequences[" + tp + "]", sequence, 0, Long.MAX_VALUE));
+                Limits.number("resumeFrom.nextSequences[" + tp + "]", sequence, 0, Long.MAX_VALUE));
   }
 }

@@ -362,7 +362,7 @@ final class Sender implements ProduceStream.Events {
   /** Gets a producer id for a partition, on a thread of its own. */
   private Window.Reaction identify(Window window) {
     TopicPartition tp = window.tp;
-    if (window.wasReset() && config.initial() != null) {
+    if (window.wasReset() && config.resumeFrom() != null) {
       return new Window.Fatal(
           new OncelogException(
               ErrorKind.PRODUCER_FAILED,

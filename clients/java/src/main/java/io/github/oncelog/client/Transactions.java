@@ -421,7 +421,6 @@ final class Transactions {
             transaction.id,
             transaction.state(),
             cause.getMessage())
-        .with(OncelogException.Outcome.UNKNOWN)
         .because(cause);
   }
 

@@ -107,7 +107,7 @@ final class Window {
 
   /** The producer id is the cluster's, so another one can be had. */
   private boolean leased() {
-    return config.initial() == null;
+    return config.resumeFrom() == null;
   }
 
   // --- identity ----------------------------------------------------------------------

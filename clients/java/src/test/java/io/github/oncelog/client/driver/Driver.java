@@ -70,7 +70,7 @@ public final class Driver {
           "no_idempotence",
           "send_batch",
           "names",
-          "initial",
+          "resume_from",
           "own_sequences",
           "expected_offset",
           "resolve",

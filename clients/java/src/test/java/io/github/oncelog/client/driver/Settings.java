@@ -28,13 +28,13 @@ final class Settings {
   private Settings() {}
 
   static ProducerConfig producer(JsonObject all) {
-    ProducerConfig config = new ProducerConfig("");
+    ProducerConfig config = new ProducerConfig();
     each(
         all,
         (name, value) -> {
           switch (name) {
             case "producer_name" -> config.producerName(value.getAsString());
-            case "initial" -> config.initial(identity(value.getAsJsonObject()));
+            case "resume_from" -> config.resumeFrom(identity(value.getAsJsonObject()));
             case "enable_idempotence" -> config.enableIdempotence(value.getAsBoolean());
             case "compression_type" -> config.compression(word(Compression.class, value));
             case "compression_level" -> config.compressionLevel(value.getAsInt());
@@ -51,7 +51,7 @@ final class Settings {
   }
 
   static ConsumerConfig consumer(JsonObject all) {
-    ConsumerConfig config = new ConsumerConfig("").membership(Membership.MANUAL);
+    ConsumerConfig config = new ConsumerConfig().membership(Membership.MANUAL);
     each(
         all,
         (name, value) -> {
@@ -79,7 +79,7 @@ final class Settings {
   }
 
   static AdminConfig admin(JsonObject all) {
-    AdminConfig config = new AdminConfig("");
+    AdminConfig config = new AdminConfig();
     each(all, (name, value) -> client(config, name, value));
     return config;
   }
@@ -168,7 +168,7 @@ final class Settings {
   private static JsonObject defaults(ProducerConfig config) {
     JsonObject all = client(config);
     all.addProperty("producer_name", config.producerName());
-    all.add("initial", JsonNull.INSTANCE);
+    all.add("resume_from", JsonNull.INSTANCE);
     all.addProperty("enable_idempotence", config.enableIdempotence());
     all.addProperty("compression_type", Driver.word(config.compression()));
     all.addProperty("compression_level", config.compressionLevel());
