@@ -19,12 +19,25 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from cluster.metadata.topics import FENCED, PRODUCER_NAME_NOT_FOUND, Rejected, invalid
 
 MAX_NAME_CHARS = 255
 MAX_NAMES = 100_000  # tombstones included
 MAX_EPOCH = 2**31 - 1
+
+
+class Leased(NamedTuple):
+    """Result of a lease.
+
+    fresh_id_used: whether it took the fresh producer id.
+    forgotten: the tombstone that made room, by name; empty: none had to.
+    """
+
+    state: NameState
+    fresh_id_used: bool = False
+    forgotten: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +94,8 @@ class ProducerNames:
         expiry_ms: int,
         fresh_id: int,
         held: tuple[int, int] | None = None,
-    ) -> tuple[NameState, bool]:
-        """Leases `name`; returns (its new state, whether `fresh_id` was used).
+    ) -> Leased:
+        """Leases `name`.
 
         A repeat with the nonce of the last change returns that change's result.
         `held` is the (producer id, epoch) that the caller wants to replace; None
@@ -90,11 +103,11 @@ class ProducerNames:
         `held`) and changes nothing.
         """
         check_producer_name(name)
-        known = self.get(name)
+        known, forgotten = self.get(name), ""
         if known is None:
-            self._make_room(now_ms, expiry_ms)
+            forgotten = self._make_room(now_ms, expiry_ms)
         elif nonce and nonce == known.last_nonce and not known.lapsed(now_ms, expiry_ms):
-            return known, False
+            return Leased(known)
         elif held not in (None, (known.producer_id, known.epoch)):
             if not known.lapsed(now_ms, expiry_ms):
                 text = f"producer name {name!r} was leased again, its epoch is {known.epoch}"
@@ -104,11 +117,9 @@ class ProducerNames:
         self._tombstones.pop(name, None)
         self._put(leased)
         self._active.move_to_end(name)
-        return leased, used
+        return Leased(leased, used, forgotten)
 
-    def fence(
-        self, name: str, nonce: int, now_ms: int, expiry_ms: int, fresh_id: int
-    ) -> tuple[NameState, bool]:
+    def fence(self, name: str, nonce: int, now_ms: int, expiry_ms: int, fresh_id: int) -> Leased:
         """Raises the epoch of `name` without a new holder; its idle time goes on.
 
         Raises Rejected (PRODUCER_NAME_NOT_FOUND) and changes nothing.
@@ -118,7 +129,7 @@ class ProducerNames:
         if known is None or known.lapsed(now_ms, expiry_ms):
             raise Rejected(PRODUCER_NAME_NOT_FOUND, f"producer name {name!r} is not known")
         if nonce and nonce == known.last_nonce:
-            return known, False
+            return Leased(known)
         fenced, used = _raised(known, name, now_ms, expiry_ms, fresh_id)
         self._put(
             replace(
@@ -128,7 +139,7 @@ class ProducerNames:
                 fence_epoch=fenced.epoch,
             )
         )
-        return self._active[name], used
+        return Leased(self._active[name], used)
 
     def sweep(self, now_ms: int, expiry_ms: int) -> None:
         """Turns names that were idle for `expiry_ms` into tombstones."""
@@ -163,20 +174,20 @@ class ProducerNames:
         self._active[state.name] = state
         self._by_id[state.producer_id] = state.name
 
-    def _make_room(self, now_ms: int, expiry_ms: int) -> None:
-        """Drops the oldest tombstone if the table is full.
+    def _make_room(self, now_ms: int, expiry_ms: int) -> str:
+        """Drops the oldest tombstone if the table is full; returns its name.
 
         That is safe: its id is held by no name and older than any lease, so it
         stays expired. Only the name's epochs start over.
         """
         if len(self) < self._limit:
-            return
+            return ""
         oldest = next(iter(self._active.values()), None)
         if not self._tombstones and (oldest is None or not oldest.lapsed(now_ms, expiry_ms)):
             text = f"{self._limit} names are in use, which is the limit"
             raise invalid("producer_name", text)
         self.sweep(now_ms, expiry_ms)
-        self._tombstones.popitem(last=False)
+        return self._tombstones.popitem(last=False)[0]
 
 
 def check_producer_name(name: str) -> None:

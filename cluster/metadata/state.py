@@ -1,10 +1,9 @@
 """The metadata group's state machine: nodes, topics, producer id blocks, producer names.
 
-Every node holds the whole state. A command is proposed by any node, stamped by
-the node that leads the metadata group, committed, and applied here in log order.
-Apply is a deterministic function of the command and the state before it: time
-is the highest stamp applied so far, and a rejected command changes nothing at
-all. `dump` gives the same bytes on every replica that has applied the same log.
+Every node holds the whole state. A command is proposed by any node, stamped by the metadata leader,
+committed, and applied here in log order. Apply is a deterministic function of the command and the
+state before it: time is the highest stamp applied so far. A rejected command changes nothing.
+`dump` gives the same bytes on every replica that has applied the same log.
 
 After a change the rest of the node learns from `take_events` which groups to open or close; after
 `load` these are the differences to the earlier state.
@@ -363,16 +362,17 @@ class MetadataState:
 
     def _lease_name(self, command: pb.LeaseName, now_ms: int) -> pb.MetadataResult:
         self._check_ids_left(1)
-        common = (
-            command.name, command.nonce, now_ms, self.name_expiry_ms, self.next_producer_id
-        )  # fmt: skip
+        common = (command.name, command.nonce, now_ms, self.name_expiry_ms, self.next_producer_id)
         held = (command.held_producer_id, command.held_epoch)
         if command.fence_only:
-            name, fresh_id_used = self._tables.names.fence(*common)
+            name, fresh_id_used, forgotten = self._tables.names.fence(*common)
         else:
-            name, fresh_id_used = self._tables.names.lease(*common, held if held[0] else None)
+            leased = self._tables.names.lease(*common, held if held[0] else None)
+            name, fresh_id_used, forgotten = leased
         if fresh_id_used:
             self._take_ids(1, now_ms, node_id=0)
+        if forgotten:
+            self._tables.coordinator.forget_owner(forgotten)
         self._tables.coordinator.fence(name.name, Holder(name.producer_id, name.epoch))
         return pb.MetadataResult(producer_id=name.producer_id, epoch=name.epoch)
 

@@ -15,7 +15,7 @@ topic, even if a topic of that name is created again.
 
 A transaction's number is never used again either. All transactions below `open_low` have ended in
 all partitions, and the partitions have forgotten them. The coordinator keeps only the last one of
-each owner, as its owner may not have heard the outcome.
+each owner, as its owner may not have heard the outcome. It forgets an owner with the producer name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ from cluster.transactions.types import (
 
 MAX_OPEN = 10_000
 MAX_PARTITIONS = 10_000  # of one transaction
-MAX_OWNERS = 100_000
 # Rows of ended transactions are kept until all before them have ended; at most so many.
 MAX_BEHIND = 100_000
 MIN_IDLE_MS, MAX_TOTAL_MS = 1000, 24 * 3600 * 1000
@@ -169,9 +168,6 @@ class Coordinator:
         if before is not None:
             text = f"{owner!r} has transaction {before.transaction_id} open"
             raise Refused(TRANSACTION_OPEN, text, before.transaction_id)
-        if known is None and len(self._owners) >= MAX_OWNERS:
-            text = f"{MAX_OWNERS} names use transactions, which is the limit"
-            raise Refused(TOO_MANY_TRANSACTIONS, text)
         self._check_room(idle_ms, total_ms)
         row = Transaction(self._next, owner, False, holder, now_ms, idle_ms, total_ms)
         self._add(row)
@@ -360,7 +356,7 @@ class Coordinator:
         """
         row = self._existing(transaction_id)
         if row is None:
-            text = f"transaction {transaction_id} has ended, and its owner began another since"
+            text = f"transaction {transaction_id} has ended, its outcome is not kept any more"
             raise Refused(UNKNOWN_TRANSACTION, text, transaction_id)
         self._check_holder(row, holder)
         if row.state in COMMIT_STATES:
@@ -460,13 +456,15 @@ class Coordinator:
         if transaction_id not in kept:
             del self._rows[transaction_id]
 
-    def forget_owners(self, is_name: Callable[[str], bool]) -> None:
-        """Forgets names that no longer exist: they cannot ask for an outcome."""
-        for owner in [owner for owner in self._owners if not is_name(owner)]:
-            if self.open_of(owner) is None:
-                gone = self._owners.pop(owner)
-                self._forget(gone.before_id)
-                self._forget(gone.last_id)
+    def forget_owner(self, owner: str) -> None:
+        """Forgets a name that the metadata forgot: its open transaction is aborted."""
+        row = self.open_of(owner)
+        if row is not None:
+            self._abort(row, BY_FENCE)
+        gone = self._owners.pop(owner, None)
+        if gone is not None:
+            self._forget(gone.before_id)
+            self._forget(gone.last_id)
 
     # -- saved states -------------------------------------------------------------------
 

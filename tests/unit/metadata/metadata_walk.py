@@ -13,6 +13,7 @@ from typing import Any
 from cluster.features import FEATURES, THIS_RELEASE
 from cluster.metadata import settings as cluster_settings
 from cluster.metadata import upgrade
+from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.repairs import marked_ms
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import PartitionState
@@ -30,12 +31,12 @@ NODES, TOPICS, PRODUCERS = (1, 2, 3, 4), ("t", "u", "__offsets"), ("p", "q", "r"
 SINKS, QUERIES, JOBS = ("s", "w"), ("x", "y", "z"), ("j", "k")
 LIFETIME = 2000  # leases; names live twice as long. Commands come up to 600 ms apart.
 # (module or class, attribute, value) for limits that would take thousands of commands.
-SMALL_LIMITS: tuple[tuple[Any, str, int], ...] = (
+SMALL_LIMITS: tuple[tuple[Any, str, Any], ...] = (
     (sinks, "MAX_NAMELESS", 2),
     (sinks, "MAX_RANGES", 3),
     (sinks, "MAX_QUERIES", 2),
     (sinks, "MAX_SINKS", 3),
-    (coordinator, "MAX_OWNERS", 2),
+    (ProducerNames.__init__, "__defaults__", (2,)),
     (coordinator, "MAX_PARTITIONS", 3),
 )
 

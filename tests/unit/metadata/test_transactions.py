@@ -208,3 +208,27 @@ def test_a_repeated_commit_names_its_runs_in_any_order(node: Node, order: tuple[
     assert commit((16, 17)) == ""
     assert commit(order) == ""
     assert commit(order, records=3) == commit(order[:1]) == commit((16, 16)) == "COMMIT_DIFFERS"
+
+
+def test_a_forgotten_name_takes_its_transactions_along(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names come and go by the thousand; the coordinator keeps none that the metadata forgot."""
+    begin(node)
+    register(node, 1, 16)
+    monkeypatch.setattr(node.metadata.tables.names, "_limit", 1)
+    node.now_ms += 2 * node.metadata.name_expiry_ms
+    for number in range(2, 9):
+        name = f"q{number}"
+        held = do(node, lease_name=pb.LeaseName(name=name, nonce=1))
+        assert not held.error
+        command = tpb.BeginTransaction(
+            producer_name=name, producer_id=held.producer_id, nonce=1, idle_ms=1000, total_ms=2000
+        )
+        assert ask(node, begin=command).transaction.transaction_id == number
+        node.now_ms += 2 * node.metadata.name_expiry_ms
+    assert [row.owner for row in node.metadata.coordinator.unfinished()] == ["p", "q8"]
+    assert state(node, 1) == ("ABORTING", "fenced"), "its partition waits for the marker"
+    saved = node.metadata.dump()
+    node.metadata.load(saved, 99)
+    assert node.metadata.dump() == saved
