@@ -36,9 +36,7 @@ def change(tables: Tables, command: pb.ChangeNode) -> bool:
     node = command.node_id
     if command.action == pb.NODE_ACTION_ADD:
         return _add(tables, node)
-    known = node in tables.nodes or node in tables.own.replicas
-    if not known and node not in tables.expected:
-        raise invalid("node_id", f"{node} is no node of the cluster")
+    _check_known(tables, node)
     match command.action:
         case pb.NODE_ACTION_REPLACE:
             return _replace(tables, command)
@@ -148,6 +146,13 @@ def holds(tables: Tables, node: int) -> bool:
     )
 
 
+def held_by(tables: Tables, node: int) -> int:
+    """Returns how many replicas the node has, without those it is to get."""
+    return sum(
+        node in record.replicas for topic in tables.topics.values() for record in topic.partitions
+    )
+
+
 def own_target(tables: Tables) -> tuple[int, ...]:
     """Returns the target nodes of the metadata: all with a known directory that stay."""
     gone = {node for node in tables.leaving if not holds(tables, node)}
@@ -182,22 +187,10 @@ def _add(tables: Tables, node: int) -> bool:
 
 
 def _replace(tables: Tables, command: pb.ChangeNode) -> bool:
-    node, directory = command.node_id, command.directory_id
+    node = command.node_id
     if node in tables.expected:
         return False
-    _check_joined(tables, node)
-    if directory != tables.directories.get(node, 0):
-        raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
-    _check_others(tables, node)
-    lost = [] if command.accept_loss else ended(tables, node)
-    if lost:
-        more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
-        text = (
-            f"{node} has replicas without which these partitions end, with all that is in them: "
-            f"{', '.join(lost[:MAX_NAMED])}{more}. If its directory can be had back, do that; "
-            "else set accept_loss"
-        )
-        raise invalid("node_id", text)
+    check_replace(tables, command)
     tables.directories.pop(node, None)
     tables.registrations.pop(node, None)
     tables.expected.add(node)
@@ -207,7 +200,27 @@ def _replace(tables: Tables, command: pb.ChangeNode) -> bool:
     return True
 
 
-def ended(tables: Tables, node: int) -> list[str]:
+def check_replace(tables: Tables, command: pb.ChangeNode) -> list[str]:
+    """Returns the names of the partitions that end if the node is replaced. Raises Rejected."""
+    node, directory = command.node_id, command.directory_id
+    _check_known(tables, node)
+    _check_joined(tables, node)
+    if directory != tables.directories.get(node, 0):
+        raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
+    _check_others(tables, node)
+    lost = _ended(tables, node)
+    if lost and not command.accept_loss:
+        more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
+        text = (
+            f"{node} has replicas without which these partitions end, with all that is in them: "
+            f"{', '.join(lost[:MAX_NAMED])}{more}. If its directory can be had back, do that; "
+            "else set accept_loss"
+        )
+        raise invalid("node_id", text)
+    return lost
+
+
+def _ended(tables: Tables, node: int) -> list[str]:
     """Returns the names of the partitions that cannot go on without the node's replica."""
     return [
         f"{topic.name}-{number}"
@@ -222,18 +235,20 @@ def goes_on(record: PartitionState, node: int) -> bool:
 
     The group may be one step ahead of the report: a replica that is to go may have gone.
     """
+    if not (record.target or record.lost or record.damaged):  # at rest, as nearly all are
+        return _is_enough(len(record.replicas) - 1, len(record.replicas))
     voters, target = {*record.replicas} - {record.learner}, {*record.target}
     # A replica goes once all targets have a vote; a dead one goes before a learner has it.
     goes = target <= voters or (record.learner and len(voters) > 2)
     leaving = [{one} for one in voters - target - {node}] if target and goes else []
     return all(
-        _is_enough(record.counting - {node} - gone, len(voters - gone))
+        _is_enough(len(record.counting - {node} - gone), len(voters - gone))
         for gone in (set(), *leaving)
     )
 
 
-def _is_enough(left: Collection[int], voters: int) -> bool:
-    return bool(left) if voters == 2 else len(left) > voters // 2
+def _is_enough(left: int, voters: int) -> bool:
+    return left > 0 if voters == 2 else left > voters // 2
 
 
 def _without_directory(record: PartitionState, node: int) -> PartitionState:
@@ -262,6 +277,11 @@ def _remove(tables: Tables, node: int) -> bool:
             raise invalid("node_id", text)
     tables.leaving.add(node)
     return True
+
+
+def _check_known(tables: Tables, node: int) -> None:
+    if not any(node in known for known in (tables.nodes, tables.own.replicas, tables.expected)):
+        raise invalid("node_id", f"{node} is no node of the cluster")
 
 
 def _check_joined(tables: Tables, node: int) -> None:

@@ -7,7 +7,7 @@ ListNodes <-- this node's copy of the metadata, its links, the groups it leads
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from cluster.errors import ClusterError
@@ -110,9 +110,11 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
     tables = node.metadata.tables.trial()
     if change.node_id in node.config.nodes and not _is_registered(node, change.node_id):
         tables.nodes[change.node_id] = node.config.nodes[change.node_id]  # it never came
+    number = change.node_id
+    if change.action == meta.NODE_ACTION_REPLACE and number not in tables.expected:
+        return _replacing(node, change, rules.check_replace(tables, change))
     if not rules.change(tables, change):
         return ["nothing: it is so already"]
-    number, held = change.node_id, [name for name, _ in _held(node, change.node_id)]
     match change.action:
         case meta.NODE_ACTION_ADD:
             own, alone = node.config, len(node.config.nodes) == 1 and not node.config.join
@@ -125,11 +127,9 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
                 "the address of any node",
                 *(later if alone else []),
             ]
-        case meta.NODE_ACTION_REPLACE:
-            return _replacing(node, change, len(held))
         case meta.NODE_ACTION_REMOVE:
             return [
-                f"{len(held)} replicas move to other nodes",
+                f"{rules.held_by(tables, number)} replicas move to other nodes",
                 f"then node {number} is forgotten, and ends: its data directory is of no more use",
             ]
         case meta.NODE_ACTION_KEEP:
@@ -139,8 +139,8 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
     return [f"node {number} leads again what it is preferred for"]
 
 
-def _replacing(node: NodeContext, change: meta.ChangeNode, held: int) -> list[str]:
-    number, lost = change.node_id, rules.ended(node.metadata.tables, change.node_id)
+def _replacing(node: NodeContext, change: meta.ChangeNode, lost: Sequence[str]) -> list[str]:
+    number, held = change.node_id, rules.held_by(node.metadata.tables, change.node_id)
     found = [f"the records of {name} are lost: no other replica has all of them" for name in lost]
     if len(found) > MAX_NAMED:
         found = [*found[:MAX_NAMED], f"and of {len(found) - MAX_NAMED} partitions more"]
@@ -289,7 +289,3 @@ def partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
     for topic in node.metadata.topics():
         for number, record in enumerate(topic.partitions):
             yield f"{topic.name}-{number}", record
-
-
-def _held(node: NodeContext, number: int) -> list[tuple[str, PartitionState]]:
-    return [(name, record) for name, record in partitions(node) if number in record.replicas]
