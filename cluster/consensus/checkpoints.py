@@ -58,7 +58,7 @@ class Checkpoints:
     applied_bytes: of all entries applied since the replica was opened.
     is_saving: a save is in progress; nothing may be applied until `save_on` has ended it.
     saved: index and checksum of the state that this object saved last.
-    check: raises unless a state loads; any thread may call it.
+    load: loads a state beside the live one; any thread may call it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Checkpoints:
         journal: Journal,
         batch: Callable[[], WriteBatch],
         pieces: Callable[[], Iterator[bytes]],
-        check: Callable[[bytes], None],
+        load: Callable[[bytes], object],
         reads: BackgroundReads,
         budget: ReplayBudget,
         clock: Callable[[], float],
@@ -77,7 +77,7 @@ class Checkpoints:
         every_entries: int,
     ) -> None:
         self._store, self._journal, self._batch, self._pieces = store, journal, batch, pieces
-        self._check, self._reads = check, reads
+        self._load, self._reads = load, reads
         self._sound: set[int] = set()  # indexes of checkpoints that are known to load
         self._checking = 0
         self._every_bytes, self._every_entries = every_bytes, every_entries
@@ -91,10 +91,13 @@ class Checkpoints:
         self._budget, self._clock = budget, clock
         budget.join(self)
 
-    def restore(self, restore: Callable[[bytes | None, int], None]) -> int:
+    def restore(
+        self, restore: Callable[[object, int], None], installed: tuple[bytes, object] | None = None
+    ) -> int:
         """Restores the newest checkpoint that loads; returns its index. Raises CorruptionError.
 
         A state that differs from the written one is an error, too: the disk is damaged.
+        installed: the bytes of a snapshot, and the state that a thread loaded from them.
         """
         base = self._journal.base_index
         if base > UNTRIMMED and (not self.indexes or self.indexes[-1] < base):
@@ -108,7 +111,10 @@ class Checkpoints:
                 raise CorruptionError(text, group=self.group, index=index)
             state = self._store.load(index)
             try:
-                restore(state, index)
+                if installed is not None and installed[0] == state:
+                    restore(installed[1], index)
+                else:
+                    restore(self._load(state), index)
             except CorruptionError as error:  # an older one, with its log, gives the same
                 self._unsound(index, error)
                 failure = failure or error
@@ -187,7 +193,7 @@ class Checkpoints:
         fit = [index for index in self.indexes if self._journal.base_index < index <= limit]
         if fit and fit[-1] not in self._sound and not self._checking:
             self._checking = fit[-1]
-            read, done = partial(self._load, fit[-1]), partial(self._loaded, fit[-1])
+            read, done = partial(self._fault, fit[-1]), partial(self._loaded, fit[-1])
             self._reads.ask(self.group, read, done, self._is_open)
         self._trim([index for index in fit if index in self._sound])
 
@@ -197,10 +203,10 @@ class Checkpoints:
             self._store.drop_below(self._batch(), sound[-1])
             self.indexes = [index for index in self.indexes if index >= sound[-1]]
 
-    def _load(self, index: int) -> Exception | None:
+    def _fault(self, index: int) -> Exception | None:
         """Returns why the checkpoint does not load, or None if it loads; any thread may call it."""
         try:
-            self._check(self.state_at(index))
+            self._load(self.state_at(index))
         except Exception as error:  # noqa: BLE001 - of whatever kind: a start would meet it
             return error
         return None

@@ -46,6 +46,7 @@ from cluster.consensus.message import (
 from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.consensus.snapshots import Checked, checking
 from cluster.consensus.tombstone import Tombstone
 from storage.errors import StorageFullError
 from storage.kv import KeyValue, WriteBatch
@@ -241,7 +242,12 @@ class Driver:
             for successor, ask in group.give_leadership_away():
                 self._send(successor, [ask])
 
-    def install(self, sender: int, snapshot: Snapshot) -> bool:
+    def check(self, snapshot: Snapshot, done: Callable[[Checked], None]) -> None:
+        """Checks and loads a leader's snapshot in a thread, then calls `done` with it."""
+        check = checking(self.groups[snapshot.group].machine, snapshot)
+        self.reads.ask(snapshot.group, check, done)
+
+    def install(self, sender: int, checked: Checked) -> bool:
         """Replaces a group's log by a leader's snapshot, between two rounds; durable.
 
         Returns whether the leader may go on from there. Raises SnapshotError if the snapshot is not
@@ -249,17 +255,18 @@ class Driver:
         """
         assert not self._syncing and not self._held and not self._in_sync
         assert not self.storage_full, "what waits to be written comes first"
-        group = self.groups[snapshot.group]
+        gid = checked.snapshot.group
+        group = self.groups[gid]
         base = group.journal.base_index
         # A quiescent group may still take itself for the leader.
-        self._heartbeats.unquiesce(snapshot.group)
-        self.touch(snapshot.group)
-        taken = group.install(sender, snapshot)
+        self._heartbeats.unquiesce(gid)
+        self.touch(gid)
+        taken = group.install(sender, checked)
         if taken and group.journal.base_index != base:
             self._kv.write(self.batch)
             self.batch = self._kv.batch()
             self._kv.sync()
-            group.reopen()
+            group.reopen(checked)
         return taken
 
     # -- parts ------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.consensus.background_reads import BackgroundReads
 from cluster.consensus.configuration import Configuration, Member, Placed
@@ -19,13 +19,15 @@ class StateMachine(Protocol):
     """The replicated state of a group. All methods are deterministic over the log.
 
     pieces: the whole state. Nothing is applied before the last piece is taken; none takes long.
-    check(state): loads a state beside the present one, which stays; raises as `restore` would.
+    load(state): loads a state beside the present one, which stays. Any thread may call it.
+        Raises CorruptionError, or any error that a start would meet.
+    restore(loaded): replaces the present state; None: by the empty one.
     """
 
     def apply(self, index: int, term: int, data: bytes, batch: WriteBatch) -> object: ...
     def pieces(self) -> Iterator[bytes]: ...
-    def check(self, state: bytes) -> None: ...
-    def restore(self, state: bytes | None, index: int) -> None: ...
+    def load(self, state: bytes) -> Any: ...
+    def restore(self, loaded: Any, index: int) -> None: ...
     def discard(self, batch: WriteBatch) -> None: ...
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None: ...
 

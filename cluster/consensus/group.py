@@ -35,7 +35,7 @@ from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
 from cluster.consensus.receiving import Receiver
 from cluster.consensus.replication import Progress
-from cluster.consensus.snapshots import base_reading, check_snapshot, replace_by
+from cluster.consensus.snapshots import Checked, base_reading, is_held, replace_by
 from cluster.consensus.state_check import StateDivergedError
 from cluster.consensus.survivor import is_survivor, who_else_decides
 from cluster.consensus.tombstone import Tombstone, tombstone_of
@@ -458,15 +458,16 @@ class Group:
         if self._leading is not None:
             self._leading.replicator.on_snapshot_sent(peer, index, installed)
 
-    def install(self, sender: int, snapshot: Snapshot) -> bool:
-        """Replaces log and state by a leader's snapshot; the driver syncs. False: it is stale.
+    def install(self, sender: int, checked: Checked) -> bool:
+        """Replaces the log by a leader's snapshot; the driver reopens. False: it is stale.
 
         A log that holds its last entry stays: it may have acknowledged more. Raises SnapshotError
         if the snapshot is not sound; nothing is changed then.
         """
+        snapshot = checked.snapshot
         if self.is_stopped or snapshot.term < self.core.term:
             return False
-        held = check_snapshot(self.config, self.machine, self._raft, snapshot)
+        held = is_held(self.config, self._raft, checked)
         if snapshot.term > self.core.term:
             self.core.see_term(snapshot.term, sender)
         self._note_role()
@@ -477,7 +478,7 @@ class Group:
                      snapshot.index_term, snapshot.index)  # fmt: skip
         return True
 
-    def reopen(self) -> None:
+    def reopen(self, installed: Checked) -> None:
         """Reopens from the store, after an installed snapshot was written.
 
         An unreadable store stops this replica only.
@@ -485,7 +486,8 @@ class Group:
         self._end_leading("restarted from a snapshot")
         self.out.clear()
         try:
-            self._raft = open_raft(self.config, *self._stores, self.machine, self._env)
+            known = (installed.snapshot.state, installed.loaded)
+            self._raft = open_raft(self.config, *self._stores, self.machine, self._env, known)
         except CorruptionError as error:
             self.fail(error)
             return

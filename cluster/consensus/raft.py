@@ -71,8 +71,12 @@ def open_raft(
     checkpoint_store: CheckpointStore,
     machine: StateMachine,
     env: Environment,
+    installed: tuple[bytes, object] | None = None,
 ) -> Raft:
-    """Restores `machine` from the newest checkpoint that loads. Raises storage.StorageError."""
+    """Restores `machine` from the newest checkpoint that loads. Raises storage.StorageError.
+
+    installed: see Checkpoints.restore.
+    """
     founding = config.founding.configuration
     journal = Journal(store, env.batch, tail_bytes=env.tail_bytes, founding=founding)
     checkpoints = Checkpoints(
@@ -80,7 +84,7 @@ def open_raft(
         journal,
         env.batch,
         machine.pieces,
-        machine.check,
+        machine.load,
         env.reads,
         env.replay,
         env.clock,
@@ -88,7 +92,7 @@ def open_raft(
         every_bytes=config.checkpoint_bytes,
         every_entries=config.checkpoint_entries,
     )
-    journal.applied_index = applied = checkpoints.restore(machine.restore)
+    journal.applied_index = applied = checkpoints.restore(machine.restore, installed)
     placed = journal.configuration_at(journal.getRaftCommitIndex())
     members = Members(config.node_id, config.instance, placed)
     timeout = config.election_timeout

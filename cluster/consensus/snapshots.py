@@ -1,12 +1,17 @@
 """Snapshots of a leader: made there, checked by the receiver, installed in place of its state.
 
-base_reading --> a thread --> check_snapshot --> replace_by: journal and checkpoints
-                         '--SnapshotError--> the sender; nothing has changed
+leader:   base_reading --> a thread --> Snapshot
+receiver: checking --> a thread --> Checked --between two rounds--> is_held --> replace_by
+                                                    '--SnapshotError--> the sender; nothing changed
+
+The thread looks at the snapshot alone. The log, the term and the members may change meanwhile, so
+they are compared when it is installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.consensus.configuration import Placed, pack_placed, unpack_placed
 from cluster.consensus.environment import GroupConfig, StateMachine
@@ -44,33 +49,60 @@ def replace_by(raft: Raft, snapshot: Snapshot, founding: Placed) -> None:
     raft.journal.reset(snapshot.index, snapshot.index_term, placed)
 
 
-def check_snapshot(
-    config: GroupConfig, machine: StateMachine, raft: Raft, snapshot: Snapshot
-) -> bool:
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A received snapshot that a thread has checked.
+
+    fault: why it is damaged; empty: it is as the leader made it.
+    loaded: its state; an error: why it does not load.
+    """
+
+    snapshot: Snapshot
+    fault: str
+    loaded: object
+
+
+def checking(machine: StateMachine, snapshot: Snapshot) -> Callable[[], Checked]:
+    """Makes the check of a snapshot without the replica's state. Any thread may run it."""
+
+    def check() -> Checked:
+        fault = _fault(snapshot)
+        try:
+            return Checked(snapshot, fault, None if fault else machine.load(snapshot.state))
+        except Exception as error:  # noqa: BLE001 - of any kind: a start would meet it
+            return Checked(snapshot, fault, error)
+
+    return check
+
+
+def _fault(snapshot: Snapshot) -> str:
+    if not 0 < snapshot.index_term <= snapshot.term or not 0 < snapshot.index <= MAX_NUMBER:
+        return "its index or terms cannot be"
+    if not snapshot.is_whole:
+        return "its checksum differs"
+    try:
+        if snapshot.configuration:
+            unpack_placed(snapshot.configuration)
+    except CorruptionError as error:
+        return str(error)
+    return ""
+
+
+def is_held(config: GroupConfig, raft: Raft, checked: Checked) -> bool:
     """Returns whether its last entry is held already. Raises SnapshotError unless it is sound."""
-    journal = raft.journal
-    held = snapshot.index <= journal.applied_index or (
-        snapshot.index <= journal.last_index
-        and journal.term_at(snapshot.index) == snapshot.index_term
-    )
+    journal, snapshot = raft.journal, checked.snapshot
     name = config.name or f"group-{config.group}"
     if snapshot.to_instance != config.instance:
         text = f"it is for instance {snapshot.to_instance}, this one is {config.instance}"
         raise SnapshotError(f"snapshot of {name}: {text}")
-    if not 0 < snapshot.index_term <= snapshot.term or not 0 < snapshot.index <= MAX_NUMBER:
-        raise SnapshotError(f"snapshot of {name}: its index or terms cannot be")
-    if not snapshot.is_whole:
-        raise SnapshotError(f"snapshot of {name}: its checksum differs")
-    if snapshot.configuration:
-        try:
-            unpack_placed(snapshot.configuration)
-        except CorruptionError as error:
-            raise SnapshotError(f"snapshot of {name}: {error}") from error
-    if held:
+    if checked.fault:
+        raise SnapshotError(f"snapshot of {name}: {checked.fault}")
+    if snapshot.index <= journal.applied_index or (
+        snapshot.index <= journal.last_index
+        and journal.term_at(snapshot.index) == snapshot.index_term
+    ):
         return True
-    try:
-        machine.check(snapshot.state)
-    except Exception as error:
-        # Any kind of error: the state here has not been touched.
-        raise SnapshotError(f"snapshot of {name} cannot be loaded: {error}") from error
+    if isinstance(checked.loaded, Exception):
+        text = f"snapshot of {name} cannot be loaded: {checked.loaded}"
+        raise SnapshotError(text) from checked.loaded
     return False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from cluster.entries import METADATA, UPGRADE, CorruptEntryError
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import Tables
 from storage.kv import WriteBatch
 
 
@@ -34,15 +35,12 @@ class MetadataMachine:
         """Returns the whole state at once, for tools and tests."""
         return self.state.dump()
 
-    def check(self, state: bytes) -> None:
-        """Raises MetadataCorruptError unless `restore` would take it."""
-        self.state.parse(state)
+    def load(self, state: bytes) -> Tables:
+        """Loads a state for `restore`. Raises MetadataCorruptError, OlderReleaseError."""
+        return self.state.parse(state)
 
-    def restore(self, state: bytes | None, index: int) -> None:
-        if state is None:
-            self.state.clear()
-        else:
-            self.state.load(state, index)
+    def restore(self, loaded: Tables | None, index: int) -> None:
+        self.state.replace(loaded, index)
 
     def discard(self, batch: WriteBatch) -> None:
         """Does nothing: the metadata group has no data besides its state."""

@@ -462,10 +462,10 @@ class MetadataState:
         `take_events` returns the difference. Raises MetadataCorruptError or OlderReleaseError, and
         changes nothing, if `data` is not a snapshot of this release.
         """
-        self._replace(self.parse(data, index), index)
+        self.replace(self.parse(data, index), index)
 
     def parse(self, data: bytes, index: int = 0) -> Tables:
-        """Parses a state for `load`. Raises MetadataCorruptError, OlderReleaseError."""
+        """Parses a state for `replace`. Raises MetadataCorruptError, OlderReleaseError."""
         try:
             tables = load_tables(data)
         except (DecodeError, ValueError, OverflowError) as error:
@@ -473,11 +473,9 @@ class MetadataState:
         self._check_release(tables.finalized)
         return tables
 
-    def clear(self) -> None:
-        """Resets to the state before the first command, as `load` would."""
-        self._replace(Tables(), 0)
-
-    def _replace(self, tables: Tables, index: int) -> None:
+    def replace(self, parsed: Tables | None, index: int) -> None:
+        """Replaces the state, as `load` does; None: by the state before the first command."""
+        tables, index = (Tables(), 0) if parsed is None else (parsed, index)
         before, self._tables = self._tables, tables
         tables.touched.update(before.groups, before.touched)
         self._events += difference(before, tables)

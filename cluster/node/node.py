@@ -31,6 +31,7 @@ from cluster.consensus.message import (
     SnapshotError,
 )
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.consensus.snapshots import Checked
 from cluster.errors import ClusterError, ConfigError, OlderReleaseError
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
@@ -95,6 +96,7 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT = 1.0  # seconds that running calls get when the server stops
 MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
+NO_REPLICA = "no replica of this group here"
 METADATA_ENTRIES = 1000  # kept for followers that are a little behind
 
 
@@ -447,17 +449,27 @@ class Node:
             asyncio.get_running_loop().call_soon(self._group_members.role_changed)  # may propose
 
     async def _install(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
-        """Install a leader's snapshot between two rounds of the driver."""
-        return await self._driver_loop.between_rounds(lambda: self._install_now(sender, snapshot))
+        """Check a leader's snapshot in a thread, then install it between two rounds."""
+        if snapshot.group not in self._driver.groups:
+            return pb.SnapshotResult(refused=NO_REPLICA)
+        checked: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
 
-    def _install_now(self, sender: int, snapshot: Snapshot) -> pb.SnapshotResult:
-        group = self._driver.groups.get(snapshot.group)
+        def done(found: Checked) -> None:
+            if not checked.done():  # its link may have broken
+                checked.set_result(found)
+
+        self._driver.check(snapshot, done)
+        install = partial(self._install_now, sender, await checked)
+        return await self._driver_loop.between_rounds(install)
+
+    def _install_now(self, sender: int, checked: Checked) -> pb.SnapshotResult:
+        group = self._driver.groups.get(checked.snapshot.group)
         if group is None:
-            return pb.SnapshotResult(refused="no replica of this group here")
+            return pb.SnapshotResult(refused=NO_REPLICA)
         if self._driver.storage_full:
             return pb.SnapshotResult(refused="this node's disk is full")
         try:
-            taken = self._driver.install(sender, snapshot)
+            taken = self._driver.install(sender, checked)
         except SnapshotError as error:
             log.error("snapshot refused sender=%d: %s", sender, error)
             return pb.SnapshotResult(refused=str(error))

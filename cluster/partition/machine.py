@@ -222,13 +222,11 @@ class PartitionMachine:
             yield runs
         yield from self.group_offsets.parts()
 
-    def restore(self, state: bytes | None) -> None:
-        """Replaces the state by `pieces`; None: the empty state. Raises storage.CorruptionError."""
-        if state is None:
+    def restore(self, loaded: Loaded | None) -> None:
+        """Replaces the state by a loaded one; None: the empty state."""
+        if loaded is None:
             last_seen = LastSeen(capacity=self._capacity)
             loaded = Loaded(0, 0, 0, 0, 0, last_seen, RunTable(), OffsetsTable())
-        else:
-            loaded = self.load(state)
         self.clock_ms, self.group_offsets = loaded.clock_ms, loaded.group_offsets
         self.runs = loaded.runs
         self.stored.restore(loaded.next_offset, loaded.log_start, loaded.stored_bytes)

@@ -20,7 +20,7 @@ from cluster.dedup.verdict import Kind, Verdict
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leader import Leadership
 from cluster.partition.leases import lease_verdict
-from cluster.partition.machine import PartitionMachine
+from cluster.partition.machine import Loaded, PartitionMachine
 from cluster.partition.reader import BackwardRead, OffsetOutOfRangeError, Read, ReadBatch, Reader
 from cluster.partition.staging import UNREGISTERED
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
@@ -83,14 +83,14 @@ class Partition:
         """Returns the whole state at once, for tools and tests."""
         return b"".join(self.pieces())
 
-    def check(self, state: bytes) -> None:
-        """Raises storage.CorruptionError unless `restore` would take it."""
-        self.machine.load(state)
+    def load(self, state: bytes) -> Loaded:
+        """Loads a state for `restore`. Raises storage.CorruptionError."""
+        return self.machine.load(state)
 
-    def restore(self, state: bytes | None, index: int) -> None:
+    def restore(self, loaded: Loaded | None, index: int) -> None:
         """Replaces the state; the group has answered all waiting callers."""
         self._end_leadership()
-        self.machine.restore(state)
+        self.machine.restore(loaded)
 
     def discard(self, batch: WriteBatch) -> None:
         """Drops the rows: a snapshot is about to replace the log."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.consensus.state_check import StateDivergedError
 from cluster.dedup.record import RECORD_BYTES
+from cluster.partition.machine import Loaded
 from cluster.partition.replica import Partition
 from storage.errors import CorruptionError
 from tests.sim.checker import Violation
@@ -76,18 +77,14 @@ def _one_map_is_damaged(node_id: int) -> None:
 @schedule
 def a_state_that_does_not_load_is_never_the_only_one() -> None:
     """The loader or the writer of the state has a fault. A restart begins at an older state."""
-    restore = Partition.restore
 
-    def refused(self: Partition, state: bytes) -> None:
-        if 6 <= self.machine.load(state).next_offset < 20:
+    def refused(self: Partition, state: bytes) -> Loaded:
+        loaded = self.machine.load(state)
+        if 6 <= loaded.next_offset < 20:
             raise CorruptionError("a state that does not load")
+        return loaded
 
-    def restored(self: Partition, state: bytes | None, index: int) -> None:
-        if state is not None:
-            refused(self, state)
-        restore(self, state, index)
-
-    with limited(Partition, "check", refused), limited(Partition, "restore", restored):
+    with limited(Partition, "load", refused):
         _states_do_not_load_for_a_while()
 
 

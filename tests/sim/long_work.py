@@ -131,3 +131,38 @@ def a_snapshot_is_read_elsewhere() -> None:
     assert stage.cluster.installs == 1
     stage.node(1).read_time = 0.004
     stage.finish()
+
+
+@schedule
+def the_log_moves_on_while_a_snapshot_is_loaded() -> None:
+    """A snapshot comes twice, and the second is loaded late: the log holds more by then, or the
+    leader is another one.
+    """
+    for moved in (False, True):
+        stage = Stage(retention_bytes=0, checkpoint_entries=4)
+        stage.elect(1)
+        stage.crash(3)
+        stage.produce(1, 12)
+        for _ in range(2):
+            stage.node(1).compact()
+            stage.run(1.0)
+        stage.cluster.network.links[1, 3].blocked = True  # for the leader's own snapshot, too
+        stage.start(3)
+        answers: list[bool] = []
+        stage.node(3).read_time = 30.0
+        stage.node(3).install(1, stage.group(1).base_reading(3)(), answers.append)
+        stage.node(3).read_time = 0.004
+        stage.cluster.heal()
+        stage.run(8.0)
+        if stage.cluster.installs != 1:
+            raise Violation("a load holds up the node")
+        if moved:
+            stage.transfer(1, 2)
+        stage.produce(2 if moved else 1, 3)
+        last = stage.group(3).journal.last_index
+        assert not answers and last == stage.group(1).journal.last_index
+        stage.run(45.0)
+        if stage.group(3).journal.last_index < last:
+            raise Violation("a snapshot took acknowledged entries away")
+        assert answers == [not moved] and stage.cluster.installs == 1
+        stage.finish()

@@ -21,6 +21,7 @@ from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.consensus.snapshots import Checked
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
@@ -682,16 +683,16 @@ class Node:
         self.cluster.transfer(self, peer, snapshot, done)
 
     def install(self, sender: int, snapshot: Snapshot, reply: Callable[[bool], None]) -> None:
-        """Takes a leader's snapshot between two rounds."""
+        """Checks a leader's snapshot in a thread, then takes it between two rounds."""
 
-        def now() -> None:
+        def now(checked: Checked) -> None:
             group = self.driver.groups.get(gid := snapshot.group)
             if group is None or self.driver.storage_full:
                 reply(False)
                 return
             journal = group.journal
             try:
-                taken = self.driver.install(sender, snapshot)
+                taken = self.driver.install(sender, checked)
             except SnapshotError:
                 taken = False
             if group.journal is not journal:
@@ -699,6 +700,13 @@ class Node:
                 self.cluster.installs += 1
             reply(taken)
 
-        if self.alive:
-            self.running.between.append(now)
+        def checked(found: Checked) -> None:
+            self.running.between.append(partial(now, found))
             self.wake()
+
+        if not self.alive:
+            return
+        if snapshot.group in self.driver.groups:
+            self.driver.check(snapshot, checked)
+        else:
+            reply(False)

@@ -36,7 +36,7 @@ def check(saved: bytes, again: Callable[[bytes], bytes], what: str) -> None:
 
 def partition(saved: bytes) -> bytes:
     machine = PartitionMachine(OffsetIndex(Disk(), 16), capacity=1000, listeners=set())
-    machine.restore(saved)
+    machine.restore(machine.load(saved))
     return b"".join(machine.pieces())
 
 

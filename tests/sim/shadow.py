@@ -30,6 +30,7 @@ from cluster.consensus.message import (
 )
 from cluster.consensus.port import Clock
 from cluster.consensus.replay_budget import ReplayBudget
+from cluster.consensus.snapshots import Checked
 from storage.keys import numbered
 from storage.kv import Family
 from tests.sim.model import Violation
@@ -377,11 +378,12 @@ class ShadowedDriver(Driver):
             self._shadow.synced(group)
         super().finish()
 
-    def install(self, sender: int, snapshot: Snapshot) -> bool:
+    def install(self, sender: int, checked: Checked) -> bool:
+        snapshot = checked.snapshot
         group = self.groups[snapshot.group]
         base = group.journal.base_index
         self._shadow.installs(group, snapshot)
-        taken = super().install(sender, snapshot)
+        taken = super().install(sender, checked)
         if taken:
             new = group.journal.base_index != base
             self._shadow.installed(group, sender, snapshot, new=new)

@@ -78,6 +78,7 @@ CAUGHT_BY = {
     "stale-snapshot-installed": "an_old_snapshot_changes_nothing",
     "snapshot-not-checked": "an_unsound_snapshot_changes_nothing",
     "snapshot-not-loaded-first": "an_unsound_snapshot_changes_nothing",
+    "snapshot-judged-as-it-came": "the_log_moves_on_while_a_snapshot_is_loaded",
     "refusals-ignored": "a_divergent_tail_rejoins",
     "checkpoint-off-by-one": "power_fails_in_each_disk_call_of_a_compaction",
     "map-missing-from-snapshot": "a_replica_far_behind_gets_a_snapshot",

@@ -12,8 +12,10 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, TopicState
 from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.partition.machine import Loaded
 from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch
 from tests.sim import releases, reloading
@@ -74,10 +76,10 @@ class WatchedPartition(Partition):
             yield piece
         self._tell(index, b"".join(pieces))
 
-    def restore(self, state: bytes | None, index: int) -> None:
-        super().restore(state, index)
-        self.watched_index = index if state is not None else 0
-        if state is not None:
+    def restore(self, loaded: Loaded | None, index: int) -> None:
+        super().restore(loaded, index)
+        self.watched_index = index if loaded is not None else 0
+        if loaded is not None:
             self._tell(index, self.machine_state())
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
@@ -118,10 +120,10 @@ class WatchedMetadata(MetadataMachine):
             yield piece
         self._tell(index, b"".join(pieces))
 
-    def restore(self, state: bytes | None, index: int) -> None:
-        super().restore(state, index)
-        self.watched_index = index if state is not None else 0
-        if state is not None:
+    def restore(self, loaded: Tables | None, index: int) -> None:
+        super().restore(loaded, index)
+        self.watched_index = index if loaded is not None else 0
+        if loaded is not None:
             self._tell(index, super().dump())
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:

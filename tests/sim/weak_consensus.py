@@ -21,6 +21,7 @@ from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
 from cluster.consensus.replication import Replicator
+from cluster.consensus.snapshots import Checked, is_held
 from cluster.consensus.state_check import StateCheck
 from cluster.node.health.sync_watch import SyncWatch
 from cluster.node.leadership.preferred_leader import PreferredLeader
@@ -317,7 +318,8 @@ def checkpoint_off_by_one() -> Any:
 
 @mutation("an older snapshot replaces a newer log")
 def stale_snapshot_installed() -> Any:
-    def install(self: Group, sender: int, snapshot: Snapshot) -> bool:
+    def install(self: Group, sender: int, checked: Checked) -> bool:
+        snapshot = checked.snapshot
         if snapshot.term < self.core.term:
             return False
         self._raft.checkpoints.replace(snapshot.index, snapshot.index_term, snapshot.state)
@@ -330,24 +332,51 @@ def stale_snapshot_installed() -> Any:
 
 @mutation("a snapshot is installed as it came, sound or not")
 def snapshot_not_checked() -> Any:
-    def believed(config: Any, machine: Any, raft: Any, snapshot: Snapshot) -> bool:
-        return bool(snapshot.index <= raft.journal.applied_index)
+    def believed(config: Any, raft: Any, checked: Checked) -> bool:
+        return bool(checked.snapshot.index <= raft.journal.applied_index)
 
-    return [(group_module, "check_snapshot", believed)]
+    return [(group_module, "is_held", believed), _loaded_by_the_reopening()]
+
+
+def _loaded_by_the_reopening() -> Any:
+    reopen = Group.reopen
+
+    def from_the_store(self: Group, checked: Checked) -> None:
+        reopen(self, replace(checked, snapshot=replace(checked.snapshot, state=b"")))
+
+    return (Group, "reopen", from_the_store)
 
 
 @mutation("a snapshot's checksum is believed to be enough")
 def snapshot_not_loaded_first() -> Any:
-    return [(Partition, "check", lambda self, state: None)]
+    def believed(config: Any, raft: Any, checked: Checked) -> bool:
+        return is_held(config, raft, replace(checked, loaded=None))
+
+    return [(group_module, "is_held", believed), _loaded_by_the_reopening()]
+
+
+@mutation("a snapshot is compared with the log as it was when the snapshot came")
+def snapshot_judged_as_it_came() -> Any:
+    check = Driver.check
+    held: dict[int, bool] = {}
+
+    def at_once(self: Driver, snapshot: Snapshot, done: Any) -> None:
+        held[id(snapshot)] = snapshot.index <= self.groups[snapshot.group].applied_index
+        check(self, snapshot, done)
+
+    def believed(config: Any, raft: Any, checked: Checked) -> bool:
+        return held.pop(id(checked.snapshot))
+
+    return [(Driver, "check", at_once), (group_module, "is_held", believed)]
 
 
 @mutation("a leader at rest that begins anew from a snapshot still rests")
 def rest_outlives_a_snapshot() -> Any:
     install = Driver.install
 
-    def sleepy(self: Driver, sender: int, snapshot: Snapshot) -> bool:
+    def sleepy(self: Driver, sender: int, checked: Checked) -> bool:
         with mock.patch.object(self._heartbeats, "unquiesce"):
-            return install(self, sender, snapshot)
+            return install(self, sender, checked)
 
     return [(Driver, "install", sleepy)]
 

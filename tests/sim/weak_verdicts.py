@@ -16,7 +16,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.maintenance.duties import Maintenance
 from cluster.partition.leader import Leadership
-from cluster.partition.machine import PartitionMachine
+from cluster.partition.machine import Loaded, PartitionMachine
 from cluster.partition.replica import Answer, Partition
 from tests.sim.mutations import mutation
 
@@ -78,8 +78,8 @@ def abandoned_means_applied() -> Any:
 def map_missing_from_snapshot() -> Any:
     restore = PartitionMachine.restore
 
-    def without_map(self: PartitionMachine, state: bytes | None) -> None:
-        restore(self, state)
+    def without_map(self: PartitionMachine, loaded: Loaded | None) -> None:
+        restore(self, loaded)
         self.producers.last_seen = LastSeen(capacity=self._capacity)
 
     return [(PartitionMachine, "restore", without_map)]

@@ -31,7 +31,7 @@ from cluster.consensus.message import (
 )
 from cluster.consensus.raft import Raft
 from cluster.consensus.replication import Replicator
-from cluster.consensus.snapshots import check_snapshot
+from cluster.consensus.snapshots import Checked, is_held
 from cluster.consensus.tombstone import Tombstone
 from cluster.metadata import nodes as node_rules
 from cluster.metadata import placement, repairs
@@ -192,15 +192,15 @@ def tombstone_forgotten() -> Any:
 
 @mutation("R8: a snapshot is refused if a newer configuration is known, not in force")
 def refused_by_what_is_known() -> Any:
-    def check(config: Any, machine: Any, raft: Raft, snapshot: Snapshot) -> bool:
-        version = 0
+    def check(config: Any, raft: Raft, checked: Checked) -> bool:
+        version, snapshot = 0, checked.snapshot
         if snapshot.configuration:
             version = unpack_placed(snapshot.configuration).configuration.version
         if version < raft.journal.configurations[-1].configuration.version:
             raise SnapshotError("it is older than what is known")
-        return check_snapshot(config, machine, raft, snapshot)
+        return is_held(config, raft, checked)
 
-    return [(group_module, "check_snapshot", check)]
+    return [(group_module, "is_held", check)]
 
 
 @mutation("a node's replica is taken for the one that was there before")
@@ -627,7 +627,7 @@ def those_of_before_forgotten() -> Any:
 
 @mutation("what ends without a node is asked before its replacement is proposed, and not after")
 def given_up_by_older_copies() -> Any:
-    return [(node_rules, "ended", lambda tables, node: [])]
+    return [(node_rules, "_ended", lambda tables, node: [])]
 
 
 @mutation("a node that does not answer is taken for one that knows no founding")

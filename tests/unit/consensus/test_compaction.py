@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -25,10 +26,11 @@ from storage.raft_log import RaftLogStore
 from tests.unit.consensus.raft_parts import GROUP, Parts, reads_at_once
 
 
-def number(state: bytes | None) -> None:
+def number(state: bytes) -> bytes:
     """Loads a state. Raises CorruptionError unless it is a number."""
-    if state is not None and not state.isdigit():
+    if not state.isdigit():
         raise CorruptionError(f"a state that does not load: {state!r}")
+    return state
 
 
 def checkpoints(parts: Parts, reads: BackgroundReads | None = None) -> Checkpoints:
@@ -52,13 +54,8 @@ def checkpoints(parts: Parts, reads: BackgroundReads | None = None) -> Checkpoin
 
 def restored(made: Checkpoints) -> tuple[int, bytes | None]:
     """The index and the state at which a restart begins."""
-    states: list[bytes | None] = []
-
-    def restore(state: bytes | None, index: int) -> None:
-        number(state)
-        states.append(state)
-
-    index = made.restore(restore)
+    states: list[Any] = []
+    index = made.restore(lambda state, index: states.append(state))
     return index, states[-1]
 
 
@@ -196,7 +193,7 @@ def test_a_release_that_is_too_old_does_not_begin_at_an_older_state() -> None:
     parts = compacted(5, 9, limit=5)
     parts.journal = parts.new_journal()
 
-    def restore(state: bytes | None, index: int) -> None:
+    def restore(state: object, index: int) -> None:
         raise OlderReleaseError("the cluster was upgraded")
 
     with pytest.raises(OlderReleaseError):

@@ -10,10 +10,11 @@ import pytest
 from cluster.consensus import group as group_module
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot, SnapshotError, checksum_of
+from cluster.consensus.snapshots import checking
 from cluster.node.replicas.replicas import METADATA_GROUP
 from storage.errors import CorruptionError
 from tests.sim.cluster import Cluster
-from tests.sim.node import Settings
+from tests.sim.node import Node, Settings
 
 Damage = Callable[[Snapshot], Snapshot]
 
@@ -58,10 +59,27 @@ def ahead(cluster: Cluster, node: int) -> Snapshot:
     return sealed(Snapshot(METADATA_GROUP, term, index, term, machine.dump(), 0))
 
 
+def install(node: Node, sender: int, snapshot: Snapshot) -> bool:
+    """Installs it as soon as it is checked, between two rounds."""
+    machine = node.driver.groups[snapshot.group].machine
+    return node.driver.install(sender, checking(machine, snapshot)())
+
+
+def test_an_installation_loads_no_state(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread has loaded it: the node's loop only takes it."""
+    node, sound, leader = cluster.nodes[3], ahead(cluster, 3), cluster.leader(METADATA_GROUP)
+    assert leader is not None
+    checked = checking(metadata(cluster, 3).machine, sound)()
+    monkeypatch.setattr(metadata(cluster, 3).machine, "load", None)
+    assert node.driver.install(leader.id, checked)
+    assert metadata(cluster, 3).failed is None
+    assert metadata(cluster, 3).applied_index == sound.index
+
+
 def test_a_sound_one_is_installed(cluster: Cluster) -> None:
     sound, leader = ahead(cluster, 3), cluster.leader(METADATA_GROUP)
     assert leader is not None
-    assert cluster.nodes[3].driver.install(leader.id, sound)
+    assert install(cluster.nodes[3], leader.id, sound)
     assert metadata(cluster, 3).journal.last_index == sound.index
 
 
@@ -72,7 +90,7 @@ def test_an_unsound_snapshot_of_the_metadata(cluster: Cluster, damage: str) -> N
     term, last, applied = group.term, group.journal.last_index, group.applied_index
     bad = DAMAGE[damage](ahead(cluster, 3))
     with pytest.raises(SnapshotError):
-        node.driver.install(1, bad)
+        install(node, 1, bad)
     assert group.failed is None
     assert (group.term, group.journal.last_index, group.applied_index) == (term, last, applied)
     node.crash("to see what is on its disk")
@@ -88,6 +106,6 @@ def test_what_cannot_be_read_back_stops_one_replica_only(
         raise CorruptionError("a damaged checkpoint")
 
     monkeypatch.setattr(group_module, "open_raft", damaged)
-    cluster.nodes[3].driver.install(1, ahead(cluster, 3))
+    install(cluster.nodes[3], 1, ahead(cluster, 3))
     assert isinstance(metadata(cluster, 3).failed, CorruptionError)
     cluster.nodes[3].driver.begin()

@@ -116,7 +116,7 @@ def walk_partition(seed: int, done: Counter[str]) -> None:
         assert repr(loaded.apply(index, entry)) == repr(answer), (seed, index, entry)
         saved = lives.dump()
         assert loaded.dump() == saved, (seed, index, entry)
-        loaded.machine.restore(saved)
+        loaded.machine.restore(loaded.machine.load(saved))
         loaded.machine.group_offsets._limits = lives.machine.group_offsets._limits
         assert loaded.dump() == saved, (seed, index, entry)
         name = answer.verdict.kind.name if isinstance(answer, Answer) else type(answer).__name__

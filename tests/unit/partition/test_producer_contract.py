@@ -189,6 +189,6 @@ def test_a_restored_replica_keeps_to_its_capacity(world):
     assert small.parts[1].names_index > 0
     for partition in small.parts.values():
         state = partition.dump()
-        partition.restore(state, small.index)
+        partition.restore(partition.load(state), small.index)
         assert partition.dump() == state
         assert partition.last_seen.capacity == 2

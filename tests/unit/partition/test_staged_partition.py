@@ -68,7 +68,8 @@ class Replica:
     def restart(self, state: bytes | None = None, applied: int = 0) -> None:
         """A new replica on the same rows; it applies the log after its checkpoint again."""
         self.part = self.open()
-        self.part.machine.restore(state)
+        machine = self.part.machine
+        machine.restore(None if state is None else machine.load(state))
         for index, data in list(enumerate(self.log.entries, 1))[applied:]:
             batch = self.disk.batch()
             self.part.apply(index, 1, data, batch)
@@ -170,7 +171,7 @@ def test_a_state_without_transactions_is_as_it_was() -> None:
     state = replica.part.dump()
     assert state[4:6] == b"\x03\x00"
     with pytest.raises(CorruptionError):
-        replica.part.check(state[:-1])
+        replica.part.load(state[:-1])
     replica.restart(state, 2)
     assert replica.part.dump() == state
 

@@ -316,7 +316,7 @@ def state() -> MetadataState:
     state = MetadataState()
     newest = THIS_RELEASE.versions.newest
     tables = Tables(finalized=Finalized(newest, THIS_RELEASE.features))
-    state._replace(tables, 0)
+    state.replace(tables, 0)
     return state
 
 
