@@ -63,7 +63,7 @@ from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades, keep_version
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metrics_sample import repair_families, sample, transactions
-from cluster.node.offered import add_services, guards
+from cluster.node.offered import add_services, gate_of
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.replicas.replicas import (
     METADATA_GROUP,
@@ -74,9 +74,9 @@ from cluster.node.replicas.replicas import (
 )
 from cluster.node.replicas.reports import ReplicaDuties
 from cluster.node.replicas.sizes import ReplicaSizes
-from cluster.node.server import Server
 from cluster.node.service_context import ServiceContext
 from cluster.node.transactions.transactions import Transactions
+from cluster.rpc.server import Server
 from cluster.security.settings import Security
 from cluster.services.fair_turns import Turns
 from cluster.services.groups.metrics import group_samples
@@ -275,10 +275,10 @@ class Node:
         if config.metrics_listen:
             stack.callback(metrics.start_http(config.metrics_listen, security.page))
         memory = memory_budget(client_memory(config, memory_room()), metrics)
-        permissions, guarding = guards(security, lambda: node.metadata, metrics)
+        gate = gate_of(security, lambda: node.metadata, metrics)
         if security.audit is not None:
             stack.callback(security.audit.close)
-        server = Server(config, memory, shares.connections, security.clients, guarding)
+        server = Server(config, memory, shares.connections, security.clients, gate)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(
@@ -297,7 +297,7 @@ class Node:
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
         now_ms = node._context.agreed_now_ms
-        add_services(node._context, server.grpc, now_ms, permissions, members, transactions)
+        add_services(node._context, server.grpc, now_ms, gate, members, transactions)
         await node._run(identity, opened, server, security, shares)
         return node
 

@@ -1,6 +1,6 @@
 """Audit log: refused calls, and changes with their callers. JSON lines, one for each call.
 
-    Guarding --> Audit.note --> (queue, thread) --> file
+    Gate --> Audit.note --> (queue, thread) --> file
 
 Names only: never records, keys, tokens. The node does not wait for the disk: beyond
 MAX_WAITING lines the newest are dropped, and so are refusals beyond MAX_REFUSED in a second,

@@ -1,6 +1,6 @@
 """Identity of a caller: by its token if it carries one, else by its connection's certificate.
 
-    Guarding --metadata, certificate--> Identities --> Caller, or the reason for none
+    Gate --token, certificate--> Identities --> Caller, or the reason for none
 
 An invalid token is refused, even with a valid certificate: a client that sends a token means it.
 """

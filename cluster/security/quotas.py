@@ -1,6 +1,6 @@
 """Quotas of principals at one node, and their use. Pure, but for a clock.
 
-    Limited (calls), Appender (batches) --Usage--> Quotas --rows--> the metadata group
+    Pace (calls), Appender (batches) --Usage--> Quotas --rows--> the metadata group
 
 A rate is a bucket that fills by its value each second, to one second's worth at most. Use is
 taken out of it, even beyond its content. An overdrawn principal waits until the bucket is filled
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -314,7 +313,3 @@ class Quotas:
             return _NO_LIMITS
         values = {**self._of.get(ALL, {}), **self._of.get(principal, {})}
         return {name: value for name, value in values.items() if value}
-
-
-# Of the current call's principal; none without identities.
-USAGE: ContextVar[Usage | None] = ContextVar("usage", default=None)

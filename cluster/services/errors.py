@@ -1,91 +1,21 @@
-"""Translation of the node's faults and rejections into public errors and gRPC statuses.
+"""Translation of the node's faults and rejections into public errors.
 
-A servicer method decorated with `public_errors` may raise an error of
-`oncelog.errors`, a `ClusterError` or a `Rejected`; each leaves as a gRPC status
-with `google.rpc.ErrorInfo`, as `oncelog.wire.status` writes it. Any other error is
-a bug: logged with its traceback, answered INTERNAL.
+A service raises an error of `oncelog.errors`, a `ClusterError` or a `Rejected`; `to_public` makes
+one of `oncelog.errors` of each. A protocol gives that to its client in a form of its own.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar
-
-import grpc
+from collections.abc import Mapping
 
 from cluster import errors as faults
-from cluster.budget import Account
 from cluster.metadata.topics import INVALID_REQUEST, Rejected
-from cluster.services.context import NodeContext
 from cluster.v1.metadata_pb2 import MetadataResult
 from oncelog import errors
-from oncelog.wire.status import BY_REASON, to_status
+from oncelog.wire.reasons import BY_REASON
 
-logger = logging.getLogger(__name__)
-
-
-class HasNode(Protocol):
-    """A servicer that knows the node it serves."""
-
-    @property
-    def node(self) -> NodeContext: ...
-
-
-ServicerT = TypeVar("ServicerT", bound=HasNode)
-RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
-# grpc's own type of the context needs both message types; nothing here depends on them.
-Method = Callable[[ServicerT, RequestT, Any], Awaitable[ResponseT]]
-
-
-def public_errors(
-    method: Method[ServicerT, RequestT, ResponseT],
-) -> Method[ServicerT, RequestT, ResponseT]:
-    """Decorate a servicer method so that its errors leave as gRPC statuses.
-
-    A method that answers with a stream writes it with `write`.
-    """
-
-    @functools.wraps(method)
-    async def answered(self: ServicerT, request: RequestT, context: Any) -> ResponseT:
-        try:
-            return await method(self, request, context)
-        except (errors.OncelogError, faults.ClusterError, Rejected) as error:
-            public = to_public(error, self.node.metadata.nodes)
-        except Exception:  # the last stop before gRPC, which logs nothing
-            logger.exception("%s failed", method.__name__)
-            public = errors.InternalError(f"{method.__name__} failed; the node's log says why")
-        return await abort(context, public)
-
-    return answered
-
-
-async def write(
-    context: grpc.aio.ServicerContext[Any, ResponseT], message: ResponseT, account: Account
-) -> None:
-    """Send one message of a stream. Ends the call if the client has gone.
-
-    account: the call's; it may be ended while the client leaves the message unread.
-    """
-    account.blocked_since = asyncio.get_running_loop().time()
-    try:
-        await context.write(message)
-        account.blocked_since = None
-    except grpc.aio.InternalError as error:
-        # gRPC cancels the call next; any other error here it would log as our bug.
-        raise asyncio.CancelledError("the client has gone") from error
-
-
-async def abort(
-    context: grpc.aio.ServicerContext[Any, Any], error: errors.OncelogError
-) -> NoReturn:
-    """End the call with the status of `error`."""
-    code, message, trailing = to_status(error)
-    await context.abort(code, message, trailing)
-    raise AssertionError("abort returned")
+# All that a service raises on purpose; anything else is a bug.
+ON_PURPOSE = (errors.OncelogError, faults.ClusterError, Rejected)
 
 
 def to_public(

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from cluster.services.context import NodeContext
 from oncelog.errors import InvalidRequestError
 
 MAX_TIMEOUT_MS = 600_000
+MessageT = TypeVar("MessageT")
+# Sends one message of a stream. Raises CancelledError if the client has gone.
+Write = Callable[[Any], Awaitable[None]]
+
+
+class Undecodable:
+    """Placeholder for an undecodable message."""
+
+    def __init__(self, fault: object) -> None:
+        self.error = InvalidRequestError(f"message: {fault}", field="message")
+
+    def ByteSize(self) -> int:
+        """Return 0: nothing of it is kept."""
+        return 0
+
+
+def decoded(message: MessageT) -> MessageT:
+    """Return `message` unchanged. Raises InvalidRequestError if it could not be decoded."""
+    if isinstance(message, Undecodable):
+        raise message.error
+    return message
 
 
 def invalid(field: str, text: str, limit: str = "") -> InvalidRequestError:

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from cluster.partition.group_state import CommitResult, OffsetState
+from cluster.rpc.errors import abort
 from cluster.services.groups.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.v1 import offsets_pb2 as internal
 from conformance.broker.lies import Lie
 from conformance.broker.members import PING_MS
-from conformance.broker.stage import Stage, abort
+from conformance.broker.stage import Stage
 from oncelog import errors
 from oncelog.v1 import group_pb2 as pb
 from oncelog.v1 import group_pb2_grpc

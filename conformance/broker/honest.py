@@ -81,12 +81,12 @@ class Honest:
     async def answer(
         self,
         call: str,
-        method: Callable[[Any, Any], Awaitable[T]],
+        method: Callable[[Any], Awaitable[T]],
         request: Any,
         context: Any,
     ) -> T:
         async def truth(_: Lie | None) -> T:
-            return await method(request, context)
+            return await method(request)
 
         return await self._stage.answer(call, facts_of(request), request, context, truth)
 

@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 from cryptography import x509
 
-from conformance.broker.stage import abort
+from cluster.rpc.errors import abort
 from harness.certificates import Authority, Pair, dns
 from oncelog.errors import UnauthenticatedError
 

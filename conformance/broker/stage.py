@@ -14,13 +14,13 @@ import grpc
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from cluster.metadata.topics import Rejected
-from cluster.services.errors import rejection
+from cluster.rpc.errors import abort
+from cluster.services.errors import ON_PURPOSE, to_public
 from conformance.broker.cluster import Cluster
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
 from oncelog import errors
-from oncelog.wire.status import BY_REASON, to_status
+from oncelog.wire.reasons import BY_REASON
 
 T = TypeVar("T", bound=Message)
 
@@ -69,11 +69,8 @@ class Stage:
             if lie is None:
                 return await truth(None)
             return await self._lied(lie, context, truth)
-        except errors.OncelogError as error:
-            await abort(context, error)
-        except Rejected as error:
-            await abort(context, rejection(error.reason, str(error), limit=error.limit))
-        raise AssertionError("abort returned")
+        except ON_PURPOSE as error:
+            await abort(context, to_public(error, self.cluster.addresses))
 
     async def _lied(self, lie: Lie, context: Any, truth: Callable[[Lie | None], Awaitable[T]]) -> T:
         instead = bool(lie.answer or lie.status or lie.grpc)
@@ -97,9 +94,3 @@ class Stage:
         if lie.status == "NOT_LEADER":
             return self.cluster.not_leader(lie.leader)
         return BY_REASON[lie.status]("by the script", **lie.details)
-
-
-async def abort(context: Any, error: errors.OncelogError) -> None:
-    """Ends the call with the status of `error`."""
-    code, message, trailing = to_status(error)
-    await context.abort(code, message, trailing)

@@ -18,54 +18,16 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from oncelog import errors as e
+from oncelog.wire.reasons import BY_REASON, CODES
 
 DOMAIN = "oncelog"
 DETAILS_KEY = "grpc-status-details-bin"
 # Longer texts are cut: gRPC carries a status in HTTP headers, which peers limit to 8 KiB.
 MAX_MESSAGE_CHARS = 1024
 
-# The only table of errors and their gRPC codes. The reason is the class's own.
 ERROR_CODES: dict[type[e.OncelogError], grpc.StatusCode] = {
-    e.NotLeaderError: grpc.StatusCode.UNAVAILABLE,
-    e.NotReadyError: grpc.StatusCode.UNAVAILABLE,
-    e.BrokerUnavailableError: grpc.StatusCode.UNAVAILABLE,
-    e.ThrottledError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    e.StorageFullError: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    e.RequestTimeoutError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    e.UnknownTopicOrPartitionError: grpc.StatusCode.NOT_FOUND,
-    e.InvalidRequestError: grpc.StatusCode.INVALID_ARGUMENT,
-    e.InvalidBatchError: grpc.StatusCode.INVALID_ARGUMENT,
-    e.BatchTooLargeError: grpc.StatusCode.INVALID_ARGUMENT,
-    e.TopicAlreadyExistsError: grpc.StatusCode.ALREADY_EXISTS,
-    e.ProducerNameNotFoundError: grpc.StatusCode.NOT_FOUND,
-    e.UnknownProducerError: grpc.StatusCode.NOT_FOUND,
-    e.ProducerExpiredError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.FencedError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.OutOfOrderError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.SequenceConflictError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.OffsetMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.FencedMemberError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.GroupHasMembersError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.TransactionAbortedError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.TransactionCommittedError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.TransactionEndedError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.TransactionOpenError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.UnknownTransactionError: grpc.StatusCode.NOT_FOUND,
-    e.CommitIncompleteError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.CommitDiffersError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.OtherQueryError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.OtherSinkError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.BatchBehindError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.BatchGapError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.BatchChangedError: grpc.StatusCode.FAILED_PRECONDITION,
-    e.OffsetOutOfRangeError: grpc.StatusCode.OUT_OF_RANGE,
-    e.CorruptLogError: grpc.StatusCode.DATA_LOSS,
-    e.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
-    e.NotAuthorizedError: grpc.StatusCode.PERMISSION_DENIED,
-    e.NotSupportedError: grpc.StatusCode.UNIMPLEMENTED,
-    e.InternalError: grpc.StatusCode.INTERNAL,
+    cls: grpc.StatusCode[name] for cls, name in CODES.items()
 }
-BY_REASON: dict[str, type[e.OncelogError]] = {cls.reason: cls for cls in ERROR_CODES}
 
 # Errors for a status without our ErrorInfo: it comes from gRPC itself, from a proxy, or from a
 # foreign server.
@@ -165,7 +127,6 @@ def _error_info(
 
 
 __all__ = [
-    "BY_REASON",
     "DETAILS_KEY",
     "DOMAIN",
     "ERROR_CODES",

@@ -83,8 +83,21 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "storage",
         }
     ),
+    "cluster.access": frozenset({"cluster.budget", "cluster.security", "oncelog.errors"}),
+    "cluster.rpc": frozenset(
+        {
+            "cluster.access",
+            "cluster.budget",
+            "cluster.config",
+            "cluster.errors",
+            "cluster.security",
+            "cluster.services",
+            "oncelog",
+        }
+    ),
     "cluster.services": frozenset(
         {
+            "cluster.access",
             "cluster.budget",
             "cluster.config",
             "cluster.consensus.proposals",
@@ -152,6 +165,9 @@ NOT_IN: Mapping[str, frozenset[str]] = {
     # `random.Random` is the type of an argument.
     "cluster.consensus": _IO,
 }
+# Clients' calls arrive by gRPC here; every other room of a node answers any protocol.
+_GRPC_OURS = ("cluster.rpc", "oncelog.wire.status")
+GRPC_ROOMS = ("cluster.rpc", "cluster.node", "cluster.health_check")
 
 
 def room_of(dotted: str) -> str:
@@ -200,6 +216,18 @@ def pure_rooms(source: Source) -> Iterator[str]:
             yield f"line {found.line}: {room} may not import {found.module}"
 
 
+def without_grpc(source: Source) -> Iterator[str]:
+    """Only the rooms of the gRPC server know gRPC, its stubs and its statuses."""
+    room = room_of(_module_of(source))
+    if not room.startswith("cluster.") or room in GRPC_ROOMS:
+        return
+    for found in imports(source):
+        for name in (found.module, *(f"{found.module}.{name}" for name in found.names)):
+            if found.top.startswith("grpc") or name.endswith("_grpc") or name in _GRPC_OURS:
+                yield f"line {found.line}: {room} may not import {name}"
+                break
+
+
 def arrows_between_rooms() -> dict[str, set[str]]:
     """Room -> rooms that it may import, for a look at circles."""
     return {
@@ -213,7 +241,7 @@ def arrows_between_rooms() -> dict[str, set[str]]:
     }
 
 
-RULES: list[Rule] = [room_arrows, pure_rooms]
+RULES: list[Rule] = [room_arrows, pure_rooms, without_grpc]
 
 BAD: Snippets = [
     (room_arrows, "cluster/dedup/a.py", "import storage"),
@@ -235,6 +263,11 @@ BAD: Snippets = [
     (pure_rooms, "cluster/metadata/a.py", "from asyncio import Task"),
     (pure_rooms, "cluster/metadata/a.py", "import random"),
     (pure_rooms, "cluster/consensus/a.py", "def f():\n    import os.path"),
+    (without_grpc, "cluster/services/log/a.py", "import grpc"),
+    (without_grpc, "cluster/access/a.py", "import grpc.aio"),
+    (without_grpc, "cluster/services/a.py", "from oncelog.v1 import log_pb2_grpc as rpc"),
+    (without_grpc, "cluster/services/a.py", "from oncelog.wire.status import to_status"),
+    (without_grpc, "cluster/partition/a.py", "from grpc_health.v1 import health"),
 ]
 
 GOOD: Snippets = [
@@ -252,4 +285,7 @@ GOOD: Snippets = [
     (pure_rooms, "cluster/consensus/a.py", "import random"),
     (pure_rooms, "cluster/node/a.py", "import time"),
     (pure_rooms, "storage/a.py", "import os"),
+    (without_grpc, "cluster/rpc/a.py", "import grpc"),
+    (without_grpc, "cluster/services/a.py", "from oncelog.v1 import log_pb2\nimport asyncio"),
+    (without_grpc, "oncelog/wire/a.py", "import grpc"),
 ]

@@ -22,6 +22,7 @@ from cluster.metadata import upgrade
 from cluster.metadata.state import MetadataState
 from cluster.metrics.page import Metrics
 from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks
+from cluster.rpc.services import add_service
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.fair_turns import Turns
@@ -180,10 +181,8 @@ def registered() -> Node:
 async def serving(node: Node) -> AsyncIterator[Client]:
     """A client of the node's services over real gRPC."""
     server = grpc.aio.server()
-    cluster_pb2_grpc.add_ClusterServiceServicer_to_server(ClusterService(node), server)
-    producer_pb2_grpc.add_ProducerServiceServicer_to_server(
-        ProducerService(node, now_ms=lambda: node.now_ms, new_nonce=node.new_nonce), server
-    )
+    add_service(server, ClusterService(node))
+    add_service(server, ProducerService(node, now_ms=lambda: node.now_ms, new_nonce=node.new_nonce))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -8,7 +8,6 @@ own changes.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from cluster.errors import NotReadyError
 from cluster.features import REPLICA_CHANGES
@@ -29,28 +28,26 @@ from cluster.services.admin.limits import request_limits
 from cluster.services.admin.optimistic import optimistically
 from cluster.services.admin.placement import all_nodes, default_replicas, place_replicas
 from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors
+from cluster.services.errors import accepted
 from cluster.services.requests import count_in_range, invalid, timeout_s
 from cluster.services.routing import not_leader
 from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
-from oncelog.v1 import cluster_pb2_grpc as rpc
 
 MAX_NAMES_PER_CALL = 10_000
 TOPICS_SLICE = 5  # each has up to 1,000 partitions
 
 
-class ClusterService(rpc.ClusterServiceServicer):
+class ClusterService:
     """Answers for one node."""
 
     def __init__(self, node: NodeContext) -> None:
         self.node = node
 
-    @public_errors
     async def DescribeCluster(
-        self, request: pb.DescribeClusterRequest, context: Any
+        self, request: pb.DescribeClusterRequest
     ) -> pb.DescribeClusterResponse:
         node = self.node
         response = pb.DescribeClusterResponse(
@@ -81,10 +78,7 @@ class ClusterService(rpc.ClusterServiceServicer):
                 response.under_replicated_partitions += 1
         return response
 
-    @public_errors
-    async def CreateTopic(
-        self, request: pb.CreateTopicRequest, context: Any
-    ) -> pb.CreateTopicResponse:
+    async def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
         command = self._create_command(request)
         result = await self.node.propose_metadata(
@@ -95,20 +89,14 @@ class ClusterService(rpc.ClusterServiceServicer):
         await self._wait_for_leaders(topic, 0, "is created", self._left(deadline))
         return pb.CreateTopicResponse(topic=self._topic_info(topic))
 
-    @public_errors
-    async def DeleteTopic(
-        self, request: pb.DeleteTopicRequest, context: Any
-    ) -> pb.DeleteTopicResponse:
+    async def DeleteTopic(self, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
         self._topic(request.name)
         command = meta.MetadataCommand(delete_topic=meta.DeleteTopic(name=request.name))
         result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
         return pb.DeleteTopicResponse()
 
-    @public_errors
-    async def AlterTopic(
-        self, request: pb.AlterTopicRequest, context: Any
-    ) -> pb.AlterTopicResponse:
+    async def AlterTopic(self, request: pb.AlterTopicRequest) -> pb.AlterTopicResponse:
         topic = self._topic(request.name)
         topic.settings.altered(request.config, set_expected_offsets=request.set_expected_offsets)
         _check_cap(request.config, self._max_batch_bytes)
@@ -123,10 +111,7 @@ class ClusterService(rpc.ClusterServiceServicer):
         accepted(result, topic=request.name)
         return pb.AlterTopicResponse(topic=self._topic_info(self._topic(request.name)))
 
-    @public_errors
-    async def ResizeTopic(
-        self, request: pb.ResizeTopicRequest, context: Any
-    ) -> pb.ResizeTopicResponse:
+    async def ResizeTopic(self, request: pb.ResizeTopicRequest) -> pb.ResizeTopicResponse:
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
         topic = self._topic(request.name)
         moves = await resizing.resize(self.node, topic, request)
@@ -137,10 +122,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             topic=self._topic_info(topic), moves=moves[: resizing.MAX_SHOWN], count=len(moves)
         )
 
-    @public_errors
-    async def DescribeTopics(
-        self, request: pb.DescribeTopicsRequest, context: Any
-    ) -> pb.DescribeTopicsResponse:
+    async def DescribeTopics(self, request: pb.DescribeTopicsRequest) -> pb.DescribeTopicsResponse:
         count_in_range("names", len(request.names), 0, MAX_NAMES_PER_CALL)
         topics = (
             [self._topic(name) for name in dict.fromkeys(request.names)]
@@ -150,16 +132,14 @@ class ClusterService(rpc.ClusterServiceServicer):
         infos = [self._topic_info(topic) async for topic in in_slices(topics, TOPICS_SLICE)]
         return pb.DescribeTopicsResponse(topics=infos, nodes=self._nodes())
 
-    @public_errors
     async def ReassignPartition(
-        self, request: pb.ReassignPartitionRequest, context: Any
+        self, request: pb.ReassignPartitionRequest
     ) -> pb.ReassignPartitionResponse:
         await optimistically(lambda: self._reassign(request))
         return pb.ReassignPartitionResponse(topic=self._topic_info(self._topic(request.topic)))
 
-    @public_errors
     async def TransferLeadership(
-        self, request: pb.TransferLeadershipRequest, context: Any
+        self, request: pb.TransferLeadershipRequest
     ) -> pb.TransferLeadershipResponse:
         topic, partition = self._partition(request.topic, request.partition)
         target = request.target_node_id
@@ -173,10 +153,7 @@ class ClusterService(rpc.ClusterServiceServicer):
             leader = await self.node.transfer_leadership(partition.group_id, target)
         return pb.TransferLeadershipResponse(leader_id=leader)
 
-    @public_errors
-    async def ChangeNode(
-        self, request: pb.ChangeNodeRequest, context: Any
-    ) -> pb.ChangeNodeResponse:
+    async def ChangeNode(self, request: pb.ChangeNodeRequest) -> pb.ChangeNodeResponse:
         node = self.node
         node.metadata.features.require(REPLICA_CHANGES)
         change = await node_changes.command(node, request)
@@ -186,20 +163,15 @@ class ClusterService(rpc.ClusterServiceServicer):
             accepted(await node.propose_metadata(command, timeout_s(0, node)))
         return pb.ChangeNodeResponse(effects=effects)
 
-    @public_errors
-    async def ListNodes(self, request: pb.ListNodesRequest, context: Any) -> pb.ListNodesResponse:
+    async def ListNodes(self, request: pb.ListNodesRequest) -> pb.ListNodesResponse:
         copied = await balancing.copied(self.node)
         return pb.ListNodesResponse(nodes=await node_changes.statuses(self.node, copied))
 
-    @public_errors
-    async def BalanceCluster(
-        self, request: pb.BalanceClusterRequest, context: Any
-    ) -> pb.BalanceClusterResponse:
+    async def BalanceCluster(self, request: pb.BalanceClusterRequest) -> pb.BalanceClusterResponse:
         return await balancing.answer(self.node, request.action)
 
-    @public_errors
     async def FinalizeUpgrade(
-        self, request: pb.FinalizeUpgradeRequest, context: Any
+        self, request: pb.FinalizeUpgradeRequest
     ) -> pb.FinalizeUpgradeResponse:
         plan = self.node.upgrades.plan()
         if plan.hindered:
@@ -212,9 +184,8 @@ class ClusterService(rpc.ClusterServiceServicer):
             accepted(await self.node.propose_metadata(command, timeout_s(0, self.node)))
         return pb.FinalizeUpgradeResponse(upgrade=self._upgrade_info())
 
-    @public_errors
     async def SetClusterSetting(
-        self, request: pb.SetClusterSettingRequest, context: Any
+        self, request: pb.SetClusterSettingRequest
     ) -> pb.SetClusterSettingResponse:
         wanted = request.setting
         settings = self.node.metadata.settings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from cluster.dedup.last_seen import ProducerEntry
 from cluster.dedup.verdict import Kind, Verdict, validate_open
@@ -19,11 +18,11 @@ from cluster.metadata.topics import (
     is_internal,
 )
 from cluster.partition.types import Answer
-from cluster.security.caller import PRINCIPAL
+from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors
-from cluster.services.interceptors.quotas import new_producer
+from cluster.services.errors import accepted
 from cluster.services.log.lease_checks import Leases
+from cluster.services.log.quota_checks import new_producer
 from cluster.services.outcomes import called_back
 from cluster.services.requests import (
     count_in_range,
@@ -34,7 +33,7 @@ from cluster.services.requests import (
 )
 from cluster.services.routing import leading, locate, replica_here
 from cluster.v1 import metadata_pb2 as meta
-from oncelog.v1 import batch_pb2, producer_pb2_grpc
+from oncelog.v1 import batch_pb2
 from oncelog.v1 import producer_pb2 as pb
 
 MAX_PARTITIONS_PER_CALL = 20_000
@@ -42,7 +41,7 @@ DEFAULT_DESCRIBED = 100
 MAX_DESCRIBED = 1000
 
 
-class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
+class ProducerService:
     """Answers for one node.
 
     `now_ms` is the wall clock, milliseconds since the Unix epoch; `new_nonce` gives
@@ -61,10 +60,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self._new_nonce = new_nonce
         self._leases = Leases(node)
 
-    @public_errors
-    async def LeaseProducer(
-        self, request: pb.LeaseProducerRequest, context: Any
-    ) -> pb.LeaseProducerResponse:
+    async def LeaseProducer(self, request: pb.LeaseProducerRequest) -> pb.LeaseProducerResponse:
         count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS_PER_CALL)
         secret = await self._lease_secret()
         if request.producer_name:
@@ -85,17 +81,14 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             epoch=epoch,
             expire_ms=expire_ms,
             lifetime_ms=lifetime_ms,
-            lease_token=sign(secret, producer_id, epoch, expire_ms, PRINCIPAL.get()),
+            lease_token=sign(secret, producer_id, epoch, expire_ms, CALLER.get().principal),
             partitions=[
                 self._partition_lease(partition, producer_id, epoch, expire_ms)
                 for partition in request.partitions
             ],
         )
 
-    @public_errors
-    async def OpenProducer(
-        self, request: pb.OpenProducerRequest, context: Any
-    ) -> pb.OpenProducerResponse:
+    async def OpenProducer(self, request: pb.OpenProducerRequest) -> pb.OpenProducerResponse:
         count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS_PER_CALL)
         fault = validate_open(request.producer_id, request.epoch)
         if fault is not None:
@@ -111,9 +104,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         ]
         return pb.OpenProducerResponse(partitions=await asyncio.gather(*answers))
 
-    @public_errors
     async def DescribeProducers(
-        self, request: pb.DescribeProducersRequest, context: Any
+        self, request: pb.DescribeProducersRequest
     ) -> pb.DescribeProducersResponse:
         limit = page_size(request.limit, DEFAULT_DESCRIBED, MAX_DESCRIBED)
         not_negative(request, "producer_id", "after_producer_id")
@@ -126,18 +118,14 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
             entries = replica.last_seen.scan(request.after_producer_id, limit)
         return pb.DescribeProducersResponse(producers=[_state(entry) for entry in entries])
 
-    @public_errors
-    async def FenceProducer(
-        self, request: pb.FenceProducerRequest, context: Any
-    ) -> pb.FenceProducerResponse:
+    async def FenceProducer(self, request: pb.FenceProducerRequest) -> pb.FenceProducerResponse:
         result = await self._change_name(
             meta.LeaseName(name=request.producer_name, fence_only=True, nonce=request.nonce)
         )
         return pb.FenceProducerResponse(producer_id=result.producer_id, epoch=result.epoch)
 
-    @public_errors
     async def ListProducerNames(
-        self, request: pb.ListProducerNamesRequest, context: Any
+        self, request: pb.ListProducerNamesRequest
     ) -> pb.ListProducerNamesResponse:
         return pb.ListProducerNamesResponse(
             names=[

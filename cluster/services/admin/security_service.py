@@ -6,24 +6,21 @@ nodes follow a moment later.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cluster.features import PERMISSIONS, QUOTAS
 from cluster.metadata.permissions import read_rule, write_rule
 from cluster.metadata.quotas import read_quota, write_quota
-from cluster.security.caller import PRINCIPAL
+from cluster.security.caller import CALLER
 from cluster.security.permissions import KINDS, MAX_RULES, OPERATIONS, Need, Permissions, fault
 from cluster.security.quotas import MAX_QUOTAS
 from cluster.security.quotas import fault as quota_fault
 from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors
+from cluster.services.errors import accepted
 from cluster.services.requests import count_in_range, invalid, timeout_s
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import security_pb2 as pb
-from oncelog.v1 import security_pb2_grpc as rpc
 
 
-class SecurityService(rpc.SecurityServiceServicer):
+class SecurityService:
     """Answers for one node. permissions: None if the node enforces none."""
 
     def __init__(self, node: NodeContext, permissions: Permissions | None) -> None:
@@ -31,9 +28,8 @@ class SecurityService(rpc.SecurityServiceServicer):
         self._enforced = permissions is not None
         self._permissions = permissions or Permissions(lambda: node.metadata.rules)
 
-    @public_errors
     async def AlterPermissions(
-        self, request: pb.AlterPermissionsRequest, context: Any
+        self, request: pb.AlterPermissionsRequest
     ) -> pb.AlterPermissionsResponse:
         for field in ("add", "remove"):
             count_in_range(field, len(getattr(request, field)), 0, MAX_RULES)
@@ -50,9 +46,8 @@ class SecurityService(rpc.SecurityServiceServicer):
         after = set(self.node.metadata.rules)
         return pb.AlterPermissionsResponse(added=len(after - before), removed=len(before - after))
 
-    @public_errors
     async def ListPermissions(
-        self, request: pb.ListPermissionsRequest, context: Any
+        self, request: pb.ListPermissionsRequest
     ) -> pb.ListPermissionsResponse:
         return pb.ListPermissionsResponse(
             rules=[
@@ -61,25 +56,21 @@ class SecurityService(rpc.SecurityServiceServicer):
                 if request.principal in ("", rule.principal)
             ],
             enforced=self._enforced,
-            caller=PRINCIPAL.get(),
+            caller=CALLER.get().principal,
         )
 
-    @public_errors
     async def CheckPermission(
-        self, request: pb.CheckPermissionRequest, context: Any
+        self, request: pb.CheckPermissionRequest
     ) -> pb.CheckPermissionResponse:
         if request.operation not in OPERATIONS:
             raise invalid("operation", f"must be one of {', '.join(OPERATIONS)}")
         if request.kind not in KINDS:
             raise invalid("kind", f"must be one of {', '.join(KINDS)}")
-        principal = request.principal or PRINCIPAL.get()
+        principal = request.principal or CALLER.get().principal
         need = Need(request.operation, request.kind, request.name)
         return pb.CheckPermissionResponse(allowed=self._permissions.allows(principal, need))
 
-    @public_errors
-    async def AlterQuotas(
-        self, request: pb.AlterQuotasRequest, context: Any
-    ) -> pb.AlterQuotasResponse:
+    async def AlterQuotas(self, request: pb.AlterQuotasRequest) -> pb.AlterQuotasResponse:
         count_in_range("set", len(request.set), 0, MAX_QUOTAS)
         count_in_range("remove", len(request.remove), 0, MAX_QUOTAS)
         for raw in request.set:
@@ -93,10 +84,7 @@ class SecurityService(rpc.SecurityServiceServicer):
         accepted(await self.node.propose_metadata(command, timeout_s(0, self.node)))
         return pb.AlterQuotasResponse()
 
-    @public_errors
-    async def ListQuotas(
-        self, request: pb.ListQuotasRequest, context: Any
-    ) -> pb.ListQuotasResponse:
+    async def ListQuotas(self, request: pb.ListQuotasRequest) -> pb.ListQuotasResponse:
         quotas = self.node.metadata.quotas
         wanted = [one for one in quotas if request.principal in ("", one.principal)]
         return pb.ListQuotasResponse(quotas=map(write_quota, wanted))

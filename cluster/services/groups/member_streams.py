@@ -11,20 +11,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from cluster.access.memory import COPIES, received
 from cluster.budget import Account
 from cluster.dedup.verdict import MAX_INT64
 from cluster.features import GROUPS
 from cluster.groups.coordinator import Assignment, Fenced, Hello, InstanceHeld
 from cluster.groups.ownership import RANGE, UNIFORM, GroupSettings, TopicPartition
 from cluster.partition.replica import Partition
+from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
-from cluster.services.errors import write
 from cluster.services.groups.running_groups import Connection, GroupMembers, Message, RunningGroup
 from cluster.services.groups.subscriptions import Subscription
-from cluster.services.interceptors.decoding import decoded
-from cluster.services.interceptors.memory import COPIES, SMALL_BYTES
-from cluster.services.requests import count_in_range, in_range, invalid
-from oncelog.errors import ThrottledError
+from cluster.services.requests import Write, count_in_range, decoded, in_range, invalid
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
 
@@ -48,19 +46,17 @@ class Joining:
     ) -> None:
         self._node, self._members, self._replica_of = node, members, replica_of
 
-    async def stream(self, requests: AsyncIterator[pb.JoinGroupRequest], context: Any) -> None:
+    async def stream(self, requests: AsyncIterator[pb.JoinGroupRequest], write: Write) -> None:
         """Serve a connection until it ends. Raises ClusterError, InvalidRequestError."""
-        account = self._node.memory.of_call(context.peer())
+        account = self._node.memory.of_call()
         account.receiving = True
         first = await anext(aiter(requests), None)
         account.receiving = False
         if first is None or not decoded(first).HasField("hello"):
             raise invalid("message", "a stream begins with a hello")
         # The member's subscription is kept as long as its stream.
-        account.take(COPIES * first.ByteSize())
-        if self._node.memory.full and account.held > SMALL_BYTES:
-            raise ThrottledError("this node's memory for clients (client_memory_bytes) is used")
-        running, connection = await self._hello(first.hello, context.peer())
+        received(self._node.memory, account, first.ByteSize())
+        running, connection = await self._hello(first.hello)
         reader = asyncio.create_task(self._read(running, first.hello, requests, account))
         news = asyncio.create_task(connection.next())
         try:
@@ -73,7 +69,7 @@ class Joining:
                 response = _response(running, connection.number, message)
                 size = COPIES * response.ByteSize()
                 account.take(size)
-                await write(context, response, account)
+                await write(response)
                 account.release(size)
                 if not isinstance(message, Assignment):
                     return
@@ -82,7 +78,7 @@ class Joining:
             reader.cancel()
             news.cancel()
 
-    async def heartbeat(self, request: pb.GroupHeartbeatRequest, peer: str) -> pb.JoinGroupResponse:
+    async def heartbeat(self, request: pb.GroupHeartbeatRequest) -> pb.JoinGroupResponse:
         """Handle one request of a member without a stream; returns the newest message for it."""
         hello = request.request.hello
         if request.request.HasField("hello"):
@@ -92,7 +88,7 @@ class Joining:
                 request.connection,
             ):
                 raise invalid("request.hello", "is not of the same group, member and connection")
-            running, connection = await self._hello(hello, peer)
+            running, connection = await self._hello(hello)
             async with asyncio.timeout(ANSWER_TIMEOUT):
                 return _response(running, connection.number, await connection.next())
         check_name("group", request.group)
@@ -110,7 +106,7 @@ class Joining:
 
     # -- parts --------------------------------------------------------------------------
 
-    async def _hello(self, hello: pb.MemberHello, peer: str) -> tuple[RunningGroup, Connection]:
+    async def _hello(self, hello: pb.MemberHello) -> tuple[RunningGroup, Connection]:
         self._node.metadata.features.require(GROUPS)
         _check_hello(hello)
         subscription = Subscription(hello.topics)
@@ -126,7 +122,9 @@ class Joining:
             hello.claim,
             self._partitions(hello.owned),
         )
-        return running, running.hello(message, subscription, hello.client_host or peer)
+        return running, running.hello(
+            message, subscription, hello.client_host or CALLER.get().address
+        )
 
     async def _read(
         self,

@@ -39,13 +39,14 @@ from cluster.partition.group_state import CommitResult, GroupState, Key, OffsetS
 from cluster.partition.replica import Partition
 from cluster.services.admin.placement import default_replicas, place_replicas
 from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors
+from cluster.services.errors import accepted
 from cluster.services.groups.member_streams import Joining, check_name, described
 from cluster.services.groups.offsets_wire import commit_result, committed_offset, offset_record
 from cluster.services.groups.running_groups import GroupMembers
 from cluster.services.groups.staged_offsets import OffsetStaging
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.requests import (
+    Write,
     count_in_range,
     in_range,
     invalid,
@@ -57,14 +58,14 @@ from cluster.services.transactions.permissions import TransactionRights
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
 from oncelog import errors
-from oncelog.v1 import cluster_pb2, group_pb2_grpc
+from oncelog.v1 import cluster_pb2
 from oncelog.v1 import group_pb2 as pb
 
 DEFAULT_LISTED = 1000
 MAX_LISTED = 10_000
 
 
-class GroupService(group_pb2_grpc.GroupServiceServicer):
+class GroupService:
     """Answers for one node. `now_ms`: the wall clock, milliseconds since the Unix epoch."""
 
     def __init__(
@@ -81,22 +82,13 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
         self._joining = Joining(node, members, self._replica_of)
         self._staging = OffsetStaging(node)
 
-    @public_errors
-    async def JoinGroup(
-        self, request_iterator: AsyncIterator[pb.JoinGroupRequest], context: Any
-    ) -> None:
-        await self._joining.stream(request_iterator, context)
+    async def JoinGroup(self, requests: AsyncIterator[pb.JoinGroupRequest], write: Write) -> None:
+        await self._joining.stream(requests, write)
 
-    @public_errors
-    async def GroupHeartbeat(
-        self, request: pb.GroupHeartbeatRequest, context: Any
-    ) -> pb.JoinGroupResponse:
-        return await self._joining.heartbeat(request, context.peer())
+    async def GroupHeartbeat(self, request: pb.GroupHeartbeatRequest) -> pb.JoinGroupResponse:
+        return await self._joining.heartbeat(request)
 
-    @public_errors
-    async def CommitOffsets(
-        self, request: pb.CommitOffsetsRequest, context: Any
-    ) -> pb.CommitOffsetsResponse:
+    async def CommitOffsets(self, request: pb.CommitOffsetsRequest) -> pb.CommitOffsetsResponse:
         _check_commits(request)
         if request.member_id:
             self.node.metadata.features.require(GROUPS)
@@ -124,10 +116,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             ]
         )
 
-    @public_errors
-    async def StageOffsets(
-        self, request: pb.StageOffsetsRequest, context: Any
-    ) -> pb.StageOffsetsResponse:
+    async def StageOffsets(self, request: pb.StageOffsetsRequest) -> pb.StageOffsetsResponse:
         _check_offsets(request)
         self._staging.check(request)
         await self._rights.check("write", request.transaction_id)
@@ -136,10 +125,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             topic_ids = [self._topic_id(commit) for commit in request.offsets]
             return await self._staging.stage(replica, request, topic_ids, self._now_ms())
 
-    @public_errors
-    async def FetchOffsets(
-        self, request: pb.FetchOffsetsRequest, context: Any
-    ) -> pb.FetchOffsetsResponse:
+    async def FetchOffsets(self, request: pb.FetchOffsetsRequest) -> pb.FetchOffsetsResponse:
         check_name("group", request.group)
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
         wanted = [(p.topic, p.partition) for p in request.partitions]
@@ -180,10 +166,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
                 where = f"{wanted.topic}-{wanted.partition}"
                 raise errors.FencedMemberError(f"{where} is not, or no longer, of this member")
 
-    @public_errors
-    async def DescribeGroup(
-        self, request: pb.DescribeGroupRequest, context: Any
-    ) -> pb.DescribeGroupResponse:
+    async def DescribeGroup(self, request: pb.DescribeGroupRequest) -> pb.DescribeGroupResponse:
         check_name("group", request.group)
         replica, table = await self._read(request.group)
         group = table.group(request.group)
@@ -200,10 +183,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             coordinator_id=self.node.config.node_id,
         )
 
-    @public_errors
-    async def DeleteGroup(
-        self, request: pb.DeleteGroupRequest, context: Any
-    ) -> pb.DeleteGroupResponse:
+    async def DeleteGroup(self, request: pb.DeleteGroupRequest) -> pb.DeleteGroupResponse:
         check_name("group", request.group)
         async with self._deadline(0):
             replica = await self._replica_of(request.group)
@@ -215,10 +195,7 @@ class GroupService(group_pb2_grpc.GroupServiceServicer):
             raise invalid("group", "has members, and is deleted when they have gone")
         return pb.DeleteGroupResponse(existed=bool(existed))
 
-    @public_errors
-    async def ListGroups(
-        self, request: pb.ListGroupsRequest, context: Any
-    ) -> pb.ListGroupsResponse:
+    async def ListGroups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
         limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
         topic = self.node.metadata.topic(OFFSETS_TOPIC)
         if topic is None:

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from cluster.access.memory import NO_MEMORY
 from cluster.budget import Account
 from cluster.entries import payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
@@ -66,7 +67,11 @@ class Reader:
         return [one.replica for one in found if one is not None and one.replica is not None]
 
     async def fetch(self, request: pb.FetchRequest) -> bytes:
-        """Return a serialized FetchResponse: see fetch_wire.py."""
+        """Return a serialized FetchResponse: see fetch_encoding.py."""
+        return encode(await self.sections(request))
+
+    async def sections(self, request: pb.FetchRequest) -> list[Section]:
+        """Return each partition's batches, once there are `min_bytes` or the wait is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
         account, asked = self._node.memory.of_call(), self._budget(request.max_bytes)
@@ -79,7 +84,7 @@ class Reader:
                 enough = found.size >= request.min_bytes or found.batches >= MAX_BATCHES
                 less = found.budget < asked and found.size > 0
                 if found.failed or enough or less or loop.time() >= deadline:
-                    return encode(found.sections)
+                    return found.sections
                 del found  # do not hold the batches while nothing reads them
                 await listening.wait(seen, deadline)
 
@@ -133,7 +138,7 @@ class Reader:
         finally:
             account.release(budget)
         if found.size and memory.used + HELD_TWICE * found.size > memory.limit:
-            raise ThrottledError("this node's memory for clients (client_memory_bytes) is used")
+            raise ThrottledError(NO_MEMORY)
         return found
 
     # -- batches ------------------------------------------------------------------------

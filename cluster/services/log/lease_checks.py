@@ -15,7 +15,7 @@ import asyncio
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
-from cluster.security.caller import PRINCIPAL
+from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
 from cluster.v1.metadata_pb2 import MetadataCommand
 
@@ -34,7 +34,7 @@ class Leases:
         """Return whether the token proves the lease, and this node's metadata knows the id."""
         metadata = self._node.metadata
         return metadata.is_issued(producer_id) and proves(
-            metadata.lease_secret, token, producer_id, epoch, PRINCIPAL.get()
+            metadata.lease_secret, token, producer_id, epoch, CALLER.get().principal
         )
 
     def owned(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
@@ -42,7 +42,7 @@ class Leases:
 
         For batches that begin no chain. Without identities, knowing the epoch is enough.
         """
-        principal = PRINCIPAL.get()
+        principal = CALLER.get().principal
         if not principal or proves(
             self._node.metadata.lease_secret, token, producer_id, epoch, principal
         ):
@@ -53,7 +53,7 @@ class Leases:
         """Return why this id and epoch may not begin here; None if they may."""
         if self.proven(token, producer_id, epoch):
             return None
-        secret, principal = self._node.metadata.lease_secret, PRINCIPAL.get()
+        secret, principal = self._node.metadata.lease_secret, CALLER.get().principal
         if len(token) == TOKEN_BYTES and (
             not secret or proves(secret, token, producer_id, epoch, principal)
         ):

@@ -18,22 +18,21 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 
+from cluster.access.memory import NO_MEMORY
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
-from cluster.security.caller import PRINCIPAL
-from cluster.security.quotas import USAGE
+from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
 from cluster.services.fair_turns import Turn
-from cluster.services.interceptors.decoding import decoded
-from cluster.services.interceptors.quotas import new_producer, staging
 from cluster.services.log.added_partitions import AddedPartitions
 from cluster.services.log.batch_checks import begins_chain, refusal
 from cluster.services.log.lease_checks import Leases
+from cluster.services.log.quota_checks import new_producer, staging
 from cluster.services.log.refused_heads import RefusedHeads
 from cluster.services.log.resolve import Resolver
 from cluster.services.outcomes import one_answer
 from cluster.services.partition_events import Listening
-from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, in_range
+from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, decoded, in_range
 from cluster.services.routing import locate
 from cluster.transactions.types import State
 from oncelog.v1 import batch_pb2 as bpb
@@ -52,9 +51,7 @@ _STORED = (Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
 # Senders know it under another number.
 _PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
 _NOT_IN_TIME = Verdict(Kind.TIMEOUT, message="not committed in time")
-_NO_MEMORY = Answer(
-    Verdict(Kind.THROTTLED, message="this node's memory for clients (client_memory_bytes) is used")
-)
+_NO_MEMORY = Answer(Verdict(Kind.THROTTLED, message=NO_MEMORY))
 
 
 def meta_of(header: bpb.BatchHeader) -> BatchMeta:
@@ -161,9 +158,23 @@ class Appender:
         request = AppendRequest(
             meta, header.codec, header.transaction_id, header.max_timestamp_us, payload
         )
-        answer_to = self._watched(answer_to, topic, number, meta, heads, reason)
-        if meta.producer_id:
-            answer_to = self._resolver.with_offset(replica, meta, answer_to)
+        await self.take(replica, request, answer_to, heads, reason)
+
+    async def take(
+        self,
+        replica: Partition,
+        request: AppendRequest,
+        answer_to: AnswerTo,
+        heads: RefusedHeads | None = None,
+        reason: Answer | None = None,
+    ) -> None:
+        """Append or stage a batch whose form and producer are proven. `answer_to` is called once.
+
+        heads: of the batch's connection; reason: theirs at the batch's arrival.
+        """
+        answer_to = self._watched(answer_to, replica, request.meta, heads, reason)
+        if request.meta.producer_id:
+            answer_to = self._resolver.with_offset(replica, request.meta, answer_to)
         if request.transaction_id:
             await self._stage(replica, request, answer_to)
         else:
@@ -173,7 +184,7 @@ class Appender:
         """Stage a transaction's batch; the first one registers its partition first."""
         await self._marked(replica, request)
         unregistered: list[Answer] = []
-        usage = USAGE.get()
+        usage = CALLER.get().usage
         exceeded = staging(usage)
         if exceeded is not None:
             answer_to(Answer(exceeded))
@@ -229,8 +240,7 @@ class Appender:
     def _watched(
         self,
         answer_to: AnswerTo,
-        topic: str,
-        number: int,
+        replica: Partition,
         meta: BatchMeta,
         heads: RefusedHeads | None,
         reason: Answer | None,
@@ -243,7 +253,7 @@ class Appender:
             if kind is Kind.APPENDED:
                 self.node.metrics.commit_latency.observe(time.monotonic() - started)
             elif heads is not None and kind not in _STORED:
-                answer = heads.answered(topic, number, meta, answer, reason)
+                answer = heads.answered(replica.topic, replica.index, meta, answer, reason)
             answer_to(answer)
 
         return answer
@@ -278,11 +288,11 @@ class Appender:
 
     # -- Produce ------------------------------------------------------------------------
 
-    async def all_of(self, request: pb.ProduceRequest, client: str = "") -> list[pb.BatchResult]:
+    async def all_of(self, request: pb.ProduceRequest) -> list[pb.BatchResult]:
         """Return the results of all batches of a unary request, in their order."""
         deadline = asyncio.get_running_loop().time() + self.commit_timeout(request)
         node, tasks = self.node, list[asyncio.Task[Answer]]()
-        client = PRINCIPAL.get() or client  # however many connections a principal has
+        client = CALLER.get().client
         await node.turns.take(client)
         under_way = UnderWay(node)
         with Listening(()) as listening, closing(under_way):
@@ -329,7 +339,7 @@ class Appender:
             except TimeoutError:
                 return Answer(_NOT_IN_TIME)
             verdict = answer.verdict
-            # Only a gap can close; an overlap or another cut stays what it is.
+            # Only a gap can close; an overlap or another cut stays.
             gap = verdict.kind is Kind.OUT_OF_ORDER and verdict.last_sequence < prev
             if not gap or loop.time() >= gap_until:
                 return answer
@@ -338,16 +348,13 @@ class Appender:
 
 
 class ProduceStream:
-    """One stream's batches that wait for their answer, and the answers to send.
+    """One stream's batches that wait for their answer, and the answers to send."""
 
-    client: the stream's.
-    """
-
-    def __init__(self, appender: Appender, client: str = "") -> None:
+    def __init__(self, appender: Appender) -> None:
         self._appender = appender
-        self._client = PRINCIPAL.get() or client  # however many connections a principal has
+        self._client = CALLER.get().client
         node = appender.node
-        self._turns, self._memory = node.turns, node.memory.of_call(client)
+        self._turns, self._memory = node.turns, node.memory.of_call()
         self._under_way = UnderWay(node)
         self._loop = asyncio.get_running_loop()
         self._results: list[tuple[int, Answer]] = []

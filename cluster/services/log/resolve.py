@@ -1,7 +1,7 @@
 """Outcome of a batch whose acknowledgement was lost: ResolveSequence, old duplicates.
 
 LogService, Appender --> Resolver --> last-seen map, after a confirmation
-                                  --> partition.lookup, for what the map no longer holds
+                                  --> partition.lookup, for batches that left the map
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ The requests name the transaction only by number, so `needs.py` cannot say it.
 
 from __future__ import annotations
 
-from cluster.security.caller import PRINCIPAL
+from cluster.security.caller import CALLER
 from cluster.security.permissions import ALL, Need, Permissions
 from cluster.services.context import NodeContext
 from cluster.services.requests import timeout_s
@@ -35,7 +35,7 @@ class TransactionRights:
         row = coordinator.get(transaction_id)
         kind = "sink" if row is not None and row.sink else "producer"
         need = Need(operation, kind, ALL if row is None else row.owner)
-        principal = PRINCIPAL.get()
+        principal = CALLER.get().principal
         if self._permissions.missing(principal, (need,)) is not None:
             # The error hides the owner from a caller that may not see it.
             text = f"{principal} lacks: {operation} on the name of transaction {transaction_id}"

@@ -14,7 +14,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
 
 from cluster.dedup.verdict import MAX_INT64, Kind
 from cluster.errors import NotReadyError
@@ -22,7 +21,7 @@ from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.partition.group_offsets import partition_of
 from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors, rejection
+from cluster.services.errors import accepted, rejection
 from cluster.services.log.lease_checks import Leases
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
 from cluster.services.transactions.commit import Coordination, Decisions
@@ -39,7 +38,6 @@ from cluster.transactions.types import (
 from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import transaction_pb2 as pb
-from oncelog.v1 import transaction_pb2_grpc
 from oncelog.v1.batch_pb2 import TopicPartition
 
 DEFAULT_IDLE_MS, DEFAULT_TOTAL_MS = 60_000, 15 * 60_000
@@ -47,7 +45,7 @@ MAX_KEPT = 10_000  # in one call
 DEFAULT_LISTED, MAX_LISTED = 100, 1000
 
 
-class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
+class TransactionService:
     """Answers for one node. `now_ms`: the agreed wall clock."""
 
     def __init__(
@@ -62,9 +60,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         self._coordination, self._now_ms = coordination, now_ms
         self._leases, self._decisions = Leases(node), Decisions(node, coordination)
 
-    @public_errors
     async def BeginTransaction(
-        self, request: pb.BeginTransactionRequest, context: Any
+        self, request: pb.BeginTransactionRequest
     ) -> pb.BeginTransactionResponse:
         check_producer_name(request.producer_name)
         begin = self._begin(request, "")
@@ -94,9 +91,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             nonce=asked.nonce, idle_ms=idle, total_ms=total, groups=self._groups(asked.partitions)
         )
 
-    @public_errors
     async def KeepTransactionsAlive(
-        self, request: pb.KeepTransactionsAliveRequest, context: Any
+        self, request: pb.KeepTransactionsAliveRequest
     ) -> pb.KeepTransactionsAliveResponse:
         count_in_range("transaction_ids", len(request.transaction_ids), 0, MAX_KEPT)
         for number in request.transaction_ids:
@@ -104,9 +100,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         ended = await self._coordination.keep_alive(request.transaction_ids)
         return pb.KeepTransactionsAliveResponse(ended=ended)
 
-    @public_errors
     async def CommitTransaction(
-        self, request: pb.CommitTransactionRequest, context: Any
+        self, request: pb.CommitTransactionRequest
     ) -> pb.CommitTransactionResponse:
         await self._rights.check("write", request.transaction_id)
         in_range("producer_id", request.producer_id, 1, MAX_INT64)
@@ -187,9 +182,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
                     record_count=run.records,
                 )
 
-    @public_errors
     async def AbortTransaction(
-        self, request: pb.AbortTransactionRequest, context: Any
+        self, request: pb.AbortTransactionRequest
     ) -> pb.AbortTransactionResponse:
         if request.producer_id:
             await self._rights.check("write", request.transaction_id)
@@ -202,9 +196,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
         accepted(await self._decisions.propose(tpb.TransactionCommand(abort=abort), 0))
         return pb.AbortTransactionResponse()
 
-    @public_errors
     async def ListTransactions(
-        self, request: pb.ListTransactionsRequest, context: Any
+        self, request: pb.ListTransactionsRequest
     ) -> pb.ListTransactionsResponse:
         limit, now_ms = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED), self._now_ms()
         found = (
@@ -217,9 +210,8 @@ class TransactionService(transaction_pb2_grpc.TransactionServiceServicer):
             transactions=await self._described(list(islice(found, limit)))
         )
 
-    @public_errors
     async def DescribeTransaction(
-        self, request: pb.DescribeTransactionRequest, context: Any
+        self, request: pb.DescribeTransactionRequest
     ) -> pb.DescribeTransactionResponse:
         await self._rights.check("describe", request.transaction_id)
         row = self.node.metadata.coordinator.get(request.transaction_id)

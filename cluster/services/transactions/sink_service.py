@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from cluster.errors import NotReadyError
 from cluster.services.context import NodeContext
-from cluster.services.errors import accepted, public_errors, rejection
+from cluster.services.errors import accepted, rejection
 from cluster.services.requests import count_in_range, in_range, invalid, page_size, timeout_s
 from cluster.services.transactions.commit import Coordination, Decisions
 from cluster.transactions.coordinator import MAX_TOTAL_MS, MIN_IDLE_MS, Coordinator
@@ -25,7 +24,6 @@ from cluster.transactions.transaction import MAX_RUNS, Transaction
 from cluster.transactions.types import BY_OWNER, UNKNOWN_TRANSACTION, Expected, Refused
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import sink_pb2 as pb
-from oncelog.v1 import sink_pb2_grpc
 from oncelog.v1 import transaction_pb2 as transaction_pb
 
 DEFAULT_TOTAL_MS = 3600_000
@@ -33,25 +31,19 @@ DEFAULT_LISTED, MAX_LISTED = 100, 1000
 MAX_RUN_CHARS = 255
 
 
-class SinkService(sink_pb2_grpc.SinkServiceServicer):
+class SinkService:
     """Answers for one node."""
 
     def __init__(self, node: NodeContext, coordination: Coordination) -> None:
         self.node = node
         self._coordination, self._decisions = coordination, Decisions(node, coordination)
 
-    @public_errors
-    async def DrawTicket(
-        self, request: pb.DrawTicketRequest, context: Any
-    ) -> pb.DrawTicketResponse:
+    async def DrawTicket(self, request: pb.DrawTicketRequest) -> pb.DrawTicketResponse:
         draw = tpb.DrawTicket(sink=request.sink, jobs=request.jobs)
         result = await self._decisions.propose(tpb.TransactionCommand(draw_ticket=draw), 0)
         return pb.DrawTicketResponse(ticket=accepted(result).sink.ticket)
 
-    @public_errors
-    async def BeginBatch(
-        self, request: pb.BeginBatchRequest, context: Any
-    ) -> pb.BeginBatchResponse:
+    async def BeginBatch(self, request: pb.BeginBatchRequest) -> pb.BeginBatchResponse:
         total = request.total_timeout_ms or DEFAULT_TOTAL_MS
         in_range("total_timeout_ms", total, MIN_IDLE_MS, MAX_TOTAL_MS)
         if len(request.run) > MAX_RUN_CHARS:
@@ -85,8 +77,7 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
         if row is not None:
             await self._coordination.finished(row)
 
-    @public_errors
-    async def EndBatch(self, request: pb.EndBatchRequest, context: Any) -> pb.EndBatchResponse:
+    async def EndBatch(self, request: pb.EndBatchRequest) -> pb.EndBatchResponse:
         count_in_range("winners", len(request.winners), 0, MAX_RUNS)
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
@@ -139,10 +130,7 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
             ]
         return found
 
-    @public_errors
-    async def AbortBatch(
-        self, request: pb.AbortBatchRequest, context: Any
-    ) -> pb.AbortBatchResponse:
+    async def AbortBatch(self, request: pb.AbortBatchRequest) -> pb.AbortBatchResponse:
         await self._decisions.catch_up()
         row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is not None and (not row.sink or row.owner != request.sink):
@@ -152,16 +140,12 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
         accepted(await self._decisions.propose(tpb.TransactionCommand(abort=abort), 0))
         return pb.AbortBatchResponse()
 
-    @public_errors
-    async def ListSinks(self, request: pb.ListSinksRequest, context: Any) -> pb.ListSinksResponse:
+    async def ListSinks(self, request: pb.ListSinksRequest) -> pb.ListSinksResponse:
         limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
         found = described(self.node.metadata.coordinator, request.after)
         return pb.ListSinksResponse(sinks=islice(found, limit))
 
-    @public_errors
-    async def DescribeSink(
-        self, request: pb.DescribeSinkRequest, context: Any
-    ) -> pb.DescribeSinkResponse:
+    async def DescribeSink(self, request: pb.DescribeSinkRequest) -> pb.DescribeSinkResponse:
         await self._decisions.catch_up()
         coordinator = self.node.metadata.coordinator
         sink = coordinator.sinks.get(request.sink)
@@ -169,8 +153,7 @@ class SinkService(sink_pb2_grpc.SinkServiceServicer):
             raise rejection(UNKNOWN_TRANSACTION, f"there is no sink {request.sink!r}")
         return pb.DescribeSinkResponse(sink=description(coordinator, request.sink, sink))
 
-    @public_errors
-    async def ResetSink(self, request: pb.ResetSinkRequest, context: Any) -> pb.ResetSinkResponse:
+    async def ResetSink(self, request: pb.ResetSinkRequest) -> pb.ResetSinkResponse:
         reset = tpb.ResetSink(sink=request.sink)
         accepted(await self._decisions.propose(tpb.TransactionCommand(reset_sink=reset), 0))
         return pb.ResetSinkResponse()

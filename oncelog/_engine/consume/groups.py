@@ -19,7 +19,7 @@ from oncelog import errors, types
 from oncelog._engine.net.cluster import Cluster, cluster_stub, may_have_been_done
 from oncelog.types import CommittedOffset, OffsetCommit, TopicPartition
 from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
-from oncelog.wire.status import BY_REASON
+from oncelog.wire.reasons import BY_REASON
 
 log = logging.getLogger("oncelog.consumer")
 

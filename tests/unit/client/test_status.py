@@ -15,8 +15,8 @@ from oncelog import errors
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 from oncelog.wire import verdicts
+from oncelog.wire.reasons import BY_REASON
 from oncelog.wire.status import (
-    BY_REASON,
     DETAILS_KEY,
     DOMAIN,
     ERROR_CODES,

@@ -16,7 +16,7 @@ from cluster.node.driver_loop import DriverLoop
 from cluster.node.links.peers import Peers
 from cluster.node.node import Node
 from cluster.node.replicas.replicas import Replicas
-from cluster.node.server import Server
+from cluster.rpc.server import Server
 from cluster.transport.listener import PeerListener
 from harness.ports import free_ports
 from storage.engine import Engine

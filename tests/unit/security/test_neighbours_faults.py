@@ -44,8 +44,9 @@ from cryptography import x509
 import cluster.v1
 from cluster.budget import Budget
 from cluster.config.node_config import NodeConfig
-from cluster.node import server as node_server
-from cluster.node.server import Server
+from cluster.rpc import server as node_server
+from cluster.rpc.required_permissions import NEEDS
+from cluster.rpc.server import Server
 from cluster.security import jwts as tokens
 from cluster.security import names
 from cluster.security.certificates import CertificateFiles, Certificates
@@ -55,7 +56,6 @@ from cluster.security.jwts import Jwts
 from cluster.security.names import principal_of
 from cluster.security.permissions import Permissions, Rule, tidy
 from cluster.security.tokens import TokenError
-from cluster.services.interceptors.required_permissions import NEEDS
 from cluster.v1 import metadata_pb2
 from harness.certificates import Authority, Pair, dns, replace, uri
 from oncelog import errors
@@ -402,7 +402,7 @@ async def test_a_stream_that_is_checked_once_goes_on_for_ever(
 ) -> None:
     async with guard(tmp_path) as node:
         node.allow("alice", "write", "topic", TOPIC)
-        check = node.guarding._refusal
+        check = node.gate.refusal
         once: list[Any] = []
 
         def first_only(*given: Any) -> Any:
@@ -410,7 +410,7 @@ async def test_a_stream_that_is_checked_once_goes_on_for_ever(
                 once.append(check(*given))
             return once[0]
 
-        monkeypatch.setattr(node.guarding, "_refusal", first_only)  # also of messages that follow
+        monkeypatch.setattr(node.gate, "refusal", first_only)  # also of messages that follow
         call = node.channel.stream_stream(
             "/oncelog.v1.LogService/ProduceStream",
             request_serializer=lpb.ProduceRequest.SerializeToString,
@@ -421,7 +421,7 @@ async def test_a_stream_that_is_checked_once_goes_on_for_ever(
         node.rules = ()
         await call.write(produce(TOPIC))
         assert (await call.read()).results, "with the check off"
-        monkeypatch.setattr(node.guarding, "_refusal", check)
+        monkeypatch.setattr(node.gate, "refusal", check)
         await call.write(produce(TOPIC))
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call.read()

@@ -14,11 +14,13 @@ from cluster.consensus.proposals import Applied
 from cluster.metadata.lease_tokens import SECRET_BYTES, sign
 from cluster.partition.replica import Answer, Partition, Policy
 from cluster.partition.types import NodeView
-from cluster.services.interceptors.decoding import Decoding
-from cluster.services.interceptors.memory import Metering
+from cluster.rpc.decoding import Decoding
+from cluster.rpc.memory import Metering
+from cluster.rpc.services import add_service
+from cluster.security.caller import UNIDENTIFIED, Caller
 from cluster.services.log.produce import Appender
 from cluster.services.log.resolve import Resolver
-from cluster.services.log.service import LogService, add_log_service
+from cluster.services.log.service import LogService
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import batch_pb2, log_pb2, log_pb2_grpc
 from oncelog.wire.batch import encode_payload
@@ -114,11 +116,13 @@ class LogNode(Node):
         (answer,) = answers
         return answer
 
-    def batch(self, header: batch_pb2.BatchHeader, payload: bytes) -> batch_pb2.Batch:
+    def batch(
+        self, header: batch_pb2.BatchHeader, payload: bytes, caller: Caller = UNIDENTIFIED
+    ) -> batch_pb2.Batch:
         """With the token of its lease, as if its id had been leased, if it was issued."""
         batch = batch_pb2.Batch(header=header, payload=payload)
         if self.metadata.is_issued(header.producer_id) and header.epoch >= 0:
-            batch.lease_token = sign(SECRET, header.producer_id, header.epoch, 1)
+            batch.lease_token = sign(SECRET, header.producer_id, header.epoch, 1, caller.principal)
         return batch
 
 
@@ -136,7 +140,7 @@ def batch(payload: bytes = PAYLOAD, **fields: Any) -> batch_pb2.Batch:
 async def serving(node: LogNode) -> AsyncIterator[tuple[Any, grpc.aio.Channel]]:
     """A stub of the node's LogService over real gRPC, and its channel."""
     server = grpc.aio.server(interceptors=[Metering(node.memory), Decoding()])
-    add_log_service(LogService(node), server)
+    add_service(server, LogService(node))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     limit = ("grpc.max_receive_message_length", -1)

@@ -26,7 +26,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 import oncelog.v1
+from cluster.access.gate import Gate
 from cluster.node.offered import add_services
+from cluster.rpc import authorization as guarded
+from cluster.rpc.authorization import Guarding
+from cluster.rpc.decoding import Decoding
+from cluster.rpc.reflection import V1, add_reflection
+from cluster.rpc.required_permissions import NEEDS, OPEN
 from cluster.security import audit as audit_log
 from cluster.security.audit import MAX_REFUSED, Audit
 from cluster.security.caller import RULES_VERSION, Caller
@@ -35,11 +41,6 @@ from cluster.security.permissions import Need, Permissions, Rule, tidy
 from cluster.security.quotas import Quota, Quotas
 from cluster.security.tokens import StaticTokens
 from cluster.services.groups.running_groups import GroupMembers
-from cluster.services.interceptors import authorization as guarded
-from cluster.services.interceptors.authorization import Guarding
-from cluster.services.interceptors.decoding import Decoding
-from cluster.services.interceptors.reflection import V1, add_reflection
-from cluster.services.interceptors.required_permissions import NEEDS, OPEN
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import group_pb2 as gpb
@@ -132,10 +133,11 @@ class Guarded:
         self.quotas = Quotas(
             lambda: self.limits, time.monotonic, self.open_transactions.__contains__, ["token:root"]
         )
-        self.guarding = Guarding(
+        self.gate = Gate(
             self.identities, self.permissions, self.audit, self.quotas, lambda: self.now,
             lambda: len(self.rules),
         )  # fmt: skip
+        self.guarding = Guarding(self.gate)
         self.channel: Any = None
 
     def allow(self, who: str, operations: str, kind: str, name: str = "", **more: bool) -> None:
@@ -167,6 +169,9 @@ class Guarded:
                 return await self.call(method, who, request)
             raise known from None
 
+    def refusal(self, method: str, caller: Caller, request: Any) -> errors.OncelogError | None:
+        return self.gate.refusal(method, caller, self.guarding.needs(method, request))
+
     def noted(self) -> list[dict[str, Any]]:
         self.audit.close()
         return [json.loads(line) for line in self.audit_file.read_text().splitlines()]
@@ -191,8 +196,8 @@ async def guard(directory: Path, *, on: bool = True) -> AsyncIterator[Guarded]:
     made = Guarded(directory)
     server = grpc.aio.server(interceptors=[made.guarding, Decoding()] if on else [Decoding()])
     members = GroupMembers(made.node)
-    permissions = made.permissions if on else None
-    add_services(made.node, server, lambda: 0, permissions, members, NO_TRANSACTIONS)
+    gate = made.gate if on else None
+    add_services(made.node, server, lambda: 0, gate, members, NO_TRANSACTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)
     add_reflection(server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -258,7 +263,7 @@ async def test_no_kind_of_principal_has_a_right_by_default(tmp_path: Path, princ
             asked += [request for request, _ in named(description.input_type)]
             for request in asked:
                 if list(NEEDS[method](request)):
-                    error = node.guarding.refusal(method, Caller(principal), request)
+                    error = node.refusal(method, Caller(principal), request)
                     assert isinstance(error, errors.NotAuthorizedError), (method, str(request))
                     assert error.principal == principal
                     refused += 1
@@ -424,22 +429,15 @@ async def test_what_names_nothing_goes_on_with_what_was_asked_before(tmp_path: P
             node.rules = ()
             yield ping
 
-        got = node.guarding._allowed(method, caller, said(), Peer())
+        got = node.guarding._allowed(method, caller, said())
         assert [await anext(got), await anext(got)] == [hello, ping]
         with pytest.raises(errors.NotAuthorizedError, match="read on group 'g'"):
             await anext(got)
         pattern = gpb.JoinGroupRequest(hello=gpb.MemberHello(group="g", topics=["^ord.*"]))
         node.allow("alice", "read", "group", "g")
         node.allow("alice", "read", "topic", "ord", prefix=True)
-        refused = node.guarding.refusal(method, caller, pattern)
+        refused = node.refusal(method, caller, pattern)
         assert "read on topic '*'" in str(refused)
-
-
-class Peer:
-    """The parts of a call's context that the audit log asks for."""
-
-    def peer(self) -> str:
-        return "there"
 
 
 async def test_a_stream_ends_when_its_token_is_over(tmp_path: Path) -> None:
@@ -448,11 +446,9 @@ async def test_a_stream_ends_when_its_token_is_over(tmp_path: Path) -> None:
         method = "/oncelog.v1.LogService/ProduceStream"
         short = type(caller)(caller.principal, expires=10.0)
         request = lpb.ProduceRequest()
-        assert node.guarding.refusal(method, short, request) is None
+        assert node.refusal(method, short, request) is None
         node.now = 10.0
-        assert isinstance(
-            node.guarding.refusal(method, short, request), errors.UnauthenticatedError
-        )
+        assert isinstance(node.refusal(method, short, request), errors.UnauthenticatedError)
 
 
 async def test_a_stream_ends_with_the_next_message_after_its_certificate_is_over(

@@ -11,7 +11,7 @@ import pytest
 from cluster.dedup.verdict import Kind
 from cluster.metadata.lease_tokens import SECRET_BYTES, proves, sign
 from cluster.metadata.state import MetadataState
-from cluster.security.caller import PRINCIPAL
+from cluster.security.caller import CALLER, Caller
 from cluster.services.log.lease_checks import Leases
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1 import producer_pb2 as ppb
@@ -223,7 +223,7 @@ async def as_principal(who: str, node: LogNode, **fields: Any) -> Kind:
     """The verdict on a batch that this caller sends with Alice's token."""
 
     def sent() -> Any:
-        PRINCIPAL.set(who)
+        CALLER.set(Caller(who))
         wanted = header(producer_id=7, epoch=0, **fields)
         token = sign(SECRET, 7, 0, 1, "dns:alice")
         return Batch(header=wanted, payload=PAYLOAD, lease_token=token)

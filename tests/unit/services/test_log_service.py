@@ -11,8 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from cluster.budget import Budget
-from cluster.services.errors import write
+from cluster.rpc.services import writer
 from cluster.services.fair_turns import SLICE_BATCHES
 from cluster.services.log import fetch as reading
 from cluster.services.log.fetch import Reader
@@ -289,6 +288,6 @@ async def test_a_client_that_has_gone_ends_its_stream_like_a_cancelled_one():
         async def write(self, message: bytes) -> None:
             raise grpc.aio.InternalError("Failed execute_batch")
 
-    account = Budget(1, 1).open("call")
+    node = LogNode()
     with pytest.raises(asyncio.CancelledError):
-        await write(Gone(), b"message", account)  # type: ignore[arg-type]
+        await writer(Gone(), node)(b"message")

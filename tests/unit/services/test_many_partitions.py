@@ -57,12 +57,10 @@ async def turns_of(call: Awaitable[Any]) -> int:
 
 async def test_a_call_about_all_partitions_leaves_the_loop_to_others(node: Node) -> None:
     service, all_of_them = ClusterService(node), TOPICS * EACH
-    describe = service.DescribeCluster(pb.DescribeClusterRequest(), None)
+    describe = service.DescribeCluster(pb.DescribeClusterRequest())
     assert await turns_of(describe) > all_of_them // slices.SLICE
-    assert await turns_of(service.ListNodes(pb.ListNodesRequest(), None)) > (
-        all_of_them // slices.SLICE
-    )
-    topics = service.DescribeTopics(pb.DescribeTopicsRequest(), None)
+    assert await turns_of(service.ListNodes(pb.ListNodesRequest())) > (all_of_them // slices.SLICE)
+    topics = service.DescribeTopics(pb.DescribeTopicsRequest())
     assert await turns_of(topics) >= TOPICS // TOPICS_SLICE
 
 

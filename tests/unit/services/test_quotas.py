@@ -11,11 +11,13 @@ from typing import Any
 import grpc
 import pytest
 
+from cluster.access import quotas as pacing
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import Tables
 from cluster.metrics.page import Metrics
+from cluster.rpc import quotas as limiting
 from cluster.security.quotas import (
     ALL,
     CONNECTIONS,
@@ -40,7 +42,6 @@ from cluster.security.quotas import (
     fault,
 )
 from cluster.services.fair_turns import Turns
-from cluster.services.interceptors import quotas as limiting
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog import errors
 from oncelog._engine.net.backoff import Backoff
@@ -370,7 +371,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             waits.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr(limiting, "asyncio", SimpleNamespace(sleep=note))
+    monkeypatch.setattr(pacing, "asyncio", SimpleNamespace(sleep=note))
     return waits
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.security.caller import PRINCIPAL
+from cluster.security.caller import CALLER, Caller
 from cluster.security.permissions import Permissions, Rule
 from cluster.services.transactions.permissions import TransactionRights
 from oncelog.errors import NotAuthorizedError
@@ -15,7 +15,7 @@ __all__ = ["node"]
 
 
 def rights(node: Node, *rules: Rule) -> TransactionRights:
-    PRINCIPAL.set("bob")
+    CALLER.set(Caller("bob"))
     return TransactionRights(node, Permissions(lambda: rules))
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from cluster.access.gate import Gate
 from cluster.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ListenError
+from cluster.rpc.authorization import Guarding
+from cluster.rpc.decoding import Decoding
+from cluster.rpc.memory import Metering
+from cluster.rpc.reflection import add_reflection
 from cluster.security.certificates import Certificates, Pem
-from cluster.services.interceptors.authorization import Guarding
-from cluster.services.interceptors.decoding import Decoding
-from cluster.services.interceptors.memory import Metering
-from cluster.services.interceptors.reflection import add_reflection
 
 MAX_STREAMS = 10_000  # of one connection; more wait at the client
 STREAM_WINDOW_BYTES = 4 * 1024 * 1024
@@ -51,7 +52,7 @@ class Server:
         memory: Budget,
         connections: int,
         certificates: Certificates | None = None,
-        guarding: Guarding | None = None,
+        gate: Gate | None = None,
     ) -> None:
         self._config, self._certificates, self.port = config, certificates, 0
         self._started = False
@@ -68,7 +69,7 @@ class Server:
             ],
             interceptors=[
                 Metering(memory),
-                *([] if guarding is None else [guarding]),
+                *([] if gate is None else [Guarding(gate)]),
                 Decoding(),
             ],
         )

@@ -9,20 +9,17 @@ Streams count their messages themselves.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 
+from cluster.access.memory import CALL_BYTES, NO_MEMORY, answered, has_room, received
+from cluster.access.quotas import size_of
 from cluster.budget import Budget
-from cluster.services.errors import abort
+from cluster.rpc.errors import abort
 from oncelog.errors import ThrottledError
 
-CALL_BYTES = 32 * 1024  # of memory that a call takes beside its messages
-SMALL_BYTES = 2 * CALL_BYTES  # a smaller call is answered once received
-# A request is held raw and decoded, an answer here and by gRPC.
-COPIES = 2
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 
 
@@ -44,7 +41,7 @@ class Metering(grpc.aio.ServerInterceptor):
         memory = self._memory
         # Health checks are always answered.
         ours = handler_call_details.method.startswith("/oncelog.")
-        if ours and memory.used + CALL_BYTES > memory.limit:
+        if ours and not has_room(memory):
             return _REFUSING
         account = memory.of_call()
         account.take(CALL_BYTES)
@@ -69,27 +66,20 @@ class Metering(grpc.aio.ServerInterceptor):
         async def counted(request: Any, context: Any) -> Any:
             account = memory.of_call(context.peer())
             account.receiving = False
-            if hasattr(request, "ByteSize"):  # else it could not be decoded
-                account.take(COPIES * request.ByteSize())
-            if memory.full and account.held > SMALL_BYTES:
-                await abort(context, _refusal())
+            try:
+                received(memory, account, size_of(request))
+            except ThrottledError as error:
+                await abort(context, error)
             answer = await call(request, context)
-            if answer is not None:
-                size = len(answer) if isinstance(answer, bytes) else answer.ByteSize()
-                account.take(COPIES * size)
-            account.blocked_since = asyncio.get_running_loop().time()
+            answered(account, 0 if answer is None else size_of(answer))
             return answer
 
         return counted
 
 
-def _refusal() -> ThrottledError:
-    return ThrottledError("this node's memory for clients (client_memory_bytes) is used")
-
-
 async def _refuse(requests: object, context: Any) -> None:
     """Refuse before a byte of the request is taken."""
-    await abort(context, _refusal())
+    await abort(context, ThrottledError(NO_MEMORY))
 
 
 _REFUSING: Handler = grpc.stream_stream_rpc_method_handler(_refuse)

@@ -9,31 +9,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from cluster.services.errors import abort
-from oncelog.errors import InvalidRequestError
+from cluster.rpc.errors import abort
+from cluster.services.requests import Undecodable
 
 _OURS = "/oncelog."
-MessageT = TypeVar("MessageT")
 Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
-
-
-class Undecodable:
-    """Placeholder for an undecodable message."""
-
-    def __init__(self, error: DecodeError) -> None:
-        self.error = InvalidRequestError(f"message: {error}", field="message")
-
-
-def decoded(message: MessageT) -> MessageT:
-    """Return `message` unchanged. Raises InvalidRequestError if it could not be decoded."""
-    if isinstance(message, Undecodable):
-        raise message.error
-    return message
 
 
 class Decoding(grpc.aio.ServerInterceptor):

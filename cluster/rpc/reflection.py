@@ -13,7 +13,7 @@ import grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_reflection.v1alpha.reflection import aio
 
-from cluster.services.interceptors.required_permissions import NEEDS, OPEN
+from cluster.rpc.required_permissions import NEEDS, OPEN
 
 V1 = "grpc.reflection.v1.ServerReflection"
 
