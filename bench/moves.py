@@ -99,7 +99,7 @@ def move(cluster: LocalCluster, admin: Admin, spare: int, *, back: bool) -> None
         comes = next(n for n in cluster.nodes if n not in part.replicas) if back else spare
         wanted = [comes if node == goes else node for node in part.replicas]
         admin.reassign_partition(TOPIC, part.partition, wanted)
-    until(lambda: admin.balance().settled)
+    until(lambda: admin.describe_balance().settled)
 
 
 def replace(cluster: LocalCluster, admin: Admin) -> float:
@@ -109,7 +109,7 @@ def replace(cluster: LocalCluster, admin: Admin) -> float:
     for path in sorted(node.spec.data_dir.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     until(lambda: not any(one.node_id == 3 and one.alive for one in admin.list_nodes()))
-    admin.change_node(3, "replace")
+    admin.replace_node(3)
     started = time.monotonic()
     node.start()
     until(lambda: settled(admin, 3))
@@ -127,7 +127,7 @@ def measure(options: argparse.Namespace, root: Path) -> list[dict[str, Any]]:
         admin.create_topic(TOPIC, options.partitions, 3, TopicConfig(retention_bytes=kept))
         fill(cluster.bootstrap, options.gb)
         if not options.replace:
-            admin.change_node(spare, "add")
+            admin.add_node(spare)
             until(lambda: settled(admin, spare))
         for limit in options.limits:
             admin.set_cluster_setting("learner_bytes_per_s", int(limit * MB))

@@ -66,7 +66,9 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     UnknownTransactionError,
 )
+from oncelog.lag import GroupLag, PartitionLag
 from oncelog.moves import Balance, PartitionMove, Resized
+from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
 from oncelog.types import (
     BatchMetadata,
     ClusterInfo,
@@ -81,14 +83,12 @@ from oncelog.types import (
     NodeStatus,
     OffsetCommit,
     PartitionInfo,
-    PermissionRule,
-    Permissions,
+    ProducerEpoch,
     ProducerIdentity,
     ProducerLease,
     ProducerName,
     ProducerState,
     PublishedRun,
-    Quota,
     RecentBatch,
     Record,
     RecordMetadata,
@@ -114,6 +114,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AdminConfig",
+    "AlteredPermissions",
     "Balance",
     "BatchBehindError",
     "BatchChangedError",
@@ -142,6 +143,7 @@ __all__ = [
     "GroupDescription",
     "GroupHasMembersError",
     "GroupInfo",
+    "GroupLag",
     "GroupMember",
     "Header",
     "InternalError",
@@ -162,11 +164,13 @@ __all__ = [
     "OtherSinkError",
     "OutOfOrderError",
     "PartitionInfo",
+    "PartitionLag",
     "PartitionMove",
     "PermissionRule",
     "Permissions",
     "Producer",
     "ProducerConfig",
+    "ProducerEpoch",
     "ProducerExpiredError",
     "ProducerFatalError",
     "ProducerIdentity",

@@ -17,8 +17,11 @@ from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
+from oncelog.lag import GroupLag
 from oncelog.moves import Balance, Resized
+from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
 from oncelog.types import TopicPartition
+from oncelog.v1 import cluster_pb2
 
 T = TypeVar("T")
 
@@ -113,31 +116,72 @@ class Admin:
         """Return all nodes, and the progress of their pending changes."""
         return self._run(self._core.list_nodes())
 
-    def change_node(
+    def add_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Let a new node join, with an empty data directory; return texts about the effect.
+
+        This and the next five return when the change is decided, or is found possible (`dry_run`).
+        `list_nodes` shows the progress. Raise InvalidRequestError, NotSupportedError.
+        """
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_ADD, dry_run)
+        return self._run(change)
+
+    def remove_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Move a node's replicas to other nodes, then remove it."""
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_REMOVE, dry_run)
+        return self._run(change)
+
+    def cancel_node_removal(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Keep a node that is being removed; replicas that have moved do not come back."""
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_KEEP, dry_run)
+        return self._run(change)
+
+    def drain_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Move a node's leaderships away before a restart, until `undrain_node`."""
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_DRAIN, dry_run)
+        return self._run(change)
+
+    def undrain_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        """Let a drained node lead again."""
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_UNDRAIN, dry_run)
+        return self._run(change)
+
+    def replace_node(
         self,
         node_id: int,
-        action: str,
         *,
         dry_run: bool = False,
         accept_loss: bool = False,
         directory_id: int = 0,
     ) -> tuple[str, ...]:
-        """Change a node: "add", "replace", "remove", "keep", "drain" or "undrain".
+        """Give up a node's lost data directory, so that it can join with an empty one.
 
-        Returns a text about the effect once it is decided; `list_nodes` shows the progress.
+        accept_loss: go on even if partitions have no majority, or no replica, without the node.
         directory_id: id of the lost data directory, if one of two nodes is lost and the other
-        decides alone. Raises InvalidRequestError, NotSupportedError.
+        decides alone.
         """
-        change = self._core.change_node(node_id, action, dry_run, accept_loss, directory_id)
+        change = self._core.change_node(
+            node_id, cluster_pb2.NODE_ACTION_REPLACE, dry_run, accept_loss, directory_id
+        )
         return self._run(change)
 
-    def balance(self, action: str = "describe") -> Balance:
+    def start_balance(self) -> Balance:
         """Spread replicas and leaderships over the nodes, by count and then by bytes.
 
-        "start", "cancel" (undoes moves in progress), "plan" (the moves that start would make), or
-        "describe". Returns at once with the progress of all moves. Raises NotSupportedError.
+        Returns at once with the progress of all moves. Raises NotSupportedError.
         """
-        return self._run(self._core.balance(action))
+        return self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_START))
+
+    def cancel_balance(self) -> Balance:
+        """Start no further move, and undo the moves in progress; return those."""
+        return self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_CANCEL))
+
+    def plan_balance(self) -> Balance:
+        """Return the moves that `start_balance` would make."""
+        return self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_PLAN))
+
+    def describe_balance(self) -> Balance:
+        """Return the progress of all moves, of any origin."""
+        return self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_DESCRIBE))
 
     def finalize_upgrade(self) -> types.UpgradeInfo:
         """Enable the newest release's features; no node can go back to an older one afterwards.
@@ -163,16 +207,16 @@ class Admin:
 
     def alter_permissions(
         self,
-        add: Iterable[types.PermissionRule] = (),
-        remove: Iterable[types.PermissionRule] = (),
-    ) -> tuple[int, int]:
-        """Remove rules and add others, all or none; return how many were added and removed.
+        add: Iterable[PermissionRule] = (),
+        remove: Iterable[PermissionRule] = (),
+    ) -> AlteredPermissions:
+        """Remove rules and add others, all or none; return the numbers of new and removed rules.
 
         Nodes follow a moment later. Raises NotAuthorizedError, InvalidRequestError.
         """
         return self._run(self._core.alter_permissions(add, remove))
 
-    def list_permissions(self, principal: str = "") -> types.Permissions:
+    def list_permissions(self, principal: str = "") -> Permissions:
         """Return all rules, or those of one principal, and whether they are enforced."""
         return self._run(self._core.list_permissions(principal))
 
@@ -183,7 +227,7 @@ class Admin:
         return self._run(self._core.check_permission(operation, kind, name, principal))
 
     def alter_quotas(
-        self, quotas: Iterable[types.Quota] = (), remove: Iterable[tuple[str, str]] = ()
+        self, quotas: Iterable[Quota] = (), remove: Iterable[tuple[str, str]] = ()
     ) -> None:
         """Remove quotas by principal and name ("": all of the principal's), and set others.
 
@@ -191,7 +235,7 @@ class Admin:
         """
         self._run(self._core.alter_quotas(quotas, remove))
 
-    def list_quotas(self, principal: str = "") -> list[types.Quota]:
+    def list_quotas(self, principal: str = "") -> list[Quota]:
         """Return all quotas, or those of one principal."""
         return self._run(self._core.list_quotas(principal))
 
@@ -215,8 +259,8 @@ class Admin:
         """Return all names, as the answering node knows them."""
         return self._run(self._core.list_producer_names())
 
-    def fence_producer(self, producer_name: str) -> tuple[int, int]:
-        """Raise a name's epoch; return (producer id, epoch)."""
+    def fence_producer(self, producer_name: str) -> types.ProducerEpoch:
+        """Raise a name's epoch, which fences its producer; return the new epoch."""
         return self._run(self._core.fence_producer(producer_name))
 
     def resolve_sequence(
@@ -235,6 +279,13 @@ class Admin:
     def describe_group(self, group: str) -> types.GroupDescription:
         """Return a group's committed offsets; `exists` is False if there are none."""
         return self._run(self._core.groups.describe(group))
+
+    def group_lag(self, group: str) -> GroupLag:
+        """Return a group's lag in records, with its members and committed offsets.
+
+        No partition is missing: one without an answer within 2 s has an `error` instead of a lag.
+        """
+        return self._run(self._core.group_lag(group))
 
     def commit_offsets(
         self, group: str, offsets: Mapping[tuple[str, int], int | types.OffsetCommit]

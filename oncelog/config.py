@@ -458,6 +458,12 @@ class AdminConfig(ClientConfig):
     """Settings of an Admin: those of every client."""
 
 
+def reading_config(config: ClientConfig) -> ConsumerConfig:
+    """Return the settings of a consumer with the connections of another client."""
+    shared = {one.name: getattr(config, one.name) for one in dataclasses.fields(ClientConfig)}
+    return ConsumerConfig(**shared, fetch_max_wait_ms=0)
+
+
 def check_name(setting: str, name: object) -> None:
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{setting} must be a non-empty string, got {name!r}", setting)
@@ -483,5 +489,7 @@ __all__ = [
     "Partitioner",
     "ProducerConfig",
     "ProducerSettings",
+    "default_bootstrap",
     "parse_bootstrap",
+    "reading_config",
 ]

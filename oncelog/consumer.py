@@ -26,6 +26,7 @@ from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.threads import refuse_on_engine_thread
 from oncelog.config import ConsumerConfig, ConsumerSettings
 from oncelog.dotted import settings_from_dotted
+from oncelog.lag import records_behind
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
 
@@ -330,7 +331,7 @@ class Consumer:
 
     async def _lag(self, tp: TopicPartition, position: int) -> int:
         end = (await self._list_offsets({tp: "latest"}))[tp]
-        return max(0, end - max(position, (await self._list_offsets({tp: "earliest"}))[tp]))
+        return records_behind(position, (await self._list_offsets({tp: "earliest"}))[tp], end)
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         return self._list({as_partition(p): "earliest" for p in partitions})

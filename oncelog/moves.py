@@ -1,4 +1,4 @@
-"""Partition moves, as returned by `Admin.balance` and `resize_topic`."""
+"""Partition moves, as returned by `Admin.start_balance` and `resize_topic`."""
 
 from __future__ import annotations
 

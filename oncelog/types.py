@@ -272,39 +272,11 @@ class ProducerState:
 
 
 @dataclass(frozen=True, slots=True)
-class PermissionRule:
-    """Grant or denial of operations to a principal, on a topic, group, producer, sink or cluster.
+class ProducerEpoch:
+    """The epoch of a producer id: batches of lower epochs are fenced."""
 
-    principal "*": every authenticated caller. name "*": all of the kind. operations ("*",): each.
-    """
-
-    principal: str
-    operations: tuple[str, ...]
-    kind: str
-    name: str = ""  # empty for the cluster
-    prefix: bool = False  # name is a prefix
-    deny: bool = False  # deny rules override allow rules
-
-
-@dataclass(frozen=True, slots=True)
-class Permissions:
-    """The rules, and how the answering node applies them."""
-
-    rules: tuple[PermissionRule, ...]
-    enforced: bool
-    caller: str  # the principal that the node sees; empty: not authenticated
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """A principal's limit at each node.
-
-    principal "*": every principal without a value of its own. value 0: no limit.
-    """
-
-    principal: str
-    name: str
-    value: int
+    producer_id: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,14 +447,12 @@ __all__ = [
     "NodeInfo",
     "OffsetCommit",
     "PartitionInfo",
-    "PermissionRule",
-    "Permissions",
+    "ProducerEpoch",
     "ProducerIdentity",
     "ProducerLease",
     "ProducerName",
     "ProducerState",
     "PublishedRun",
-    "Quota",
     "RecentBatch",
     "Record",
     "RecordMetadata",

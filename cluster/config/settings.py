@@ -85,7 +85,7 @@ SETTINGS: tuple[Setting, ...] = (
     _int("clock_bound_ms", 100, HOUR_MS,
          "how far a node's wall clock may be from a majority's before it may not lead"),
     _int("request_timeout_ms", 100, 10 * MINUTE_MS, "longest wait for a commit"),
-    # These four are the cluster's: a new one is founded with them (`oncelog cluster set`).
+    # These four are the cluster's: a new one is founded with them (`oncelog cluster config set`).
     _int("max_batch_bytes", KIB, 64 * MIB, "cap on the topics' max_batch_bytes"),
     _int("learner_bytes_per_s", 0, 1 << 40,
          "how fast leaders of this node fill new replicas, all together; 0: no limit"),

@@ -1,7 +1,7 @@
 """Settings of the cluster: they decide replicated facts and are equal on all nodes. Pure.
 
     NodeConfig of the first leader --FoundClusterSettings--> Tables.settings --> all nodes
-    oncelog cluster set            --SetClusterSetting---------'
+    oncelog cluster config set     --SetClusterSetting---------'
 
 The ranges decide whether a command in the log is accepted, so they change only together with a
 feature. A new setting is a feature, too.

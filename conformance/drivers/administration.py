@@ -41,13 +41,14 @@ class AdminVerbs:
         return {"nodes": _tables(self._admin(fields).list_nodes())}
 
     def _change_node(self, fields: Fields) -> Fields:
-        effects = self._admin(fields).change_node(
-            fields["node_id"], fields["action"], **_given(fields, "dry_run", "accept_loss")
-        )
-        return {"effects": effects}
+        admin, action = self._admin(fields), fields["action"]
+        name = "cancel_node_removal" if action == "keep" else f"{action}_node"
+        given = _given(fields, "dry_run", "accept_loss")
+        return {"effects": getattr(admin, name)(fields["node_id"], **given)}
 
     def _balance(self, fields: Fields) -> Fields:
-        return _table(self._admin(fields).balance(**_given(fields, "action")))
+        action = fields.get("action") or "describe"
+        return _table(getattr(self._admin(fields), f"{action}_balance")())
 
     def _reassign_partition(self, fields: Fields) -> Fields:
         number = fields["partition"]
@@ -56,10 +57,8 @@ class AdminVerbs:
         return {"replicas": found.replicas, "target": found.target}
 
     def _alter_permissions(self, fields: Fields) -> Fields:
-        added, removed = self._admin(fields).alter_permissions(
-            _rules(fields, "add"), _rules(fields, "remove")
-        )
-        return {"added": added, "removed": removed}
+        add, remove = _rules(fields, "add"), _rules(fields, "remove")
+        return _table(self._admin(fields).alter_permissions(add, remove))
 
     def _list_permissions(self, fields: Fields) -> Fields:
         return _table(self._admin(fields).list_permissions(**_given(fields, "principal")))

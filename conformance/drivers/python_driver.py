@@ -524,8 +524,8 @@ class Driver:
         }
 
     def _fence_producer(self, fields: Fields) -> Fields:
-        producer_id, epoch = self._clients[fields["handle"]].fence_producer(fields["producer_name"])
-        return {"producer_id": producer_id, "epoch": epoch}
+        fenced = self._clients[fields["handle"]].fence_producer(fields["producer_name"])
+        return dataclasses.asdict(fenced)
 
     def _resize_topic(self, fields: Fields) -> Fields:
         found = self._clients[fields["handle"]].resize_topic(

@@ -12,6 +12,8 @@ from typing import Any
 
 from oncelog import errors, types
 from oncelog._engine.consume.groups import Groups
+from oncelog._engine.consume.positions import Positions
+from oncelog._engine.consume.routes import Routes
 from oncelog._engine.net.cluster import (
     Cluster,
     cluster_stub,
@@ -22,13 +24,17 @@ from oncelog._engine.net.cluster import (
     transaction_stub,
 )
 from oncelog._engine.sinks import SinkCalls
+from oncelog.config import reading_config
+from oncelog.lag import GroupLag, PartitionLag, records_behind
 from oncelog.moves import Balance, Resized
+from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 from oncelog.wire import messages
 
 # Producers in one answer of a node, at most.
 _PRODUCERS_PAGE = 1000
+LAG_S = 2.0  # for a partition's leader to answer, with an election
 
 
 class AdminCore:
@@ -173,14 +179,16 @@ class AdminCore:
         return [messages.node_status(node) for node in answer.nodes]
 
     async def change_node(
-        self, node_id: int, action: str, dry_run: bool, accept_loss: bool, directory_id: int
+        self,
+        node_id: int,
+        action: cluster_pb2.NodeAction,
+        dry_run: bool,
+        accept_loss: bool = False,
+        directory_id: int = 0,
     ) -> tuple[str, ...]:
-        name = f"NODE_ACTION_{action.upper()}"
-        if name not in cluster_pb2.NodeAction.DESCRIPTOR.values_by_name:
-            raise errors.InvalidRequestError(f"action: {action!r} is none", field="action")
         request = cluster_pb2.ChangeNodeRequest(
             node_id=node_id,
-            action=name,
+            action=action,
             dry_run=dry_run,
             accept_loss=accept_loss,
             directory_id=directory_id,
@@ -188,11 +196,8 @@ class AdminCore:
         answer = await self._call(lambda channel: cluster_stub(channel).ChangeNode, request)
         return tuple(answer.effects)
 
-    async def balance(self, action: str) -> Balance:
-        name = f"BALANCE_ACTION_{action.upper()}"
-        if name not in cluster_pb2.BalanceAction.DESCRIPTOR.values_by_name:
-            raise errors.InvalidRequestError(f"action: {action!r} is none", field="action")
-        request = cluster_pb2.BalanceClusterRequest(action=name)
+    async def balance(self, action: cluster_pb2.BalanceAction) -> Balance:
+        request = cluster_pb2.BalanceClusterRequest(action=action)
         answer = await self._call(lambda channel: cluster_stub(channel).BalanceCluster, request)
         return messages.balance(answer)
 
@@ -222,21 +227,21 @@ class AdminCore:
 
     async def alter_permissions(
         self,
-        add: Iterable[types.PermissionRule],
-        remove: Iterable[types.PermissionRule],
-    ) -> tuple[int, int]:
+        add: Iterable[PermissionRule],
+        remove: Iterable[PermissionRule],
+    ) -> AlteredPermissions:
         request = security_pb2.AlterPermissionsRequest(
             add=map(messages.permission_rule_message, add),
             remove=map(messages.permission_rule_message, remove),
         )
         answer = await self._call(lambda channel: security_stub(channel).AlterPermissions, request)
-        return answer.added, answer.removed
+        return AlteredPermissions(answer.added, answer.removed)
 
-    async def list_permissions(self, principal: str) -> types.Permissions:
+    async def list_permissions(self, principal: str) -> Permissions:
         request = security_pb2.ListPermissionsRequest(principal=principal)
         answer = await self._call(lambda channel: security_stub(channel).ListPermissions, request)
         rules = tuple(map(messages.permission_rule, answer.rules))
-        return types.Permissions(rules, answer.enforced, answer.caller)
+        return Permissions(rules, answer.enforced, answer.caller)
 
     async def check_permission(self, operation: str, kind: str, name: str, principal: str) -> bool:
         request = security_pb2.CheckPermissionRequest(
@@ -246,7 +251,7 @@ class AdminCore:
         return bool(answer.allowed)
 
     async def alter_quotas(
-        self, quotas: Iterable[types.Quota], remove: Iterable[tuple[str, str]]
+        self, quotas: Iterable[Quota], remove: Iterable[tuple[str, str]]
     ) -> None:
         request = security_pb2.AlterQuotasRequest(
             set=[
@@ -257,10 +262,10 @@ class AdminCore:
         )
         await self._call(lambda channel: security_stub(channel).AlterQuotas, request)
 
-    async def list_quotas(self, principal: str) -> list[types.Quota]:
+    async def list_quotas(self, principal: str) -> list[Quota]:
         request = security_pb2.ListQuotasRequest(principal=principal)
         answer = await self._call(lambda channel: security_stub(channel).ListQuotas, request)
-        return [types.Quota(one.principal, one.name, one.value) for one in answer.quotas]
+        return [Quota(one.principal, one.name, one.value) for one in answer.quotas]
 
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int) -> int:
         request = cluster_pb2.TransferLeadershipRequest(
@@ -308,12 +313,12 @@ class AdminCore:
         )
         return [messages.producer_name(name) for name in answer.names]
 
-    async def fence_producer(self, producer_name: str) -> tuple[int, int]:
+    async def fence_producer(self, producer_name: str) -> types.ProducerEpoch:
         answer = await self._call(
             lambda channel: producer_stub(channel).FenceProducer,
             producer_pb2.FenceProducerRequest(producer_name=producer_name, nonce=_nonce()),
         )
-        return int(answer.producer_id), int(answer.epoch)
+        return types.ProducerEpoch(answer.producer_id, answer.epoch)
 
     async def resolve_sequence(
         self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int
@@ -340,6 +345,24 @@ class AdminCore:
                 partition=tp.partition,
             )
         return await self.cluster.call_leader(tp, method, request)
+
+    # --- groups ----------------------------------------------------------------------
+
+    async def group_lag(self, group: str) -> GroupLag:
+        described = await self.groups.describe(group)
+        owned = {tp for member in described.members for tp in member.owned}
+        tps = sorted(described.offsets.keys() | owned)
+        config = reading_config(self.cluster.config)
+        positions = Positions(config, self.cluster, Routes(config, self.cluster))
+        starts, ends, problems = await positions.find_both_ends(tps, LAG_S)
+        lags = {}
+        for tp in tps:
+            at, start, end = described.offsets.get(tp), starts.get(tp), ends.get(tp)
+            lag = None
+            if at is not None and start is not None and end is not None:
+                lag = records_behind(at.offset, start, end)
+            lags[tp] = PartitionLag(at, start, end, lag, problems.get(tp))
+        return GroupLag(described, lags)
 
     # --- transactions ----------------------------------------------------------------
 

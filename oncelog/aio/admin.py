@@ -16,8 +16,11 @@ from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
 from oncelog.config import AdminConfig, ClientSettings
 from oncelog.dotted import settings_from_dotted
+from oncelog.lag import GroupLag
 from oncelog.moves import Balance, Resized
+from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
 from oncelog.types import TopicPartition
+from oncelog.v1 import cluster_pb2
 
 T = TypeVar("T")
 
@@ -85,20 +88,50 @@ class Admin:
     async def list_nodes(self) -> list[types.NodeStatus]:
         return await self._run(self._core.list_nodes())
 
-    async def change_node(
+    async def add_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_ADD, dry_run)
+        return await self._run(change)
+
+    async def remove_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_REMOVE, dry_run)
+        return await self._run(change)
+
+    async def cancel_node_removal(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_KEEP, dry_run)
+        return await self._run(change)
+
+    async def drain_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_DRAIN, dry_run)
+        return await self._run(change)
+
+    async def undrain_node(self, node_id: int, *, dry_run: bool = False) -> tuple[str, ...]:
+        change = self._core.change_node(node_id, cluster_pb2.NODE_ACTION_UNDRAIN, dry_run)
+        return await self._run(change)
+
+    async def replace_node(
         self,
         node_id: int,
-        action: str,
         *,
         dry_run: bool = False,
         accept_loss: bool = False,
         directory_id: int = 0,
     ) -> tuple[str, ...]:
-        change = self._core.change_node(node_id, action, dry_run, accept_loss, directory_id)
+        change = self._core.change_node(
+            node_id, cluster_pb2.NODE_ACTION_REPLACE, dry_run, accept_loss, directory_id
+        )
         return await self._run(change)
 
-    async def balance(self, action: str = "describe") -> Balance:
-        return await self._run(self._core.balance(action))
+    async def start_balance(self) -> Balance:
+        return await self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_START))
+
+    async def cancel_balance(self) -> Balance:
+        return await self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_CANCEL))
+
+    async def plan_balance(self) -> Balance:
+        return await self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_PLAN))
+
+    async def describe_balance(self) -> Balance:
+        return await self._run(self._core.balance(cluster_pb2.BALANCE_ACTION_DESCRIBE))
 
     async def finalize_upgrade(self) -> types.UpgradeInfo:
         return await self._run(self._core.finalize_upgrade())
@@ -113,12 +146,12 @@ class Admin:
 
     async def alter_permissions(
         self,
-        add: Iterable[types.PermissionRule] = (),
-        remove: Iterable[types.PermissionRule] = (),
-    ) -> tuple[int, int]:
+        add: Iterable[PermissionRule] = (),
+        remove: Iterable[PermissionRule] = (),
+    ) -> AlteredPermissions:
         return await self._run(self._core.alter_permissions(add, remove))
 
-    async def list_permissions(self, principal: str = "") -> types.Permissions:
+    async def list_permissions(self, principal: str = "") -> Permissions:
         return await self._run(self._core.list_permissions(principal))
 
     async def check_permission(
@@ -127,11 +160,11 @@ class Admin:
         return await self._run(self._core.check_permission(operation, kind, name, principal))
 
     async def alter_quotas(
-        self, quotas: Iterable[types.Quota] = (), remove: Iterable[tuple[str, str]] = ()
+        self, quotas: Iterable[Quota] = (), remove: Iterable[tuple[str, str]] = ()
     ) -> None:
         await self._run(self._core.alter_quotas(quotas, remove))
 
-    async def list_quotas(self, principal: str = "") -> list[types.Quota]:
+    async def list_quotas(self, principal: str = "") -> list[Quota]:
         return await self._run(self._core.list_quotas(principal))
 
     async def transfer_leadership(self, topic: str, partition: int, target_node_id: int = 0) -> int:
@@ -148,7 +181,7 @@ class Admin:
     async def list_producer_names(self) -> list[types.ProducerName]:
         return await self._run(self._core.list_producer_names())
 
-    async def fence_producer(self, producer_name: str) -> tuple[int, int]:
+    async def fence_producer(self, producer_name: str) -> types.ProducerEpoch:
         return await self._run(self._core.fence_producer(producer_name))
 
     async def resolve_sequence(
@@ -162,6 +195,9 @@ class Admin:
 
     async def describe_group(self, group: str) -> types.GroupDescription:
         return await self._run(self._core.groups.describe(group))
+
+    async def group_lag(self, group: str) -> GroupLag:
+        return await self._run(self._core.group_lag(group))
 
     async def commit_offsets(
         self, group: str, offsets: Mapping[tuple[str, int], int | types.OffsetCommit]

@@ -62,7 +62,7 @@ def add(admin: Admin, as_json: bool, **given: Any) -> None:
     OPERATION  read, write, create, alter, delete, describe, fence, abort, or *
     NAME       * for all of the kind; none for the cluster
     """
-    added, _ = admin.alter_permissions(add=[_made(**given)])
+    added = admin.alter_permissions(add=[_made(**given)]).added
     if as_json:
         print_json({"added": added})
     else:
@@ -74,7 +74,7 @@ def add(admin: Admin, as_json: bool, **given: Any) -> None:
 @with_admin
 def remove(admin: Admin, as_json: bool, **given: Any) -> None:
     """Remove a rule. Give the arguments that added it."""
-    _, removed = admin.alter_permissions(remove=[_made(**given)])
+    removed = admin.alter_permissions(remove=[_made(**given)]).removed
     if as_json:
         print_json({"removed": removed})
     else:

@@ -30,9 +30,14 @@ def balance(
     """
     if dry_run + status + cancel > 1 or (dry_run and wait):
         raise click.UsageError("--dry-run, --status and --cancel exclude each other")
-    actions = {"plan": dry_run, "describe": status, "cancel": cancel}
-    action = next((name for name, chosen in actions.items() if chosen), "start")
-    found = admin.balance(action)
+    if dry_run:
+        found = admin.plan_balance()
+    elif status:
+        found = admin.describe_balance()
+    elif cancel:
+        found = admin.cancel_balance()
+    else:
+        found = admin.start_balance()
     if wait:
         found = wait_settled(admin, found)
     if as_json:
@@ -55,7 +60,7 @@ def wait_settled(admin: Admin, found: Balance) -> Balance:
             click.echo(line, err=True)
         said = line
         threading.Event().wait(LOOK_PERIOD)
-        found = admin.balance("describe")
+        found = admin.describe_balance()
     return found
 
 

@@ -1,4 +1,4 @@
-"""Commands `oncelog cluster info|health|upgrade|get|set`."""
+"""Commands `oncelog cluster info|health|upgrade` and `oncelog cluster config get|set`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin, ClusterInfo, OncelogError, TopicInfo, UpgradeInfo
-from oncelog.cli.options import INT64, with_admin
+from oncelog.cli.options import INT64, with_admin, yes_option
 from oncelog.cli.output import plural, print_facts, print_json, print_table
+from oncelog.cli.streams import confirm
 
 DEFAULT_REPLICAS = 3  # a topic's default, if there are enough nodes
 MAX_LOOKED_AT = 10_000  # partitions; a health check must not be a load
@@ -101,8 +102,9 @@ def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:
 @cluster.command()
 @with_admin
 @click.option("--dry-run", is_flag=True, help="Exit with 0 if --finalize would work now.")
-@click.option("--finalize", is_flag=True, help="Turn on what the newer release has, for good.")
-def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
+@click.option("--finalize", is_flag=True, help="Enable the newer release's features for good.")
+@yes_option
+def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool, yes: bool) -> int:
     """Show releases, and finalize an upgrade.
 
     Shows the release of each node, and the finalized version of the cluster. After all nodes run a
@@ -112,6 +114,7 @@ def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
     if dry_run and finalize:
         raise click.UsageError("--dry-run and --finalize exclude each other")
     if finalize:
+        confirm("Enable the newer features? No node can go back to an older release then.", yes)
         admin.finalize_upgrade()
     facts = admin.describe_cluster()
     state = facts.upgrade
@@ -123,7 +126,12 @@ def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool) -> int:
     return 1 if dry_run and state.hindered_by else 0
 
 
-@cluster.command("get")
+@cluster.group()
+def config() -> None:
+    """Show and change settings of all nodes."""
+
+
+@config.command("get")
 @click.argument("name", required=False)
 @with_admin
 def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
@@ -139,7 +147,7 @@ def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
     return 0
 
 
-@cluster.command("set")
+@config.command("set")
 @click.argument("name")
 @click.argument("value", type=INT64)
 @with_admin

@@ -9,15 +9,15 @@ import click
 
 from oncelog import (
     Admin,
-    CommittedOffset,
     Consumer,
+    GroupLag,
     GroupMember,
+    PartitionLag,
     TopicPartition,
-    UnknownTopicOrPartitionError,
 )
-from oncelog.cli.options import PARTITION, with_admin
+from oncelog.cli.options import PARTITION, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table, when
-from oncelog.cli.streams import confirm_on_terminal
+from oncelog.cli.streams import confirm
 
 
 @click.group()
@@ -49,21 +49,15 @@ def list_groups(admin: Admin, as_json: bool) -> None:
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
     """Show a group's members, offsets and lag."""
-    found = admin.describe_group(name)
+    progress = admin.group_lag(name)
+    found = progress.group
     if not found.exists:
         raise click.ClickException(f"there is no group {name!r}")
     owners = {tp: one for one in found.members for tp in one.owned}
-    tps = sorted(found.offsets.keys() | owners.keys())
-    led = _led(admin, tps)
-    for tp in tps:
-        if tp not in led:
-            click.echo(f"{tp} has no leader, or was deleted: its lag is not known", err=True)
-    starts, ends = _ends(admin, led, "earliest"), _ends(admin, led, "latest")
-    rows = [
-        _row(tp, found.offsets.get(tp), starts.get(tp), ends.get(tp), owners.get(tp)) for tp in tps
-    ]
-    members = [_member(one, rows) for one in found.members]
-    lag = sum(row["lag"] or 0 for row in rows)
+    for tp, error in progress.errors.items():
+        click.echo(f"{tp}: its lag is not known: {error.message}", err=True)
+    rows = [_row(tp, one, owners.get(tp)) for tp, one in progress.partitions.items()]
+    members = [_member(one, progress) for one in found.members]
     if as_json:
         print_json(
             {
@@ -71,7 +65,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
                 "coordinator_id": found.coordinator_id,
                 "epoch": found.epoch,
                 "assignor": found.assignor,
-                "lag": lag,
+                "lag": progress.lag,
                 "members": members,
                 "offsets": rows,
             }
@@ -81,7 +75,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         ("group", name),
         ("coordinator", found.coordinator_id),
         ("last commit", when(found.last_commit_ms)),
-        ("lag", lag),
+        ("lag", progress.lag),
     ]
     if members:
         facts += [("epoch", found.epoch), ("assignor", found.assignor)]
@@ -114,7 +108,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     )  # fmt: skip
 
 
-def _member(one: GroupMember, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _member(one: GroupMember, progress: GroupLag) -> dict[str, Any]:
     return {
         "member_id": one.member_id,
         "instance_id": one.instance_id,
@@ -123,39 +117,19 @@ def _member(one: GroupMember, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "revoking": len(one.revoking),
         "idle_ms": one.idle_ms,
         "connected": one.connected,
-        "lag": sum(row["lag"] or 0 for row in rows if row["owner"] == one.member_id),
+        "lag": sum(progress.partitions[tp].lag or 0 for tp in one.owned),
     }
 
 
-def _led(admin: Admin, tps: list[TopicPartition]) -> list[TopicPartition]:
-    """Return the partitions that have a leader."""
-    led: set[TopicPartition] = set()
-    for name in {tp.topic for tp in tps}:
-        try:
-            partitions = admin.describe_topic(name).partitions
-        except UnknownTopicOrPartitionError:
-            continue
-        led |= {TopicPartition(name, one.partition) for one in partitions if one.leader_id}
-    return [tp for tp in tps if tp in led]
-
-
-def _row(
-    tp: TopicPartition,
-    at: CommittedOffset | None,
-    start: int | None,
-    end: int | None,
-    owner: GroupMember | None,
-) -> dict[str, Any]:
-    """Return one partition's row; null: not committed, or not known because it has no leader."""
-    lag = None
-    if at is not None and start is not None and end is not None:
-        lag = max(0, end - max(at.offset, start))  # records below the start cannot be read
+def _row(tp: TopicPartition, one: PartitionLag, owner: GroupMember | None) -> dict[str, Any]:
+    """Return one partition's row; null: not committed, or not known because no leader answers."""
+    at = one.committed
     return {
         "topic": tp.topic,
         "partition": tp.partition,
         "offset": None if at is None else at.offset,
-        "high_watermark": end,
-        "lag": lag,
+        "high_watermark": one.high_watermark,
+        "lag": one.lag,
         "owner": "" if owner is None else owner.member_id,
         "ownership": 0 if owner is None else owner.owned[tp],
         "metadata": "" if at is None else at.metadata,
@@ -258,12 +232,11 @@ def _wanted(
 
 @group.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask; without a terminal nobody is asked.")
+@yes_option
 @with_admin
 def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     """Delete a group and its offsets."""
-    if not yes:
-        confirm_on_terminal(f"Forget group {name} and its offsets?")
+    confirm(f"Delete group {name} and its offsets?", yes)
     if not admin.delete_group(name):
         raise click.ClickException(f"there is no group {name!r}")
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,8 +11,9 @@ from typing import Any
 import click
 
 from oncelog import Admin, NodeStatus
-from oncelog.cli.options import INT32, with_admin
+from oncelog.cli.options import INT32, with_admin, yes_option
 from oncelog.cli.output import copied, print_json, print_table
+from oncelog.cli.streams import confirm
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
@@ -88,7 +90,7 @@ def add(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) ->
 
     Start it with an empty data directory and the setting `join`.
     """
-    _change(admin, node_id, "add", as_json, dry_run, wait, _is_settled)
+    _change(admin, node_id, "add", admin.add_node, as_json, dry_run, wait)
 
 
 @node.command()
@@ -100,14 +102,14 @@ def remove(
 ) -> None:
     """Move a node's replicas away, then remove it."""
     if cancel:
-        _change(admin, node_id, "keep", as_json, dry_run, wait, _is_settled)
+        _change(admin, node_id, "keep", admin.cancel_node_removal, as_json, dry_run, wait)
     else:
-        _change(admin, node_id, "remove", as_json, dry_run, wait, lambda status: status is None)
+        _change(admin, node_id, "remove", admin.remove_node, as_json, dry_run, wait, _is_gone)
 
 
 @node.command()
 @change_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--accept-loss",
     is_flag=True,
@@ -136,11 +138,11 @@ def replace(
     The node gives up the lost directory; start it with an empty one afterwards.
     """
     given: dict[str, Any] = {"accept_loss": accept_loss, "directory_id": directory_id}
-    if not (yes or dry_run):
-        for effect in admin.change_node(node_id, "replace", dry_run=True, **given):
-            click.echo(f"would: {effect}", err=True)
-        click.confirm("This cannot be taken back. Go on?", abort=True, err=True)
-    _change(admin, node_id, "replace", as_json, dry_run, wait, _is_settled, **given)
+    replacement = functools.partial(admin.replace_node, **given)
+    if not dry_run:
+        effects = () if yes else admin.replace_node(node_id, dry_run=True, **given)
+        confirm("".join(f"would: {one}\n" for one in effects) + "Replace the node?", yes)
+    _change(admin, node_id, "replace", replacement, as_json, dry_run, wait)
 
 
 @node.command()
@@ -151,7 +153,7 @@ def drain(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) 
 
     The node leads nothing until it is undrained.
     """
-    _change(admin, node_id, "drain", as_json, dry_run, wait, _is_settled)
+    _change(admin, node_id, "drain", admin.drain_node, as_json, dry_run, wait)
 
 
 @node.command()
@@ -159,24 +161,28 @@ def drain(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) 
 @with_admin
 def undrain(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) -> None:
     """Let a node lead again."""
-    _change(admin, node_id, "undrain", as_json, dry_run, wait, _is_settled)
+    _change(admin, node_id, "undrain", admin.undrain_node, as_json, dry_run, wait)
 
 
 def _is_settled(status: NodeStatus | None) -> bool:
     return status is not None and status.settled
 
 
+def _is_gone(status: NodeStatus | None) -> bool:
+    return status is None
+
+
 def _change(
     admin: Admin,
     node_id: int,
     action: str,
+    change: Callable[..., tuple[str, ...]],
     as_json: bool,
     dry_run: bool,
     wait: bool,
-    is_done: Callable[[NodeStatus | None], bool],
-    **given: Any,
+    is_done: Callable[[NodeStatus | None], bool] = _is_settled,
 ) -> None:
-    effects = admin.change_node(node_id, action, dry_run=dry_run, **given)
+    effects = change(node_id, dry_run=dry_run)
     if as_json:
         print_json({"node_id": node_id, "action": action, "dry_run": dry_run, "effects": effects})
     else:

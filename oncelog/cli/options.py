@@ -58,6 +58,9 @@ PARTITION = click.IntRange(0, MAX_INT32)
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
 def _set_security(given: dict[str, Any]) -> None:
     """Set the flag's environment variable for this run, for all clients of the command."""
     for name, value in given.items():

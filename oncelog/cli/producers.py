@@ -92,11 +92,11 @@ def describe(
 @with_admin
 def fence(admin: Admin, name: str, as_json: bool) -> None:
     """Raise a name's epoch without taking it over."""
-    producer_id, epoch = admin.fence_producer(name)
+    fenced = admin.fence_producer(name)
     if as_json:
-        print_json({"name": name, "producer_id": producer_id, "epoch": epoch})
+        print_json({"name": name, **asdict(fenced)})
     else:
-        click.echo(f"fenced {name}: producer id {producer_id}, epoch {epoch}")
+        click.echo(f"fenced {name}: producer id {fenced.producer_id}, epoch {fenced.epoch}")
 
 
 @producer.command()

@@ -7,8 +7,9 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin
-from oncelog.cli.options import with_admin
+from oncelog.cli.options import with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.cli.streams import confirm
 from oncelog.errors import UnknownTransactionError
 from oncelog.types import SinkInfo
 
@@ -70,7 +71,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 
 @sink.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @with_admin
 def reset(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     """Let any query write the next batch.
@@ -78,9 +79,8 @@ def reset(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     Stored records stay. If the next query writes them again, they are there twice.
     """
     found = _described(admin, name)
-    if not yes:
-        last = _batch(found.committed_batch)
-        click.confirm(f"forget that {name!r} has committed batch {last}?", abort=True)
+    last = _batch(found.committed_batch)
+    confirm(f"Forget that sink {name!r} has committed batch {last}?", yes)
     admin.reset_sink(name)
     if as_json:
         print_json({"reset": name})

@@ -54,10 +54,14 @@ def check_text(given: dict[str, Any], binary: tuple[str, ...] = ()) -> None:
                 raise click.UsageError(f"{name.replace('_', '-')}: '{shown}' is not UTF-8")
 
 
-def confirm_on_terminal(question: str) -> None:
-    """Ask a question on a terminal; a script has decided already."""
-    if sys.stdin.isatty():
-        click.confirm(question, abort=True, err=True)
+def confirm(question: str, yes: bool) -> None:
+    """Ask before a change that cannot be undone, unless `yes`. Raises click.UsageError."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        reason = "give --yes, since standard input is not a terminal"
+        raise click.UsageError(f"{question} This cannot be undone: {reason}")
+    click.confirm(f"{question} This cannot be undone.", abort=True, err=True)
 
 
 def _is_utf8(text: str) -> bool:
@@ -68,4 +72,4 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-__all__ = ["check_text", "confirm_on_terminal", "discard", "prepare"]
+__all__ = ["check_text", "confirm", "discard", "prepare"]

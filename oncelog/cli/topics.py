@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from oncelog import Admin, ExpectedOffsets, PartitionInfo, Resized, TopicConfig, TopicInfo
-from oncelog.cli.options import INT32, INT64, with_admin
+from oncelog.cli.options import INT32, INT64, with_admin, yes_option
 from oncelog.cli.output import plural, print_facts, print_json, print_table, when
-from oncelog.cli.streams import confirm_on_terminal
+from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT32
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
@@ -148,7 +148,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 @click.option("--replicas", "-r", type=INT32, help="Of each partition, more or fewer than now.")
 @click.option("--dry-run", is_flag=True, help="Say which partitions come or move, do nothing.")
 @click.option("--wait", is_flag=True, help="Return when all replicas are where they shall be.")
-@click.option("--yes", is_flag=True, help="Do not ask before partitions are added.")
+@yes_option
 @config_options
 @with_admin
 def alter(
@@ -178,8 +178,8 @@ def alter(
             raise click.UsageError("--dry-run and --wait are for --partitions and --replicas")
         _alter_settings(admin, name, to_config(options), as_json)
         return
-    if partitions is not None and not (yes or dry_run):
-        click.confirm(f"{KEYS_MOVE} Go on?", abort=True, err=True)
+    if partitions is not None and not dry_run:
+        confirm(f"{KEYS_MOVE} Go on?", yes)
     found = admin.resize_topic(
         name, partitions=partitions or 0, replicas=replicas or 0, dry_run=dry_run
     )
@@ -210,7 +210,7 @@ def _resized(name: str, found: Resized, partitions: int | None, dry_run: bool) -
 def _wait_placed(admin: Admin, name: str) -> None:
     said = ""
     while any(one.target for one in admin.describe_topic(name).partitions):
-        moves = [move for move in admin.balance("describe").moves if move.topic == name]
+        moves = [move for move in admin.describe_balance().moves if move.topic == name]
         done, whole = sum(move.copied for move in moves), sum(move.bytes for move in moves)
         line = f"{len(moves)} partitions move, {done} of {whole} bytes copied"
         if moves and line != said:
@@ -265,12 +265,11 @@ def placed(info: TopicInfo, partition: int) -> PartitionInfo:
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask; without a terminal nobody is asked.")
+@yes_option
 @with_admin
 def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     """Delete a topic and all its records."""
-    if not yes:
-        confirm_on_terminal(f"Delete topic {name} and all its records?")
+    confirm(f"Delete topic {name} and all its records?", yes)
     admin.delete_topic(name)
     if as_json:
         print_json({"deleted": name})

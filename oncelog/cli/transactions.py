@@ -8,8 +8,9 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin, TransactionInfo
-from oncelog.cli.options import with_admin
+from oncelog.cli.options import with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT64
 
 SECONDS = click.FloatRange(0, MAX_INT64 // 1000)
@@ -96,12 +97,14 @@ def describe(admin: Admin, transaction_id: int, as_json: bool) -> None:
 
 @txn.command()
 @click.argument("transaction_id", type=TRANSACTION_ID)
+@yes_option
 @with_admin
-def abort(admin: Admin, transaction_id: int, as_json: bool) -> None:
+def abort(admin: Admin, transaction_id: int, yes: bool, as_json: bool) -> None:
     """Abort a transaction of any producer.
 
     None of its records become readable.
     """
+    confirm(f"Discard the staged records of transaction {transaction_id}?", yes)
     admin.abort_transaction(transaction_id)
     if as_json:
         print_json({"transaction_id": transaction_id, "state": "ABORTED"})

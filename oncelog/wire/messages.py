@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncelog import types as t
 from oncelog.errors import ConfigError
 from oncelog.moves import Balance, PartitionMove, Resized
+from oncelog.permissions import PermissionRule
 from oncelog.v1 import cluster_pb2, log_pb2, producer_pb2, security_pb2, transaction_pb2
 
 _EXPECTED = {
@@ -208,8 +209,8 @@ def resolved(message: log_pb2.ResolveSequenceResponse) -> t.ResolvedSequence:
     )
 
 
-def permission_rule(message: security_pb2.PermissionRule) -> t.PermissionRule:
-    return t.PermissionRule(
+def permission_rule(message: security_pb2.PermissionRule) -> PermissionRule:
+    return PermissionRule(
         principal=message.principal,
         operations=tuple(message.operations),
         kind=message.kind,
@@ -219,7 +220,7 @@ def permission_rule(message: security_pb2.PermissionRule) -> t.PermissionRule:
     )
 
 
-def permission_rule_message(rule: t.PermissionRule) -> security_pb2.PermissionRule:
+def permission_rule_message(rule: PermissionRule) -> security_pb2.PermissionRule:
     return security_pb2.PermissionRule(
         principal=rule.principal,
         operations=rule.operations,

@@ -46,11 +46,11 @@ class NodeChanges:
         self._admin.close()
 
     def add(self, node: int) -> None:
-        self._decide(node, "add")
+        self._decide(lambda: self._admin.add_node(node))
 
     def remove(self, node: int) -> None:
         """Removes a node; returns when the cluster has forgotten it and its process is ended."""
-        self._decide(node, "remove")
+        self._decide(lambda: self._admin.remove_node(node))
         self._until(lambda: self._status(node) is None, f"node {node} is forgotten")
         process = self._cluster.nodes[node]
         if process.running:
@@ -61,7 +61,7 @@ class NodeChanges:
 
         def replaced() -> bool:
             try:
-                self._admin.change_node(node, "replace")
+                self._admin.replace_node(node)
             except InvalidRequestError as error:
                 if "is running" not in str(error):
                     raise
@@ -94,19 +94,19 @@ class NodeChanges:
             f"{topic} is where it shall be",
         )
 
-    def _decide(self, node: int, action: str) -> None:
+    def _decide(self, decide: Callable[[], object]) -> None:
         """Decides on a node; repeats while an earlier decision about it is in progress."""
 
         def decided() -> bool:
             try:
-                self._admin.change_node(node, action)
+                decide()
             except InvalidRequestError as error:
                 if "is being added" not in str(error):
                     raise
                 return False
             return True
 
-        self._until(decided, f"{action} {node} is decided")
+        self._until(decided, "the change is decided")
 
     def _status(self, node: int) -> NodeStatus | None:
         return next((one for one in self._nodes() if one.node_id == node), None)

@@ -15,7 +15,9 @@ CLIENT = frozenset(
     {
         "oncelog.config",
         "oncelog.errors",
+        "oncelog.lag",
         "oncelog.moves",
+        "oncelog.permissions",
         "oncelog.types",
         "oncelog.v1",
         "oncelog.wire",

@@ -18,17 +18,17 @@ def test_a_new_node_gets_its_part_by_count_and_leads(make_cluster: MakeCluster) 
     with Admin(bootstrap_servers=cluster.bootstrap) as admin, cluster.spare() as node:
         admin.create_topic(TOPIC, 4, 3)
         with writing(cluster.bootstrap) as sent:
-            admin.change_node(node, "add")
+            admin.add_node(node)
             wait_settled(admin, node)
-            dry = admin.balance("plan")
+            dry = admin.plan_balance()
             assert not dry.balancing and 3 <= dry.count <= 4
             assert sum(node in move.target for move in dry.moves) == 3, "12 replicas, 4 nodes"
-            assert admin.balance().settled, "nothing was begun"
-            seen = [admin.balance("start")]
+            assert admin.describe_balance().settled, "nothing was begun"
+            seen = [admin.start_balance()]
             assert seen[0].balancing
 
             def settled() -> bool:
-                seen.append(admin.balance())
+                seen.append(admin.describe_balance())
                 return seen[-1].settled
 
             eventually(settled, "the cluster is balanced")
@@ -40,5 +40,5 @@ def test_a_new_node_gets_its_part_by_count_and_leads(make_cluster: MakeCluster) 
             )
             leads = Counter(part.replicas[0] for part in parts)
             assert leads == dict.fromkeys((1, 2, 3, node), 1)
-            assert admin.balance("plan") == Balance(False, (), 0, 0, 0)
+            assert admin.plan_balance() == Balance(False, (), 0, 0, 0)
         check_all_are_there(cluster, sent)

@@ -128,8 +128,8 @@ def test_topic_life(cli: Cli, topic: str) -> None:
     again = cli("topic", "create", topic)
     assert again.code == 1
     assert again.err.startswith("oncelog: TOPIC_ALREADY_EXISTS: ")
-    assert cli("topic", "delete", topic).out == f"deleted topic {topic}\n"
-    gone = cli("topic", "delete", topic)
+    assert cli("topic", "delete", topic, "--yes").out == f"deleted topic {topic}\n"
+    gone = cli("topic", "delete", topic, "--yes")
     assert (gone.code, gone.out) == (1, "")
     assert "UNKNOWN_TOPIC_OR_PARTITION" in gone.err
     assert len(gone.err.splitlines()) == 1, "an error is one line"
@@ -297,7 +297,7 @@ def test_cluster_upgrade_where_nothing_is_to_be_finalized(cli: Cli) -> None:
     assert facts["cluster_version"] == facts["target_version"] == CLUSTER_VERSIONS.newest
     assert {node["release"] for node in facts["nodes"]} == {__version__}
     assert cli("cluster", "upgrade", "--dry-run").code == 0
-    assert cli("cluster", "upgrade", "--finalize").code == 0
+    assert cli("cluster", "upgrade", "--finalize", "--yes").code == 0
     both = cli("cluster", "upgrade", "--finalize", "--dry-run")
     assert both.code == 2 and "exclude each other" in both.err
 

@@ -84,7 +84,7 @@ def test_values_and_separators_are_bytes(cluster: LocalCluster, made: str) -> No
         ("topic", "produce", BYTES, "v"),
         ("topic", "consume", BYTES),
         ("topic", "consume", "t", "--from", BYTES),
-        ("topic", "delete", BYTES),
+        ("topic", "delete", BYTES, "--yes"),
         ("group", "describe", BYTES),
         ("group", "seek", "g", "t", "--to", BYTES),
         ("producer", "lease", "--name", BYTES),
@@ -96,7 +96,7 @@ def test_values_and_separators_are_bytes(cluster: LocalCluster, made: str) -> No
         ("acl", "token", BYTES),
         ("quota", "set", BYTES, "streams=1"),
         ("quota", "set", "p", BYTES),
-        ("cluster", "get", BYTES),
+        ("cluster", "config", "get", BYTES),
         ("mirror", BYTES, "t"),
         ("bench", "consume", BYTES),
         ("bench", "produce", "t", "--setting", BYTES),
@@ -228,8 +228,8 @@ class _Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("words", "asks"),
     [
-        (("topic", "delete"), "Delete topic {} and all its records?"),
-        (("group", "delete"), "Forget group {} and its offsets?"),
+        (("topic", "delete"), "Delete topic {} and all its records? This cannot be undone."),
+        (("group", "delete"), "Delete group {} and its offsets? This cannot be undone."),
     ],
 )
 def test_a_person_is_asked_before_something_is_deleted(
@@ -243,6 +243,11 @@ def test_a_person_is_asked_before_something_is_deleted(
 ) -> None:
     monkeypatch.setenv("ONCELOG_BOOTSTRAP", cluster.addresses[1])
     admin.commit_offsets(made, {(made, 0): 0})
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))  # no terminal
+    with pytest.raises(SystemExit) as refused:
+        run_here([*words, made])
+    assert refused.value.code == 2
+    assert "give --yes, since standard input is not a terminal" in capsys.readouterr().err
     for answer, code, is_asked in (("n", 130, True), ("y", 0, True), ("", 1, False)):
         monkeypatch.setattr(sys, "stdin", _Terminal(f"{answer}\n"))
         with pytest.raises(SystemExit) as exited:

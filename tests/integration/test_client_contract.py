@@ -13,6 +13,7 @@ from oncelog import (
     InvalidRequestError,
     OffsetMismatchError,
     Producer,
+    ProducerEpoch,
     ProducerIdentity,
     SequenceConflictError,
     TopicConfig,
@@ -183,7 +184,7 @@ def test_a_name_that_is_fenced_by_hand(cluster: LocalCluster, admin: Admin, topi
     admin.create_topic(topic, 1, 3)
     producer = Producer(bootstrap_servers=cluster.bootstrap, producer_name=topic, linger_ms=0)
     stored = producer.send(topic, b"before").result(TIMEOUT)
-    assert admin.fence_producer(topic) == (stored.producer_id, stored.epoch + 1)
+    assert admin.fence_producer(topic) == ProducerEpoch(stored.producer_id, stored.epoch + 1)
 
     def fenced() -> bool:
         try:

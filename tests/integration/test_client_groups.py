@@ -207,6 +207,13 @@ def test_group_commands(
         (0, 4, 6), (1, 0, 0),
     ]  # fmt: skip
     assert described["lag"] == 6
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        lag = admin.group_lag(topic)
+        one = lag.partitions[TopicPartition(topic, 0)]
+        assert (one.lag, one.log_start_offset, one.high_watermark) == (6, 0, 10)
+        assert (lag.lag, lag.errors, lag.group) == (6, {}, admin.describe_group(topic))
+        nobody = admin.group_lag(f"{topic}-nobody")
+        assert (nobody.group.exists, nobody.partitions) == (False, {})
     assert "high watermark" in cli("describe", topic)[1]
     assert cli("seek", topic, topic, "--to", "end", "--format", "json")[0] == 0
     assert json.loads(cli("describe", topic, "--format", "json")[1])["lag"] == 0
@@ -222,8 +229,8 @@ def test_group_commands(
     assert cli("seek", topic, topic, "-p", "2", "--to", "end")[0] == 1
     assert topic in cli("list")[1]
     assert topic in [group["group"] for group in json.loads(cli("list", "--format", "json")[1])]
-    assert cli("delete", topic)[:2] == (0, f"deleted group {topic}\n")
-    assert cli("delete", topic)[0] == 1
+    assert cli("delete", topic, "--yes")[:2] == (0, f"deleted group {topic}\n")
+    assert cli("delete", topic, "--yes")[0] == 1
     assert topic not in cli("list")[1]
 
 

@@ -46,7 +46,7 @@ def test_a_node_with_another_lease_does_not_start(make_cluster: MakeCluster, top
     assert other.wait(END_TIMEOUT) == 2, "as for any wrong setting"
     text = other.log_text()
     assert "lease_lifetime_ms: this node's setting is 1000, the cluster's is 3600000" in text
-    assert "oncelog cluster set" in text
+    assert "oncelog cluster config set" in text
     given(cluster, 2, lease_lifetime_ms=0, producer_name_expiry_ms=0)
     cluster.start_nodes([2])
     assert verdict(cluster.produce(batch(topic, 0, pid, 1, b"after"))) == "APPENDED"

@@ -58,7 +58,7 @@ def test_the_wiped_first_node_of_a_grown_cluster_begins_no_second_one(
     cluster.start_nodes([1])
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         joining(cluster, 2, at).start()
-        said = admin.change_node(2, "add")
+        said = admin.add_node(2)
         assert "node 1 names no other node in its settings" in said[1]
         wait_settled(admin, 2)
     assert cluster.nodes[1].terminate() == 0

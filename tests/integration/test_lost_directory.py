@@ -64,7 +64,7 @@ def test_an_older_copy_that_is_put_back_is_refused_and_named(make_cluster: MakeC
         assert f"the data directory of node {victim} is an older copy" in process.log_text()
         assert verdict(cluster.produce(batch("t", 0, pid, 2, b"on"))) == "APPENDED"
         # The remedy: replace the node, with an empty directory in its place.
-        admin.change_node(victim, "replace")
+        admin.replace_node(victim)
         shutil.rmtree(process.spec.data_dir)
         cluster.start_nodes([victim])
         eventually(lambda: admin.describe_cluster().healthy, "the node is whole again")
@@ -101,7 +101,7 @@ def test_of_two_replicas_the_one_that_is_left_goes_on(make_cluster: MakeCluster)
         lost = cluster.leader("t", 0)
         cluster.kill([lost])
         shutil.rmtree(cluster.nodes[lost].spec.data_dir)
-        admin.change_node(lost, "replace")  # no loss has to be accepted
+        admin.replace_node(lost)  # no loss has to be accepted
         assert verdict(cluster.produce(batch("t", 0, pid, 2, b"before"))) == "DUPLICATE"
         assert verdict(cluster.produce(batch("t", 0, pid, 3, b"alone"))) == "APPENDED"
         cluster.start_nodes([lost])
@@ -129,8 +129,8 @@ def test_a_disk_with_the_only_replica_is_given_up_only_if_that_is_said(
         lost = cluster.leader("single", 0)
         cluster.kill([lost])
         with pytest.raises(InvalidRequestError, match=r"these partitions end.*single-0"):
-            admin.change_node(lost, "replace")
-        admin.change_node(lost, "replace", accept_loss=True)
+            admin.replace_node(lost)
+        admin.replace_node(lost, accept_loss=True)
 
 
 def test_of_two_nodes_the_other_one_goes_on_when_that_is_said(make_cluster: MakeCluster) -> None:
@@ -145,9 +145,9 @@ def test_of_two_nodes_the_other_one_goes_on_when_that_is_said(make_cluster: Make
         shutil.rmtree(cluster.nodes[2].spec.data_dir)
         eventually(lambda: admin.describe_cluster().controller_id != 1, "1 decides nothing")
         with pytest.raises(InvalidRequestError, match="node 1 decides alone") as refused:
-            admin.change_node(2, "replace", accept_loss=True)
+            admin.replace_node(2, accept_loss=True)
         directory = int(str(refused.value).rpartition(" ")[2], 16)
-        admin.change_node(2, "replace", accept_loss=True, directory_id=directory)
+        admin.replace_node(2, accept_loss=True, directory_id=directory)
         assert verdict(cluster.produce(batch("t", 0, pid, 1, b"alone"))) in STORED
         cluster.restart(1)
         assert verdict(cluster.produce(batch("t", 0, pid, 1, b"alone"))) == "DUPLICATE"

@@ -210,10 +210,10 @@ def test_a_node_whose_system_has_no_thread_left(
     (tmp_path / "none").touch()
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         if protected:
-            assert admin.balance("plan").settled
+            assert admin.plan_balance().settled
         else:
             with pytest.raises(OncelogError, match="BalanceCluster failed"):
-                admin.balance("plan")
+                admin.plan_balance()
 
 
 @pytest.mark.parametrize("protected", [True, False])

@@ -66,16 +66,16 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
     with Admin(bootstrap_servers=cluster.bootstrap) as admin, writing(cluster.bootstrap) as sent:
         admin.create_topic(TOPIC, 2, 3)
         with pytest.raises(InvalidRequestError, match="is running: stop it"):
-            admin.change_node(1, "replace")
+            admin.replace_node(1)
         cluster.kill([1])
         shutil.rmtree(cluster.nodes[1].spec.data_dir)
         process = cluster.nodes[1]
         process.start()
         words = "If the old one is lost, say so: `oncelog node replace 1`"
         eventually(lambda: words in process.log_text(), "the node is kept out, and why")
-        dry = admin.change_node(1, "replace", dry_run=True)
+        dry = admin.replace_node(1, dry_run=True)
         assert status(admin, 1).settled  # type: ignore[union-attr]
-        assert admin.change_node(1, "replace") == dry
+        assert admin.replace_node(1) == dry
         wait_settled(admin, 1)
         cluster.wait_serving([1])
         # The copies on the new disk count: another node may go.
@@ -89,7 +89,7 @@ def test_a_lost_disk_is_replaced_while_clients_write(make_cluster: MakeCluster) 
 def drain_all_but(admin: Admin, leader: int, others: Sequence[int]) -> None:
     """Drains these nodes; returns when `leader` leads the metadata."""
     for node in others:
-        admin.change_node(node, "drain")
+        admin.drain_node(node)
     eventually(lambda: admin.describe_cluster().controller_id == leader, f"node {leader} leads")
 
 
@@ -99,7 +99,7 @@ def test_a_node_that_was_away_does_not_judge_by_the_past(make_cluster: MakeClust
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         cluster.kill([4, 1])
         shutil.rmtree(cluster.nodes[1].spec.data_dir)
-        admin.change_node(1, "replace")
+        admin.replace_node(1)
         cluster.start_nodes([1])
         wait_settled(admin, 1)
         drain_all_but(admin, 1, (2, 3, 5))
@@ -137,7 +137,7 @@ def start_three(cluster: LocalCluster) -> dict[int, str]:
 def join_fourth(cluster: LocalCluster, admin: Admin, at: str) -> None:
     """Starts node 4 as a new node that knows one address; returns when it has its place."""
     joining(cluster, 4, at).start()
-    admin.change_node(4, "add")
+    admin.add_node(4)
     wait_settled(admin, 4)
 
 
@@ -166,9 +166,9 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
         with writing(cluster.bootstrap) as sent:
             early = joining(cluster, 2, at)
             early.start()
-            admin.change_node(2, "add")
+            admin.add_node(2)
             wait_settled(admin, 2)
-            admin.change_node(3, "add")
+            admin.add_node(3)
             joining(cluster, 3, cluster.nodes[2].spec.nodes[2]).start()
             wait_settled(admin, 3)
             eventually(lambda: {*held(admin, OFFSETS_TOPIC)} == {3}, "offsets are at all nodes")
@@ -179,8 +179,8 @@ def test_one_node_becomes_three_and_a_first_one_leaves(make_cluster: MakeCluster
                 "the partitions are where they shall be",
             )
             with pytest.raises(InvalidRequestError, match="is a node of the cluster"):
-                admin.change_node(3, "add")
-            admin.change_node(1, "remove")
+                admin.add_node(3)
+            admin.remove_node(1)
             eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
             process = cluster.nodes[1]
             words = "serves no clients any more"
@@ -202,7 +202,7 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
     early = start_three(cluster)
     with Admin(bootstrap_servers=[early[2], early[3]]) as admin:
         join_fourth(cluster, admin, early[1])
-        admin.change_node(1, "remove")
+        admin.remove_node(1)
         eventually(lambda: status(admin, 1) is None, "node 1 is forgotten")
         cluster.kill([1, 4])
         admin.create_topic(TOPIC, 1, 1)
@@ -239,7 +239,7 @@ def test_a_grown_cluster_moves_at_once(make_cluster: MakeCluster) -> None:
     cluster.start_nodes([1])
     with Admin(bootstrap_servers=at) as admin:
         joining(cluster, 2, at).start()
-        admin.change_node(2, "add")
+        admin.add_node(2)
         wait_settled(admin, 2)
     cluster.kill([1, 2])
     moved = dict(zip((1, 2), (f"{LOOPBACK}:{port}" for port in free_ports(2)), strict=True))
@@ -263,13 +263,13 @@ def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, 2, 3)
-        admin.change_node(2, "drain")
+        admin.drain_node(2)
         eventually(
             lambda: (found := status(admin, 2)) is not None and found.drained and found.settled,
             "node 2 leads nothing",
         )
-        assert admin.change_node(2, "drain", dry_run=True) == ("nothing: it is so already",)
-        admin.change_node(2, "undrain")
+        assert admin.drain_node(2, dry_run=True) == ("nothing: it is so already",)
+        admin.undrain_node(2)
         eventually(
             lambda: (found := status(admin, 2)) is not None and found.leaderships > 0,
             "node 2 leads again what it is preferred for",

@@ -174,7 +174,7 @@ def test_forward_back_forward_and_finalized_under_load(
             "all directories say so",
         )
         commands(cluster, 3, "final")
-        code, shown = cli(capsys, "cluster", "get", "lease_lifetime_ms", *there)
+        code, shown = cli(capsys, "cluster", "config", "get", "lease_lifetime_ms", *there)
         assert code == 0 and shown == "lease_lifetime_ms  86400000\n"
         sending.more()
 

@@ -52,7 +52,7 @@ class Founding:
         if different:
             raise ConfigError(
                 "; ".join(different) + ". It is the cluster's to say: leave it out of this node's "
-                "settings, and change it with `oncelog cluster set`"
+                "settings, and change it with `oncelog cluster config set`"
             )
 
     def _names_nobody(self) -> str:

@@ -14,6 +14,7 @@ from cluster.metrics.page import GroupSample
 from cluster.partition.group_state import GroupState
 from cluster.services.context import NodeContext
 from cluster.services.groups.running_groups import GroupMembers, RunningGroup
+from oncelog.lag import records_behind
 
 MAX_SHOWN = 200  # groups of one partition of __offsets
 MAX_OFFSETS = 5000  # of one group whose lag is counted: a page is asked for often
@@ -59,6 +60,6 @@ def _lag(node: NodeContext, offsets: GroupState) -> dict[str, int]:
         if replica is None:
             absent.add(topic)
         else:
-            begin = max(state.offset, replica.log_start_offset)  # below it nothing can be read
-            found[topic] = found.get(topic, 0) + max(0, replica.high_watermark - begin)
+            start, end = replica.log_start_offset, replica.high_watermark
+            found[topic] = found.get(topic, 0) + records_behind(state.offset, start, end)
     return {topic: lag for topic, lag in found.items() if topic not in absent}

@@ -103,6 +103,25 @@ class Positions:
             await asyncio.sleep(self._cluster.backoff.delay(failures))
             final |= await self.ask_again(list(left), failures, deadline)
 
+    async def find_both_ends(
+        self, tps: Sequence[TopicPartition], timeout_s: float
+    ) -> tuple[
+        dict[TopicPartition, int],
+        dict[TopicPartition, int],
+        dict[TopicPartition, errors.OncelogError],
+    ]:
+        """Return log start offsets, high watermarks and errors; each partition is in one or both.
+
+        Leaders are asked for first: another client may not have read these topics yet.
+        """
+        gone = await self.ask_again(tps, 1, time.monotonic() + timeout_s) if tps else {}
+        left = [tp for tp in tps if tp not in gone]
+        (starts, no_start), (ends, no_end) = await asyncio.gather(
+            self.find_offsets(dict.fromkeys(left, "earliest"), timeout_s),
+            self.find_offsets(dict.fromkeys(left, "latest"), timeout_s),
+        )
+        return starts, ends, gone | no_start | no_end
+
     async def find_now(
         self, queries: dict[TopicPartition, str | int], found: dict[TopicPartition, int]
     ) -> dict[TopicPartition, errors.OncelogError]:

@@ -40,6 +40,16 @@ def test_every_command_has_help_bootstrap_and_format(
         assert option in out, option
 
 
+@pytest.mark.parametrize("path", sorted({path[:-1] for path in every_command()}), ids=" ".join)
+def test_descriptions_fit_a_line_of_their_groups_help(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run([*path, "--help"])
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert listed and not [line for line in listed if "..." in line or not line[2:3].strip()]
+
+
 # Numbers that no message can carry: the option and the limit, not a trace.
 BEYOND = [
     (f"{words} {number}", f"{number} is not in {limits}")
