@@ -11,6 +11,7 @@ gRPC in both directions; `_engine/` makes them from the verdicts of a produce re
     │   ├── ThrottledError            retry_after_ms
     │   ├── StorageFullError
     │   ├── RequestTimeoutError       the outcome is unknown (a TimeoutError)
+    │   ├── OtherClusterError         the node belongs to another founding of the cluster
     │   ├── BufferFullError           buffer_memory stayed full for max_block_ms
     │   ├── CommitTimeoutError        outcome unknown: repeat the commit (a TimeoutError)
     │   └── UnknownTopicOrPartitionError
@@ -140,6 +141,15 @@ class RequestTimeoutError(RetriableError, TimeoutError):
     """No answer in time: the call may still take effect."""
 
     reason = "REQUEST_TIMEOUT"
+
+
+class OtherClusterError(RetriableError):
+    """The node is of another founding than the cluster that this client began with.
+
+    The call had no effect there. Nodes of the client's own cluster may answer later.
+    """
+
+    reason = "OTHER_CLUSTER"
 
 
 class BufferFullError(RetriableError, TimeoutError):

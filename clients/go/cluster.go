@@ -63,10 +63,11 @@ func sleep(ctx context.Context, pause time.Duration) error {
 // cluster is the cluster as one thing to call: connections to its nodes, and calls that find
 // a node that answers.
 type cluster struct {
-	config  ClientConfig
-	leaders *leaders
-	backoff backoff
-	reached *reachability
+	config   ClientConfig
+	leaders  *leaders
+	backoff  backoff
+	reached  *reachability
+	founding founding
 
 	mu        sync.Mutex
 	conns     map[string]*grpc.ClientConn
@@ -101,7 +102,7 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 	}
 	// A restarted node must be found again soon, not after two minutes. The name is looked up
 	// at each attempt, for the address behind it may change.
-	conn, err := grpc.NewClient("passthrough:///"+address, append(c.config.Security.dialOptions(),
+	conn, err := grpc.NewClient("passthrough:///"+address, slices.Concat(c.config.Security.dialOptions(), c.founding.dialOptions(), []grpc.DialOption{
 		grpc.WithUserAgent(c.config.ClientID),
 		grpc.WithNoProxy(), // nodes are named one by one: no proxy of the environment stands between
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -114,9 +115,9 @@ func (c *cluster) conn(address string) (*grpc.ClientConn, error) {
 		}),
 		grpc.WithDefaultCallOptions(
 			grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(8<<20),
-		grpc.WithWriteBufferSize(256<<10), grpc.WithReadBufferSize(256<<10),
-	)...)
+		grpc.WithInitialWindowSize(4 << 20), grpc.WithInitialConnWindowSize(8 << 20),
+		grpc.WithWriteBufferSize(256 << 10), grpc.WithReadBufferSize(256 << 10),
+	})...)
 	if err != nil {
 		return nil, fail(ErrInvalidRequest, "%s: %v", address, err)
 	}
@@ -223,13 +224,14 @@ func (c *cluster) callAt(ctx context.Context, address string, limit time.Duratio
 	return err
 }
 
-// isSilence reports whether an error is no node's word: nobody answered.
+// isSilence reports whether an error is no word of a node of this cluster: nobody answered.
 func isSilence(err error) bool {
 	e := asError(err)
-	return (e.Kind == ErrUnavailable || e.Kind == ErrRequestTimeout) && !e.told
+	return e.Kind == ErrOtherCluster || (e.Kind == ErrUnavailable || e.Kind == ErrRequestTimeout) && !e.told
 }
 
-// call calls a method that any node answers, until it succeeds, fails for good, or time is up.
+// call calls a method that any node answers, until it succeeds, fails for good, or time is up. It
+// fails at once if no node of the client's own cluster answers, and one of another does.
 func (c *cluster) call(ctx context.Context, options callOptions, m method) error {
 	if options.total == 0 {
 		options.total = c.config.RequestTimeout
@@ -239,7 +241,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 	}
 	deadline := time.Now().Add(options.total)
 	for failures := 1; ; failures++ {
-		var last error
+		var last, other error
 		addresses := c.addresses()
 		if at := slices.Index(addresses, options.first); at > 0 && failures == 1 {
 			addresses = slices.Insert(slices.Delete(addresses, at, at+1), 0, options.first)
@@ -258,12 +260,18 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 				return err
 			}
 			last = err
+			if errors.Is(err, ErrOtherCluster) {
+				other = err
+			}
 			if options.onRetry != nil {
 				options.onRetry(err)
 			}
 			if !time.Now().Before(deadline) {
 				return last
 			}
+		}
+		if other != nil {
+			return other
 		}
 		pause := c.backoff.after(last, failures)
 		if !time.Now().Add(pause).Before(deadline) {

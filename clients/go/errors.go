@@ -45,6 +45,9 @@ var (
 	ErrStorageFull = kind("STORAGE_FULL", ErrRetriable)
 	// ErrRequestTimeout: no answer in time; the call may still take effect.
 	ErrRequestTimeout = kind("REQUEST_TIMEOUT", ErrRetriable)
+	// ErrOtherCluster: the node is of another founding than the cluster that this client began
+	// with; the call had no effect there.
+	ErrOtherCluster = kind("OTHER_CLUSTER", ErrRetriable)
 	// ErrBufferFull: the buffer stayed full for ProducerConfig.MaxBlock; nothing was queued.
 	ErrBufferFull = kind("BUFFER_FULL", ErrRetriable)
 	// ErrCommitTimeout: no answer to a commit or an abort in time, so the outcome, [Unknown], is not
@@ -147,7 +150,7 @@ var (
 var travelling = func() map[string]*Kind {
 	kinds := map[string]*Kind{}
 	for _, k := range []*Kind{
-		ErrNotLeader, ErrNotReady, ErrUnavailable, ErrThrottled, ErrStorageFull,
+		ErrNotLeader, ErrNotReady, ErrUnavailable, ErrThrottled, ErrStorageFull, ErrOtherCluster,
 		ErrRequestTimeout, ErrUnknownTopicOrPartition, ErrInvalidRequest, ErrInvalidBatch,
 		ErrBatchTooLarge, ErrTopicAlreadyExists, ErrProducerNameNotFound, ErrUnknownProducer,
 		ErrProducerExpired, ErrFenced, ErrOutOfOrder, ErrSequenceConflict, ErrOffsetMismatch,

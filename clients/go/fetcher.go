@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -183,13 +184,25 @@ func (f *fetcher) refresh(topics []string) {
 	}
 	f.refreshing = true
 	go func() {
-		_ = f.cluster.refresh(f.ctx, topics) // without an answer it is asked again
+		err := f.cluster.refresh(f.ctx, topics) // without an answer it is asked again
 		f.growth.take()
 		f.post(func() {
 			f.refreshing = false
+			if errors.Is(err, ErrOtherCluster) {
+				f.fail(topics, err)
+			}
 			f.checkTopics()
 		})
 	}()
+}
+
+// fail has the user's next poll return an error, once.
+func (f *fetcher) fail(topics []string, err error) {
+	for _, w := range f.buffer.wanted() {
+		if slices.Contains(topics, w.tp.Topic) {
+			f.buffer.fail(w.tp, w.generation, err)
+		}
+	}
 }
 
 // checkTopics looks whether a topic was deleted and created again: its offsets mean nothing there.
@@ -286,6 +299,9 @@ func (f *fetcher) polled(address string, partitions []wanted, answer *pb.FetchRe
 		switch {
 		case err != nil && isRetriable(err):
 			f.routes.failed(w.tp, address)
+			if errors.Is(err, ErrOtherCluster) {
+				f.buffer.fail(w.tp, w.generation, err)
+			}
 		case err != nil && len(partitions) > 1: // which of them is the cause?
 			f.lastAlone--
 			f.alone[w.tp] = f.lastAlone

@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ var plainCodes = map[codes.Code]*Kind{
 func fromRPC(ctx context.Context, address string, err error) error {
 	if cause := context.Cause(ctx); ctx.Err() != nil && cause != nil {
 		return cause
+	}
+	if own := (*Error)(nil); errors.As(err, &own) {
+		return own
 	}
 	st := status.Convert(err)
 	for _, detail := range st.Details() {

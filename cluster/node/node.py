@@ -278,7 +278,8 @@ class Node:
         gate = gate_of(security, lambda: node.metadata, metrics)
         if security.audit is not None:
             stack.callback(security.audit.close)
-        server = Server(config, memory, shares.connections, security.clients, gate)
+        limits = (memory, shares.connections)
+        server = Server(config, *limits, security.clients, gate, founding=lock.founding)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(

@@ -16,6 +16,7 @@ from cluster.config.node_config import NodeConfig
 from cluster.errors import ListenError
 from cluster.rpc.authorization import Guarding
 from cluster.rpc.decoding import Decoding
+from cluster.rpc.foundings import OneFounding
 from cluster.rpc.memory import Metering
 from cluster.rpc.reflection import add_reflection
 from cluster.security.certificates import Certificates, Pem
@@ -53,6 +54,8 @@ class Server:
         connections: int,
         certificates: Certificates | None = None,
         gate: Gate | None = None,
+        *,
+        founding: int,
     ) -> None:
         self._config, self._certificates, self.port = config, certificates, 0
         self._started = False
@@ -69,6 +72,7 @@ class Server:
             ],
             interceptors=[
                 Metering(memory),
+                OneFounding(founding, f"node {config.node_id}"),
                 *([] if gate is None else [Guarding(gate)]),
                 Decoding(),
             ],

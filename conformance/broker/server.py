@@ -10,6 +10,7 @@ from typing import Any
 import grpc.aio
 
 from conformance.broker.cluster import Cluster
+from conformance.broker.foundings import NodeFounding
 from conformance.broker.gate import Gate
 from conformance.broker.groups import GroupService
 from conformance.broker.honest import Honest, SecurityService
@@ -60,7 +61,7 @@ CLUSTER_ACTIONS = (
     "write_markers",
     "begin_batch",
 )
-NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after")
+NODE_ACTIONS = ("stop_node", "start_node", "freeze_node", "thaw_node", "cut_after", "found_anew")
 HELD_ACTIONS = ("release", "arrive")
 TOKEN_ACTIONS = ("accept_token", "write_token")
 ACTIONS = ("stop_lying", *TOKEN_ACTIONS, *CLUSTER_ACTIONS, *NODE_ACTIONS, *HELD_ACTIONS)
@@ -80,6 +81,7 @@ class Broker:
         self.script = Script(lies)
         self._held = Held()
         self._gates: dict[int, Gate] = {}
+        self._foundings: dict[int, NodeFounding] = {}
         self._servers: list[grpc.aio.Server] = []
 
     @property
@@ -104,7 +106,9 @@ class Broker:
 
     async def _start(self, node_id: int) -> None:
         stage = Stage(node_id, self.cluster, self.script, self.journal, self.act)
-        server = grpc.aio.server(options=OPTIONS, interceptors=[self.secured.doorkeeper])
+        founding = self._foundings[node_id] = NodeFounding(node_id)
+        guards = [self.secured.doorkeeper, founding]
+        server = grpc.aio.server(options=OPTIONS, interceptors=guards)
         log = LogService(stage, Batches(stage, self._held))
         log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
         producer_pb2_grpc.add_ProducerServiceServicer_to_server(ProducerService(stage), server)
@@ -137,7 +141,7 @@ class Broker:
         else:
             await self._act_on_node(what, **arguments)
 
-    async def _act_on_node(self, what: str, node: int, size: int = 0) -> None:
+    async def _act_on_node(self, what: str, node: int, size: int = 0, founding: int = 0) -> None:
         gate = self._gates[node]
         match what:
             case "stop_node":
@@ -145,6 +149,10 @@ class Broker:
                 await gate.close()
             case "start_node":
                 self.cluster.stopped.discard(node)
+                await gate.open()
+            case "found_anew":
+                await gate.close()
+                self._foundings[node].found(founding)
                 await gate.open()
             case "freeze_node":
                 gate.freeze()

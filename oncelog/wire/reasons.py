@@ -12,6 +12,7 @@ CODES: dict[type[e.OncelogError], str] = {
     e.NotLeaderError: "UNAVAILABLE",
     e.NotReadyError: "UNAVAILABLE",
     e.BrokerUnavailableError: "UNAVAILABLE",
+    e.OtherClusterError: "FAILED_PRECONDITION",
     e.ThrottledError: "RESOURCE_EXHAUSTED",
     e.StorageFullError: "RESOURCE_EXHAUSTED",
     e.RequestTimeoutError: "DEADLINE_EXCEEDED",

@@ -19,6 +19,7 @@ import { Backoff, now, sleep } from "./clock.js";
 import { viewOf } from "./codecs.js";
 import { type ClientConfig, checkServers } from "./config.js";
 import { asError, isRetriable, OncelogError } from "./errors.js";
+import { Founding } from "./founding.js";
 import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
 import { Leaders } from "./leaders.js";
 import { Reachability } from "./reachability.js";
@@ -55,6 +56,7 @@ export class Cluster {
   readonly leaders = new Leaders();
   readonly backoff: Backoff;
   readonly reachability: Reachability;
+  readonly #founding = new Founding();
   /** Aborted with CLIENT_CLOSED. */
   readonly closing = new AbortController();
   readonly #credentials: Credentials;
@@ -169,24 +171,29 @@ export class Cluster {
     return new Promise((resolve, reject) => {
       const client = this.client(address);
       const onAbort = () => call.cancel();
+      let error: grpc.ServiceError | null = null;
+      let answer: MessageShape<O> | undefined;
       const call = client.makeUnaryRequest(
         path(method),
         (message: MessageShape<I>) => viewOf(toBinary(method.input, message)),
         (data: Buffer) => fromBinary(method.output, data),
         create(method.input, request),
-        new grpc.Metadata(),
+        this.#founding.metadata(),
         { deadline: Date.now() + Math.max(limit, 50) },
-        (error, answer) => {
-          this.#calls.delete(call);
-          signal?.removeEventListener("abort", onAbort);
-          if (this.signal.aborted && error !== null) reject(this.signal.reason);
-          else {
-            if (!signal?.aborted) this.#heard(address, error);
-            if (error === null && answer !== undefined) resolve(answer);
-            else reject(fromStatus(address, error ?? {}));
-          }
+        (problem, message) => {
+          [error, answer] = [problem, message];
         },
       );
+      // Right after the callback, with what it lacks: the trailing metadata of a success.
+      call.once("status", ({ metadata }) => {
+        this.#calls.delete(call);
+        signal?.removeEventListener("abort", onAbort);
+        if (this.signal.aborted && error !== null) return reject(this.signal.reason);
+        const other = error === null ? this.#founding.learn(address, metadata) : undefined;
+        if (!signal?.aborted) this.#heard(address, error);
+        if (error === null && answer !== undefined && other === undefined) resolve(answer);
+        else reject(other ?? fromStatus(address, error ?? {}));
+      });
       this.#calls.add(call);
       signal?.addEventListener("abort", onAbort, { once: true });
     });
@@ -206,6 +213,7 @@ export class Cluster {
       path(method),
       (message: MessageShape<I>) => viewOf(toBinary(method.input, message)),
       (data: Buffer) => fromBinary(method.output, data),
+      this.#founding.metadata(),
     );
     this.#track(call);
     return call;
@@ -222,6 +230,7 @@ export class Cluster {
       (message: MessageShape<I>) => viewOf(toBinary(method.input, message)),
       (data: Buffer) => fromBinary(method.output, data),
       create(method.input, request),
+      this.#founding.metadata(),
     );
     this.#track(call);
     return call;
@@ -232,7 +241,10 @@ export class Cluster {
     call.once("status", () => this.#calls.delete(call));
   }
 
-  /** Calls what any node answers, until it succeeds, fails for good, or time is up. */
+  /**
+   * Calls what any node answers, until it succeeds, fails for good, or time is up. It fails at once
+   * if no node of the client's own cluster answers, and one of another does.
+   */
   async call<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
     request: MessageInitShape<I>,
@@ -243,6 +255,7 @@ export class Cluster {
     const deadline = now() + total;
     for (let failures = 1; ; failures++) {
       let last: unknown;
+      let other: unknown;
       const { first = "" } = limits;
       const addresses = this.addresses();
       if (failures === 1 && addresses.includes(first)) addresses.unshift(first);
@@ -255,10 +268,12 @@ export class Cluster {
         } catch (e) {
           if (!isRetriable(e) || isUnknownTopic(e)) throw e;
           last = e;
+          if (isOtherCluster(e)) other = e;
           limits.onRetry?.(asError(e));
           if (now() >= deadline) throw e;
         }
       }
+      if (other !== undefined) throw other;
       const pause = this.backoff.delay(failures);
       if (now() + pause >= deadline) throw last;
       await sleep(pause, this.signal);
@@ -370,6 +385,10 @@ export class Cluster {
 
 function path(method: { parent: { typeName: string }; name: string }): string {
   return `/${method.parent.typeName}/${method.name}`;
+}
+
+export function isOtherCluster(e: unknown): e is OncelogError {
+  return e instanceof OncelogError && e.kind === "OTHER_CLUSTER";
 }
 
 export function isUnknownTopic(e: unknown): boolean {

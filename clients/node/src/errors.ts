@@ -15,6 +15,11 @@ const PARENTS = {
   STORAGE_FULL: "RETRIABLE",
   /** No answer in time; the call may still take effect. */
   REQUEST_TIMEOUT: "RETRIABLE",
+  /**
+   * The node is of another founding than the cluster that this client began with; the call had no
+   * effect there.
+   */
+  OTHER_CLUSTER: "RETRIABLE",
   /** The buffer stayed full for `maxBlockMs`; nothing was queued. */
   BUFFER_FULL: "RETRIABLE",
   /**

@@ -7,7 +7,13 @@
 import { FetchBuffer, UNKNOWN_POSITION, type Wanted } from "./buffer.js";
 import { CatchUp, endOffset, worthIt } from "./catchup.js";
 import { now, sleep } from "./clock.js";
-import { type Cluster, isUnknownTopic, MAX_LEADER_FAILURES, noPartition } from "./cluster.js";
+import {
+  type Cluster,
+  isOtherCluster,
+  isUnknownTopic,
+  MAX_LEADER_FAILURES,
+  noPartition,
+} from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
 import { asError, OncelogError } from "./errors.js";
 import {
@@ -214,8 +220,13 @@ export class Fetcher {
     if (this.#refreshing || topics.length === 0) return;
     this.#refreshing = true;
     this.cluster.spawn(async () => {
-      await this.cluster.tryRefresh(topics);
+      const problem = await this.cluster.tryRefresh(topics);
       this.#refreshing = false;
+      if (isOtherCluster(problem)) {
+        for (const w of this.buffer.wanted()) {
+          if (topics.includes(w.tp.topic)) this.buffer.fail(w.tp, w.generation, problem);
+        }
+      }
       this.growth.take();
       this.wake();
     });
@@ -233,7 +244,10 @@ export class Fetcher {
     }
     for (const [i, w] of partitions.entries()) {
       if (problem === undefined) this.#took(address, w, answers[i] as PartitionRecords);
-      else if (problem.retriable) this.#routes.failed(w.tp, address);
+      else if (problem.retriable) {
+        this.#routes.failed(w.tp, address);
+        if (isOtherCluster(problem)) this.buffer.fail(w.tp, w.generation, problem);
+      }
       // One of them is the cause: each is polled alone then, until it is read.
       else if (partitions.length > 1) this.#alone.set(w.tp, true);
       else this.buffer.fail(w.tp, w.generation, problem);

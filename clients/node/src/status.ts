@@ -22,9 +22,10 @@ const PLAIN = new Map<number, ErrorKind>([
   [status.DATA_LOSS, "CORRUPT_LOG"],
 ]);
 
-/** Whether a node has said so: not gRPC itself, or something in between. */
+/** Whether a node of this cluster has said so: not gRPC itself, or something in between. */
 export function isAnswer(failure: Partial<ServiceError>): boolean {
-  if (readInfo(failure.metadata)?.domain === "oncelog") return true;
+  const info = readInfo(failure.metadata);
+  if (info?.domain === "oncelog") return info.reason !== "OTHER_CLUSTER";
   const kind = PLAIN.get(failure.code ?? status.UNKNOWN);
   return kind !== "UNAVAILABLE" && kind !== "REQUEST_TIMEOUT";
 }

@@ -207,7 +207,10 @@ impl Cluster {
         let limit = limit.max(SHORTEST);
         let node = self.node(address)?.within(limit);
         let answer = match timeout(limit, method(node)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Ok(response)) => {
+                let learned = self.dialer.founding.learn(address, response.metadata());
+                learned.map(|()| response.into_inner())
+            }
             Ok(Err(status)) => Err(from_status(address, &status)),
             Err(_) => Err(Error::new(
                 ErrorKind::RequestTimeout,
@@ -218,7 +221,8 @@ impl Cluster {
         answer
     }
 
-    /// Calls a method that any node answers, until it succeeds, fails for good, or time is up.
+    /// Calls a method that any node answers, until it succeeds, fails for good, or time is up. It
+    /// fails at once if no node of the client's own cluster answers, and one of another does.
     pub(crate) async fn call<T, F, A>(&self, trying: Trying, method: F) -> Result<T>
     where
         F: Fn(Node) -> A,
@@ -242,7 +246,7 @@ impl Cluster {
     {
         let deadline = Instant::now() + trying.total;
         for failures in 1.. {
-            let mut last = None;
+            let (mut last, mut other) = (None, None);
             let mut addresses = self.addresses();
             if let Some(at) = addresses.iter().position(|address| Some(address.as_str()) == first)
                 && failures == 1
@@ -268,7 +272,13 @@ impl Cluster {
                 if Instant::now() >= deadline {
                     return Err(error);
                 }
+                if error.kind() == ErrorKind::OtherCluster {
+                    other = Some(error.clone());
+                }
                 last = Some(error);
+            }
+            if let Some(other) = other {
+                return Err(other);
             }
             let last = last.expect("there is at least one address");
             let pause = self.backoff.after(&last, failures);

@@ -24,6 +24,7 @@ use tonic::body::Body;
 
 use crate::config::ClientConfig;
 use crate::errors::{Error, ErrorKind, Result};
+use crate::founding::Founding;
 use crate::pb;
 use crate::secure::{SecurityConfig, Token};
 
@@ -37,6 +38,7 @@ pub(crate) struct Dialer {
     security: SecurityConfig,
     token: Option<Token>,
     connect_timeout: Duration,
+    pub(crate) founding: Founding,
 }
 
 impl Dialer {
@@ -47,6 +49,7 @@ impl Dialer {
             security: config.security.clone(),
             token: Token::new(&config.security)?,
             connect_timeout: CONNECT_TIMEOUT.min(config.request_timeout),
+            founding: Founding::default(),
         })
     }
 }
@@ -155,6 +158,7 @@ impl tower_service::Service<Request<Body>> for Node {
         let inner = self.inner.clone();
         let headers = request.headers_mut();
         headers.insert(header::USER_AGENT, inner.dialer.user_agent.clone());
+        inner.dialer.founding.write(headers);
         if let Some(limit) = self.limit {
             // At most eight digits are allowed.
             let ms = limit.as_millis().clamp(1, 99_999_999).to_string() + "m";

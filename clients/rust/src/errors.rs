@@ -65,6 +65,9 @@ kinds! {
     StorageFull = "STORAGE_FULL" below Retriable,
     /// No answer in time; the call may still take effect.
     RequestTimeout = "REQUEST_TIMEOUT" below Retriable,
+    /// The node is of another founding than the cluster that this client began with; the call had
+    /// no effect there.
+    OtherCluster = "OTHER_CLUSTER" below Retriable,
     /// The buffer stayed full for [`ProducerConfig::max_block`](crate::ProducerConfig);
     /// nothing was queued.
     BufferFull = "BUFFER_FULL" below Retriable,
@@ -242,9 +245,13 @@ impl Error {
         self
     }
 
-    /// Whether it is no node's word: nobody answered.
+    /// Whether it is no word of a node of this cluster: nobody answered.
     pub(crate) fn is_silence(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::RequestTimeout) && !self.told
+        match self.kind {
+            ErrorKind::OtherCluster => true,
+            ErrorKind::Unavailable | ErrorKind::RequestTimeout => !self.told,
+            _ => false,
+        }
     }
 
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {

@@ -64,7 +64,10 @@ enum Event {
     Located {
         missing: Vec<Wanted>,
     },
-    Refreshed,
+    /// other: the topics that were asked for, where only another cluster answered.
+    Refreshed {
+        other: Option<(Vec<String>, Error)>,
+    },
     /// A leader that has less than was read was asked for its topic.
     TopicAsked,
     /// A topic that a node did not know was asked for.
@@ -165,8 +168,14 @@ impl Fetcher {
                     self.locating.remove(&wanted.tp);
                 }
             }
-            Event::Refreshed => {
+            Event::Refreshed { other } => {
                 self.refreshing = false;
+                if let Some((topics, error)) = other {
+                    let of = |w: &&Wanted| topics.iter().any(|topic| **topic == *w.tp.topic);
+                    for wanted in self.buffer.wanted().iter().filter(of) {
+                        self.buffer.fail(wanted, error.clone());
+                    }
+                }
                 self.check_topics();
             }
             Event::TopicAsked => self.check_topics(),
@@ -234,9 +243,11 @@ impl Fetcher {
         self.refreshing = true;
         let (cluster, positions) = (self.cluster.clone(), self.positions.clone());
         self.spawn(async move {
-            let _ = cluster.refresh(&topics).await; // without an answer it is asked again
+            // Without an answer it is asked again.
+            let problem = cluster.refresh(&topics).await.err();
             positions.growth.take();
-            Some(Event::Refreshed)
+            let other = problem.filter(|error| error.kind() == ErrorKind::OtherCluster);
+            Some(Event::Refreshed { other: other.map(|error| (topics, error)) })
         });
     }
 
@@ -302,6 +313,9 @@ impl Fetcher {
                 for wanted in wanted {
                     if error.is_retriable() {
                         self.routes.failed(&wanted.tp, address);
+                        if error.kind() == ErrorKind::OtherCluster {
+                            self.buffer.fail(wanted, error.clone());
+                        }
                     } else if one {
                         self.buffer.fail(wanted, error.clone());
                     } else {

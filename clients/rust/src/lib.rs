@@ -41,6 +41,7 @@ mod delivery;
 mod errors;
 mod fetcher;
 mod following;
+mod founding;
 mod groups;
 mod growth;
 mod identities;

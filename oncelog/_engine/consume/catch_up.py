@@ -92,7 +92,8 @@ class CatchUp:
         return subscribe(
             log_pb2.SubscribeRequest(
                 partitions=[fetch], max_bytes=limit, any_replica=config.any_replica
-            )
+            ),
+            metadata=self._cluster.founding.metadata,
         )
 
     async def _has_room(self, wanted: Wanted) -> bool:

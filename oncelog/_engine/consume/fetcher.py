@@ -154,6 +154,10 @@ class Fetcher:
                 self.cluster.prefer_another()  # it may be cut off, and know of no leader
             await self.cluster.refresh(topics)
             self._drop_gone()
+        except errors.OtherClusterError as error:
+            for one in self.buffer.cursors():
+                if one.tp.topic in topics:
+                    self._fail(one.tp, one.generation, error)
         except errors.OncelogError as error:
             log.debug("no metadata: %s", error)
         finally:
@@ -220,6 +224,8 @@ class Fetcher:
             log.debug("fetch from %s: %s", address, error)
             for wanted in partitions:
                 self._routes.failed(wanted.tp, address)
+                if isinstance(error, errors.OtherClusterError):
+                    self._fail(wanted.tp, wanted.generation, error)
             return
         for wanted, records in zip(partitions, answers, strict=True):
             added = self.buffer.add(wanted, records)

@@ -193,7 +193,9 @@ class GroupMember:
         """Serve a connection until either side wants another. Raises OncelogError."""
         connection, sent = self._machine.connect(), time.monotonic()
         self._outbox.clear()
-        call: Any = group_stub(self._cluster.channel(address)).JoinGroup()
+        call: Any = group_stub(self._cluster.channel(address)).JoinGroup(
+            metadata=self._cluster.founding.metadata
+        )
         beat: asyncio.Task[group_pb2.JoinGroupResponse | None] | None = None
         try:
             async with asyncio.timeout(ATTEMPT_S):

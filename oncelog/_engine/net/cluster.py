@@ -18,6 +18,7 @@ import grpc.aio
 
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.net.channels import ChannelPool
+from oncelog._engine.net.founding import ClientFounding
 from oncelog._engine.net.leaders import Leaders
 from oncelog._engine.net.wrong_ports import certain, likely
 from oncelog.config import ClientConfig
@@ -28,6 +29,7 @@ from oncelog.errors import (
     NotLeaderError,
     NotReadyError,
     OncelogError,
+    OtherClusterError,
     RequestTimeoutError,
     RetriableError,
     UnknownTopicOrPartitionError,
@@ -52,6 +54,8 @@ UNKNOWN_TOPIC_GRACE_S = 2.0
 MAX_LEADER_FAILURES = 4
 # Rounds over all nodes without any answer ever, in which each port is certainly no node's.
 WRONG_ROUNDS = 3
+# No node of the cluster has answered.
+_SILENT = BrokerUnavailableError, RequestTimeoutError, OtherClusterError
 
 
 class Cluster:
@@ -61,6 +65,7 @@ class Cluster:
         """pool: a channel pool shared with other clients. Raises ConfigError."""
         self.config = config
         self.leaders = Leaders()
+        self.founding = ClientFounding()
         self.backoff = Backoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, random.Random()
         )
@@ -136,7 +141,8 @@ class Cluster:
         """Call a unary method until it succeeds, fails for good, or time is up.
 
         `method` takes a channel and returns the stub's method. With `address` only that node is
-        asked, once; `first`: the node to begin with. Raises the OncelogError of the last answer.
+        asked, once; `first`: the node to begin with. Raises the OncelogError of the last answer,
+        and OtherClusterError at once if no node of the client's own cluster answers.
         """
         limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
         deadline = time.monotonic() + limit
@@ -149,7 +155,7 @@ class Cluster:
             targets = self.addresses()
             if first and not failures:
                 targets = list(dict.fromkeys((first, *targets)))
-            wrong = not self._has_answered
+            problems: list[RetriableError] = []
             for target in targets:
                 remaining = deadline - time.monotonic()
                 try:
@@ -159,7 +165,8 @@ class Cluster:
                 except RetriableError as error:
                     if isinstance(error, UnknownTopicOrPartitionError):
                         raise
-                    last, wrong = error, wrong and bool(certain(error.message))
+                    last = error
+                    problems.append(error)
                     if on_retry is not None:
                         on_retry(error)
                 else:
@@ -170,12 +177,21 @@ class Cluster:
                 if time.monotonic() >= deadline:
                     raise last
             failures += 1
-            if wrong and failures >= WRONG_ROUNDS:
-                raise ConfigError(f"bootstrap_servers: {last.message}", "bootstrap_servers")
+            self._check_round(problems, failures)
             pause = self.backoff.after(last, failures)
             if time.monotonic() + pause >= deadline:
                 raise last
             await asyncio.sleep(pause)
+
+    def _check_round(self, problems: list[RetriableError], failures: int) -> None:
+        """Raise the error of a round in which all nodes failed, if another one cannot help."""
+        for error in problems:
+            if isinstance(error, OtherClusterError):
+                raise error
+        wrong = not self._has_answered and all(certain(error.message) for error in problems)
+        if wrong and failures >= WRONG_ROUNDS:
+            text = f"bootstrap_servers: {problems[-1].message}"
+            raise ConfigError(text, "bootstrap_servers")
 
     async def call_leader(
         self,
@@ -218,14 +234,18 @@ class Cluster:
         request: Any,
         timeout_s: float,
     ) -> Any:
-        reachability = self._pool.reachability
+        reachability, named = self._pool.reachability, self.founding.metadata
         try:
-            answer = await method(self.channel(address))(request, timeout=timeout_s)
+            call = method(self.channel(address))(request, timeout=timeout_s, metadata=named)
+            answer = await call
+            if not named:
+                self.founding.learn(address, await call.trailing_metadata())
         except grpc.aio.AioRpcError as error:
             problem = from_rpc_error(error)
             if isinstance(problem, BrokerUnavailableError | RequestTimeoutError):
                 hint = certain(problem.message) or likely(problem.message)
                 problem = type(problem)(": ".join(filter(None, (address, hint, problem.message))))
+            if isinstance(problem, _SILENT):
                 reachability.failed(problem.message)
             else:
                 reachability.answered(address)

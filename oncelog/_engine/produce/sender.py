@@ -319,7 +319,7 @@ class Sender:
         lane = self._streams.get(address)
         if lane is None:
             lane = self._streams[address] = Lane(
-                self._connections.stream(address, alone=self._alone),
+                self._connections.stream(address, self.cluster.founding, alone=self._alone),
                 on_open=lambda: self._connected(address),
                 on_room=self._soon,
                 on_result=self._answered,
@@ -346,7 +346,7 @@ class Sender:
         log.debug("produce stream to %s broke: %s", address, why)
         if stream.refused is not None:
             if not stream.was_shared:
-                self.fail(errors.ProducerFatalError(f"not authorized: {stream.refused}"))
+                self.fail(errors.ProducerFatalError(f"the producer cannot go on: {stream.refused}"))
                 return
             self._alone = True
         now = time.monotonic()

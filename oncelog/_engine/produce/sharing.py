@@ -15,6 +15,7 @@ import os
 from weakref import WeakValueDictionary
 
 from oncelog._engine.net.channels import ChannelPool
+from oncelog._engine.net.founding import ClientFounding
 from oncelog._engine.produce.stream import ProduceStream
 from oncelog.config import ClientConfig, ProducerConfig
 
@@ -32,7 +33,7 @@ class Connections:
     def __init__(self, config: ClientConfig) -> None:
         self.pool = ChannelPool(config)
         self._timeout_ms = config.request_timeout_ms
-        self._streams: dict[str, ProduceStream] = {}
+        self._streams: dict[tuple[str, str], ProduceStream] = {}  # by address and founding
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Connections:
@@ -49,19 +50,21 @@ class Connections:
     def tick_s(self) -> float:
         return min(_SLOWEST_TICK_S, max(_TICK_S, self.pool.users / _LOOKS_PER_S))
 
-    def stream(self, address: str, *, alone: bool) -> ProduceStream:
+    def stream(self, address: str, founding: ClientFounding, *, alone: bool) -> ProduceStream:
         """Return a stream that is open, or opens itself; alone: shared with no other producer."""
         if alone:
-            return self._opened(address)
-        stream = self._streams.get(address)
+            return self._opened(address, founding)
+        key = address, founding.known
+        stream = self._streams.get(key)
         if stream is None or stream.is_closing:
-            stream = self._streams[address] = self._opened(address)
+            stream = self._streams[key] = self._opened(address, founding)
         return stream
 
-    def _opened(self, address: str) -> ProduceStream:
+    def _opened(self, address: str, founding: ClientFounding) -> ProduceStream:
         return ProduceStream(
             address,
             self.pool.channel(address),
+            founding.metadata,
             connect_timeout_s=min(2.0, self._timeout_ms / 1000),
             commit_timeout_ms=min(max(1, self._timeout_ms * 4 // 5), _MOST_TIMEOUT_MS),
         )

@@ -20,7 +20,7 @@ import grpc.aio
 
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import SealedBatch, request_end, request_parts
-from oncelog.errors import NotAuthorizedError
+from oncelog.errors import NotAuthorizedError, UnauthenticatedError
 from oncelog.v1 import log_pb2
 from oncelog.wire.status import from_rpc_error
 
@@ -109,6 +109,7 @@ class ProduceStream:
         self,
         address: str,
         channel: grpc.aio.Channel,
+        metadata: grpc.aio.Metadata,
         *,
         connect_timeout_s: float,
         commit_timeout_ms: int,
@@ -118,7 +119,7 @@ class ProduceStream:
         self.is_closing, self._why = False, ""
         self.was_shared = False
         # Reason why the node will take none of this, however often it is sent.
-        self.refused: NotAuthorizedError | None = None
+        self.refused: NotAuthorizedError | UnauthenticatedError | None = None
         # Unanswered batches by attempt id, oldest first.
         self.outstanding: dict[int, tuple[Lane, PartitionSender, SealedBatch]] = {}
         self._connect_timeout_s = connect_timeout_s
@@ -127,7 +128,7 @@ class ProduceStream:
         # Lanes that have something to send; one batch of each in turn.
         self._turns: deque[Lane] = deque()
         self._wake = asyncio.Event()
-        self._task = asyncio.create_task(self._run(channel), name=f"produce {address}")
+        self._task = asyncio.create_task(self._run(channel, metadata), name=f"produce {address}")
 
     def join(self, lane: Lane) -> None:
         assert not self.is_closing, "a stream that ends takes nobody"
@@ -160,7 +161,7 @@ class ProduceStream:
         if not self._lanes:
             await asyncio.wait([self._task])
 
-    async def _run(self, channel: grpc.aio.Channel) -> None:
+    async def _run(self, channel: grpc.aio.Channel, metadata: grpc.aio.Metadata) -> None:
         why = ""
         call: Any = None
         try:
@@ -170,7 +171,7 @@ class ProduceStream:
                 _METHOD,
                 request_serializer=_as_is,
                 response_deserializer=log_pb2.ProduceResponse.FromString,
-            )()
+            )(metadata=metadata)
             self.opened = True
             for lane in list(self._lanes):
                 lane.on_open()
@@ -235,7 +236,8 @@ class ProduceStream:
                 response = await call.read()
             except grpc.aio.AioRpcError as error:
                 known = from_rpc_error(error)
-                self.refused = known if isinstance(known, NotAuthorizedError) else None
+                if isinstance(known, NotAuthorizedError | UnauthenticatedError):
+                    self.refused = known
                 return f"{error.code().name}: {error.details()}"
             if response is grpc.aio.EOF:
                 return f"ended by the node: {(await call.code()).name}"

@@ -534,8 +534,8 @@ def test_a_small_batch_does_not_wait_behind_all_that_a_neighbour_has() -> None:
 
     async def messages() -> list[list[tuple[str, int]]]:
         stream = ProduceStream(
-            "nowhere", Mock(channel_ready=asyncio.Event().wait), connect_timeout_s=WAIT,
-            commit_timeout_ms=1,
+            "nowhere", Mock(channel_ready=asyncio.Event().wait), grpc.aio.Metadata(),
+            connect_timeout_s=WAIT, commit_timeout_ms=1,
         )  # fmt: skip
         stream.opened = True
         many, few = (

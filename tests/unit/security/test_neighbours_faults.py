@@ -101,7 +101,8 @@ class Port:
         self.ca.write_bytes(self.authority.certificate)
         files = CertificateFiles("tls", certificate, key, self.ca)
         config = changed(NodeConfig.load([], {}), listen="127.0.0.1:0", **settings)
-        self.server = Server(config, Budget(64 * MIB, 32 * MIB), 100, Certificates(files))
+        limits = (Budget(64 * MIB, 32 * MIB), 100)
+        self.server = Server(config, *limits, Certificates(files), founding=1)
         self.identities = Identities(None, None)
         answers: dict[str, Any] = {
             "who": grpc.unary_unary_rpc_method_handler(self._who),

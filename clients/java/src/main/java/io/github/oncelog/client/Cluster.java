@@ -57,6 +57,7 @@ final class Cluster {
   final Reachability reachability;
 
   private final ChannelCredentials credentials;
+  private final Founding founding = new Founding();
   private final ExecutorService pool;
   private final Map<String, ManagedChannel> channels = new HashMap<>();
   private String preferred;
@@ -117,6 +118,7 @@ final class Cluster {
               .withOption(ChannelOption.CONNECT_TIMEOUT_MILLIS, (int) (CONNECT_TIMEOUT / Times.MS))
               .maxInboundMessageSize(MAX_MESSAGE)
               .flowControlWindow(8 << 20)
+              .intercept(founding)
               .disableRetry()
               .directExecutor()
               .build();
@@ -240,11 +242,15 @@ final class Cluster {
     return call(limits(), method, request);
   }
 
-  /** Calls what any node answers, until it succeeds, fails for good, or time is up. */
+  /**
+   * Calls what any node answers, until it succeeds, fails for good, or time is up. It fails at once
+   * if no node of the client's own cluster answers, and one of another does.
+   */
   <Q, A> A call(Limits limits, MethodDescriptor<Q, A> method, Q request) {
     long deadline = Times.now() + limits.total;
     for (int failures = 1; ; failures++) {
       OncelogException last = null;
+      OncelogException other = null;
       for (String address : addresses()) {
         try {
           long left = Math.min(limits.attempt, deadline - Times.now());
@@ -258,11 +264,15 @@ final class Cluster {
             throw e;
           }
           last = e;
+          other = e.kind() == ErrorKind.OTHER_CLUSTER ? e : other;
           limits.onRetry.run();
           if (Times.now() >= deadline) {
             throw last;
           }
         }
+      }
+      if (other != null) {
+        throw other;
       }
       long pause = backoff.delay(failures);
       if (Times.now() + pause >= deadline) {

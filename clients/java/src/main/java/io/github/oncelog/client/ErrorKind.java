@@ -24,6 +24,11 @@ public enum ErrorKind {
   STORAGE_FULL(RETRIABLE),
   /** No answer in time; the call may still take effect. */
   REQUEST_TIMEOUT(RETRIABLE),
+  /**
+   * The node is of another founding than the cluster that this client began with; the call had no
+   * effect there.
+   */
+  OTHER_CLUSTER(RETRIABLE),
   /** The buffer stayed full for {@link ProducerConfig#maxBlock()}; nothing was queued. */
   BUFFER_FULL(RETRIABLE),
   /**

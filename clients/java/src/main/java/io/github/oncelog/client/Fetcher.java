@@ -322,10 +322,21 @@ final class Fetcher {
             cluster.refresh(all);
           } catch (OncelogException e) {
             // without an answer it is asked again
+            if (e.kind() == ErrorKind.OTHER_CLUSTER) {
+              failAll(all, e);
+            }
           }
           growth.take();
           loop.post(() -> refreshing = false);
         });
+  }
+
+  private void failAll(Collection<String> topics, OncelogException problem) {
+    for (Wanted w : buffer.wanted()) {
+      if (topics.contains(w.tp().topic())) {
+        buffer.fail(w.tp(), w.generation(), problem);
+      }
+    }
   }
 
   // --- answers -----------------------------------------------------------------------
@@ -350,6 +361,9 @@ final class Fetcher {
         took(poll.place.address, w, answer.getPartitions(i));
       } else if (problem.isRetriable()) {
         routes.failed(w.tp(), poll.place.address);
+        if (problem.kind() == ErrorKind.OTHER_CLUSTER) {
+          buffer.fail(w.tp(), w.generation(), problem);
+        }
       } else if (poll.partitions.size() > 1) {
         alone.add(w.tp()); // one of them is the cause: each is polled alone then, until it is read
       } else {

@@ -60,16 +60,20 @@ final class Statuses {
     return error(address, Status.fromThrowable(failure), Status.trailersFromThrowable(failure));
   }
 
-  /** Whether a node has said so: not gRPC itself, or something in between. */
+  /** Whether a node of this cluster has said so: not gRPC itself, or something in between. */
   static boolean isAnswer(Status status, Metadata trailers) {
     ErrorKind kind = isClosedChannel(status) ? ErrorKind.UNAVAILABLE : PLAIN.get(status.getCode());
     boolean silent = kind == ErrorKind.UNAVAILABLE || kind == ErrorKind.REQUEST_TIMEOUT;
     byte[] details = trailers == null ? null : trailers.get(STATUS_DETAILS);
     Info info = details == null ? null : Info.read(details);
-    return !silent || info != null && info.domain.equals("oncelog");
+    boolean told = info != null && info.domain.equals("oncelog");
+    return told ? !info.reason.equals(ErrorKind.OTHER_CLUSTER.name()) : !silent;
   }
 
   static OncelogException error(String address, Status status, Metadata trailers) {
+    if (status.getCause() instanceof OncelogException own) {
+      return own;
+    }
     String text = status.getDescription() == null ? "" : status.getDescription();
     byte[] details = trailers == null ? null : trailers.get(STATUS_DETAILS);
     if (details != null) {
