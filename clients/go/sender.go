@@ -2,12 +2,10 @@ package oncelog
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
@@ -478,9 +476,14 @@ func (s *sender) streamClosed(stream *produceStream, why error) {
 	if s.stopped {
 		return
 	}
+	refused := fromRPC(s.ctx, address, why)
+	if errors.Is(refused, ErrNotAuthorized) || errors.Is(refused, ErrUnauthenticated) {
+		s.fail(fail(ErrProducerFatal, "the producer cannot go on: %v", refused))
+		return
+	}
 	now := time.Now()
 	s.cluster.avoid(address)
-	if isRetriable(why) || status.Code(why) == codes.Unavailable {
+	if isRetriable(refused) {
 		s.cluster.reached.failed(why)
 	}
 	s.cluster.leaders.reached(address, false)

@@ -71,6 +71,7 @@ class Lie:
     leader: int = 0  # the leader in NOT_LEADER; 0: none
     set: Mapping[str, Any] = field(default_factory=dict)  # fields of the answer
     # For calls with one answer: a status with ErrorInfo of this reason, or a bare gRPC code.
+    # For batches `status` ends the stream.
     status: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)  # of the status
     grpc: str = ""

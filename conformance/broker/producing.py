@@ -17,6 +17,7 @@ from cluster.services.log.refused_heads import RefusedHeads
 from conformance.broker.lies import Lie
 from conformance.broker.stage import Stage
 from conformance.vectors import name_of
+from oncelog.errors import OncelogError
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import log_pb2 as pb
 
@@ -55,6 +56,7 @@ class Stream:
         self.number = number
         self.heads = RefusedHeads()
         self.broken = False
+        self.refusal: OncelogError | None = None  # the status of a broken one
         self.open_answers = 0
         self._results: list[pb.BatchResult] = []
         self._ended = False
@@ -160,13 +162,14 @@ class Batches:
             copy = batch_pb2.Batch.FromString(batch.SerializeToString())
             arrived = self._held.copies.setdefault(lie.late, [])
             arrived.append(lambda: self._arrived(copy))
-        elif lie.answer in ("", "none") or lie.store:
+        elif lie.store or (lie.answer in ("", "none") and not lie.status):
             if lie.answer != "none" or lie.store:
                 answer = self._honest(batch, stream)
         if lie.answer not in ("", "none"):
             answer = self._told(lie, batch, stream)
         await self._stage.happen(lie)
-        if lie.break_stream:
+        if lie.break_stream or lie.status:
+            stream.refusal = self._stage.error(lie) if lie.status else None
             stream.broken = True
             stream.wake()
         elif answer is None or lie.answer == "none":

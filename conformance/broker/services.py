@@ -12,10 +12,11 @@ import grpc.aio
 from cluster.dedup.verdict import Kind
 from cluster.metadata.topics import check_more_partitions
 from cluster.partition.types import Answer
+from cluster.rpc.errors import abort
 from cluster.v1 import metadata_pb2 as meta
 from conformance.broker.honest import Honest
 from conformance.broker.lies import Lie
-from conformance.broker.producing import Batches
+from conformance.broker.producing import Batches, Stream
 from conformance.broker.reading import Reader
 from conformance.broker.stage import Stage
 from oncelog import errors
@@ -49,7 +50,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             while results := await stream.results():
                 yield pb.ProduceResponse(results=results)
             if stream.broken:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "broken by the script")
+                await _break(stream, context)
         finally:
             reading.cancel()
 
@@ -58,7 +59,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         for batch in request.batches:
             await self._batches.take(batch, request.timeout_ms, stream)
         if stream.broken:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "broken by the script")
+            await _break(stream, context)
         answer = pb.ProduceResponse()
         while len(answer.results) < len(request.batches):
             answer.results.extend(await stream.results())
@@ -115,6 +116,12 @@ class LogService(log_pb2_grpc.LogServiceServicer):
 
         facts = {"sequence": request.sequence, "epoch": request.epoch}
         return await self._stage.answer("resolve", facts, request, context, truth)
+
+
+async def _break(stream: Stream, context: Any) -> None:
+    if stream.refusal is not None:
+        await abort(context, stream.refusal)
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "broken by the script")
 
 
 def _reading(request: pb.FetchRequest | pb.SubscribeRequest) -> dict[str, Any]:

@@ -362,6 +362,11 @@ export class Sender implements StreamEvents {
     const { address } = stream;
     if (this.#streams.get(address) === stream) this.#streams.delete(address);
     if (this.#stopped) return;
+    if (stream.refused !== undefined) {
+      const text = `the producer cannot go on: ${stream.refused.message}`;
+      this.fail(new OncelogError("PRODUCER_FAILED", text));
+      return;
+    }
     this.cluster.avoid(address);
     this.cluster.leaders.unreachable.add(address);
     this.accumulator.leaveUnavailable();

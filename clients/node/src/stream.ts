@@ -3,6 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { Cluster } from "./cluster.js";
+import type { OncelogError } from "./errors.js";
 import type { Batch } from "./gen/oncelog/v1/batch_pb.js";
 import {
   type BatchResult,
@@ -12,6 +13,7 @@ import {
   type ProduceResponse,
 } from "./gen/oncelog/v1/log_pb.js";
 import type { SealedBatch } from "./sealed.js";
+import { fromStatus } from "./status.js";
 import type { Window } from "./window.js";
 
 // Several small batches share a message up to this size, and this number.
@@ -41,6 +43,8 @@ export class ProduceStream {
   #call: ClientDuplexStream<ProduceRequest, ProduceResponse> | undefined;
   #closed = false;
   #why = ""; // it was given up
+  /** Why the node will take none of this, however often it is sent. */
+  refused: OncelogError | undefined;
 
   constructor(
     readonly address: string,
@@ -74,7 +78,11 @@ export class ProduceStream {
       this.events.room();
     });
     call.on("error", () => {}); // the status says the same
-    call.on("status", (status) => this.#end(this.#why || status.details));
+    call.on("status", (status) => {
+      const error = fromStatus(this.address, status);
+      if (error.kind === "NOT_AUTHORIZED" || error.kind === "UNAUTHENTICATED") this.refused = error;
+      this.#end(this.#why || status.details);
+    });
     this.events.opened(this);
   }
 

@@ -15,6 +15,7 @@ import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * One ordered stream of batches to one node. It connects before it reports itself open, so a batch
@@ -22,6 +23,9 @@ import java.util.Map;
  * sealed. Used on the sender's thread only; what gRPC says is posted there.
  */
 final class ProduceStream {
+  private static final Set<ErrorKind> FINAL =
+      Set.of(ErrorKind.NOT_AUTHORIZED, ErrorKind.UNAUTHENTICATED);
+
   // Several small batches share a message up to this size, and this number.
   private static final long MESSAGE_BYTES = 1 << 20;
   private static final int MESSAGE_BATCHES = 1000;
@@ -136,7 +140,7 @@ final class ProduceStream {
                 () -> {
                   closed = true;
                   OncelogException error = Statuses.error(address, status, trailers);
-                  refused = error.kind() == ErrorKind.NOT_AUTHORIZED ? error : null;
+                  refused = FINAL.contains(error.kind()) ? error : null;
                   String text = status.getDescription();
                   String why = text == null ? status.getCode().name() : text;
                   events.closed(ProduceStream.this, why);

@@ -456,7 +456,9 @@ final class Sender implements ProduceStream.Events {
     if (stream.refused != null) {
       fail(
           new OncelogException(
-                  ErrorKind.PRODUCER_FAILED, "not authorized: %s", stream.refused.getMessage())
+                  ErrorKind.PRODUCER_FAILED,
+                  "the producer cannot go on: %s",
+                  stream.refused.getMessage())
               .because(stream.refused));
       return;
     }
