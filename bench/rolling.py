@@ -91,7 +91,7 @@ class Pulses:
                     now = time.monotonic()
                     found = producer.send(TOPIC, b"pulse", partition=number)
                     found.add_done_callback(partial(self._answered, number, now))
-            producer.flush(ACKNOWLEDGE)
+            producer.flush(timeout_ms=1000 * ACKNOWLEDGE)
 
     def _answered(self, number: int, sent: float, found: Future[RecordMetadata]) -> None:
         error = found.exception()

@@ -43,7 +43,7 @@ def records_of(size: int) -> Load:
             for _ in range(max(1, 256 * 1024 // size)):
                 producer.send(TOPIC, value, partition=0)
                 sent += size
-        producer.flush(60)
+        producer.flush(timeout_ms=60_000)
         return sent, time.monotonic() - begun
 
     return load

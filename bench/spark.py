@@ -117,7 +117,7 @@ def consumer_alone(bootstrap: str, topic: str, rows: int) -> float:
     """Seconds to read all as Arrow batches in one process."""
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         start, seen = time.perf_counter(), 0
-        for batch in consumer.batches(60_000):
+        for batch in consumer.batches(timeout_ms=60_000):
             seen += batch.num_rows
             if seen >= rows:
                 return time.perf_counter() - start

@@ -62,7 +62,7 @@ class Worker:
     def run(self) -> None:
         with self._producer, self._consumer:
             while not self._stopped:
-                found = self._consumer.getmany(200, 20)
+                found = self._consumer.getmany(timeout_ms=200, max_records=20)
                 jobs = [job for some in found.values() for job in some]
                 if not jobs:
                     continue

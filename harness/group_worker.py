@@ -46,7 +46,7 @@ class Worker:
     def run(self) -> None:
         with self._consumer as consumer:
             while not self._stopped:
-                found = consumer.getmany(200, 50)
+                found = consumer.getmany(timeout_ms=200, max_records=50)
                 if not found:
                     continue
                 spans = {

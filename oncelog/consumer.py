@@ -20,7 +20,16 @@ from oncelog._engine.consume.fetch_buffer import Chunk, Starts
 from oncelog._engine.consume.fetcher import Fetcher, end_reading
 from oncelog._engine.consume.member import GroupMember
 from oncelog._engine.consume.one_reader import OneReader, check_free
-from oncelog._engine.consume.rebalance import Ask, Rebalance, Tell, at_once
+from oncelog._engine.consume.positions import partition_gone
+from oncelog._engine.consume.rebalance import (
+    Ask,
+    Rebalance,
+    Tell,
+    ask_at_once,
+    at_once,
+    tell_at_once,
+)
+from oncelog._engine.consume.taking import take_records
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.threads import refuse_on_engine_thread
@@ -64,6 +73,7 @@ class Consumer:
         self._one = OneReader()
         self._member: GroupMember | None = None
         self._rebalance: Rebalance | None = None
+        self._subscribed: frozenset[str] = frozenset()
         self._closed = False
         runtime.register(self)
         if topics:
@@ -88,11 +98,11 @@ class Consumer:
         """Read all partitions of these topics only; in a group, this member's share."""
         self._check_open()
         names = self._names(topics)
-        self._ask(self._learn(name for name in names if not name.startswith(PATTERN)))
+        runtime.run(self._learn(name for name in names if not name.startswith(PATTERN)))
         if not self._shares:
             self._subscribe_known(names)
             return
-        self._ask(self._join(names, _asked, _told))
+        runtime.run(self._join(names, ask_at_once, tell_at_once))
 
     def _names(self, topics: Iterable[str]) -> list[str]:
         names = [topics] if isinstance(topics, str) else list(topics)
@@ -111,6 +121,7 @@ class Consumer:
         """Join the group and wait for its answer; on the engine's loop."""
         if self._member is not None:
             await self._member.subscribe(names)
+            self._subscribed = frozenset(names)
             return
         positions = self._fetcher.positions
         member = GroupMember(self.config, self._cluster, positions, self._buffer, names)
@@ -122,11 +133,13 @@ class Consumer:
         # Here, not in the caller: a cancelled caller must not leave the wake-up undone.
         wake = self._fetcher.wake
         self._rebalance = Rebalance(self.config, self._buffer, member, wake, ask, tell)
-        self._member = member
+        self._member, self._subscribed = member, frozenset(names)
 
     def _subscribe_known(self, names: Sequence[str]) -> None:
+        topics = self._cluster.leaders.topics
+        counts = {name: len(topics[name].partitions) for name in names}
         self._assign_known(
-            [TopicPartition(name, p) for name in names for p in range(self._count(name))], names
+            [TopicPartition(name, p) for name in names for p in range(counts[name])], names
         )
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
@@ -137,7 +150,7 @@ class Consumer:
         self._check_open()
         self._check_manual()
         tps = [as_partition(one) for one in partitions]
-        self._ask(self._learn_partitions(tps))
+        runtime.run(self._learn_partitions(tps))
         self._assign_known(tps)
 
     def _check_manual(self) -> None:
@@ -147,19 +160,35 @@ class Consumer:
 
     def _assign_known(self, tps: list[TopicPartition], follow: Sequence[str] = ()) -> None:
         for tp in tps:
-            if not 0 <= tp.partition < self._count(tp.topic):
-                raise errors.UnknownTopicOrPartitionError(
-                    f"topic {tp.topic!r} has no partition {tp.partition}",
-                    topic=tp.topic,
-                    partition=tp.partition,
-                )
+            if self._cluster.leaders.leader(tp) is None:
+                raise partition_gone(tp)
         self._fetcher.new_partitions.assign(tps, follow)
+        self._subscribed = frozenset(follow)
 
     def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are read."""
         return self._buffer.assignment()
 
-    def _count(self, topic: str) -> int:
-        return len(self._cluster.leaders.topics[topic].partitions)
+    def subscription(self) -> frozenset[str]:
+        """Return the topics and patterns of `subscribe`; empty after `assign`."""
+        return self._subscribed
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more; a group member finishes its records (on_revoked) and leaves."""
+        self._check_open()
+        try:
+            if self._rebalance is not None:
+                at_once(self._rebalance.leave(failed=False))
+        finally:
+            runtime.run(self._unsubscribed(), whole=True)
+
+    async def _unsubscribed(self) -> None:
+        member, self._member, self._rebalance = self._member, None, None
+        self._assign_known([])
+        if member is not None:
+            await member.leave()
+            self._fetcher.positions.end_membership()
+            self._buffer.end_membership()
 
     async def _learn(self, topics: Iterable[str]) -> None:
         for topic in dict.fromkeys(topics):
@@ -169,9 +198,6 @@ class Consumer:
     async def _learn_partitions(self, tps: Sequence[TopicPartition]) -> None:
         await self._learn(tp.topic for tp in tps)
         await self._fetcher.positions.known(tps, limit_s=0.5)
-
-    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return runtime.run(coroutine)
 
     @property
     def _request_s(self) -> float:
@@ -189,14 +215,22 @@ class Consumer:
                 return
             yield from self._buffer.records_of(chunk, self.config.check_crcs)
 
+    def getone(self) -> Record:
+        """Wait for the next record and return it."""
+        found = None
+        while not found:
+            found = self._read(partial(self._next_chunk, None), partial(self._take, 1))
+        return next(records[0] for records in found.values())
+
     def getmany(
-        self, timeout_ms: int = 0, max_records: int | None = None
+        self, *, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Record]]:
         """Return the available records, at most `max_records` (default `max_poll_records`).
 
         Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
-        take = partial(self._take, self._limit(max_records))
+        limit = self.config.max_poll_records if max_records is None else max_records
+        take = partial(self._take, as_int("max_records", limit, 1, 2**63 - 1))
         return self._read(partial(self._next_chunk, timeout_ms / 1000), take) or {}
 
     def _read(
@@ -215,34 +249,10 @@ class Consumer:
                 self._buffer.seek(tp, offset)
             raise
 
-    def _limit(self, max_records: int | None) -> int:
-        limit = self.config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise errors.InvalidRequestError(
-                f"max_records must be at least 1, got {limit}", field="max_records", limit=">= 1"
-            )
-        return limit
+    def _take(self, limit: int, chunk: Chunk, starts: Starts) -> dict[TopicPartition, list[Record]]:
+        return take_records(self._buffer, chunk, limit, self.config.check_crcs, starts)
 
-    def _take(
-        self, limit: int, chunk: Chunk | None, starts: Starts
-    ) -> dict[TopicPartition, list[Record]]:
-        """Take records of this chunk and of those ready behind it, up to an error."""
-        result: dict[TopicPartition, list[Record]] = {}
-        try:
-            while chunk is not None:
-                records = chunk.records(self.config.check_crcs)
-                start = chunk.next - chunk.base_offset
-                some = records[start : start + limit]
-                result.setdefault(chunk.tp, []).extend(some)
-                limit -= len(some)
-                self._buffer.move(chunk, chunk.next + len(some), starts)
-                chunk = self._buffer.peek(0.0, errors_wait=True) if limit > 0 else None
-        except errors.CorruptLogError:
-            if not result:
-                raise  # else the next call raises it: the records before it must not be lost
-        return result
-
-    def batches(self, timeout_ms: int | None = None) -> Iterator[Any]:
+    def batches(self, *, timeout_ms: int | None = None) -> Iterator[Any]:
         """Yield a pyarrow.RecordBatch for each stored batch, over its own memory.
 
         Columns: key, value, topic, partition, offset, timestamp, headers. Ends after
@@ -259,7 +269,7 @@ class Consumer:
         self._buffer.move(chunk, chunk.end_offset, starts)
         return batch
 
-    def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
+    def stored_batch(self, *, timeout_ms: int = 0) -> StoredBatch | None:
         """Return the next batch as it is stored, for `Producer.send_stored_batch`.
 
         Waits up to `timeout_ms`; returns None if none came. Its checksum was compared, nothing was
@@ -314,7 +324,7 @@ class Consumer:
     def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
         self._check_open()
         tps = [self._assigned(p) for p in partitions] or self.assignment()
-        self._ask(self._fetcher.seek_all(tps, where))
+        runtime.run(self._fetcher.seek_all(tps, where))
 
     def position(self, partition: tuple[str, int]) -> int:
         """Return the offset of the next record to be returned."""
@@ -327,7 +337,7 @@ class Consumer:
     def lag(self, partition: tuple[str, int]) -> int:
         """Return the number of readable records between the position and the high watermark."""
         tp = self._assigned(partition)
-        return self._ask(self._lag(tp, self.position(tp)))
+        return runtime.run(self._lag(tp, self.position(tp)))
 
     async def _lag(self, tp: TopicPartition, position: int) -> int:
         end = (await self._list_offsets({tp: "latest"}))[tp]
@@ -351,7 +361,7 @@ class Consumer:
 
     def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
         self._check_open()
-        return self._ask(self._list_offsets(queries))
+        return runtime.run(self._list_offsets(queries))
 
     async def _list_offsets(
         self, queries: Mapping[TopicPartition, str | int]
@@ -363,6 +373,10 @@ class Consumer:
         """Return no records of these partitions until `resume`."""
         for partition in partitions:
             self._buffer.pause(self._assigned(partition), True)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        return self._buffer.paused()
 
     def resume(self, *partitions: tuple[str, int]) -> None:
         for partition in partitions:
@@ -389,7 +403,7 @@ class Consumer:
         """
         commits = self._commits(offsets)
         if commits:
-            self._ask(self._stored_offsets(commits))
+            runtime.run(self._stored_offsets(commits))
 
     def _stored_offsets(
         self, commits: Mapping[TopicPartition, OffsetCommit]
@@ -410,7 +424,7 @@ class Consumer:
     def committed(self, partition: tuple[str, int]) -> CommittedOffset | None:
         """Return the group's committed offset in a partition; None: none."""
         group, tp = self._group(), as_partition(partition)
-        return self._ask(self._fetcher.positions.groups.committed_now(group, tp))
+        return runtime.run(self._fetcher.positions.groups.committed_now(group, tp))
 
     def _group(self) -> str:
         self._check_open()
@@ -481,14 +495,6 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self._close(failed=error is not None)
-
-
-async def _asked(coroutine: Coroutine[Any, Any, T]) -> T:
-    return runtime.run(coroutine)
-
-
-async def _told(callback: Callable[..., Any], *arguments: Any) -> None:
-    callback(*arguments)
 
 
 __all__ = ["Consumer"]

@@ -216,7 +216,7 @@ class Mirror:
         left = self._left() if exit_at_end else None
         while (stop is None or not stop.is_set()) and left != {}:
             self._check_source()
-            batch = self._consumer.stored_batch(0 if self._small else _POLL_MS)
+            batch = self._consumer.stored_batch(timeout_ms=0 if self._small else _POLL_MS)
             if batch is None:
                 self._send_all_small()
                 for number in self._pending:

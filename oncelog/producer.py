@@ -335,25 +335,25 @@ class Producer:
 
     # --- waiting, asking -------------------------------------------------------------
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Send lingering records and wait, at most `timeout` seconds, until all are settled.
+    def flush(self, *, timeout_ms: float | None = None) -> None:
+        """Send lingering records and wait, at most `timeout_ms`, until all are settled.
 
         All callbacks have returned by then. Raises RequestTimeoutError if some are not settled, and
         UndeliveredRecordsError for failures since the last flush that the application has not seen.
         It has seen a failure through the future's `result` or `exception`, or `on_delivery`.
         """
         self._check_open()
-        self._flush(timeout)
+        self._flush(_seconds(timeout_ms))
         self._raise_undelivered()
 
-    def _flush(self, timeout: float | None) -> None:
-        leaving.flush(self._accumulator, timeout)
+    def _flush(self, timeout_s: float | None) -> None:
+        leaving.flush(self._accumulator, timeout_s)
 
     def _raise_undelivered(self) -> None:
         leaving.raise_undelivered(self._sender)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Flush, then free everything; records not settled in `timeout` seconds fail.
+    def close(self, *, timeout_ms: float | None = None) -> None:
+        """Flush, then free everything; records not settled in `timeout_ms` fail.
 
         An open transaction is aborted. Raises UndeliveredRecordsError as `flush` does. A second
         close does nothing.
@@ -361,8 +361,8 @@ class Producer:
         if self._closed or not runtime.can_close():
             return
         try:
-            runtime.run(self._transactions.close(timeout))
-            self._flush(timeout)
+            runtime.run(self._transactions.close(_seconds(timeout_ms)))
+            self._flush(_seconds(timeout_ms))
         except errors.RequestTimeoutError:
             pass  # the rest fails below, and is reported with its outcome
         finally:
@@ -462,6 +462,10 @@ class Producer:
                 raise
             # The body's own error is raised; this one is added as a note.
             error.add_note(str(undelivered))
+
+
+def _seconds(timeout_ms: float | None) -> float | None:
+    return None if timeout_ms is None else timeout_ms / 1000
 
 
 def _expected(offset: int | None) -> int:

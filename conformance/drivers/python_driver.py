@@ -214,7 +214,7 @@ class Driver:
 
     def _reset(self, _: Fields) -> Fields:
         for handle in self._clients:
-            self._end(handle, timeout_s=0)
+            self._end(handle, timeout_ms=0)
         self._clients.clear()
         self._sent.clear()
         self._warnings.texts.clear()
@@ -287,7 +287,7 @@ class Driver:
     def _flush(self, fields: Fields) -> Fields:
         producer = self._clients[fields["handle"]]
         try:
-            producer.flush(fields["timeout_ms"] / 1000)
+            producer.flush(timeout_ms=fields["timeout_ms"])
         except errors.RequestTimeoutError:
             return {"settled": False}
         except (errors.UndeliveredRecordsError, errors.ClientClosedError):
@@ -341,17 +341,16 @@ class Driver:
         return {}
 
     def _close(self, fields: Fields) -> Fields:
-        timeout_ms = fields.get("timeout_ms")
-        self._end(fields["handle"], None if timeout_ms is None else timeout_ms / 1000)
+        self._end(fields["handle"], fields.get("timeout_ms"))
         return {}
 
-    def _end(self, handle: str, timeout_s: float | None) -> None:
+    def _end(self, handle: str, timeout_ms: int | None) -> None:
         client = self._clients[handle]
         if handle not in self._sent:
             client.close()
             return
         try:
-            client.close(timeout_s)
+            client.close(timeout_ms=timeout_ms)
         except errors.UndeliveredRecordsError:
             pass  # the records' own results show it
 
@@ -398,7 +397,9 @@ class Driver:
 
     def _poll(self, fields: Fields) -> Fields:
         consumer = self._clients[fields["handle"]]
-        found = consumer.getmany(fields["timeout_ms"], fields.get("max_records"))
+        found = consumer.getmany(
+            timeout_ms=fields["timeout_ms"], max_records=fields.get("max_records")
+        )
         return {"records": [_record(record) for records in found.values() for record in records]}
 
     def _seek(self, fields: Fields) -> Fields:

@@ -201,7 +201,7 @@ def results(bootstrap: str, topic: str) -> Any:
     with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         ends = consumer.end_offsets(consumer.assignment())
         while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for records in consumer.getmany(1000).values():
+            for records in consumer.getmany(timeout_ms=1000).values():
                 rows += [json.loads(one.value or b"{}") for one in records if one.key is not None]
     found = pd.DataFrame(rows)
     found["hour"] = pd.to_datetime(found["hour"], utc=True)

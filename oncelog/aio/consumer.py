@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 from oncelog import consumer as sync
 from oncelog import errors
-from oncelog._engine.arguments import as_partition, as_times_us
+from oncelog._engine.arguments import as_int, as_partition, as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Signal, on_engine
 from oncelog.config import ConsumerConfig, ConsumerSettings
@@ -76,7 +76,22 @@ class Consumer:
         self._sync._assign_known(tps)
 
     def assignment(self) -> list[TopicPartition]:
+        """Return the partitions that are read."""
         return self._sync.assignment()
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics and patterns of `subscribe`; empty after `assign`."""
+        return self._sync.subscription()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more; a group member finishes its records (on_revoked) and leaves."""
+        consumer = self._sync
+        consumer._check_open()
+        try:
+            if consumer._rebalance is not None:
+                await consumer._rebalance.leave(failed=False)
+        finally:
+            await on_engine(consumer._unsubscribed(), whole=True)
 
     # --- reading ---------------------------------------------------------------------
 
@@ -87,18 +102,25 @@ class Consumer:
             self, self.config.consumer_timeout_ms, lambda chunk: records_of(chunk, check_crcs)
         )
 
+    async def getone(self) -> Record:
+        """Wait for the next record and return it."""
+        chunk = await self._next_chunk(None)
+        found = self._sync._read(lambda: chunk, partial(self._sync._take, 1)) or {}
+        return next(records[0] for records in found.values())
+
     async def getmany(
-        self, timeout_ms: int = 0, max_records: int | None = None
+        self, *, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[Record]]:
         """Return the available records, at most `max_records` (default `max_poll_records`).
 
         Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
-        take = partial(self._sync._take, self._sync._limit(max_records))
+        limit = self.config.max_poll_records if max_records is None else max_records
+        take = partial(self._sync._take, as_int("max_records", limit, 1, 2**63 - 1))
         chunk = await self._next_chunk(timeout_ms)
         return self._sync._read(lambda: chunk, take) or {}
 
-    def batches(self, timeout_ms: int | None = None) -> Feed[Any]:
+    def batches(self, *, timeout_ms: int | None = None) -> Feed[Any]:
         """Yield a pyarrow.RecordBatch for each stored batch; see `oncelog.Consumer.batches`."""
         if timeout_ms is None:
             timeout_ms = self.config.consumer_timeout_ms
@@ -107,7 +129,7 @@ class Consumer:
     def _arrow(self, chunk: Chunk) -> Iterator[Any]:
         yield self._sync._read(lambda: chunk, self._sync._arrow)
 
-    async def stored_batch(self, timeout_ms: int = 0) -> StoredBatch | None:
+    async def stored_batch(self, *, timeout_ms: int = 0) -> StoredBatch | None:
         """Return the next batch as it is stored; see `oncelog.Consumer.stored_batch`."""
         chunk = await self._next_chunk(timeout_ms)
         return self._sync._read(lambda: chunk, self._sync._stored)
@@ -203,6 +225,10 @@ class Consumer:
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Return no records of these partitions until `resume`."""
         self._sync.pause(*partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        return self._sync.paused()
 
     def resume(self, *partitions: tuple[str, int]) -> None:
         self._sync.resume(*partitions)

@@ -184,17 +184,17 @@ class Producer:
 
     # --- waiting, asking -------------------------------------------------------------
 
-    async def flush(self, timeout: float | None = None) -> None:
-        """Send lingering records and wait, at most `timeout` seconds, until all are settled.
+    async def flush(self, *, timeout_ms: float | None = None) -> None:
+        """Send lingering records and wait, at most `timeout_ms`, until all are settled.
 
         Raises as `oncelog.Producer.flush` does.
         """
         self._sync._check_open()
-        await self._flush(timeout)
+        await self._flush(sync._seconds(timeout_ms))
         self._sync._raise_undelivered()
 
-    async def _flush(self, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+    async def _flush(self, timeout_s: float | None) -> None:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         accumulator = self._sync._accumulator
         waiting = accumulator.begin_flush()
         try:
@@ -202,19 +202,19 @@ class Producer:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if not await wait_done(delivery, left):
                     raise errors.RequestTimeoutError(
-                        f"{len(waiting) - position} batches are not settled after {timeout:g} s"
+                        f"{len(waiting) - position} batches are not settled after {timeout_s:g} s"
                     )
         finally:
             accumulator.end_flush()
 
-    async def close(self, timeout: float | None = None) -> None:
+    async def close(self, *, timeout_ms: float | None = None) -> None:
         """Flush, then free everything; raises as `oncelog.Producer.close` does."""
         producer = self._sync
         if producer._closed:
             return
         try:
-            await on_engine(producer._transactions.close(timeout))
-            await self._flush(timeout)
+            await on_engine(producer._transactions.close(sync._seconds(timeout_ms)))
+            await self._flush(sync._seconds(timeout_ms))
         except errors.RequestTimeoutError:
             pass  # the rest fails below, and is reported with its outcome
         finally:

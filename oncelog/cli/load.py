@@ -91,7 +91,7 @@ def produce(client: Producer, topic: str, *, size: int, seconds: float, spread: 
             for number in range(_STRIDE):
                 send(topic, values[number % _VALUES])
         sent += _STRIDE
-    client.flush(_DRAIN_S)
+    client.flush(timeout_ms=1000 * _DRAIN_S)
     figures = clock.figures(sent, size)
     return figures | _batch_figures(_batches_acked([client]) - before, figures)
 
@@ -132,7 +132,7 @@ def produce_batches(
     while sent * count * size < total_bytes if total_bytes else time.monotonic() < until:
         client.send_batch(topic, sent % partitions, batch)
         sent += 1
-    client.flush(_DRAIN_S)
+    client.flush(timeout_ms=1000 * _DRAIN_S)
     figures = clock.figures(sent * count, size)
     return figures | _batch_figures(_batches_acked([client]) - before, figures)
 
@@ -200,7 +200,7 @@ def many_producers(
         figures |= _batch_figures(_batches_acked(clients) - before, figures)
     finally:
         for client in clients:
-            client.close(0)
+            client.close(timeout_ms=0)
     if errors:
         raise errors[0]
     return figures | percentiles(times)
@@ -243,7 +243,7 @@ def latency_at_rate(
         if target > sent:
             send(topic, values[0], on_delivery=_Sample(due, times))
         sent = target
-    client.flush(_DRAIN_S)
+    client.flush(timeout_ms=1000 * _DRAIN_S)
     return clock.figures(sent, size) | percentiles(times) | {"asked_records_per_s": rate}
 
 
@@ -283,7 +283,7 @@ def consume(bootstrap: Sequence[str], topic: str, *, seconds: float, records: bo
 
 
 def _take_records(consumer: Consumer) -> tuple[int, int]:
-    lists = consumer.getmany(1000).values()
+    lists = consumer.getmany(timeout_ms=1000).values()
     return (
         sum(len(one) for one in lists),
         sum(len(record.value or b"") for one in lists for record in one),

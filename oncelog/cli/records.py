@@ -123,7 +123,7 @@ def _said(error: Exception) -> str:
 def _interrupted(producer: Producer, report: _Report) -> NoReturn:
     """Handle Ctrl-C: records in flight get a moment, the rest is reported."""
     with suppress(OncelogError):
-        producer.close(INTERRUPTED_S)
+        producer.close(timeout_ms=1000 * INTERRUPTED_S)
     left = report.number - report.stored
     click.echo(
         f"interrupted: {plural(report.stored, 'record')} stored, of {left} more it is not known",
@@ -248,7 +248,7 @@ def _consume_as_member(
         any_replica=any_replica,
     ) as consumer:
         while left is None or left > 0:
-            found = consumer.getmany(500, left)
+            found = consumer.getmany(timeout_ms=500, max_records=left)
             for records in found.values():
                 for record in records:
                     write(record)
@@ -280,7 +280,9 @@ def _records(
                 del open_ends[tp]
             if not open_ends:
                 return
-        for tp, records in consumer.getmany(500, 1 if left == 1 else 1000).items():
+        for tp, records in consumer.getmany(
+            timeout_ms=500, max_records=1 if left == 1 else 1000
+        ).items():
             end = None if ends is None else ends[tp]
             for record in records:
                 if end is not None and record.offset >= end:

@@ -116,7 +116,7 @@ class Pulse(threading.Thread):
     def stop(self) -> None:
         self._stop_asked.set()
         self.join()
-        self._producer.flush(ACKNOWLEDGE_TIMEOUT)
+        self._producer.flush(timeout_ms=1000 * ACKNOWLEDGE_TIMEOUT)
 
     def _delivered(self, metadata: RecordMetadata | None, error: OncelogError | None) -> None:
         if metadata is not None:

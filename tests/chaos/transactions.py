@@ -102,7 +102,7 @@ class Worker(threading.Thread):
             self.ended_well = True
         finally:
             with suppress(OncelogError):
-                self._producer.close(STUCK)
+                self._producer.close(timeout_ms=1000 * STUCK)
 
     def _transact(self) -> None:
         txn = Txn(self._number, len(self.txns))
@@ -126,7 +126,7 @@ class Worker(threading.Thread):
     def _renew(self) -> None:
         self._counts["new producers"] += 1
         with suppress(OncelogError):
-            self._producer.close(0)
+            self._producer.close(timeout_ms=0)
         self._producer = self._made()
 
     def _play(self, txn: Txn) -> None:
@@ -134,7 +134,7 @@ class Worker(threading.Thread):
         sends = [rng.randrange(self._load.partitions) for _ in range(rng.randint(1, 8))]
         if self._load.unprotected:
             self._append(txn, sends, self._producer)
-            self._producer.flush(STUCK)
+            self._producer.flush(timeout_ms=1000 * STUCK)
             txn.outcome = NO if plan < ABORTS else YES
             return
         handle = self._producer.transaction(idle_timeout_ms=15_000).begin()
@@ -197,7 +197,7 @@ class Worker(threading.Thread):
 
 def _closed(producer: Producer) -> None:
     with suppress(OncelogError):
-        producer.close(0)
+        producer.close(timeout_ms=0)
 
 
 class Auditor(threading.Thread):

@@ -109,7 +109,7 @@ class Writer(threading.Thread):
     def finish(self) -> None:
         """Waits for records on their way, and closes."""
         try:
-            self._producer.flush(STUCK)
+            self._producer.flush(timeout_ms=1000 * STUCK)
         except OncelogError as error:
             self._timeline.error(f"worker {self._worker} at the end: {error}")
         try:

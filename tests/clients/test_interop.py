@@ -117,7 +117,9 @@ def test_each_goes_on_where_the_other_committed(
     assert [record["offset"] for record in first] == [0, 1, 2, 3]
     driver.ask("commit", "c")
     with Consumer(topic, bootstrap_servers=servers, group_id=group) as consumer:
-        assert [record.offset for record in consumer.getmany(30_000, 3)[tp]] == [4, 5, 6]
+        assert [
+            record.offset for record in consumer.getmany(timeout_ms=30_000, max_records=3)[tp]
+        ] == [4, 5, 6]
         consumer.commit()
     driver.ask("open_consumer", "d", config=config)
     driver.ask("subscribe", "d", topics=[topic])

@@ -171,9 +171,9 @@ async def stored_batches(run: Run) -> None:
     run.append(*VALUES, partition=1)
     async with run.consumer(membership="manual") as consumer, run.producer() as producer:
         await consumer.assign([(run.topic, 1)])
-        batch = await run.cut(consumer.stored_batch(5000))
+        batch = await run.cut(consumer.stored_batch(timeout_ms=5000))
         while batch is None or batch is CUT:
-            batch = await consumer.stored_batch(5000)
+            batch = await consumer.stored_batch(timeout_ms=5000)
         if await run.cut(producer.send_stored_batch(run.topic, 0, batch)) is CUT:
             await producer.send_stored_batch(run.topic, 0, batch)
     assert run.log() == [value.encode() for value in VALUES]
@@ -257,7 +257,7 @@ async def questions_of_a_producer(run: Run) -> None:
 async def read(consumer: aio.Consumer, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
     while len(found) < count:
-        for records in (await consumer.getmany(5000)).values():
+        for records in (await consumer.getmany(timeout_ms=5000)).values():
             found += [record.value for record in records]
     return found
 
@@ -323,13 +323,13 @@ async def take_an_assignment(run: Run) -> None:
     run.assign(0)
     consumer = run.consumer(run.topic, on_assigned=on_assigned, on_revoked=on_revoked)
     await consumer.start()
-    found = await run.cut(consumer.getmany(5000))
+    found = await run.cut(consumer.getmany(timeout_ms=5000))
     first = [] if found is CUT else [one.value for some in found.values() for one in some]
     assert first + await read(consumer, len(VALUES) - len(first)) == all_values()
     assert "assigned" in told
     run.append("5", partition=1)
     run.assign(1, revoke=[0])
-    found = await run.cut(consumer.getmany(5000))
+    found = await run.cut(consumer.getmany(timeout_ms=5000))
     if found is CUT or not found:
         assert await read(consumer, 1) == [b"5"]
     assert consumer.assignment() == [TopicPartition(run.topic, 1)]
@@ -402,6 +402,30 @@ async def places(run: Run) -> None:
         await run.cut(consumer.seek_to_beginning(tp))
         await consumer.seek_to_beginning(tp)
         assert await read(consumer, end) == all_values()
+
+
+@scenario("Consumer.getone")
+async def one_record_after_the_other(run: Run) -> None:
+    run.append(*VALUES)
+    async with run.consumer(run.topic, membership="manual") as consumer:
+        found = await run.cut(consumer.getone())
+        if found is CUT:
+            found = await consumer.getone()
+        assert found.value == all_values()[0]
+        assert await read(consumer, len(VALUES) - 1) == all_values()[1:]
+
+
+@scenario("Consumer.unsubscribe")
+async def unsubscribe_a_member(run: Run) -> None:
+    run.append(*VALUES)
+    run.assign(0)
+    async with run.consumer(run.topic) as consumer:
+        assert consumer.subscription() == {run.topic}
+        await read(consumer, len(VALUES))
+        await run.cut(consumer.unsubscribe())
+        await consumer.unsubscribe()
+        assert (consumer.subscription(), consumer.assignment()) == (frozenset(), [])
+        await run.has_left()
 
 
 @scenario("Consumer.close", "Consumer.__aexit__")

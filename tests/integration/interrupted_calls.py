@@ -157,7 +157,7 @@ def with_two_records(run: Interrupted, producer: Producer) -> Transaction:
 def read(consumer: Consumer, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
     while len(found) < count:
-        for records in consumer.getmany(5000).values():
+        for records in consumer.getmany(timeout_ms=5000).values():
             found += [record.value for record in records]
     return found
 
@@ -241,14 +241,14 @@ def send(run: Interrupted) -> None:
         run.cut(lambda: producer.send(run.topic, b"c", b"key-c", partition=0))
         run.cut(lambda: producer.send_batch(run.topic, 0, [(b"key-d", b"d")]))
         last = producer.send(run.topic, b"e", b"key-e", partition=0)
-        producer.flush(LONGEST_S)
+        producer.flush(timeout_ms=1000 * LONGEST_S)
         assert last.result(0).offset == len(run.log()) - 1
     found = run.log()
     assert [one for one in found if one in (b"b", b"e")] == [b"b", b"e"]
     assert found == sorted(set(found))  # type: ignore[type-var]
     with run.consumer() as consumer:
         consumer.assign([(run.topic, 0)])
-        records = [one for some in consumer.getmany(5000).values() for one in some]
+        records = [one for some in consumer.getmany(timeout_ms=5000).values() for one in some]
     assert all(record.key == b"key-" + (record.value or b"") for record in records)
 
 
@@ -258,7 +258,7 @@ def a_first_record(run: Interrupted) -> None:
     with run.producer(linger_ms=60_000) as producer:
         producer.partitions_for(run.topic)
         sent = run.cut(lambda: producer.send(run.topic, b"a", partition=0, timestamp_ms=1))
-        producer.flush(LONGEST_S)
+        producer.flush(timeout_ms=1000 * LONGEST_S)
         assert producer.metrics()["buffer_used_bytes"] == 0
     assert run.log() in ([b"a"], [] if sent is CUT else [b"a"])
 
@@ -310,7 +310,7 @@ def take_an_assignment(run: Interrupted) -> None:
     run.kit.do(lambda: members.assign(epoch, [(run.topic, 0, epoch)]))
     consumer = run.consumer(membership="assigned", on_assigned=lambda _: told.append("assigned"))
     consumer.subscribe([run.topic])
-    records = run.cut(lambda: consumer.getmany(5000))
+    records = run.cut(lambda: consumer.getmany(timeout_ms=5000))
     left = [] if records is CUT else [one.value for some in records.values() for one in some]
     place = consumer.position((run.topic, 0)) if consumer.assignment() else 0
     # Records that an interrupted call has taken are given out with it, or not at all.

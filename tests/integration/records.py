@@ -19,7 +19,7 @@ def read_all(cluster: LocalCluster, topic: str, **settings: Any) -> list[Record]
         ends = consumer.end_offsets(consumer.assignment())
         found: list[Record] = []
         while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for records in consumer.getmany(1000).values():
+            for records in consumer.getmany(timeout_ms=1000).values():
                 found += records
         return found
 

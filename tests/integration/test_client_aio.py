@@ -40,7 +40,7 @@ async def read_all(cluster: LocalCluster, topic: str) -> list[oncelog.Record]:
         ends = await consumer.end_offsets(consumer.assignment())
         found: list[oncelog.Record] = []
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-            for records in (await consumer.getmany(1000)).values():
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
                 found += records
         return found
 
@@ -96,11 +96,13 @@ async def test_iteration_seek_lag_and_arrow(cluster: LocalCluster, topic: str) -
         assert [record.offset async for record in reading] == [1, 2, 3]
         consumer.seek(tp, 2)
         assert (await consumer.position(tp), await consumer.lag(tp)) == (2, 2)
-        assert [r.offset for r in (await consumer.getmany(5000, 1))[tp]] == [2]
+        assert [r.offset for r in (await consumer.getmany(timeout_ms=5000, max_records=1))[tp]] == [
+            2
+        ]
         await consumer.seek_to_beginning()
         rows = [b.column("value").to_pylist() async for b in consumer.batches()]
         assert [value for batch in rows for value in batch] == [b"0", b"1", b"2", b"3"]
-        assert await consumer.getmany(10) == {}
+        assert await consumer.getmany(timeout_ms=10) == {}
 
 
 async def test_a_full_buffer_does_not_block_the_loop(cluster: LocalCluster, topic: str) -> None:
@@ -217,11 +219,11 @@ async def test_a_second_task_is_refused_while_one_waits_for_records(
         Producer(bootstrap_servers=cluster.bootstrap) as producer,
         Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one,
     ):
-        waiting = asyncio.create_task(one.getmany(60_000))
+        waiting = asyncio.create_task(one.getmany(timeout_ms=60_000))
         await asyncio.sleep(0)
-        for second in (one.getmany(0), anext(aiter(one)), one.stored_batch()):
+        for second in (one.getmany(timeout_ms=0), anext(aiter(one)), one.stored_batch()):
             with pytest.raises(InvalidRequestError, match="in use by another thread or task"):
                 await second
         await (await producer.send(topic, b"one"))
         assert [r.value for some in (await waiting).values() for r in some] == [b"one"]
-        assert await one.getmany(0) == {}
+        assert await one.getmany(timeout_ms=0) == {}

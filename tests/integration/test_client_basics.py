@@ -80,7 +80,7 @@ def test_arrow_in_and_out(
     with Consumer(
         topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
-        (read,) = list(consumer.batches(500))
+        (read,) = list(consumer.batches(timeout_ms=500))
     assert read.column("value").to_pylist() == [b"a", None, b"c"]
     assert read.column("key").to_pylist() == [b"1", b"2", None]
     assert read.column("offset").to_pylist() == [0, 1, 2]
@@ -119,11 +119,18 @@ def test_seek_position_lag_and_times(
         assert next(iter(consumer)).offset == 0
         assert consumer.position(tp) == 1
         consumer.pause(tp)
-        assert consumer.getmany(50) == {}
+        assert consumer.paused() == {tp}
+        assert consumer.getmany(timeout_ms=50) == {}
         consumer.resume(tp)
-        assert [r.offset for r in consumer.getmany(5000, 2)[tp]] == [1, 2]
+        assert consumer.paused() == frozenset()
+        assert [r.offset for r in consumer.getmany(timeout_ms=5000, max_records=2)[tp]] == [1, 2]
         consumer.seek_to_end(tp)
-        assert consumer.getmany(50) == {}
+        assert consumer.getmany(timeout_ms=50) == {}
+        assert consumer.subscription() == frozenset()
+        consumer.subscribe([topic])
+        assert consumer.subscription() == {topic}
+        consumer.unsubscribe()
+        assert (consumer.subscription(), consumer.assignment()) == (frozenset(), [])
 
 
 def test_a_consumer_follows_what_comes(
@@ -145,13 +152,15 @@ def test_out_of_range_with_and_without_a_reset(
     producer.send(topic, b"only").result(TIMEOUT)
     with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
         with pytest.raises(OffsetOutOfRangeError, match="seek first"):
-            consumer.getmany(5000)
+            consumer.getmany(timeout_ms=5000)
         consumer.seek((topic, 0), 99)
         with pytest.raises(OffsetOutOfRangeError) as caught:
-            consumer.getmany(5000)
+            consumer.getmany(timeout_ms=5000)
         assert (caught.value.offset, caught.value.high_watermark) == (99, 1)
         consumer.seek((topic, 0), 0)
-        assert [r.value for r in consumer.getmany(5000)[TopicPartition(topic, 0)]] == [b"only"]
+        assert [r.value for r in consumer.getmany(timeout_ms=5000)[TopicPartition(topic, 0)]] == [
+            b"only"
+        ]
     with Consumer(
         topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest"
     ) as consumer:
@@ -204,7 +213,7 @@ def test_a_partition_that_cannot_be_read_fails_alone(
         failed: list[str] = []
         while len(came) < count - 1 or len(failed) < 2:
             try:
-                found = consumer.getmany(10_000)
+                found = consumer.getmany(timeout_ms=10_000)
             except InternalError as error:
                 failed.append(error.message)
             else:
@@ -220,7 +229,7 @@ def test_any_replica_can_be_read(
     admin.create_topic(topic, 1, 3)
     for n in range(20):
         producer.send(topic, b"%d" % n)
-    producer.flush(TIMEOUT)
+    producer.flush(timeout_ms=1000 * TIMEOUT)
     cluster.wait_level(topic)
     for node in cluster.nodes:
         read = read_all(cluster, topic, any_replica=True, replica_node_id=node)

@@ -70,7 +70,9 @@ class Watched:
         """The next records' (partition, offset)."""
         found: list[tuple[int, int]] = []
         while len(found) < count:
-            some = self.consumer.getmany(int(TIMEOUT * 1000), count - len(found))
+            some = self.consumer.getmany(
+                timeout_ms=int(TIMEOUT * 1000), max_records=count - len(found)
+            )
             assert some, f"nothing more after {len(found)} of {count} records"
             buffered = [self.consumer._buffer.cursor(tp).buffered for tp in some]  # type: ignore[union-attr]
             self.most_buffered = max(self.most_buffered, *buffered)

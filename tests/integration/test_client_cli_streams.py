@@ -62,7 +62,7 @@ def stored(cluster: LocalCluster, topic: str) -> list[tuple[bytes | None, bytes 
         (end,) = consumer.end_offsets(consumer.assignment()).values()
         found: list[tuple[bytes | None, bytes | None]] = []
         while len(found) < end:
-            for records in consumer.getmany(1000).values():
+            for records in consumer.getmany(timeout_ms=1000).values():
                 found += [(record.key, record.value) for record in records]
     return found
 

@@ -107,7 +107,7 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
         finally:
             stop.set()
             thread.join()
-        producer.flush(TIMEOUT)
+        producer.flush(timeout_ms=1000 * TIMEOUT)
         assert producer.metrics()["records_failed"] == 0
     records = read_all(cluster, topic)
     counts = Counter(record.value for record in records)
@@ -271,7 +271,7 @@ def test_a_hung_connection(proxied: LocalCluster, topic: str) -> None:
         with acknowledgements_lost(proxied, leader):
             send_for(HUNG_S)
         send_for(0.7)
-        producer.flush(TIMEOUT)
+        producer.flush(timeout_ms=1000 * TIMEOUT)
         metrics = producer.metrics()
     assert metrics["records_failed"] == 0
     assert metrics["duplicates"] > 0, "something was sent again that was stored"
@@ -357,7 +357,7 @@ def test_closing_without_a_way_out_says_what_is_lost(proxied: LocalCluster, topi
         future = producer.send(topic, b"x")
         eventually(lambda: stored_count(proxied, topic, leader) == 2, "it is stored")
         with pytest.raises(UndeliveredRecordsError) as caught:
-            producer.close(0.2)
+            producer.close(timeout_ms=200)
     assert (caught.value.count, caught.value.outcome) == (1, "unknown")
     assert isinstance(future.exception(), DeliveryTimeoutError)
 
@@ -377,7 +377,7 @@ def test_a_consumer_over_a_hung_connection_goes_on(proxied: LocalCluster, topic:
         with acknowledgements_lost(proxied, leader):
             producer.send(topic, b"1")
             eventually(lambda: stored_count(proxied, topic, leader) == 2, "it is stored")
-            assert consumer.getmany(100) == {}
+            assert consumer.getmany(timeout_ms=100) == {}
         assert next(iter(consumer)).value == b"1"
         assert consumer.position(tp) == 2
 

@@ -244,7 +244,7 @@ def test_commands_of_a_group_with_members(
     assert cli(*words, "-e")[0] == 2
     with consumer(cluster, topic, group_id=topic) as one:
         while not one.assignment():
-            one.getmany(100)
+            one.getmany(timeout_ms=100)
         described = json.loads(cli("describe", topic, "--format", "json")[1])
         (member,) = described["members"]
         assert (member["owned"], member["lag"], described["lag"]) == (2, 4, 4)

@@ -52,7 +52,7 @@ def test_twenty_threads_through_one_producer(
             worker.start()
         for worker in workers:
             worker.join()
-        producer.flush(TIMEOUT)
+        producer.flush(timeout_ms=1000 * TIMEOUT)
         assert producer.metrics()["records_acked"] == threads * each
     records = read_all(cluster, topic)
     counts = Counter(r.value for r in records)
@@ -124,11 +124,11 @@ def test_a_context_manager_raises_on_undelivered_records(
         assert producer.send(topic, b"x", expected_offset=5).exception(TIMEOUT)
         seen: list[Any] = []
         producer.send(topic, b"x", expected_offset=5, on_delivery=lambda m, e: seen.append(e))
-        producer.flush(TIMEOUT)
+        producer.flush(timeout_ms=1000 * TIMEOUT)
         assert isinstance(seen[0], OffsetMismatchError)
         unseen = producer.send(topic, b"x", expected_offset=5)
         with pytest.raises(UndeliveredRecordsError, match="1 records"):
-            producer.flush(TIMEOUT)
+            producer.flush(timeout_ms=1000 * TIMEOUT)
         assert unseen.done()
 
     # The body's own error wins, and notes the other failure.
@@ -158,10 +158,10 @@ def test_callbacks_flush_and_use_after_close(
     for n in range(50):
         producer.send(topic, b"%d" % n, on_delivery=stored)
     assert offsets == []
-    producer.flush(TIMEOUT)
+    producer.flush(timeout_ms=1000 * TIMEOUT)
     assert offsets == list(range(50))
     assert producer.send(topic, b"x").cancel() is False, "what was taken cannot be recalled"
-    producer.close(TIMEOUT)
+    producer.close(timeout_ms=1000 * TIMEOUT)
     producer.close()
     assert [r.value for r in read_all(cluster, topic)][-1] == b"x"
     with pytest.raises(ClientClosedError):
@@ -274,13 +274,13 @@ def test_a_second_thread_is_refused_while_one_waits_for_records(
         ThreadPoolExecutor(1) as pool,
     ):
         assert consumer.position((topic, 0)) == 0
-        waiting = pool.submit(consumer.getmany, int(TIMEOUT * 1000))
+        waiting = pool.submit(consumer.getmany, timeout_ms=int(TIMEOUT * 1000))
         eventually(lambda: consumer._buffer.is_waited_for, "the thread waits")
         for read in (
             consumer.getmany,
             consumer.stored_batch,
             lambda: next(iter(consumer)),
-            lambda: next(consumer.batches(0)),
+            lambda: next(consumer.batches(timeout_ms=0)),
         ):
             with pytest.raises(InvalidRequestError, match="in use by another thread or task"):
                 read()
@@ -315,10 +315,13 @@ def test_a_second_thread_is_refused_while_one_is_within_a_loop(
         looping = pool.submit(loop)
         assert within.wait(TIMEOUT)
         with pytest.raises(InvalidRequestError, match="in use by another thread or task"):
-            one.getmany(1000)
+            one.getmany(timeout_ms=1000)
         go_on.set()
         assert looping.result(TIMEOUT) == [b"0", b"1", b"2"]
-        assert [r.value for some in one.getmany(1000).values() for r in some] == [b"3", b"4"]
+        assert [r.value for some in one.getmany(timeout_ms=1000).values() for r in some] == [
+            b"3",
+            b"4",
+        ]
 
 
 def test_threads_that_get_in_each_others_way_lose_nothing(
@@ -329,14 +332,14 @@ def test_threads_that_get_in_each_others_way_lose_nothing(
     for number in range(0, count, 10):
         values = [b"%d" % one for one in range(number, number + 10)]
         producer.send_batch(topic, number // 10 % partitions, values)
-    producer.flush(TIMEOUT)
+    producer.flush(timeout_ms=1000 * TIMEOUT)
     found: list[int] = []
     with Consumer(topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as one:
 
         def read() -> None:
             while len(found) < count:
                 try:
-                    some = one.getmany(100, 7)
+                    some = one.getmany(timeout_ms=100, max_records=7)
                 except InvalidRequestError:
                     continue
                 found.extend(int(r.value or b"") for part in some.values() for r in part)

@@ -66,7 +66,7 @@ class Reader:
     def _run(self) -> None:
         try:
             while not self._stopped.is_set():
-                for records in self.consumer.getmany(100).values():
+                for records in self.consumer.getmany(timeout_ms=100).values():
                     self.values += [record.value or b"" for record in records]
         except OncelogError as error:
             self.error = error
@@ -96,6 +96,30 @@ def shared(cluster: LocalCluster, topic: str) -> LocalCluster:
         admin.create_topic(topic, PARTITIONS, 3)
     fill(cluster, topic)
     return cluster
+
+
+def test_a_member_that_unsubscribes_leaves_and_may_come_back(
+    shared: LocalCluster, topic: str
+) -> None:
+    told: list[str] = []
+    with Consumer(
+        topic,
+        bootstrap_servers=shared.bootstrap,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=True,
+        on_revoked=lambda tps, deadline: told.append(f"revoked {len(tps)}"),
+    ) as consumer:
+        values = [consumer.getone().value]
+        consumer.unsubscribe()
+        assert (told, consumer.assignment()) == ([f"revoked {PARTITIONS}"], [])
+        with Admin(bootstrap_servers=shared.bootstrap) as admin:
+            assert admin.describe_group(topic).members == ()
+            assert admin.group_lag(topic).lag == 39
+        consumer.subscribe([topic])
+        values += [consumer.getone().value for _ in range(39)]
+        assert consumer.getmany(timeout_ms=100) == {}
+    assert sorted(values) == sorted(b"%d" % n for n in range(40))
 
 
 def test_two_share_a_topic_and_one_goes_on_where_the_other_committed(
@@ -260,10 +284,10 @@ async def test_the_asyncio_consumer_shares_too(shared: LocalCluster, topic: str)
     ) as one:
         read = 0
         while read < 40:
-            read += sum(map(len, (await one.getmany(1000)).values()))
+            read += sum(map(len, (await one.getmany(timeout_ms=1000)).values()))
         two = Reader(shared, topic, group=topic)
         while len(one.assignment()) == PARTITIONS:
-            await one.getmany(50)
+            await one.getmany(timeout_ms=50)
         eventually(lambda: len(two.parts) == 2, "the other has its share")
     assert told == [("assigned", 4), ("revoked", 2), ("revoked", 2)]
     eventually(lambda: len(two.parts) == PARTITIONS, "the other has all")
@@ -286,7 +310,7 @@ def test_who_does_not_come_back_for_records_loses_its_share(
         on_assigned=lambda _: told.append("assigned"),
         on_lost=lambda _: told.append("lost"),
     ) as slow:
-        while not slow.getmany(500):
+        while not slow.getmany(timeout_ms=500):
             pass
         other = Reader(shared, topic, group=topic)
         eventually(lambda: len(other.parts) == PARTITIONS, "who works gets all")
@@ -295,7 +319,7 @@ def test_who_does_not_come_back_for_records_loses_its_share(
             slow.commit()
         end = time.monotonic() + 20
         while told != ["assigned", "lost", "assigned"] and time.monotonic() < end:
-            slow.getmany(100)
+            slow.getmany(timeout_ms=100)
         other.close()
     assert told == ["assigned", "lost", "assigned"]
 
@@ -421,7 +445,7 @@ def test_a_member_that_is_dropped_leaves_its_group(
             session_timeout_ms=60_000,
         )
         eventually(
-            lambda: consumer.getmany(100) == {} and len(consumer.assignment()) == 2,
+            lambda: consumer.getmany(timeout_ms=100) == {} and len(consumer.assignment()) == 2,
             "it reads both partitions",
         )
         return consumer

@@ -73,7 +73,7 @@ def rows(cluster: LocalCluster, topic: str) -> dict[int, list[tuple[Any, ...]]]:
     ) as consumer:
         ends = consumer.end_offsets(consumer.assignment())
         while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for tp, records in consumer.getmany(1000).items():
+            for tp, records in consumer.getmany(timeout_ms=1000).items():
                 found.setdefault(tp.partition, []).extend(
                     (r.value, r.key, tuple(r.headers), r.timestamp_us) for r in records
                 )

@@ -169,7 +169,7 @@ def test_a_topic_with_fewer_partitions_is_written_and_read_on(
         def read(count: int) -> list[tuple[bytes | None, int]]:
             found: list[tuple[bytes | None, int]] = []
             while len(found) < count:
-                some = consumer.getmany(int(TIMEOUT * 1000))
+                some = consumer.getmany(timeout_ms=int(TIMEOUT * 1000))
                 assert some, f"{found}, and nothing more for so long"
                 found += [(one.value, one.offset) for part in some.values() for one in part]
             return found

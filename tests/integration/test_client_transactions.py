@@ -52,7 +52,7 @@ def readable(cluster: LocalCluster, topic: str) -> list[list[bytes | None]]:
     ) as consumer:
         ends = consumer.end_offsets(consumer.assignment())
         while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for tp, records in consumer.getmany(1000).items():
+            for tp, records in consumer.getmany(timeout_ms=1000).items():
                 found[tp.partition] += [record.value for record in records]
     return found
 

@@ -36,7 +36,7 @@ def values(count, topic=topic):
     with Consumer(topic, bootstrap_servers=server, auto_offset_reset="earliest") as consumer:
         found = []
         while len(found) < count:
-            for records in consumer.getmany(5000).values():
+            for records in consumer.getmany(timeout_ms=5000).values():
                 found += records
         return found
 """
@@ -100,9 +100,9 @@ while time.monotonic() < ends:
                 producer.send(topic, text, timestamp_ms=1 if len(sent) % 2 else None)
     except Stop:
         stops += 1
-producer.flush(30)
+producer.flush(timeout_ms=30_000)
 settled = producer.metrics()["records_acked"]
-producer.close(5)
+producer.close(timeout_ms=5000)
 found = values(settled)
 assert stops > 5, stops
 assert len({record.value for record in found}) == len(found) == settled
@@ -119,7 +119,7 @@ def ring(*_):
     within.append("handler")
     try:
         producer.send(topic, b"from the handler")
-        producer.flush(5)
+        producer.flush(timeout_ms=5000)
     except RuntimeError as error:
         refused.append(str(error))
     finally:
@@ -132,7 +132,7 @@ ends = time.monotonic() + 0.4
 while time.monotonic() < ends:
     producer.send(topic, b"v", b"k")
 signal.setitimer(signal.ITIMER_REAL, 0)
-producer.flush(30)
+producer.flush(timeout_ms=30_000)
 acked = producer.metrics()["records_acked"]
 producer.close()
 assert all("signal handler" in text for text in refused), refused
@@ -155,7 +155,7 @@ while sum(map(len, taken)) < len(wanted):
         reading = True
         signal.setitimer(signal.ITIMER_REAL, 0.0005)
         while True:
-            found = consumer.getmany(50, 20)
+            found = consumer.getmany(timeout_ms=50, max_records=20)
             if found: taken.append(found[topic, 0])
             if len(taken) >= 150: break
     except Stop:
@@ -177,7 +177,7 @@ with Producer(bootstrap_servers=server) as producer:
         future = producer.send(topic, b"v", on_delivery=bad(kind))
         future.add_done_callback(bad(kind))
         future.result(30)
-    producer.flush(30)
+    producer.flush(timeout_ms=30_000)
 other.send(topic, b"v").result(30)
 other.close()
 print("ok")
@@ -201,7 +201,7 @@ logging.basicConfig(level=logging.DEBUG, handlers=[handler])
 logging.raiseExceptions = False
 for n in range(50):
     logging.info("line %d", n)
-handler.producer.flush(30)
+handler.producer.flush(timeout_ms=30_000)
 logging.getLogger().removeHandler(handler)
 handler.producer.close()
 lines = {b"line %d" % n for n in range(50)}
@@ -261,7 +261,7 @@ class Holder:
         self.admin = Admin(bootstrap_servers=server)
     def __del__(self):
         self.producer.close()
-        self.producer.close(2)
+        self.producer.close(timeout_ms=2000)
         self.admin.close()
 holder = Holder()
 holder.me = holder
@@ -295,7 +295,9 @@ producer.send(topic, b"v").result(30)
 consumer = Consumer(topic, bootstrap_servers=server, auto_offset_reset="latest")
 real, start = time.monotonic, time.monotonic()
 time.monotonic = lambda: start - 1000
-for call in (lambda: producer.partitions_for("missing"), lambda: consumer.getmany(60_000)):
+for call in (
+    lambda: producer.partitions_for("missing"), lambda: consumer.getmany(timeout_ms=60_000)
+):
     try:
         call()
     except RuntimeError as error:

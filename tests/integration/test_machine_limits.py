@@ -67,7 +67,7 @@ def flooded(cluster: LocalCluster) -> Iterator[list[Future[RecordMetadata]]]:
             "t", partitions=1, replicas=1
         )
         producer = Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0)
-        stack.callback(producer.close, timeout=0)
+        stack.callback(producer.close, timeout_ms=0)
         producer.send("t", b"first", partition=0).result(timeout=30)
         for address in (cluster.metrics_addresses[1], cluster.addresses[1]):
             connected(stack, address, FLOOD)

@@ -56,7 +56,7 @@ def test_records_without_a_key_are_stored_by_the_others(crippled: LocalCluster) 
         gone = {tp.partition for tp in leaderless(admin)}
     with Producer(bootstrap_servers=crippled.bootstrap, batch_size=1024, linger_ms=0) as producer:
         sent = [producer.send(TOPIC, bytes(2000)) for _ in range(200)]
-        producer.flush(30)
+        producer.flush(timeout_ms=30_000)
     went = {one.result().partition for one in sent}
     assert went.isdisjoint(gone)
     assert len(went) > 1
@@ -73,7 +73,7 @@ def test_the_others_are_read_from_their_start(crippled: LocalCluster, group: str
         consumer.subscribe([TOPIC])
         old = 0
         while old < 4 * EACH:
-            found = consumer.getmany(30_000)
+            found = consumer.getmany(timeout_ms=30_000)
             assert found, "no record for so long"
             old += sum(one.value == b"old" for some in found.values() for one in some)
 

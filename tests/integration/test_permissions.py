@@ -111,7 +111,7 @@ def test_a_writer_writes_and_a_reader_reads(cluster: LocalCluster, root: Admin) 
     ) as producer:
         for number in range(200):
             producer.send("orders", str(number).encode())
-        producer.flush(30)
+        producer.flush(timeout_ms=30_000)
     # A name goes on where it was; a name of another principal does not.
     with Producer(
         bootstrap_servers=cluster.bootstrap, producer_name="w1", linger_ms=0, **writer

@@ -88,7 +88,7 @@ class Reader(Background):
     def _run(self) -> None:
         with self._consumer as consumer:
             while not self._stop.is_set():
-                for records in consumer.getmany(100).values():
+                for records in consumer.getmany(timeout_ms=100).values():
                     self.records += records
                 if not self.ready.is_set() and consumer.assignment():
                     if all(consumer.position(tp) >= 0 for tp in consumer.assignment()):
@@ -219,7 +219,7 @@ def test_a_group_that_was_away_reads_new_partitions_from_their_start(
     with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=0) as producer:
         producer.send(topic, b"old", partition=0).result()
         with Consumer(topic, bootstrap_servers=cluster.bootstrap, **settings) as consumer:
-            assert consumer.getmany(500) == {}
+            assert consumer.getmany(timeout_ms=500) == {}
             consumer.commit()
         admin.resize_topic(topic, partitions=2)
         with pytest.raises(UnknownTopicOrPartitionError, match="partitions 0 to 0, not 1"):

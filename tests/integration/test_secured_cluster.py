@@ -65,7 +65,7 @@ def test_records_are_kept_once_through_a_leaders_death(make_cluster: MakeCluster
             producer.send("t", value, partition=place % 3)
             if place == 1500:
                 cluster.kill([cluster.leader("t", 0)])
-        producer.flush(60)
+        producer.flush(timeout_ms=60_000)
         down = next(node for node, process in cluster.nodes.items() if not process.running)
         cluster.start_nodes([down])
     with Consumer(

@@ -101,7 +101,7 @@ def copied(settings: MirrorSettings) -> list[int]:
         end = consumer.end_offsets([tp])[tp]
         found: list[int] = []
         while consumer.position(tp) < end:
-            for batch in consumer.getmany(1000).values():
+            for batch in consumer.getmany(timeout_ms=1000).values():
                 found += [int((record.value or b"").rstrip(b"\0")) for record in batch]
     return found
 

@@ -496,7 +496,7 @@ def test_a_leader_that_knows_less_than_the_query(
         consumer.assign([place])
         consumer.seek(place, 7)
         with pytest.raises(OffsetOutOfRangeError):
-            next(consumer.batches(20_000))
+            next(consumer.batches(timeout_ms=20_000))
     options = SourceOptions.parse({"bootstrap.servers": cluster.bootstrap, "subscribe": topic})
     batches = in_background(lambda: list(read_range(options, Range(place, 7, 9), ["offset"])))
     fill(producer, topic, 5)

@@ -367,6 +367,17 @@ class FetchBuffer:
             self._notify()
         self._on_room(tp)
 
+    def paused(self) -> frozenset[TopicPartition]:
+        with self._lock:
+            return frozenset(tp for tp, cursor in self._cursors.items() if cursor.paused)
+
+    def end_membership(self) -> None:
+        """Forget the changes and the hold of a membership that has ended."""
+        with self._lock:
+            self.interruptions.clear()
+            self._held_from = float("inf")
+            self._notify()
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

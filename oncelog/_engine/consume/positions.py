@@ -42,6 +42,10 @@ class Positions:
         self.member_id = str(uuid.uuid4())
         self.membership: Membership[TopicPartition] = Membership()  # shared with `member`
 
+    def end_membership(self) -> None:
+        """Become another member: the one that has left does not come back."""
+        self.member_id, self.membership = str(uuid.uuid4()), Membership()
+
     async def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets, if there is a group.
 
@@ -230,4 +234,4 @@ def _query(tp: TopicPartition, what: str | int) -> log_pb2.OffsetQuery:
     return query
 
 
-__all__ = ["Positions"]
+__all__ = ["Positions", "partition_gone"]

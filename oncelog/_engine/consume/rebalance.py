@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
 from oncelog._engine.consume.member import Change, GroupMember
+from oncelog._engine.net import runtime
 from oncelog.config import ConsumerConfig
 from oncelog.types import OffsetCommit, TopicPartition
 
@@ -208,6 +209,16 @@ class Rebalance:
         return None
 
 
+async def ask_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Wait on the caller's thread: the `ask` of consumers without asyncio."""
+    return runtime.run(coroutine)
+
+
+async def tell_at_once(callback: Callable[..., Any], *arguments: Any) -> None:
+    """Call a callback that is no coroutine: the `tell` of consumers without asyncio."""
+    callback(*arguments)
+
+
 def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine that never waits, because its `ask` and `tell` return at once."""
     try:
@@ -217,4 +228,4 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
     raise AssertionError("it waits for something else")
 
 
-__all__ = ["Ask", "Rebalance", "Tell", "at_once"]
+__all__ = ["Ask", "Rebalance", "Tell", "ask_at_once", "at_once", "tell_at_once"]

@@ -112,7 +112,7 @@ class PartitionCopy:
         if self._producer is not None:
             for future in self._pending:
                 future.add_done_callback(lambda done: done.exception())  # retrieves the error
-            self._producer.close(0)
+            self._producer.close(timeout_ms=0)
 
     def _take_those_done(self) -> None:
         while self._pending and self._pending[0].done():

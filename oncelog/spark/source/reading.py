@@ -134,7 +134,7 @@ def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[
         try:
             consumer.assign([one.tp])
             consumer.seek(one.tp, at)
-            while (batch := consumer.stored_batch(options.poll_timeout_ms)) is not None:
+            while (batch := consumer.stored_batch(timeout_ms=options.poll_timeout_ms)) is not None:
                 # Offsets have no holes, which the consumer checks.
                 assert at == batch.base_offset + batch.skip
                 rows = min(batch.last_offset + 1, one.end) - at

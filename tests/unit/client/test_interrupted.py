@@ -207,9 +207,9 @@ def test_what_waits_is_seen_without_a_wake_up():
 
 
 READS: dict[str, Callable[[Consumer], Callable[[], object]]] = {
-    "getmany": lambda consumer: partial(consumer.getmany, 0, 3),
-    "batches": lambda consumer: partial(next, consumer.batches(0), None),
-    "stored_batch": lambda consumer: partial(consumer.stored_batch, 0),
+    "getmany": lambda consumer: partial(consumer.getmany, timeout_ms=0, max_records=3),
+    "batches": lambda consumer: partial(next, consumer.batches(timeout_ms=0), None),
+    "stored_batch": lambda consumer: partial(consumer.stored_batch, timeout_ms=0),
     "iteration": lambda consumer: partial(next, iter(consumer), None),
 }
 

@@ -479,7 +479,7 @@ def test_who_leaves_a_stream_ends_it_for_nobody_else(node: Node) -> None:
         (kept,), (lost,) = send(stays, b"0"), send(leaves, b"1")
         arrived = node.next(2)
         with pytest.raises(UndeliveredRecordsError):
-            leaves.close(0)
+            leaves.close(timeout_ms=0)
         assert isinstance(lost.exception(WAIT), DeliveryTimeoutError)
         stored(arrived)
         assert kept.result(WAIT)
