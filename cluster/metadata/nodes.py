@@ -344,6 +344,17 @@ class NodesView:
         """Whether this directory may hold the node's replicas."""
         return directory_of(self._tables, node) in (0, directory)
 
+    def given_up(self, command: pb.JoinNode) -> str:
+        """Returns why the metadata's leader does not propose the command; empty: it does.
+
+        A node that was given up, and has not heard of it, tells the addresses of its directory.
+        Proposed now, that directory would join as the new one. The leader has applied all that
+        lets a new directory join, so its copy is the one to ask.
+        """
+        known = self._tables.directories.get(command.node_id, 0)
+        is_other = command.addresses_only and known != command.directory_id
+        return other_directory(command.node_id) if is_other else ""
+
     def registration_of(self, node: int) -> Registration | None:
         """Returns the node's last registered start."""
         return self._tables.registrations.get(node)

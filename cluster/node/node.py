@@ -177,7 +177,7 @@ class Node:
         machine.role_listener = lambda: self._on_role(METADATA_GROUP)
         self._clocks.compare_with(group.members.voters)
         touch, links = partial(self._driver.touch, METADATA_GROUP), self._peers.links
-        known = (self._clocks, self._founding, self.metadata.features)
+        known = (self._clocks, self._founding, self.metadata)
         return MetadataProposer(group, links, touch, *known)
 
     def _service_context(self) -> ServiceContext:

@@ -240,16 +240,18 @@ class ChangeNode(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., action: _Optional[_Union[NodeAction, str]] = ..., directory_id: _Optional[int] = ..., accept_loss: _Optional[bool] = ...) -> None: ...
 
 class JoinNode(_message.Message):
-    __slots__ = ("node_id", "directory_id", "address", "peer_address")
+    __slots__ = ("node_id", "directory_id", "address", "peer_address", "addresses_only")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_ONLY_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     directory_id: int
     address: str
     peer_address: str
-    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[int] = ..., address: _Optional[str] = ..., peer_address: _Optional[str] = ...) -> None: ...
+    addresses_only: bool
+    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[int] = ..., address: _Optional[str] = ..., peer_address: _Optional[str] = ..., addresses_only: _Optional[bool] = ...) -> None: ...
 
 class CreateLeaseSecret(_message.Message):
     __slots__ = ("secret",)

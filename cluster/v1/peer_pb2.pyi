@@ -86,18 +86,20 @@ class Hello(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., refused: _Optional[str] = ..., directory_id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., founding: _Optional[int] = ..., newest_protocol_version: _Optional[int] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., release: _Optional[str] = ..., insecure: _Optional[bool] = ..., registration: _Optional[int] = ..., known_registration: _Optional[int] = ..., registration_number: _Optional[int] = ..., instance: _Optional[int] = ..., peer_address: _Optional[str] = ...) -> None: ...
 
 class Join(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "directory_id", "address", "peer_address")
+    __slots__ = ("cluster_id", "node_id", "directory_id", "address", "peer_address", "instance")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PEER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     directory_id: int
     address: str
     peer_address: str
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[int] = ..., address: _Optional[str] = ..., peer_address: _Optional[str] = ...) -> None: ...
+    instance: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[int] = ..., address: _Optional[str] = ..., peer_address: _Optional[str] = ..., instance: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("instance", "members", "founding", "why_not", "refused", "founds", "peers")

@@ -217,6 +217,8 @@ class Cluster:
             return
         group = leader.machines[METADATA_GROUP].group
         assert group is not None
+        if leader.running.state.membership.given_up(command.join_node):
+            return
         command.stamp_ms = leader.running.clocks.now_ms()
         if not leader.running.clocks.agreed:
             return

@@ -76,8 +76,12 @@ class Joining:
         return self.has_admitted.get(number) == directory
 
     def found(self, members: Iterable[int]) -> None:
-        """Founds a cluster. No run begins without one, so there was one before."""
-        if not any(node.joining.is_done for node in self._node.cluster.nodes.values()):
+        """Founds a cluster. No run begins without one, so there was one before.
+
+        Where each first node lost its disk, nobody that this one may ask remembers it.
+        """
+        cluster = self._node.cluster
+        if not any(cluster.nodes[first].joining.is_done for first in cluster.founding):
             raise NothingLeftError
         raise Violation(f"node {self._node.id} founds a second history")
 

@@ -51,7 +51,7 @@ def named(config: NodeConfig) -> Mapping[int, str]:
     return {node: config.peer_stream_of(node) for node in others}
 
 
-def join_of(config: NodeConfig, directory_id: int) -> pb.Join:
+def join_of(config: NodeConfig, directory_id: int, instance: int) -> pb.Join:
     """Return a node's question to others: its directory's role, and their addresses."""
     return pb.Join(
         cluster_id=config.cluster_id,
@@ -59,6 +59,7 @@ def join_of(config: NodeConfig, directory_id: int) -> pb.Join:
         directory_id=directory_id,
         address=config.advertised,
         peer_address=own_stream(config),
+        instance=instance,
     )
 
 

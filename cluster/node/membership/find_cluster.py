@@ -64,7 +64,11 @@ class Admission:
         self._said, self._refused_since = "", 0.0
         self._began: float | None = None
         self._heard: pb.Hello | None = None
-        self.join = join_of(config, directory.directory_id)
+
+    @property
+    def join(self) -> pb.Join:
+        directory = self._directory
+        return join_of(self._config, directory.directory_id, directory.instance)
 
     @property
     def is_needed(self) -> bool:

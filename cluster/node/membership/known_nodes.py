@@ -161,7 +161,7 @@ class OtherNodes:
     def join(self) -> pb.Join:
         """This node's question to others."""
         config = self._config
-        return join_of(config, self._identity.directory_id)
+        return join_of(config, self._identity.directory_id, self._identity.instance)
 
     def heard_of(self, hello: pb.Hello) -> None:
         """Take another node's Hello. A node that joined later than all known here is let in.
@@ -258,6 +258,7 @@ class OtherNodes:
                     directory_id=directory,
                     address=address,
                     peer_address=peer_address,
+                    addresses_only=True,
                 )
             )
 

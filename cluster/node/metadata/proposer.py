@@ -16,8 +16,9 @@ from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA, UPGRADE
 from cluster.errors import FeatureOffError, NotReadyError, ProposalTimeoutError
-from cluster.features import Features
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import NOT_SUPPORTED
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.metadata.founding import Founding
 from cluster.security.caller import RULES_VERSION
@@ -60,11 +61,11 @@ class MetadataProposer:
         touch: Callable[[], None],
         clocks: ClockAgreement,
         founding: Founding,
-        features: Features,
+        metadata: MetadataState,
     ) -> None:
         """As leader it stamps two of `founding.settings` into commands."""
         self.group, self._links, self._touch, self._clocks = group, links, touch, clocks
-        self._founding, self._features = founding, features
+        self._founding, self._metadata = founding, metadata
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     def on_applied(self, index: int) -> None:
@@ -92,7 +93,7 @@ class MetadataProposer:
         """
         which = command.WhichOneof("command")
         if which is not None:
-            self._features.require_command(which)
+            self._metadata.features.require_command(which)
         if which in OF_CALLERS:
             command.rules_version = RULES_VERSION.get()
         repeat = which in REPEATABLE
@@ -152,7 +153,11 @@ class MetadataProposer:
             if not future.done():
                 future.set_result(outcome)
 
-        self.group.propose(self._entry(mpb.MetadataCommand.FromString(command), stamp_ms), done)
+        proposed = mpb.MetadataCommand.FromString(command)
+        if why_not := self._metadata.membership.given_up(proposed.join_node):
+            refused = mpb.MetadataResult(error=NOT_SUPPORTED, message=why_not)
+            return pb.ProposeMetadataResponse(result=refused.SerializeToString())
+        self.group.propose(self._entry(proposed, stamp_ms), done)
         self._touch()
         outcome = await future
         if isinstance(outcome, Abandoned):

@@ -229,6 +229,27 @@ def a_removal_is_taken_back_too_late() -> None:
 
 
 @schedule
+def a_directory_that_was_given_up_does_not_join_again() -> None:
+    """4 joined later, is given up while it is down, and starts with the directory it had.
+
+    It asks the others for their addresses, as each directory that joined.
+    """
+    nodes = Nodes()
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: 4 in nodes.view.own.replicas, "node 4 is in")
+    nodes.settle()
+    nodes.node(4).crash("stopped")
+    assert not nodes.change(4, mpb.NODE_ACTION_REPLACE)
+    nodes.until(lambda: 4 not in nodes.view.own.replicas, "node 4 is removed")
+    nodes.node(4).restart()
+    nodes.run(5.0)
+    if 4 not in nodes.view.expected:
+        raise Violation("the directory that was given up is taken for the new one")
+    nodes.lose_disk(4)
+    nodes.settle()
+
+
+@schedule
 def nodes_come_and_go() -> None:
     """Three become five, and the first two leave, one of them while it leads the metadata."""
     nodes = Nodes()

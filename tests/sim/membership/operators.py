@@ -24,6 +24,7 @@ from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.services.admin import node_changes
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1 import cluster_pb2 as pb
+from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
 from tests.sim.faults import Faults
 from tests.sim.joining import NothingLeftError
@@ -75,12 +76,13 @@ class Asked:
 class Operators(nodes.Operator):
     """Operators at any node until they are closed; then one goes on by the runbooks.
 
-    harmed: more disks were lost than the cluster bears, or an answer said so before.
+    harmed: more disks were lost than the cluster bears, or an answer said so before, which `told`
+        says, too: such a run may have two histories.
     """
 
     def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
         super().__init__(cluster, clients, rng)
-        self.harmed, self.refused, self.put_back = False, 0, 0
+        self.harmed, self.told, self.refused, self.put_back = False, False, 0, 0
         self._copies: dict[int, tuple[Any, Stored]] = {}
 
     def _change(self, state: MetadataState) -> None:
@@ -154,9 +156,10 @@ class Operators(nodes.Operator):
         node, taken = self.cluster.nodes[number], self._copies.pop(number, None)
         if taken is None or not node.joining.is_done:
             return
-        if taken[1].known == node.registering.stored.known:
+        confirmed = node.registering.stored.known
+        if confirmed in (taken[1].known, taken[1].begun):
             return  # it is not told from the newest one
-        if state is None or not self._is_whole(state):
+        if state is None or not self._is_whole(state) or not self._all_know(number, confirmed):
             return  # nodes that remember the newer start may be away
         if node.alive:
             node.crash("an older copy is put back")
@@ -164,6 +167,12 @@ class Operators(nodes.Operator):
         self.put_back += 1
         self._lost.add(number)
         self.cluster.scheduler.after(4.0 * self.rng.random(), node.restart)
+
+    def _all_know(self, number: int, registration: int) -> bool:
+        """Tells whether all other voters of the metadata know of this start of the node."""
+        others = [one for one in self.cluster.nodes.values() if METADATA_GROUP in one.machines]
+        last = [one.running.state.membership.registration_of(number) for one in others]
+        return all(one is not None and one.id == registration for one in last)
 
     def _ask(self) -> None:
         """Asks some node, which answers by its own knowledge."""
@@ -194,15 +203,17 @@ class Operators(nodes.Operator):
             self.refused += 1
             self.cluster.trace("asked of node %d: %s", asked.id, error)
             return
-        losing = any("are lost" in line for line in said)
-        self.harmed = self.harmed or losing
+        self.told = self.told or any("are lost" in line for line in said)
+        self.harmed = self.harmed or self.told
         self.cluster.trace("asked of node %d: %s", asked.id, said)
         delay = LONGEST_DELAY * rng.random()
         self.cluster.scheduler.after(delay, self._propose, change)
 
     def _propose(self, change: mpb.ChangeNode) -> None:
         node, leader = self.cluster.nodes[change.node_id], self.cluster.leader(METADATA_GROUP)
-        if change.action == mpb.NODE_ACTION_REPLACE and node.joining.is_done and leader is not None:
+        is_lost = change.action == mpb.NODE_ACTION_REPLACE and node.joining.is_done
+        is_fewer = change.action == mpb.NODE_ACTION_REMOVE and self._lost
+        if (is_lost or is_fewer) and leader is not None:
             self.harmed = self.harmed or not self._is_whole(leader.running.state)
         self._command(
             change.node_id, change.action, change.directory_id, accept_loss=change.accept_loss
@@ -285,5 +296,11 @@ def _drive(cluster: Cluster, rng: random.Random) -> tuple[Mender, Faults]:
     def is_done(one: Cluster) -> bool:
         return operators.harmed or nodes._is_done(one, operators)
 
-    drive(cluster, clients, faults, operators, is_done, nodes._describe, lambda: operators.harmed)
+    try:
+        drive(
+            cluster, clients, faults, operators, is_done, nodes._describe, lambda: operators.harmed
+        )
+    except Violation as error:
+        if not operators.told or not isinstance(error.__cause__ or error, Violation):
+            raise
     return operators, faults

@@ -40,6 +40,7 @@ from cluster.metadata.balance import plan
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.registrations import Claim, Registration, is_put_back
 from cluster.metadata.state import MetadataState
+from cluster.node.membership import known_nodes, welcome
 from cluster.node.membership.find_cluster import Admission
 from cluster.node.membership.known_nodes import OtherNodes
 from cluster.node.replicas import balance as balancing
@@ -75,6 +76,7 @@ CAUGHT_BY = {
     "snapshot-without-configuration": "a_snapshot_carries_the_configuration",
     "metadata-instance-ignored": "a_lost_disk_is_replaced",
     "lost-replicas-opened": "an_empty_disk_holds_nothing_that_the_lost_one_held",
+    "given-up-joins": "a_directory_that_was_given_up_does_not_join_again",
     "joins-at-once": "a_new_directory_waits_until_the_old_replica_is_removed",
     "forgotten-at-once": "a_node_that_left_is_forgotten_when_all_know",
     "removal-taken-back": "a_removal_is_taken_back_too_late",
@@ -291,6 +293,17 @@ def lost_replicas_opened() -> Any:
         return self._settings.node_id in record.replicas
 
     return [(Replicas, "_shall_hold", shall_hold)]
+
+
+@mutation("a directory that joined before is taken for the new one")
+def given_up_joins() -> Any:
+    ask = welcome.welcome
+
+    def forgets(join: pb.Join, *known: Any) -> Any:
+        join.instance = 0
+        return ask(join, *known)
+
+    return [(known_nodes, "welcome", forgets)]
 
 
 @mutation("a new directory joins while the old one's replica may still count")

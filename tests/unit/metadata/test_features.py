@@ -84,7 +84,7 @@ LATER_FIELDS: dict[str | int, str] = {
         SetTopicReplicas: name topic_id partitions
         ChangeBalance: balancing expected_layout
         ChangeNode: accept_loss action directory_id node_id
-        JoinNode: address directory_id node_id peer_address
+        JoinNode: address addresses_only directory_id node_id peer_address
         RegisterNode: incarnation known_registration registration
         RepairReplica: group_id instance marked_ms node_id sound
         SetReplicas: group_id replicas expected_version for_balance

@@ -335,9 +335,9 @@ def test_load_reports_what_is_different(log):
         assert behind.take_events() == [LayoutChanged()]
 
 
-def test_load_and_clear_keep_events_that_nobody_took(log):
+def test_a_load_keeps_events_that_nobody_took(log):
     log.create("a")
-    log.state.clear()
+    log.state.load(MetadataState().dump())
     assert log.state.take_events() == [LayoutChanged(), LayoutChanged()]
     assert log.state.dump() == MetadataState().dump()
     assert log.state.applied_index == 0

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from cluster.consensus.proposals import Applied
-from cluster.features import Features
 from cluster.metadata.settings import SETTINGS
+from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.security.caller import RULES_VERSION
@@ -23,6 +23,7 @@ class Leader:
         self.wall_ms = 1_000_000
         self.stamps: list[int] = []
         self.versions: list[int] = []
+        self.metadata = MetadataState()
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
         group: Any = SimpleNamespace(
             is_ready=True, leader_id=1, propose=self._propose, applied_index=1
@@ -34,7 +35,7 @@ class Leader:
             lambda: None,
             clocks,
             founding,
-            Features(),
+            self.metadata,
         )
 
     def _propose(self, data: bytes, done: Any) -> None:
@@ -63,3 +64,22 @@ async def test_a_command_has_the_agreed_time_or_is_not_taken():
     leader.wall_ms -= 8 * DAY_MS - 5000
     assert not (await leader.proposer.propose_here(command)).not_leader
     assert leader.stamps == [1_000_000, 1_005_000]
+
+
+async def test_a_node_that_was_given_up_does_not_join_by_telling_its_addresses():
+    leader = Leader()
+
+    async def said(directory: int, *, addresses_only: bool) -> str:
+        told = mpb.JoinNode(node_id=2, directory_id=directory, addresses_only=addresses_only)
+        command = mpb.MetadataCommand(join_node=told).SerializeToString()
+        answer = await leader.proposer.propose_here(command)
+        return mpb.MetadataResult.FromString(answer.result).message
+
+    why_not = await said(5, addresses_only=True)
+    assert why_not.startswith("node_id 2 is registered with another data directory")
+    assert not leader.stamps, "it was not proposed"
+    register = mpb.RegisterNode(node_id=2, address="h:1", directory_id=5)
+    leader.metadata.apply(1, mpb.MetadataCommand(register_node=register).SerializeToString())
+    assert not await said(5, addresses_only=True)
+    assert not await said(6, addresses_only=False), "a new one asks to join"
+    assert len(leader.stamps) == 2

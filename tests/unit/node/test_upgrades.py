@@ -60,7 +60,7 @@ class Leader:
             lambda: None,
             clocks,
             Founding(config_of(SETTINGS), self.metadata, self.upgrades),
-            self.metadata.features,
+            self.metadata,
         )
         if registered:
             for node in (1, 2, 3):
