@@ -3,6 +3,7 @@ package oncelog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,7 +27,13 @@ func (k *Kind) is(other *Kind) bool {
 	return false
 }
 
-func kind(reason string, parent *Kind) *Kind { return &Kind{Reason: reason, parent: parent} }
+var kinds = map[string]*Kind{} // by reason
+
+func kind(reason string, parent *Kind) *Kind {
+	k := &Kind{Reason: reason, parent: parent}
+	kinds[reason] = k
+	return k
+}
 
 // Kinds whose call may succeed later, unchanged.
 var (
@@ -146,23 +153,20 @@ var (
 	ErrProducerExpired = kind("PRODUCER_EXPIRED", ErrProducerFatal)
 )
 
-// travelling kinds may come in an ErrorInfo.
-var travelling = func() map[string]*Kind {
-	kinds := map[string]*Kind{}
-	for _, k := range []*Kind{
-		ErrNotLeader, ErrNotReady, ErrUnavailable, ErrThrottled, ErrStorageFull, ErrOtherCluster,
-		ErrRequestTimeout, ErrUnknownTopicOrPartition, ErrInvalidRequest, ErrInvalidBatch,
-		ErrBatchTooLarge, ErrTopicAlreadyExists, ErrProducerNameNotFound, ErrUnknownProducer,
-		ErrProducerExpired, ErrFenced, ErrOutOfOrder, ErrSequenceConflict, ErrOffsetMismatch,
-		ErrOffsetOutOfRange, ErrCorruptLog, ErrNotSupported, ErrInternal, ErrUnauthenticated,
-		ErrNotAuthorized, ErrGroupHasMembers, ErrFencedMember, ErrTransactionAborted,
-		ErrTransactionCommitted, ErrTransactionEnded, ErrTransactionOpen, ErrUnknownTransaction,
-		ErrCommitIncomplete, ErrCommitDiffers,
-	} {
-		kinds[k.Reason] = k
+// own kinds are those that no node sends.
+var own = []*Kind{
+	ErrRetriable, ErrBufferFull, ErrFatal, ErrClientClosed, ErrConfig, ErrDelivery,
+	ErrDeliveryTimeout, ErrUndelivered, ErrProducerFatal, ErrTransaction, ErrCommitTimeout,
+}
+
+// travelling returns the kind that a node's word stands for; nil: it is not known.
+func travelling(reason string) *Kind {
+	k := kinds[reason]
+	if slices.Contains(own, k) {
+		return nil
 	}
-	return kinds
-}()
+	return k
+}
 
 // Outcome says what is known of a record that failed.
 type Outcome string

@@ -134,7 +134,7 @@ func (g *groups) stage(ctx context.Context, t *transaction, group string, offset
 	if text == "" {
 		text = answer.GetError()
 	}
-	k := travelling[answer.GetError()]
+	k := travelling(answer.GetError())
 	if answer.GetError() == "TRANSACTION_CONFLICT" {
 		k = ErrNotReady // another one has to end first
 	} else if k == nil {
@@ -169,7 +169,7 @@ func refusedCommit(result *pb.OffsetCommitResult) error {
 	if text == "" {
 		text = result.GetError()
 	}
-	k := travelling[result.GetError()]
+	k := travelling(result.GetError())
 	if k == nil {
 		k = ErrInternal
 	}

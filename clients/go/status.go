@@ -53,7 +53,7 @@ func fromRPC(ctx context.Context, address string, err error) error {
 }
 
 func fromInfo(info *errdetails.ErrorInfo, message string) *Error {
-	k := travelling[info.GetReason()]
+	k := travelling(info.GetReason())
 	metadata := info.GetMetadata()
 	if k == nil {
 		// A newer server: its own word says whether to retry.
@@ -87,34 +87,17 @@ func fromInfo(info *errdetails.ErrorInfo, message string) *Error {
 	return e
 }
 
-var verdictKinds = map[pb.Verdict]*Kind{
-	pb.Verdict_VERDICT_INVALID_BATCH:     ErrInvalidBatch,
-	pb.Verdict_VERDICT_BATCH_TOO_LARGE:   ErrBatchTooLarge,
-	pb.Verdict_VERDICT_UNKNOWN_PRODUCER:  ErrUnknownProducer,
-	pb.Verdict_VERDICT_FENCED:            ErrFenced,
-	pb.Verdict_VERDICT_OUT_OF_ORDER:      ErrOutOfOrder,
-	pb.Verdict_VERDICT_SEQUENCE_CONFLICT: ErrSequenceConflict,
-	pb.Verdict_VERDICT_PRODUCER_EXPIRED:  ErrProducerExpired,
-	pb.Verdict_VERDICT_OFFSET_MISMATCH:   ErrOffsetMismatch,
-
-	pb.Verdict_VERDICT_TRANSACTION_ABORTED: ErrTransactionAborted,
-	pb.Verdict_VERDICT_TRANSACTION_ENDED:   ErrTransactionEnded,
+// verdictKind returns the kind of a final verdict, by its name; nil: this client does not know it.
+func verdictKind(v pb.Verdict) *Kind {
+	return travelling(strings.TrimPrefix(v.String(), "VERDICT_"))
 }
 
-func isStored(v pb.Verdict) bool {
-	return v == pb.Verdict_VERDICT_APPENDED || v == pb.Verdict_VERDICT_DUPLICATE ||
-		v == pb.Verdict_VERDICT_STAGED
-}
+// A verdict's number gives its class.
+func isKnown(v pb.Verdict) bool { return pb.Verdict_name[int32(v)] != "" }
 
-func isRetriableVerdict(v pb.Verdict) bool {
-	switch v {
-	case pb.Verdict_VERDICT_NOT_LEADER, pb.Verdict_VERDICT_NOT_READY, pb.Verdict_VERDICT_TIMEOUT,
-		pb.Verdict_VERDICT_THROTTLED, pb.Verdict_VERDICT_STORAGE_FULL,
-		pb.Verdict_VERDICT_UNKNOWN_TOPIC_OR_PARTITION, pb.Verdict_VERDICT_TRANSACTION_CONFLICT:
-		return true
-	}
-	return false
-}
+func isStored(v pb.Verdict) bool { return isKnown(v) && v > 0 && v < 10 }
+
+func isRetriableVerdict(v pb.Verdict) bool { return isKnown(v) && v >= 30 }
 
 // answerText is the verdict, and what the node said to it.
 func answerText(result *pb.BatchResult) string {
@@ -132,7 +115,7 @@ func fromVerdict(result *pb.BatchResult, tp TopicPartition) *Error {
 	if text == "" {
 		text = result.GetVerdict().String()
 	}
-	k := verdictKinds[result.GetVerdict()]
+	k := verdictKind(result.GetVerdict())
 	if k == nil {
 		k = ErrInvalidBatch
 	}

@@ -227,7 +227,7 @@ func (w *window) onResult(s *sealedBatch, attemptID uint64, result *pb.BatchResu
 		}
 		return reaction{}
 	}
-	if verdictKinds[verdict] == nil {
+	if verdictKind(verdict) == nil {
 		s.ambiguous = true // a later version's word: it may mean that the batch is stored
 	}
 	err := fromVerdict(result, w.tp)

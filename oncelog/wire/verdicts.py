@@ -11,33 +11,18 @@ from typing import Final
 from oncelog import errors as e
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
+from oncelog.wire.reasons import BY_REASON
 
 V = log_pb2
 
-STORED: Final = frozenset((V.VERDICT_APPENDED, V.VERDICT_DUPLICATE, V.VERDICT_STAGED))
-RETRIABLE: Final = frozenset(
-    (
-        V.VERDICT_NOT_LEADER,
-        V.VERDICT_NOT_READY,
-        V.VERDICT_TIMEOUT,
-        V.VERDICT_THROTTLED,
-        V.VERDICT_STORAGE_FULL,
-        V.VERDICT_UNKNOWN_TOPIC_OR_PARTITION,
-        V.VERDICT_TRANSACTION_CONFLICT,
-    )
-)
-
+# The number gives the class, and the name of a final verdict is the reason of its error.
+STORED: Final = frozenset(number for number in V.Verdict.values() if 0 < number < 10)
+RETRIABLE: Final = frozenset(number for number in V.Verdict.values() if number >= 30)
+_BY_NAME = {f"VERDICT_{reason}": cls for reason, cls in BY_REASON.items()}
 _ERRORS: Final[dict[int, type[e.DeliveryError]]] = {
-    V.VERDICT_INVALID_BATCH: e.InvalidBatchError,
-    V.VERDICT_BATCH_TOO_LARGE: e.BatchTooLargeError,
-    V.VERDICT_UNKNOWN_PRODUCER: e.UnknownProducerError,
-    V.VERDICT_FENCED: e.FencedError,
-    V.VERDICT_OUT_OF_ORDER: e.OutOfOrderError,
-    V.VERDICT_SEQUENCE_CONFLICT: e.SequenceConflictError,
-    V.VERDICT_PRODUCER_EXPIRED: e.ProducerExpiredError,
-    V.VERDICT_OFFSET_MISMATCH: e.OffsetMismatchError,
-    V.VERDICT_TRANSACTION_ABORTED: e.TransactionAbortedError,
-    V.VERDICT_TRANSACTION_ENDED: e.TransactionEndedError,
+    number: cls
+    for name, number in V.Verdict.items()
+    if issubclass(cls := _BY_NAME.get(name, e.OncelogError), e.DeliveryError)
 }
 
 

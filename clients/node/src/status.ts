@@ -122,42 +122,18 @@ function fromInfo(info: Info, message: string): OncelogError {
   return new OncelogError(kind, message, details);
 }
 
-const VERDICTS = new Map<Verdict, ErrorKind>([
-  [Verdict.INVALID_BATCH, "INVALID_BATCH"],
-  [Verdict.BATCH_TOO_LARGE, "BATCH_TOO_LARGE"],
-  [Verdict.UNKNOWN_PRODUCER, "UNKNOWN_PRODUCER"],
-  [Verdict.FENCED, "FENCED"],
-  [Verdict.OUT_OF_ORDER, "OUT_OF_ORDER"],
-  [Verdict.SEQUENCE_CONFLICT, "SEQUENCE_CONFLICT"],
-  [Verdict.PRODUCER_EXPIRED, "PRODUCER_EXPIRED"],
-  [Verdict.OFFSET_MISMATCH, "OFFSET_MISMATCH"],
-  [Verdict.TRANSACTION_ABORTED, "TRANSACTION_ABORTED"],
-  [Verdict.TRANSACTION_ENDED, "TRANSACTION_ENDED"],
-]);
+/** The kind of a final verdict, by its name; undefined: this client does not know it. */
+export function kindOfVerdict(verdict: Verdict): ErrorKind | undefined {
+  return kindOf(Verdict[verdict] ?? "");
+}
 
-const RETRIABLE = new Set([
-  Verdict.NOT_LEADER,
-  Verdict.NOT_READY,
-  Verdict.TIMEOUT,
-  Verdict.THROTTLED,
-  Verdict.STORAGE_FULL,
-  Verdict.UNKNOWN_TOPIC_OR_PARTITION,
-  Verdict.TRANSACTION_CONFLICT,
-]);
-
+/** Whether it is a success: a verdict's number gives its class. */
 export function isStored(verdict: Verdict): boolean {
-  return (
-    verdict === Verdict.APPENDED || verdict === Verdict.DUPLICATE || verdict === Verdict.STAGED
-  );
+  return verdict in Verdict && 0 < verdict && verdict < 10;
 }
 
 export function isRetriableVerdict(verdict: Verdict): boolean {
-  return RETRIABLE.has(verdict);
-}
-
-/** Whether this client knows what the verdict means. */
-export function isKnown(verdict: Verdict): boolean {
-  return VERDICTS.has(verdict);
+  return verdict in Verdict && verdict >= 30;
 }
 
 /** The verdict, and what the node said to it. */
@@ -171,7 +147,7 @@ export function answerText(result: BatchResult): string {
  * know counts as an invalid batch: it must not be repeated blindly.
  */
 export function fromVerdict(result: BatchResult, tp: TopicPartition): OncelogError {
-  const kind = VERDICTS.get(result.verdict) ?? "INVALID_BATCH";
+  const kind = kindOfVerdict(result.verdict) ?? "INVALID_BATCH";
   let said = result.message || `verdict ${result.verdict}`;
   if (kind === "FENCED") {
     said += ` (current epoch ${result.currentEpoch}): another producer has taken over`;

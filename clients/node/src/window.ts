@@ -25,7 +25,7 @@ import { type BatchResult, Verdict } from "./gen/oncelog/v1/log_pb.js";
 import { type Identity, NO_IDENTITY } from "./identities.js";
 import { SealedBatch } from "./sealed.js";
 import type { ProducerTransaction } from "./staging.js";
-import { fromVerdict, isKnown, isRetriableVerdict, isStored } from "./status.js";
+import { fromVerdict, isRetriableVerdict, isStored, kindOfVerdict } from "./status.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
 const MOST_RESETS = 3;
@@ -252,7 +252,7 @@ export class Window {
       return undefined;
     }
     // A later version's word: it may mean that the batch is stored.
-    if (!isKnown(verdict)) s.ambiguous = true;
+    if (kindOfVerdict(verdict) === undefined) s.ambiguous = true;
     let error = fromVerdict(result, this.tp);
     if (s.ambiguous) error = error.withOutcome("unknown");
     if (error.kind === "PRODUCER_EXPIRED" && this.#leased) return this.#refusedForGood(s, error);

@@ -107,42 +107,18 @@ fn from_info(info: &ErrorInfo, message: &str) -> Error {
     })
 }
 
+/// Whether it is a success: a verdict's number gives its class.
 pub(crate) fn is_stored(verdict: i32) -> bool {
-    matches!(
-        Verdict::try_from(verdict),
-        Ok(Verdict::Appended | Verdict::Duplicate | Verdict::Staged)
-    )
+    Verdict::try_from(verdict).is_ok() && (1..10).contains(&verdict)
 }
 
 pub(crate) fn is_retriable(verdict: i32) -> bool {
-    matches!(
-        Verdict::try_from(verdict),
-        Ok(Verdict::NotLeader
-            | Verdict::NotReady
-            | Verdict::Timeout
-            | Verdict::Throttled
-            | Verdict::StorageFull
-            | Verdict::UnknownTopicOrPartition
-            | Verdict::TransactionConflict)
-    )
+    Verdict::try_from(verdict).is_ok() && verdict >= 30
 }
 
-/// The error of a verdict that is neither a success nor retriable; `None`: a word that this
-/// client does not know.
+/// The kind of a final verdict, by its name; `None`: this client does not know it.
 pub(crate) fn verdict_kind(verdict: i32) -> Option<ErrorKind> {
-    match Verdict::try_from(verdict).ok()? {
-        Verdict::InvalidBatch => Some(ErrorKind::InvalidBatch),
-        Verdict::BatchTooLarge => Some(ErrorKind::BatchTooLarge),
-        Verdict::UnknownProducer => Some(ErrorKind::UnknownProducer),
-        Verdict::Fenced => Some(ErrorKind::Fenced),
-        Verdict::OutOfOrder => Some(ErrorKind::OutOfOrder),
-        Verdict::SequenceConflict => Some(ErrorKind::SequenceConflict),
-        Verdict::ProducerExpired => Some(ErrorKind::ProducerExpired),
-        Verdict::OffsetMismatch => Some(ErrorKind::OffsetMismatch),
-        Verdict::TransactionAborted => Some(ErrorKind::TransactionAborted),
-        Verdict::TransactionEnded => Some(ErrorKind::TransactionEnded),
-        _ => None,
-    }
+    ErrorKind::of_reason(&verdict_name(verdict))
 }
 
 /// The verdict, and what the node said to it.

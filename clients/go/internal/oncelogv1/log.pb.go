@@ -23,7 +23,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored.
+// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
+// the class: 1 to 9 a success, 10 to 29 final, from 30 on retriable. A final verdict's name is
+// the reason of its error.
 type Verdict int32
 
 const (

@@ -1929,7 +1929,9 @@ pub struct ResolveSequenceResponse {
     #[prost(int32, tag = "4")]
     pub current_epoch: i32,
 }
-/// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored.
+/// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
+/// the class: 1 to 9 a success, 10 to 29 final, from 30 on retriable. A final verdict's name is
+/// the reason of its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Verdict {

@@ -537,7 +537,9 @@ export const ResolveSequenceResponseSchema: GenMessage<ResolveSequenceResponse> 
   messageDesc(file_oncelog_v1_log, 13);
 
 /**
- * What became of a batch. Only APPENDED and DUPLICATE mean that it is stored.
+ * What became of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
+ * the class: 1 to 9 a success, 10 to 29 final, from 30 on retriable. A final verdict's name is
+ * the reason of its error.
  *
  * @generated from enum oncelog.v1.Verdict
  */

@@ -26,8 +26,6 @@ final class Statuses {
    */
   private static final Map<Status.Code, ErrorKind> PLAIN = new EnumMap<>(Status.Code.class);
 
-  private static final Map<Verdict, ErrorKind> VERDICTS = new EnumMap<>(Verdict.class);
-
   static {
     PLAIN.put(Status.Code.UNAVAILABLE, ErrorKind.UNAVAILABLE);
     PLAIN.put(Status.Code.CANCELLED, ErrorKind.UNAVAILABLE);
@@ -38,16 +36,6 @@ final class Statuses {
     PLAIN.put(Status.Code.OUT_OF_RANGE, ErrorKind.INVALID_REQUEST);
     PLAIN.put(Status.Code.UNIMPLEMENTED, ErrorKind.NOT_SUPPORTED);
     PLAIN.put(Status.Code.DATA_LOSS, ErrorKind.CORRUPT_LOG);
-    VERDICTS.put(Verdict.VERDICT_INVALID_BATCH, ErrorKind.INVALID_BATCH);
-    VERDICTS.put(Verdict.VERDICT_BATCH_TOO_LARGE, ErrorKind.BATCH_TOO_LARGE);
-    VERDICTS.put(Verdict.VERDICT_UNKNOWN_PRODUCER, ErrorKind.UNKNOWN_PRODUCER);
-    VERDICTS.put(Verdict.VERDICT_FENCED, ErrorKind.FENCED);
-    VERDICTS.put(Verdict.VERDICT_OUT_OF_ORDER, ErrorKind.OUT_OF_ORDER);
-    VERDICTS.put(Verdict.VERDICT_SEQUENCE_CONFLICT, ErrorKind.SEQUENCE_CONFLICT);
-    VERDICTS.put(Verdict.VERDICT_PRODUCER_EXPIRED, ErrorKind.PRODUCER_EXPIRED);
-    VERDICTS.put(Verdict.VERDICT_OFFSET_MISMATCH, ErrorKind.OFFSET_MISMATCH);
-    VERDICTS.put(Verdict.VERDICT_TRANSACTION_ABORTED, ErrorKind.TRANSACTION_ABORTED);
-    VERDICTS.put(Verdict.VERDICT_TRANSACTION_ENDED, ErrorKind.TRANSACTION_ENDED);
   }
 
   private Statuses() {}
@@ -201,10 +189,10 @@ final class Statuses {
     }
   }
 
+  /** Whether it is a success: a verdict's number gives its class. */
   static boolean stored(Verdict verdict) {
-    return verdict == Verdict.VERDICT_APPENDED
-        || verdict == Verdict.VERDICT_DUPLICATE
-        || verdict == Verdict.VERDICT_STAGED;
+    int number = verdict == Verdict.UNRECOGNIZED ? 0 : verdict.getNumber();
+    return 0 < number && number < 10;
   }
 
   /** The verdict, and what the node said to it. */
@@ -214,22 +202,12 @@ final class Statuses {
   }
 
   static boolean retriable(Verdict verdict) {
-    return switch (verdict) {
-      case VERDICT_NOT_LEADER,
-          VERDICT_NOT_READY,
-          VERDICT_TIMEOUT,
-          VERDICT_THROTTLED,
-          VERDICT_STORAGE_FULL,
-          VERDICT_UNKNOWN_TOPIC_OR_PARTITION,
-          VERDICT_TRANSACTION_CONFLICT ->
-          true;
-      default -> false;
-    };
+    return verdict != Verdict.UNRECOGNIZED && verdict.getNumber() >= 30;
   }
 
-  /** Whether this client knows what the verdict means. */
-  static boolean known(Verdict verdict) {
-    return VERDICTS.containsKey(verdict);
+  /** The kind of a final verdict, by its name; null: this client does not know it. */
+  static ErrorKind kind(Verdict verdict) {
+    return ErrorKind.of(verdict.name().replace("VERDICT_", ""));
   }
 
   /**
@@ -237,7 +215,8 @@ final class Statuses {
    * know counts as an invalid batch: it must not be repeated blindly.
    */
   static OncelogException error(BatchResult result, TopicPartition tp) {
-    ErrorKind kind = VERDICTS.getOrDefault(result.getVerdict(), ErrorKind.INVALID_BATCH);
+    ErrorKind known = kind(result.getVerdict());
+    ErrorKind kind = known == null ? ErrorKind.INVALID_BATCH : known;
     String text = result.getMessage();
     if (text.isEmpty()) {
       text = "verdict " + result.getVerdictValue();

@@ -297,7 +297,7 @@ final class Window {
       }
       return NOTHING;
     }
-    if (!Statuses.known(verdict)) {
+    if (Statuses.kind(verdict) == null) {
       s.ambiguous = true; // a later version's word: it may mean that the batch is stored
     }
     OncelogException error = Statuses.error(result, tp);
