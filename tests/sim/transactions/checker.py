@@ -1,7 +1,7 @@
 """Promises of transactions, checked over commits, answers to clients, and reads.
 
-It shares no code with the machines: it reads the logs' entries and results, keeps every record by
-name, and forgets nothing.
+It shares no code with the machines but the form of their entries: it reads the logs' entries and
+results, keeps every record by name, and forgets nothing.
 
 A record's name is (producer, group, sequence): each producer sends the records 0, 1, 2 ... of a
 partition, across epochs and transactions.
@@ -9,10 +9,16 @@ partition, across epochs and transactions.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from cluster.entries import BATCH, MARKER, METADATA, payload_of, unpack_batch
+from cluster.transactions.run_records import unpack_marker
+from cluster.transactions.types import Marker
+from cluster.v1 import metadata_pb2 as pb
+from cluster.v1 import transactions_pb2 as tpb
 from tests.sim.transactions.world import Group, Violation
 
 
@@ -62,15 +68,15 @@ class Checker:
     def fail(self, text: str) -> None:
         raise Violation(text)
 
-    def observe(self, group: Group, index: int, entry: Any, result: Any) -> None:
-        number = group.number
-        kind = type(entry).__name__
-        if number == 0:
-            self._metadata(entry, result)
-        elif kind == "BatchEntry":
-            self._batch(number, entry, result)
-        elif kind == "Marker":
-            self._marker(number, entry, group)
+    def observe(self, group: Group, index: int, entry: bytes, result: Any) -> None:
+        number, kind = group.number, entry[0]
+        if kind == METADATA:
+            command = pb.MetadataCommand.FromString(entry[1:])
+            self._metadata(command, result)
+        elif kind == BATCH:
+            self._batch(number, entry, result.verdict)
+        elif kind == MARKER:
+            self._marker(number, unpack_marker(entry))
 
     def answered(self, call: Any, answer: Any) -> None:
         """Notes every answer to a batch or an open, also one that nobody waits for any more."""
@@ -98,31 +104,35 @@ class Checker:
 
     # -- entries --------------------------------------------------------------------------
 
-    def _metadata(self, entry: Any, result: Any) -> None:
-        if not isinstance(entry, tuple):
+    def _metadata(self, command: pb.MetadataCommand, data: bytes) -> None:
+        asked = command.transaction
+        method = asked.WhichOneof("what") or command.WhichOneof("command")
+        if method not in ("begin_batch", "commit", "abort", "delete_topic"):
             return
-        method, arguments = entry
-        if method == "drop_group":
-            self.gone.add(arguments["group"])
-        if method == "commit" and isinstance(result, tuple) and result[0] == "COMMITTING":
-            before = arguments["transaction_id"] in self.decided
-            if not before and self.gone & {run.group for run in arguments["expected"]}:
-                self.fail(f"{entry} was decided though a partition was gone")
-        if method == "begin_batch" and isinstance(result, int):
-            self.batches.setdefault(result, (arguments["key"], arguments["batch"]))
-        if method in ("commit", "abort") and isinstance(result, tuple):
-            state, transaction_id = result[0], result[2]
-            outcome = {"COMMITTING": True, "COMMITTED": True, "ABORTING": False, "ABORTED": False}
-            if state in outcome:
-                before = self.decided.setdefault(transaction_id, outcome[state])
-                if before != outcome[state]:
-                    self.fail(f"transaction {transaction_id} changed its outcome")
+        result = pb.MetadataResult.FromString(data)
+        if result.error:
+            return
+        if method == "delete_topic":
+            self.gone.add(int(command.delete_topic.name[1:]))
+        if method == "begin_batch" and result.sink.transaction_id:
+            batch = (asked.begin_batch.sink, asked.begin_batch.batch)
+            self.batches.setdefault(result.sink.transaction_id, batch)
+        if method not in ("commit", "abort"):
+            return
+        number, state = result.transaction.transaction_id, result.transaction.state
+        committed = state in (tpb.TRANSACTION_STATE_COMMITTING, tpb.TRANSACTION_STATE_COMMITTED)
+        if committed and number not in self.decided:
+            if self.gone & {run.group_id for run in asked.commit.expected}:
+                self.fail(f"{asked} was decided though a partition was gone")
+        if self.decided.setdefault(number, committed) != committed:
+            self.fail(f"transaction {number} changed its outcome")
 
-    def _batch(self, group: int, entry: Any, result: Any) -> None:
-        meta, number = entry.meta, entry.transaction_id
-        contents = entry.records or (None,) * meta.count
+    def _batch(self, group: int, data: bytes, result: Any) -> None:
+        entry = unpack_batch(data)
+        number = entry.transaction_id
+        contents = json.loads(bytes(payload_of(data))) or (None,) * entry.record_count
         records = [
-            Record(meta.producer_id, meta.first + at, meta.epoch, number, content)
+            Record(entry.producer_id, entry.first + at, entry.epoch, number, content)
             for at, content in enumerate(contents)
         ]
         name = result.kind.name
@@ -133,12 +143,12 @@ class Checker:
         elif name == "STAGED":
             if (group, number) in self._marked:
                 self.fail(f"group {group}: staged after the marker of transaction {number}")
-            staged = self._staged[group, number, meta.producer_id]
+            staged = self._staged[group, number, entry.producer_id]
             if result.base_offset != len(staged):
                 self.fail(f"group {group}: staged at {result.base_offset}, not {len(staged)}")
             staged += records
 
-    def _marker(self, group: int, marker: Any, where: Group) -> None:
+    def _marker(self, group: int, marker: Marker) -> None:
         number = marker.transaction_id
         if (group, number) in self._marked:
             if self._marked[group, number] != marker.committed:
@@ -168,7 +178,7 @@ class Checker:
 
     def finish(self, groups: dict[int, Group]) -> None:
         """Checks the logs after everything has come to rest."""
-        coordinator = groups[0].machine.coordinator
+        coordinator = groups[0].machine.state.coordinator
         if list(coordinator.unfinished()):
             self.fail(f"transactions that do not end: {list(coordinator.unfinished())}")
         for number, group in groups.items():
@@ -204,10 +214,11 @@ class Checker:
                     self.fail(f"input {partition}: {sorted(found)}, the offset is {committed}")
 
     def _group(self, number: int, group: Group) -> None:
-        if len(group.machine.runs):
-            self.fail(f"group {number}: runs that nobody ends: {list(group.machine.runs.open())}")
-        if group.machine.next_offset != len(self.readable[number]):
-            self.fail(f"group {number}: {group.machine.next_offset} offsets")
+        runs = group.machine.machine.runs
+        if len(runs):
+            self.fail(f"group {number}: runs that nobody ends: {list(runs.open())}")
+        if group.machine.high_watermark != len(self.readable[number]):
+            self.fail(f"group {number}: {group.machine.high_watermark} offsets")
         newest: dict[int, Record] = {}
         for record in self.readable[number]:
             last = newest.get(record.producer_id)

@@ -14,8 +14,7 @@ from typing import Any
 from cluster.dedup.verdict import BatchMeta
 from cluster.transactions.types import Holder
 from tests.sim.transactions.checker import Checker
-from tests.sim.transactions.leaders import METADATA
-from tests.sim.transactions.world import GONE, LOST, Call, Process, World
+from tests.sim.transactions.world import GONE, LOST, METADATA, Call, Process, World
 
 OVER = ("TRANSACTION_ABORTED", "TRANSACTION_ENDED", "UNKNOWN_TRANSACTION")
 
@@ -144,15 +143,12 @@ class Producer:
             return number
         self.begins += 1
         while True:
-            call = command(
-                "begin", name=self.name, holder=self.holder, nonce=self.begins,
-                stamp_ms=self.begins,
-            )  # fmt: skip
+            call = command("begin", name=self.name, holder=self.holder, nonce=self.begins)
             answer = yield from self._until(call)
             self._check(answer)
             if isinstance(answer, int):
                 return answer
-            if answer[0] == "TOO_MANY_TRANSACTIONS":
+            if answer[0] == "THROTTLED":
                 return None
             if answer[0] != "TRANSACTION_OPEN":
                 self.checker.fail(f"{self.name}: begin was told {answer}")
@@ -264,7 +260,7 @@ class Producer:
             self.checker.told.aborted.add(number)
         elif answer[0] == "UNKNOWN_TRANSACTION":
             # Forgotten, so somebody of our name began another: we were fenced.
-            successor = self.world.groups[METADATA].machine.names[self.name]
+            successor = self.world.groups[METADATA].machine.state.name(self.name)
             if successor.epoch == self.holder.epoch:
                 self.checker.fail(f"{self.name}: commit of its own {number} is unknown")
             raise Fenced

@@ -1,302 +1,228 @@
-"""A node's duties around the machines while it leads a group: others' calls, and its own.
+"""A group's leader with its node's own wiring: others' calls, and its own.
 
-A leader object lives one term. Others may answer its calls after it was deposed; then `alive` is
-false and the answer is ignored.
+    Call --> PartitionLeader --> Partition, AddedPartitions --propose--> metadata
+             MetadataLeader --> Decisions, Transactions, Markers --Request--> PartitionLeader
+
+A leader stands for a node of its own, and lives one term: a deposed leader's node stops, and its
+callers hear nothing. The wiring is the product's; here is only the way to it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import json
+from collections.abc import Coroutine
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
-from cluster.dedup.in_flight import InFlight
-from cluster.dedup.verdict import BatchMeta, Kind, Resolution, Verdict
-from cluster.transactions.in_flight import StagedInFlight
-from cluster.transactions.runs import Marked
-from cluster.transactions.timers import Timers
-from cluster.transactions.types import Expected, Holder, Marker, State
-from tests.sim.transactions.machines import NOTHING, BatchEntry, OpenEntry, PartitionMachine
-from tests.sim.transactions.world import GONE, LOST, Call, Group, Process, Reply
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.dedup.verdict import BatchMeta, Kind, Resolution
+from cluster.entries import METADATA as METADATA_ENTRY
+from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
+from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import Rejected
+from cluster.node.maintenance.loop import Tasks
+from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.transactions.transactions import Transactions
+from cluster.partition.replica import Answer, AppendRequest, Partition
+from cluster.services.log.added_partitions import AddedPartitions
+from cluster.services.outcomes import called_back, confirm, one_answer
+from cluster.services.transactions.commit import Decisions
+from cluster.transactions.types import Expected, Holder
+from cluster.transport.calls import PeerCallError
+from cluster.v1 import metadata_pb2 as mpb
+from cluster.v1 import peer_pb2 as pb
+from cluster.v1 import transactions_pb2 as tpb
+from oncelog.errors import OncelogError
+from tests.sim.transactions.commands import Asked, answer_of, begin_record, command_of
+from tests.sim.transactions.world import GONE, LOST, METADATA, Call, Group, Reply, World
 
-METADATA = 0
-# A commit's run: (group, producer, records, last sequence). With a consumer group whose offsets are
-# staged: (group, producer, offsets, last number, consumer group).
-Asked = tuple[int, int, int, int] | tuple[int, int, int, int, str]
-
-
-def expected_of(asked: Asked) -> Expected:
-    return Expected(*asked[:4], consumer_group="".join(map(str, asked[4:])))
-
-
-ENDED_KINDS = (Kind.TRANSACTION_ABORTED, Kind.TRANSACTION_ENDED, Kind.DUPLICATE)
-
-
-class Waiting:
-    """A proposed batch with its waiting senders, including those that sent it again."""
-
-    def __init__(self, reply: Reply) -> None:
-        self.replies = [reply]
-
-    def answer(self, result: Any) -> None:
-        for reply in self.replies:
-            reply(result)
+NEVER_MS = 10**9
+SETTINGS = {LEASE_LIFETIME: 0, NAME_EXPIRY: 0}  # those of MetadataState hold
 
 
-class PartitionLeader:
+class Link:
+    """The way from a node to a group's leader."""
+
+    up = True
+
+    def __init__(self, world: World, peer: int) -> None:
+        self._world, self.peer, self.version = world, peer, 99
+
+    async def ask(self, request: pb.Request) -> pb.Response:
+        which = request.WhichOneof("what")
+        assert which is not None
+        answered: asyncio.Future[Any]
+        call = Call(self.peer, which, {"request": getattr(request, which)})
+        answered, done = one_answer()
+        self._world.call(call, done)
+        answer = await answered
+        if answer is LOST or answer == GONE:
+            raise PeerCallError(f"the leader of group {self.peer} does not answer: {answer}")
+        return cast(pb.Response, answer)
+
+
+class Links(dict[int, Link]):
+    """A link to each group's leader."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def get(self, peer: int, default: Any = None) -> Link:
+        return Link(self._world, peer)
+
+
+class Leader:
+    """The node, with the parts that every node has."""
+
+    def __init__(self, group: Group) -> None:
+        self.group, self.world, self.alive = group, group.world, True
+        self._work: set[asyncio.Task[Any]] = set()
+        self._context = self.world.loop.context(self._work)
+        self.config: Any = SimpleNamespace(node_id=group.number, request_timeout_ms=NEVER_MS)
+        partitions = {} if group.number == METADATA else {group.number: group.machine}
+        of = self.world.groups.get(METADATA, group)
+        replica = of.lead if of is group else group.number % len(of.machines)
+        self.metadata: MetadataState = of.machines[replica].state
+        seat: Any = of.seats[replica]
+        if of is not group:  # its copy is of any age
+            seat = SimpleNamespace(is_ready=False, leader_id=METADATA, applied_index=NEVER_MS)
+        self.links = Links(self.world)
+        clocks = SimpleNamespace(now_ms=lambda: self.world.wall_ms, agreed=True)
+        founding = SimpleNamespace(commands=lambda: (), settings=SETTINGS)
+        features = self.metadata.features
+        parts: Any = (seat, self.links, lambda: None, clocks, founding, features)
+        self.proposer = MetadataProposer(*parts)
+        self.context: Any = SimpleNamespace(  # as the services see it
+            config=self.config, metadata=self.metadata, propose_metadata=self.proposer.propose
+        )
+        parts = (self.config, self.metadata, self.proposer, SimpleNamespace(by_group=partitions),
+                 self, self, self.world.loop.time)  # fmt: skip
+        self.transactions = Transactions(*parts)
+
+    def end(self) -> None:
+        self.alive = False
+        for task in list(self._work):
+            task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], reply: Reply = lambda result: None) -> None:
+        """Runs a task of this node; a refusal is answered as (reason, message)."""
+
+        def done(task: asyncio.Task[Any]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, OncelogError | Rejected):
+                reply((error.reason, str(error)))
+            else:
+                reply(LOST if task.cancelled() or error is not None else task.result())
+
+        self.world.loop.create_task(work, context=self._context).add_done_callback(done)
+
+    def leader_of(self, group: int) -> tuple[int, int]:
+        return group, 1
+
+    async def run(self) -> None:
+        await self.transactions.run(Tasks())
+
+
+class PartitionLeader(Leader):
     """Leads a partition for one term."""
 
     def __init__(self, group: Group) -> None:
-        self.group, self.alive = group, True
-        machine = group.machine
-        self.in_flight = InFlight(machine.last_seen, next_offset=machine.next_offset)
-        self.staged = StagedInFlight(machine.runs)
-        # A producer with a run here was registered; all else is asked again.
-        self.registered = set(machine.runs.transactions())
-        self.opens: list[tuple[OpenEntry, Reply]] = []
-
-    def begin(self) -> None:
-        """Nothing waits for a new leader of a partition."""
-
-    def end(self) -> None:
-        """Deposed: the successor answers the waiting calls."""
-        self.alive = False
-        waiting, self.opens = self.opens, []
-        for _, reply in waiting:
-            reply(LOST)
+        super().__init__(group)
+        self.partition: Partition = group.machine
+        self._added = AddedPartitions(self.context)
 
     # -- batches --------------------------------------------------------------------------
 
     def batch(
         self, reply: Reply, meta: BatchMeta, transaction_id: int, records: tuple[Any, ...]
     ) -> None:
-        if not self.alive:
-            reply(LOST)
-            return
-        entry = BatchEntry(meta, transaction_id, records)
-        if not transaction_id:
-            self._plain(reply, entry)
-            return
-        machine = self.group.machine
-        known = machine.runs.ended(transaction_id) is not None
-        if known or transaction_id < machine.runs.open_low or transaction_id in self.registered:
-            self._stage(reply, entry)
-        else:
-            self.group.world.spawn(self._register(reply, entry))
+        request = AppendRequest(meta, 0, transaction_id, 0, json.dumps(records).encode())
 
-    def _register(self, reply: Reply, entry: BatchEntry) -> Process:
-        """Registers the partition with the coordinator before any batch is staged."""
-        holder = Holder(entry.meta.producer_id, entry.meta.epoch)
-        answer = yield Call(
-            METADATA,
-            "command",
-            {
-                "method": "register",
-                "transaction_id": entry.transaction_id,
-                "holder": holder,
-                "group": self.group.number,
-            },
-        )
-        if answer == "REGISTERED" and self.alive:
-            self.registered.add(entry.transaction_id)
-            self.batch(reply, *entry[:3])
-        elif isinstance(answer, tuple):
-            reply(answer)
-        else:
-            reply(LOST)
-
-    def _plain(self, reply: Reply, entry: BatchEntry) -> None:
-        machine, meta = self.group.machine, entry.meta
-        verdict = self.in_flight.check(meta, next_offset_applied=machine.next_offset)
-        verdict = machine.runs.check_plain(meta, verdict)
-        if verdict.kind is Kind.JOINED:
-            verdict.token.replies.append(reply)
-        elif verdict.kind is Kind.APPENDED and not self.staged.has(meta.producer_id):
-            waiting = Waiting(reply)
-            self.in_flight.add(meta, waiting)
-            self.group.propose(entry, lambda result: self._applied(waiting, result))
-        else:
-            self._refuse(reply, entry)
-
-    def _applied(self, waiting: Waiting, result: Any) -> None:
-        if result is not LOST:
-            self.in_flight.applied(waiting, result.kind is Kind.APPENDED)
-        waiting.answer(result)
-
-    def _stage(self, reply: Reply, entry: BatchEntry) -> None:
-        machine, meta = self.group.machine, entry.meta
-        verdict = self.staged.check(meta, entry.transaction_id, machine.last_seen, new_in_flight=0)
-        if verdict.kind is Kind.JOINED:
-            verdict.token.replies.append(reply)
-        elif verdict.kind is Kind.STAGED and not self.in_flight.has(meta.producer_id):
-            waiting = Waiting(reply)
-            self.staged.add(meta, entry.transaction_id, waiting)
-            self.group.propose(entry, lambda result: self._staged(waiting, result))
-        else:
-            self._refuse(reply, entry)
-
-    def _staged(self, waiting: Waiting, result: Any) -> None:
-        if result is not LOST:
-            self.staged.applied(waiting, result.kind is Kind.STAGED)
-        waiting.answer(result)
-
-    def _refuse(self, reply: Reply, entry: BatchEntry) -> None:
-        """Rejects once an entry of this term has committed, if the applied state rejects too."""
-
-        def confirmed(result: Any) -> None:
-            if result is LOST:
-                reply(LOST)
-                return
-            verdict = self._applied_verdict(entry)
-            if verdict.kind in (Kind.APPENDED, Kind.STAGED):
-                # The batch in the way was in flight. Its sender tries again.
-                reply(Verdict(Kind.NOT_READY))
+        def answered(answer: Answer) -> None:
+            if answer.verdict.kind is Kind.UNREGISTERED:
+                self.spawn(self._register(request), reply)
             else:
-                reply(verdict)
+                reply(said(answer))
 
-        self.group.propose(NOTHING, confirmed)
+        self.partition.append(request, answered)
 
-    def _applied_verdict(self, entry: BatchEntry) -> Verdict:
-        machine: PartitionMachine = self.group.machine
-        meta = entry.meta
-        if entry.transaction_id:
-            return machine.runs.check(meta, entry.transaction_id, machine.last_seen)
-        verdict = machine.last_seen.check(meta, next_offset=machine.next_offset)
-        return machine.runs.check_plain(meta, verdict)
+    async def _register(self, request: AppendRequest) -> object:
+        """Registers the partition with the coordinator before any batch is staged."""
+        meta, number = request.meta, request.transaction_id
+        refused = await self._added.register(
+            self.group.number, number, meta.producer_id, meta.epoch
+        )
+        if refused is not None:
+            return refused
+        self.partition.registered(number)
+        return said(await called_back(partial(self.partition.append, request)))
 
     def resolve(self, reply: Reply, producer_id: int, epoch: int, sequence: int) -> None:
         """Answers a sequence's outcome, once an entry of this term has committed."""
 
-        def confirmed(result: Any) -> None:
-            runs, last_seen = self.group.machine.runs, self.group.machine.last_seen
-            if result is LOST:
-                reply(LOST)
-            elif runs.may_publish(producer_id, epoch, sequence):
-                reply(Resolution.NOT_YET)
-            else:
-                reply(last_seen.resolve(producer_id, epoch, sequence).resolution)
+        async def resolved() -> Resolution:
+            await confirm(self.partition)
+            if self.partition.machine.runs.may_publish(producer_id, epoch, sequence):
+                return Resolution.NOT_YET
+            return self.partition.last_seen.resolve(producer_id, epoch, sequence).resolution
 
-        self.group.propose(NOTHING, confirmed)
-
-    # -- opens and markers ----------------------------------------------------------------
+        self.spawn(resolved(), reply)
 
     def open(self, reply: Reply, producer_id: int, epoch: int) -> None:
         """Raises the epoch, then waits for the end of transactions staged under a lower one."""
-        if not self.alive:
-            reply(LOST)
-            return
-        entry, token = OpenEntry(producer_id, epoch), object()
-        verdict = self.in_flight.check_open(producer_id, epoch)
-        if verdict.kind is not Kind.APPENDED:
-            reply(verdict)
-            return
+        self.partition.open_producer(producer_id, epoch, lambda answer: reply(said(answer)))
 
-        def done(result: Any) -> None:
-            if result is LOST:
-                reply(LOST)
-                return
-            self.in_flight.applied(token, result.kind is Kind.APPENDED)
-            self.opens.append((entry, reply))
-            self._answer_opens()
+    # -- other nodes' requests ------------------------------------------------------------
 
-        self.in_flight.add_open(producer_id, epoch, token)
-        self.group.propose(entry, done)
+    def confirm_runs(self, reply: Reply, request: pb.ConfirmRunsRequest) -> None:
+        async def confirmed() -> pb.Response:
+            return pb.Response(confirm_runs=await self.transactions.confirm_here(request))
 
-    def _answer_opens(self) -> None:
-        waiting, self.opens = self.opens, []
-        for entry, reply in waiting:
-            if self._must_wait(entry):
-                self.opens.append((entry, reply))
-            else:
-                last_seen = self.group.machine.last_seen
-                reply(last_seen.check_open(entry.producer_id, entry.epoch))
+        self.spawn(confirmed(), reply)
 
-    def _must_wait(self, entry: OpenEntry) -> bool:
-        run = self.group.machine.runs.run_of(entry.producer_id)
-        return run is not None and run.epoch < entry.epoch
+    def write_markers(self, reply: Reply, request: pb.WriteMarkersRequest) -> None:
+        async def written() -> pb.Response:
+            return pb.Response(write_markers=await self.transactions.markers.write_here(request))
 
-    def marker(self, reply: Reply, marker: Marker) -> None:
-        if not self.alive:
-            reply(LOST)
-            return
-        ended = self.group.machine.runs.ended(marker.transaction_id)
-        if ended is not None:
-            reply(ended.runs)
-            return
-
-        def done(result: Any) -> None:
-            if not isinstance(result, Marked):
-                reply(LOST)
-                return
-            self.staged.ended(marker.transaction_id)
-            self.in_flight.published(sum(run.expected.records for run in result.published))
-            self.registered.discard(marker.transaction_id)
-            self._answer_opens()
-            reply(result.ended.runs)
-
-        self.group.propose(marker, done)
-
-    def confirm(
-        self,
-        reply: Reply,
-        transaction_id: int,
-        asked: dict[int, tuple[int, int]],
-        offsets: dict[str, tuple[int, int]],
-        only_winners: bool,
-    ) -> None:
-        """Confirms that the transaction has exactly these runs; a deposed leader may, too."""
-        machine = self.group.machine
-        differs = machine.group_offsets.confirm(transaction_id, offsets)
-        found = machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
-        reply(differs or found)
+        self.spawn(written(), reply)
 
 
-class MetadataLeader:
+class MetadataLeader(Leader):
     """Leads the metadata group for one term: commands, decisions, markers, time."""
 
     def __init__(self, group: Group) -> None:
-        self.group, self.alive = group, True
-        self.timers = Timers()
-        self._marking: set[int] = set()
-
-    def begin(self) -> None:
-        """The new leader sends the markers of decided transactions that still lack some."""
-        for row in list(self.group.machine.coordinator.unfinished()):
-            if row.state is not State.OPEN:
-                self._mark(row.transaction_id)
-
-    def end(self) -> None:
-        self.alive = False
+        super().__init__(group)
+        self._decisions = Decisions(self.context, self.transactions)
+        self.spawn(self.run())
 
     def command(self, reply: Reply, method: str, **arguments: Any) -> None:
-        if not self.alive:
-            reply(LOST)
-            return
+        command = command_of(method, arguments)
+        command.stamp_ms = self.world.wall_ms
 
-        def done(result: Any) -> None:
-            if result is not LOST and method in ("lease", "abort", "begin_batch"):
-                self.begin()  # its own aborts
-            reply(result)
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Abandoned):
+                reply(LOST)
+                return
+            assert isinstance(outcome.result, bytes)
+            result = mpb.MetadataResult.FromString(outcome.result)
+            reply(answer_of(method, arguments, result, self.metadata))
 
-        self.group.propose((method, arguments), done)
+        self.proposer.group.propose(bytes((METADATA_ENTRY,)) + command.SerializeToString(), done)
+
+    def propose_metadata(self, reply: Reply, request: pb.ProposeMetadataRequest) -> None:
+        async def proposed() -> pb.Response:
+            taken = await self.proposer.propose_here(request.command)
+            return pb.Response(propose_metadata=taken)
+
+        self.spawn(proposed(), reply)
 
     def keep_alive(self, reply: Reply, transaction_id: int) -> None:
-        row = self.group.machine.coordinator.get(transaction_id)
-        if row is None or row.state is not State.OPEN:
-            reply("ENDED")
-            return
-        self.timers.renew(transaction_id, self.group.world.now)
-        reply("KEPT")
-
-    def expire(self) -> None:
-        """Aborts transactions that have been idle, or open, for too long."""
-        unfinished = self.group.machine.coordinator.unfinished()
-        for row in self.timers.due(unfinished, self.group.world.now):
-            self.command(
-                lambda result: None,
-                "abort",
-                transaction_id=row.transaction_id,
-                holder=None,
-                reason="expired",
-            )
+        request = pb.KeepAliveRequest(transaction_ids=[transaction_id])
+        ended = self.transactions.keep_alive_here(request).ended
+        reply("ENDED" if ended else "KEPT")
 
     def commit(
         self,
@@ -309,148 +235,30 @@ class MetadataLeader:
         next_nonce: int = 0,
     ) -> None:
         """Asks the partitions, decides, and waits for the markers if the caller wants that."""
-        process = self._commit(transaction_id, holder, asked, visible, digest, next_nonce)
-        self.group.world.spawn(process, reply)
+        commit = tpb.CommitTransaction(transaction_id=transaction_id, digest=digest)
+        if holder is not None:
+            commit.producer_id, commit.epoch = holder
+        if next_nonce:
+            commit.next.CopyFrom(begin_record(next_nonce))
+        runs = [Expected(*run[:4], consumer_group="".join(map(str, run[4:]))) for run in asked]
+        self.spawn(self._commit(commit, runs, visible), reply)
 
-    def _commit(
-        self,
-        transaction_id: int,
-        holder: Holder | None,
-        asked: tuple[Asked, ...],
-        visible: bool,
-        digest: int,
-        next_nonce: int,
-    ) -> Process:
-        while self.alive:
-            row = self.group.machine.coordinator.get(transaction_id)
-            groups = tuple(row.parts) if row is not None else ()
-            expected: Any = tuple(map(expected_of, asked))
-            if row is not None and row.state is State.OPEN:
-                expected = yield from self._confirm(transaction_id, groups, asked, row.sink)
-                if expected is LOST:
-                    return expected
-                if expected and isinstance(expected[0], str):
-                    if (yield from self._still_open(transaction_id)):
-                        return expected
-                    continue
-            result = yield from self._propose(
-                "commit",
-                transaction_id=transaction_id,
-                holder=holder,
-                expected=expected,
-                checked=len(groups),
-                digest=digest,
-                next_nonce=next_nonce,
-            )
-            if result is LOST or result[0] != "CHECK_AGAIN":
-                return (yield from self._decided(transaction_id, result, visible))
-        return LOST
+    async def _commit(
+        self, commit: tpb.CommitTransaction, asked: list[Expected], visible: bool
+    ) -> tuple[Any, ...]:
+        number = commit.transaction_id
+        known = self.metadata.coordinator.get(number)
+        sink = known.owner if known is not None and known.sink else ""
+        row, following = await self._decisions.decide(commit, asked, 0, sink=sink)
+        begun = 0 if following is None else following.transaction_id
+        if not visible:
+            self.transactions.publish(row)
+            return row.state.name, row.reason, number, begun
+        runs = await self.transactions.published(row)
+        places = {group: (part.gone, runs[group]) for group, part in row.parts.items()}
+        return "VISIBLE", places, number, begun
 
-    def _still_open(self, transaction_id: int) -> Process:
-        """Checks a rejection about an open transaction: its runs go once it has ended."""
-        box: list[Any] = []
-        if self.alive:
-            self.group.propose(NOTHING, box.append)
-        while self.alive and not box:
-            yield None
-        row = self.group.machine.coordinator.get(transaction_id)
-        return row is not None and row.state is State.OPEN
 
-    def _propose(self, method: str, **arguments: Any) -> Process:
-        box: list[Any] = []
-        if not self.alive:
-            return LOST
-        self.group.propose((method, arguments), box.append)
-        while not box:
-            yield None
-        return box[0]
-
-    def _decided(self, transaction_id: int, result: Any, visible: bool) -> Process:
-        if result is LOST:
-            return LOST
-        row = self.group.machine.coordinator.get(transaction_id)
-        if result[0] in ("ABORTING", "COMMITTING"):
-            self._mark(transaction_id)
-        if result[0] not in ("COMMITTING", "COMMITTED") or not visible or row is None:
-            return result
-        # Its owner may begin the next one meanwhile; then only we have this row.
-        while self.alive and row.state is not State.COMMITTED:
-            yield None
-        if not self.alive:
-            return LOST
-        return ("VISIBLE", {g: (p.gone, p.runs) for g, p in row.parts.items()}, *result[2:])
-
-    def _confirm(
-        self,
-        transaction_id: int,
-        groups: tuple[int, ...],
-        asked: tuple[Asked, ...],
-        only_winners: bool,
-    ) -> Process:
-        """Builds the decision's runs as the partitions' leaders found them; or a refusal."""
-        wanted = [expected_of(run) for run in asked]
-        found: dict[tuple[int, int, str], Expected] = {}
-        for group in groups:
-            here = [run for run in wanted if run.group == group]
-            found |= {run.run: run for run in here if run.consumer_group}
-            answer = yield Call(
-                group,
-                "confirm",
-                {
-                    "transaction_id": transaction_id,
-                    "asked": {
-                        run.producer_id: (run.records, run.last)
-                        for run in here
-                        if not run.consumer_group
-                    },
-                    "offsets": {
-                        run.consumer_group: (run.records, run.last)
-                        for run in here
-                        if run.consumer_group
-                    },
-                    "only_winners": only_winners,
-                },
-            )
-            if answer == GONE:  # its commit aborts it
-                found |= {run.run: run for run in here}
-            elif answer is LOST:
-                return LOST
-            elif isinstance(answer, str):
-                return ("COMMIT_INCOMPLETE", answer, transaction_id)
-            else:
-                found |= {
-                    (group, pid, ""): run._replace(group=group) for pid, run in answer.items()
-                }
-        if len(found) < len(asked):
-            return ("COMMIT_INCOMPLETE", "a partition was never registered", transaction_id)
-        return tuple(found[run.run] for run in wanted)
-
-    # -- markers --------------------------------------------------------------------------
-
-    def _mark(self, transaction_id: int) -> None:
-        if transaction_id in self._marking:
-            return
-        self._marking.add(transaction_id)
-        row = self.group.machine.coordinator.get(transaction_id)
-        for group in row.pending() if row is not None else ():
-            self.group.world.spawn(self._mark_in(transaction_id, group))
-
-    def _mark_in(self, transaction_id: int, group: int) -> Process:
-        """Repeats until it is done: the decision cannot change, so the marker may come twice."""
-        while self.alive:
-            row = self.group.machine.coordinator.get(transaction_id)
-            if row is None or group not in row.pending():
-                return
-            if group not in row.next_markers():
-                yield None
-                continue
-            marker = self.group.machine.coordinator.marker(row, group, 1)
-            answer = yield Call(group, "marker", {"marker": marker})
-            if answer is LOST:
-                yield None
-            elif answer == GONE:
-                yield None  # the metadata hears of it
-            else:
-                yield from self._propose(
-                    "markers_done", transaction_id=transaction_id, group=group, runs=answer
-                )
+def said(answer: Answer) -> object:
+    """Returns a partition's answer to its client; LOST: the client asks the next leader."""
+    return LOST if answer.verdict.kind is Kind.NOT_LEADER else answer.verdict

@@ -11,12 +11,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cluster.v1 import offsets_pb2 as pb
+from oncelog.v1 import group_pb2 as pb
 from tests.sim.transactions.checker import Checker
 from tests.sim.transactions.clients import OVER, Fenced, Producer, batch_of
-from tests.sim.transactions.leaders import METADATA
-from tests.sim.transactions.offsets import GROUP, offset_record, refusal
-from tests.sim.transactions.world import Call, Process, World
+from tests.sim.transactions.offsets import GROUP, commit_of, refusal
+from tests.sim.transactions.world import METADATA, Call, Process, World
 
 RETRIED = ("TRANSACTION_CONFLICT",)
 
@@ -125,18 +124,16 @@ class Worker(Producer):
 
     def _stage_offset(self, number: int, end: int) -> Process:
         self.number += 1
-        call = pb.StageOffsets(
+        request = pb.StageOffsetsRequest(
             transaction_id=number,
+            producer_id=self.holder.producer_id,
+            epoch=self.holder.epoch,
             group=GROUP,
-            offsets=[offset_record(self.partition, end)],
-            member=self.member,
+            offsets=[commit_of(self.partition, end, self.ownership)],
+            member_id=self.member,
             number=self.number,
         )
-        if self.member:
-            call.ownerships.append(self.ownership)
-        yield from self._accepted(
-            Call(self.offsets, "stage_offsets", {"call": call, "holder": self.holder})
-        )
+        yield from self._accepted(Call(self.offsets, "stage_offsets", {"request": request}))
 
     def _commit_plain(self) -> Process:
         """Commits where the offset already is: a late copy of it must not take the group back."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
+from cluster.consensus.proposals import Abandoned, Done, Outcome
+from cluster.entries import METADATA as METADATA_ENTRY
+from cluster.v1 import metadata_pb2 as pb
 from tests.sim.transactions.checker import Checker
 from tests.sim.transactions.clients import Producer, command
-from tests.sim.transactions.leaders import METADATA, MetadataLeader, PartitionLeader
-from tests.sim.transactions.machines import MetadataMachine, PartitionMachine
-from tests.sim.transactions.offsets import OffsetsLeader, sweep
+from tests.sim.transactions.commands import topic_of
+from tests.sim.transactions.leaders import MetadataLeader, PartitionLeader
+from tests.sim.transactions.machines import metadata_of, partition_of
+from tests.sim.transactions.offsets import OffsetsLeader
 from tests.sim.transactions.pipeline import Worker
 from tests.sim.transactions.sink import Sink
-from tests.sim.transactions.world import Faults, Group, World
+from tests.sim.transactions.world import METADATA, Faults, Group, World
 
 STEPS = 700
 HEALED_STEPS = 40_000
@@ -32,26 +37,39 @@ def make_world(seed: int) -> tuple[World, Checker]:
     """A metadata group and no partitions, calm."""
     checker = Checker()
     world = World(random.Random(seed), checker.observe, checker.answered)
-    world.groups[METADATA] = Group(world, METADATA, MetadataMachine, MetadataLeader)
+    world.groups[METADATA] = Group(world, METADATA, metadata_of, MetadataLeader)
     return world, checker
 
 
+def propose(world: World, done: Done, **command: Any) -> None:
+    group = world.groups[METADATA]
+    data = pb.MetadataCommand(**command).SerializeToString()
+    group.seats[group.lead].propose(bytes((METADATA_ENTRY,)) + data, done)
+
+
 def add_partition(world: World, leader: type[PartitionLeader] = PartitionLeader) -> int:
-    """A new partition, known to the metadata."""
+    """A new partition, known to the metadata; they number the partitions alike."""
     number = max(world.groups) + 1
-    world.groups[number] = Group(world, number, PartitionMachine, leader)
-    world.groups[METADATA].propose(("add_group", {"group": number}), lambda result: None)
+    world.groups[number] = Group(world, number, partition_of, leader)
+    create = pb.CreateTopic(name=topic_of(number, leader is OffsetsLeader))
+    create.placements.add(replicas=[1])
+
+    def again(outcome: Outcome) -> None:
+        if isinstance(outcome, Abandoned):
+            propose(world, again, create_topic=create)
+
+    propose(world, again, create_topic=create)
     return number
 
 
 def drop_partition(world: World, number: int) -> None:
     """Deletes a partition in the metadata; its replicas are closed after that, as on a node."""
 
-    def dropped(result: object) -> None:
-        if not world.groups[METADATA].machine.exists(number):
+    def dropped(outcome: Outcome) -> None:
+        if world.groups[METADATA].machine.state.partition(number) is None:
             world.groups[number].close()
 
-    world.groups[METADATA].propose(("drop_group", {"group": number}), dropped)
+    propose(world, dropped, delete_topic=pb.DeleteTopic(name=topic_of(number, offsets=False)))
 
 
 class Run:
@@ -109,7 +127,7 @@ class Run:
         world, rng = self.world, self.rng
         chance = rng.random()
         if chance < 0.60:
-            if not world.deliver_one():
+            if not world.deliver_one() and not self._commit():
                 world.wake()
         elif chance < 0.90:
             self._commit()
@@ -120,11 +138,12 @@ class Run:
         else:
             self._fault()
 
-    def _commit(self) -> None:
+    def _commit(self) -> bool:
         waiting = [group for group in self.world.groups.values() if group.pending]
         if waiting:
             group = self.rng.choice(waiting)
             group.commit(self.rng.randint(1, len(group.pending)))
+        return bool(waiting)
 
     def _fault(self) -> None:
         rng, world = self.rng, self.world
@@ -146,9 +165,9 @@ class Run:
         elif fault == "install":
             group.install(replica)
         elif fault == "expire":
-            world.now += rng.choice((1.0, 70.0, 1000.0))
-            world.groups[METADATA].leader.expire()
-            sweep(world)
+            world.now += rng.choice((1.0, 1900.0, 4000.0))
+        elif fault == "clock":
+            world.wall_ms = rng.randrange(10**9)
         elif fault == "successor" and len(self.producers) < (8 if self.offsets else 5):
             known = rng.choice(self.producers)
             if isinstance(known, Worker):
@@ -169,7 +188,7 @@ class Run:
         return not (self.sinks or self.offsets)
 
     def _operator(self) -> None:
-        coordinator = self.world.groups[METADATA].machine.coordinator
+        coordinator = self.world.groups[METADATA].machine.state.coordinator
         for row in list(coordinator.unfinished())[:1]:
             call = command(
                 "abort", transaction_id=row.transaction_id, holder=None, reason="operator"
@@ -185,10 +204,8 @@ class Run:
         for producer in self.producers:
             producer.stopped = True
         for step in range(HEALED_STEPS):
-            if not world.deliver_one() or step % 10 == 0:
+            if not world.deliver_one() or step % 20 == 0:
                 world.wake()
-            if step % 100 == 0:
-                sweep(world)
             for group in list(world.groups.values()):
                 group.commit(len(group.pending))
             if all(producer.done for producer in self.producers) and not world.queue:
@@ -201,7 +218,6 @@ class Run:
         world.settle()
         for _ in range(3):
             world.now += 100_000.0
-            world.groups[METADATA].leader.expire()
             world.settle()
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.sim.transactions.checker import Checker
 from tests.sim.transactions.clients import OVER, Fenced, batch_of, command
-from tests.sim.transactions.leaders import METADATA
-from tests.sim.transactions.world import LOST, Call, Process, World
+from tests.sim.transactions.world import LOST, METADATA, Call, Process, World
 
 KEY, QUERY = "sink", "query"
 
@@ -56,7 +55,7 @@ class Sink:
             )
         )
         if not isinstance(answer, int):
-            if answer[0] in ("BUSY", "TOO_MANY_TRANSACTIONS"):
+            if answer[0] in ("BUSY", "THROTTLED"):
                 yield None
                 return batch
             if answer[0] in ("ALREADY", "BATCH_BEHIND"):

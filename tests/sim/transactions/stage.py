@@ -7,9 +7,8 @@ from typing import Any
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from tests.sim.transactions.clients import batch_of, command
-from tests.sim.transactions.leaders import METADATA
 from tests.sim.transactions.run import add_partition, drop_partition, make_world
-from tests.sim.transactions.world import Call, Group
+from tests.sim.transactions.world import METADATA, Call, Group
 
 NOT_YET = "no answer yet"
 
@@ -57,7 +56,7 @@ class Stage:
         if not nonce:
             self.nonces += 1
         arguments = {"name": name, "holder": holder, "nonce": nonce or self.nonces}
-        return self.ask(command("begin", **arguments, stamp_ms=1)).answer
+        return self.ask(command("begin", **arguments)).answer
 
     def batch(
         self, group: int, holder: Holder, number: int, first: int, last: int, content: Any = ""
@@ -98,7 +97,7 @@ class Stage:
 
     @property
     def coordinator(self) -> Coordinator:
-        found = self.world.groups[METADATA].machine.coordinator
+        found = self.world.groups[METADATA].machine.state.coordinator
         assert isinstance(found, Coordinator)
         return found
 
@@ -139,6 +138,5 @@ class Stage:
         self.release()
         for _ in range(3):
             self.world.now += 10_000.0
-            self.group(METADATA).leader.expire()
             self.world.settle()
         self.checker.finish(self.world.groups)

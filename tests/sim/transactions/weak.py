@@ -16,14 +16,18 @@ from cluster.dedup.record import Run as PublishedChain
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.groups.ownership import GroupOwnership
 from cluster.groups.staged import StagedOffsets
+from cluster.node.transactions.markers import Markers
 from cluster.partition.group_offsets import OffsetsTable
+from cluster.partition.replica import Partition
+from cluster.partition.staging import Staging
+from cluster.partition.types import Answer
+from cluster.services.groups.staged_offsets import OffsetStaging
+from cluster.services.transactions.commit import Decisions
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run import Ended
 from cluster.transactions.runs import RunTable
 from cluster.transactions.transaction import Transaction
 from cluster.transactions.types import COMMIT_STATES, Expected, Marker, State
-from tests.sim.transactions.leaders import MetadataLeader, PartitionLeader
-from tests.sim.transactions.offsets import GROUP, TOPIC, OffsetsLeader
 
 Patch = tuple[Any, str, Any]
 WEAKNESSES: dict[str, Callable[[], list[Patch]]] = {}
@@ -84,26 +88,17 @@ def an_abort_keeps_the_sequence() -> list[Patch]:
 @weakness
 def staged_before_registered() -> list[Patch]:
     """A leader stages without asking: no marker comes here."""
-
-    def at_once(self: PartitionLeader, reply: Any, entry: Any) -> Any:
-        self.registered.add(entry.transaction_id)
-        self.batch(reply, *entry[:3])
-        yield from ()
-
-    return [(PartitionLeader, "_register", at_once)]
+    return [(Staging, "knows", lambda self, number: True)]
 
 
 @weakness
 def commit_without_a_check() -> list[Patch]:
     """The decision believes the client."""
 
-    def believes(
-        self: MetadataLeader, transaction_id: int, groups: Any, asked: Any, only_winners: bool
-    ) -> Any:
-        yield from ()
-        return tuple(Expected(*run) for run in asked)
+    async def believes(self: Decisions, row: Any, asked: Any, groups: Any) -> Any:
+        return asked
 
-    return [(MetadataLeader, "_confirm", believes)]
+    return [(Decisions, "_confirm", believes)]
 
 
 @weakness
@@ -126,7 +121,11 @@ def losers_are_published() -> list[Patch]:
 @weakness
 def an_open_does_not_wait() -> list[Patch]:
     """A successor learns a last sequence that a commit's marker is about to raise."""
-    return [(PartitionLeader, "_must_wait", lambda self, entry: False)]
+
+    def at_once(self: Staging, producer_id: int, epoch: int, answer_to: Any) -> None:
+        answer_to(Answer(self._machine.producers.last_seen.check_open(producer_id, epoch)))
+
+    return [(Staging, "answer_open", at_once)]
 
 
 @weakness
@@ -293,7 +292,13 @@ def open_low_too_high() -> list[Patch]:
 @weakness
 def markers_only_once() -> list[Patch]:
     """A new metadata leader does not send the rest of its predecessor's markers."""
-    return [(MetadataLeader, "begin", lambda self: None)]
+
+    def aborts_only(self: Markers, now: float) -> None:
+        for row in self._metadata.coordinator.decided():
+            if row.state is State.ABORTING:
+                self.begin(row)
+
+    return [(Markers, "look", aborts_only)]
 
 
 @weakness
@@ -341,7 +346,11 @@ def batches_of_a_sink_overtake() -> list[Patch]:
 @weakness
 def offsets_before_records() -> list[Patch]:
     """A successor reads on from an offset whose records are not readable yet."""
-    return [(Transaction, "next_markers", Transaction.pending)]
+
+    def all_at_once(self: Transaction, done: Any = ()) -> list[int]:
+        return [group for group in self.pending() if group not in done]
+
+    return [(Transaction, "next_markers", all_at_once)]
 
 
 @weakness
@@ -363,28 +372,22 @@ def commits_beside_staged_offsets() -> list[Patch]:
 def a_fetch_does_not_wait() -> list[Patch]:
     """The new owner reads the current commit, and does the work again."""
 
-    def at_once(self: OffsetsLeader, partition: int) -> Any:
-        known = self._table().group(GROUP)
-        state = None if known is None else known.get((TOPIC, partition))
-        yield from ()
-        return -1 if state is None else state.offset
+    async def at_once(self: OffsetStaging, *asked: Any) -> None: ...
 
-    return [(OffsetsLeader, "_fetch", at_once)]
+    return [(OffsetStaging, "end_staged", at_once)]
 
 
 @weakness
 def a_fetch_waits_for_the_decision_only() -> list[Patch]:
     """Decided is not applied: the old offset is there until the marker has come."""
 
-    def decided(self: OffsetsLeader, partition: int) -> Any:
-        number = self._table().staged.holders(GROUP).get((TOPIC, partition))
-        if number is not None:
-            yield self._abort(number)
-        known = self._table().group(GROUP)
-        state = None if known is None else known.get((TOPIC, partition))
-        return -1 if state is None else state.offset
+    async def decided(
+        self: OffsetStaging, replica: Partition, group: str, keys: Any, check: Any
+    ) -> None:
+        for number in replica.group_offsets.staged.holders(group).values():
+            await self._abort(number)
 
-    return [(OffsetsLeader, "_fetch", decided)]
+    return [(OffsetStaging, "end_staged", decided)]
 
 
 @weakness

@@ -3,6 +3,8 @@
     processes --Call--> messages (lost, late, twice, in any order) --> a group's leader
     leader --propose--> pending --commit--> log --apply--> each replica's machine
 
+The machines and what leads are the product's; `Loop` runs its tasks.
+
 Raft itself is the other simulator's matter. Here a log keeps committed entries, a new
 leader has all of it, and a prefix of the pending entries may survive without anybody knowing.
 """
@@ -13,9 +15,18 @@ import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
+from cluster.consensus.port import NO_OP
+from cluster.consensus.proposals import Abandoned, Applied, Done
+from cluster.errors import ClusterError
+from cluster.metadata.topics import Rejected
+from cluster.transport.calls import PeerCallError
+from oncelog.errors import OncelogError
 from tests.sim import reloading
+from tests.sim.disk import Disk
+from tests.sim.transactions.loop import Loop
 
 
 class Violation(AssertionError):
@@ -38,17 +49,19 @@ class Lost:
 
 
 LOST = Lost()
+METADATA = 0
 GONE = "GONE"  # the group was deleted
 REPLICAS = 2
+EXPECTED = (ClusterError, OncelogError, PeerCallError, Rejected)
+EVERY = 4 * reloading.EVERY
+QUIET = 3  # moments in which nothing is said
 
 Process = Generator[Any, Any, Any]
 Reply = Callable[[Any], None]
 
 
-class Machine(Protocol):
-    def apply(self, index: int, entry: Any) -> Any: ...
-    def dump(self) -> bytes: ...
-    def load(self, data: bytes) -> None: ...
+# Rows are not kept.
+ROWS = Disk().batch()
 
 
 @dataclass
@@ -60,6 +73,36 @@ class Faults:
     twice: float = 0.0
 
 
+class Seat:
+    """One replica's view of its group, as cluster.consensus.group.Group gives it to a node."""
+
+    failed = None
+
+    def __init__(self, group: Group, replica: int) -> None:
+        self.of, self._replica = group, replica
+        self.config = SimpleNamespace(group=group.number)
+        self.leader_id = group.number
+
+    @property
+    def is_leader(self) -> bool:
+        return self.of.lead == self._replica and not self.of.gone
+
+    is_ready = is_leader
+
+    @property
+    def applied_index(self) -> int:
+        return self.of.applied[self._replica]
+
+    def propose(self, data: bytes, done: Done) -> None:
+        if self.is_leader:
+            self.of.pending.append((data, done))
+        else:
+            done(Abandoned(self.leader_id, "not the leader"))
+
+    def confirm(self, done: Done) -> None:
+        self.propose(NO_OP, done)
+
+
 class Group:
     """One replicated log with its replicas; `lead` is the one that leads."""
 
@@ -67,33 +110,38 @@ class Group:
         self,
         world: World,
         number: int,
-        make_machine: Callable[[], Machine],
+        make_machine: Callable[[Seat], Any],
         make_leader: Callable[[Group], Any],
     ) -> None:
         self.world, self.number = world, number
         self._make_machine, self._make_leader = make_machine, make_leader
-        self.log: list[Any] = []
+        self.log: list[bytes] = []
         self.results: list[Any] = []
-        self.pending: list[tuple[Any, Reply]] = []
-        self.machines = [make_machine() for _ in range(REPLICAS)]
-        self.applied = [0] * REPLICAS
-        self.saved: list[tuple[int, bytes]] = [(0, m.dump()) for m in self.machines]
+        self.pending: list[tuple[bytes, Done]] = []
         self.lead, self.term, self.gone = 0, 1, False
-        self.leader = make_leader(self)
+        self.leader: Any = None
+        self.applied = [0] * REPLICAS
+        self.seats = [Seat(self, replica) for replica in range(REPLICAS)]
+        self.machines = list(map(make_machine, self.seats))
+        self.saved: list[tuple[int, bytes]] = [(0, m.dump()) for m in self.machines]
+        self._begin()
+
+    def _begin(self) -> None:
+        self.machine.on_role(leader=True, ready=True, term=self.term)
+        self.leader = self._make_leader(self)
 
     @property
     def machine(self) -> Any:
         return self.machines[self.lead]
-
-    def propose(self, entry: Any, done: Reply) -> None:
-        self.pending.append((entry, done))
 
     def commit(self, count: int = 1) -> None:
         """The oldest pending entries are on a majority; the leader applies them."""
         for _ in range(min(count, len(self.pending))):
             entry, done = self.pending.pop(0)
             self.log.append(entry)
-            done(self._apply(self.lead))
+            result = self._apply(self.lead)
+            done(Applied(len(self.log), result))
+        self.world.loop.run()
 
     def follow(self, replica: int) -> None:
         """Has a replica apply all committed entries."""
@@ -103,35 +151,39 @@ class Group:
     def _apply(self, replica: int) -> Any:
         index = self.applied[replica]
         assert index < len(self.log)
-        result = self.machines[replica].apply(index + 1, self.log[index])
+        entry = self.log[index]
+        machine = self.machines[replica]
+        result = None if entry == NO_OP else machine.apply(index + 1, self.term, entry, ROWS)
         self.applied[replica] = index + 1
         if index == len(self.results):
             self.results.append(result)
-            if not index % reloading.EVERY:
+            if not index % EVERY:
                 saved = self.machines[replica].dump()
                 reloading.check(saved, self._again, f"group {self.number} at {index}")
-            self.world.observe(self, index, self.log[index], result)
-        elif repr(result) != repr(self.results[index]):
-            raise Violation(f"group {self.number}: replicas disagree on {self.log[index]}")
+            self.world.observe(self, index, entry, result)
+        elif result != self.results[index]:
+            raise Violation(f"group {self.number}: replicas disagree on {entry!r}")
         return result
 
     def _again(self, saved: bytes) -> bytes:
-        machine = self._make_machine()
-        machine.load(saved)
-        return machine.dump()
+        machine = self._make_machine(Seat(self, REPLICAS))
+        machine.restore(machine.load(saved), 0)
+        return bytes(machine.dump())
 
     def change_leader(self, survivors: int) -> None:
         """Makes another replica lead; so many pending entries survive, and nobody hears which."""
+        before = self.machine
         pending, self.pending = self.pending, []
         self.log += [entry for entry, _ in pending[:survivors]]
         self.leader.end()
         self.lead = (self.lead + 1) % REPLICAS
         self.term += 1
-        self.follow(self.lead)
         for _, done in pending:
-            done(LOST)
-        self.leader = self._make_leader(self)
-        self.leader.begin()
+            done(Abandoned(0, "deposed"))
+        before.on_role(leader=False, ready=False, term=self.term)
+        self.follow(self.lead)
+        self._begin()
+        self.world.loop.run()
 
     def save(self, replica: int) -> None:
         self.saved[replica] = (self.applied[replica], self.machines[replica].dump())
@@ -141,8 +193,8 @@ class Group:
         if replica == self.lead:
             self.change_leader(len(self.pending))
         index, data = self.saved[replica]
-        self.machines[replica] = self._make_machine()
-        self.machines[replica].load(data)
+        machine = self.machines[replica]
+        machine.restore(machine.load(data), index)
         self.applied[replica] = index
         self.follow(replica)
 
@@ -157,7 +209,7 @@ class Group:
         self.gone = True
         self.leader.end()
         for _, done in pending:
-            done(LOST)
+            done(Abandoned(0, "deleted"))
 
 
 @dataclass
@@ -175,7 +227,17 @@ class World:
     waiting: list[Callable[[], None]] = field(default_factory=list)
     hold: Callable[[Call], bool] = lambda call: False
     shuffled: bool = False
-    now: float = 0.0
+    loop: Loop = field(default_factory=lambda: Loop(EXPECTED))
+    wall_ms: int = 1  # of the nodes, which agree
+
+    @property
+    def now(self) -> float:
+        return self.loop.now
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self.loop.now = seconds
+        self.loop.run()
 
     # -- processes ------------------------------------------------------------------------
 
@@ -261,21 +323,24 @@ class World:
             return False
         position = self.rng.randrange(len(self.queue)) if self.shuffled else 0
         self.queue.pop(position)()
+        self.loop.run()
         return True
 
     def deliver_late(self) -> None:
         if self.late:
             self.late.pop(self.rng.randrange(len(self.late)))()
+            self.loop.run()
 
     def wake(self) -> None:
-        """Has waiting processes look again."""
+        """Has waiting processes look again, and lets a moment pass."""
+        self.loop.tick()
         waiting, self.waiting = self.waiting, []
         for resume in waiting:
             resume()
 
     def settle(self, limit: int = 20_000) -> None:
         """Delivers and commits until nothing is left to do but to wait."""
-        idle = False
+        idle = 0
         for _ in range(limit):
             busy = self.deliver_one()
             for group in list(self.groups.values()):
@@ -283,10 +348,10 @@ class World:
                     group.commit(len(group.pending))
                     busy = True
             if not busy:
-                if idle:
+                if idle == QUIET:
                     return
                 self.wake()
-            idle = not busy
+            idle = 0 if busy else idle + 1
         raise Violation("the world does not come to rest")
 
     def release(self) -> None:

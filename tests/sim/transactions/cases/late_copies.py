@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from cluster.entries import MARKER
 from tests.sim.transactions.cases.registry import case, opened, same
 from tests.sim.transactions.clients import command
-from tests.sim.transactions.leaders import METADATA
 from tests.sim.transactions.stage import NOT_YET, Stage
-from tests.sim.transactions.world import Call
+from tests.sim.transactions.world import METADATA, Call
 
 
 @case
@@ -158,7 +158,7 @@ def c06_leader_of_a_partition_goes_at_each_step() -> None:
         call = stage.batch(1, holder, number, 0, 1)
         asked = stage.send(call)
         if step == 0:  # registered, nothing proposed
-            stage.hold("command")
+            stage.hold("propose_metadata")
             stage.world.settle()
         else:
             stage.group(METADATA).commit(9)
@@ -172,7 +172,7 @@ def c06_leader_of_a_partition_goes_at_each_step() -> None:
             answer = stage.ask(call).answer
         assert answer.kind.name in ("STAGED", "STAGED_DUPLICATE"), answer
         commit = stage.send(stage.commit_call(number, holder, (1, 2, 1)))
-        stage.world.hold = lambda c: c.method == "marker"
+        stage.world.hold = lambda c: c.method == "write_markers"
         stage.world.settle()
         stage.elect(1, survivors=step % 2)
         stage.release()
@@ -210,9 +210,9 @@ def c07_metadata_leader_goes_after_one_marker_of_many() -> None:
     marked = []
 
     def all_but_one(call: Call) -> bool:
-        if call.method == "marker":
+        if call.method == "write_markers":
             marked.append(call.group)
-        return call.method == "marker" and len(marked) > 1
+        return call.method == "write_markers" and len(marked) > 1
 
     stage.world.hold = all_but_one
     call = stage.commit_call(number, holder, *((group, 1, 0) for group in groups))
@@ -237,7 +237,7 @@ def c07_marker_is_proposed_twice() -> None:
     stage.group(METADATA).commit()
     stage.step_until_pending(1)
     stage.elect(METADATA)  # the new one sends it, too
-    markers = [entry for entry in stage.group(1).log if getattr(entry, "committed", False)]
+    markers = [entry for entry in stage.group(1).log if entry[0] == MARKER]
     same(len(markers), 2)
     same(stage.readable(1), [(0, number), (1, number)])
     stage.finish()
@@ -250,11 +250,10 @@ def c08_partition_cut_off_from_the_coordinator_for_long() -> None:
     number = stage.begin("p", holder)
     stage.put(1, holder, number, 0, 1)
     stage.put(2, holder, number, 0, 1)
-    stage.world.hold = lambda call: call.method == "marker" and call.group == 2
+    stage.world.hold = lambda call: call.method == "write_markers" and call.group == 2
     asked = stage.ask(stage.commit_call(number, holder, (1, 2, 1), (2, 2, 1)))
     for _ in range(3):
         stage.world.now += 5000.0
-        stage.group(METADATA).leader.expire()
         stage.world.settle()
     same((len(stage.readable(1)), len(stage.readable(2)), asked.answer), (2, 0, NOT_YET))
     stage.release()
@@ -287,7 +286,7 @@ def c10_old_copy_beside_the_same_sequences_in_flight() -> None:
     stage.abort(first, holder)
     second = stage.begin("p", holder)
     stage.ask(command("register", transaction_id=second, holder=holder, group=1))
-    stage.group(1).leader.registered.add(second)
+    stage.group(1).machine.registered(second)
     new = stage.send(stage.batch(1, holder, second, 0, 1))
     stage.step_until_pending(1)
     old = stage.send(stage.batch(1, holder, first, 0, 1))

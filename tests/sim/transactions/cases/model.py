@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from cluster.entries import METADATA as METADATA_ENTRY
 from cluster.transactions.types import Holder
+from cluster.v1 import metadata_pb2 as pb
 from tests.sim.transactions.cases.registry import case, opened, same
 from tests.sim.transactions.clients import command
-from tests.sim.transactions.leaders import METADATA
+from tests.sim.transactions.commands import command_of
 from tests.sim.transactions.stage import NOT_YET, Stage
+from tests.sim.transactions.world import LOST, METADATA
 
 
 @case
@@ -23,7 +26,7 @@ def c33_copies_after_everybody_forgot() -> None:
         number = stage.begin("p", holder)
         stage.ask(command("register", transaction_id=number, holder=holder, group=1))
         stage.abort(number, holder)
-    assert stage.group(1).machine.runs.open_low > committed
+    assert stage.group(1).machine.machine.runs.open_low > committed
     for number in (aborted, committed):
         same(stage.put(1, holder, number, 0, 1), "TRANSACTION_ENDED")
     stage.finish()
@@ -51,7 +54,7 @@ def c35_straggler_between_check_and_marker() -> None:
     holder = opened(stage, groups=(1,))
     number = stage.begin("p", holder)
     stage.put(1, holder, number, 0, 1)
-    stage.hold("marker")
+    stage.hold("write_markers")
     stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
     same(stage.put(1, holder, number, 2, 3), "STAGED")
     stage.release()
@@ -69,10 +72,11 @@ def c35_partition_joins_between_check_and_decision() -> None:
     asked = stage.send(stage.commit_call(number, holder, (1, 2, 1)))
     stage.step_until_pending(METADATA)
     metadata = stage.group(METADATA)
-    join = ("register", {"transaction_id": number, "holder": holder, "group": 2})
-    metadata.pending.insert(0, (join, lambda result: None))
+    register = command_of("register", {"transaction_id": number, "holder": holder, "group": 2})
+    entry = bytes((METADATA_ENTRY,)) + register.SerializeToString()
+    metadata.pending.insert(0, (entry, lambda result: None))
     metadata.commit(2)
-    same(metadata.results[-1][0], "CHECK_AGAIN")
+    same(pb.MetadataResult.FromString(metadata.results[-1]).error, "CHECK_AGAIN")
     stage.world.settle()
     same(asked.answer[0], "VISIBLE")
     stage.finish()
@@ -109,7 +113,7 @@ def c37_plain_batch_between_decision_and_marker() -> None:
     same(stage.put(1, holder, 0, 0, 1), "APPENDED")
     number = stage.begin("p", holder)
     stage.put(1, holder, number, 2, 3)
-    stage.hold("marker")
+    stage.hold("write_markers")
     stage.ask(stage.commit_call(number, holder, (1, 2, 3)))
     same(stage.put(1, holder, 0, 4, 5), "TRANSACTION_CONFLICT")
     same(stage.put(1, holder, 0, 0, 1), "DUPLICATE")
@@ -124,7 +128,7 @@ def c38_zombie_writes_after_its_marker_and_its_successors_open() -> None:
     holder = opened(stage, groups=(1,))
     number = stage.begin("p", holder)
     stage.put(1, holder, number, 0, 1)
-    stage.hold("marker")
+    stage.hold("write_markers")
     stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
     successor = stage.lease("p")
     opening = stage.open(1, successor)
@@ -159,7 +163,7 @@ def c40_delayed_begin() -> None:
     stage.abort(first, holder)
     second = stage.begin("p", holder, nonce=102)
     stage.abort(second, holder)
-    same(stage.begin("p", holder, nonce=101)[0], "STALE_REQUEST")
+    same(stage.begin("p", holder, nonce=101)[0], "INVALID_REQUEST")
     same(stage.begin("p", holder, nonce=102), second)
     same(list(stage.coordinator.unfinished()), [])
     stage.finish()
@@ -171,7 +175,7 @@ def c41_empty_transaction_ends_before_the_one_before() -> None:
     holder = opened(stage, groups=(1,))
     first = stage.begin("p", holder)
     stage.put(1, holder, first, 0, 1)
-    stage.hold("marker")
+    stage.hold("write_markers")
     asked = stage.ask(stage.commit_call(first, holder, (1, 2, 1)))
     second = stage.begin("p", holder)
     same(stage.commit(second, holder).kind, "VISIBLE")
@@ -189,7 +193,7 @@ def c42_registered_without_a_run_beside_the_next_ones_run() -> None:
     holder = opened(stage, groups=(1,))
     first = stage.begin("p", holder)
     stage.ask(command("register", transaction_id=first, holder=holder, group=1))
-    stage.hold("marker")
+    stage.hold("write_markers")
     stage.ask(stage.commit_call(first, holder))
     second = stage.begin("p", holder)
     same(stage.put(1, holder, second, 0, 1), "STAGED")
@@ -210,7 +214,7 @@ def c46_next_batch_of_a_sink_before_the_markers() -> None:
     task = Holder(stage.ask(command("allocate")).answer, 0)
     stage.put(1, task, first, 0, 1)
     stage.put(2, task, first, 0, 1)
-    stage.world.hold = lambda call: call.method == "marker" and call.group == 2
+    stage.world.hold = lambda call: call.method == "write_markers" and call.group == 2
     runs = ((1, task.producer_id, 2, 1), (2, task.producer_id, 2, 1))
     asked = stage.ask(stage.commit_call(first, None, *runs))
     same(stage.ask(command("begin_batch", **begin, batch=1)).answer[0], "BUSY")
@@ -263,7 +267,8 @@ def c47_check_with_entries_in_flight_that_are_lost() -> None:
         stage.world.deliver_one()
     stage.group(METADATA).commit(9)
     stage.elect(1, survivors=0)
-    same(commit.answer[0], "COMMIT_INCOMPLETE")
+    same(commit.answer, LOST)
+    same(stage.commit(number, holder, (1, 4, 3)).kind, "COMMIT_INCOMPLETE")
     same(stage.readable(1), [])
     stage.finish()
 
