@@ -89,18 +89,20 @@ class Leader:
         seat: Any = of.seats[replica]
         if of is not group:  # its copy is of any age
             seat = SimpleNamespace(is_ready=False, leader_id=METADATA, applied_index=NEVER_MS)
-        self.links = Links(self.world)
-        clocks = SimpleNamespace(now_ms=lambda: self.world.wall_ms, agreed=True)
-        founding = SimpleNamespace(commands=lambda: (), settings=SETTINGS)
-        features = self.metadata.features
-        parts: Any = (seat, self.links, lambda: None, clocks, founding, features)
-        self.proposer = MetadataProposer(*parts)
+        self.links: Any = Links(self.world)
+        clocks: Any = SimpleNamespace(now_ms=lambda: self.world.wall_ms, agreed=True)
+        founding: Any = SimpleNamespace(commands=lambda: (), settings=SETTINGS)
+        self.proposer = MetadataProposer(
+            seat, self.links, lambda: None, clocks, founding, self.metadata
+        )
         self.context: Any = SimpleNamespace(  # as the services see it
             config=self.config, metadata=self.metadata, propose_metadata=self.proposer.propose
         )
-        parts = (self.config, self.metadata, self.proposer, SimpleNamespace(by_group=partitions),
-                 self, self, self.world.loop.time)  # fmt: skip
-        self.transactions = Transactions(*parts)
+        node: Any = self
+        replicas: Any = SimpleNamespace(by_group=partitions)
+        self.transactions = Transactions(
+            self.config, self.metadata, self.proposer, replicas, node, node, self.world.loop.time
+        )
 
     def end(self) -> None:
         self.alive = False
