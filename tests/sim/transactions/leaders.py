@@ -81,7 +81,7 @@ class Leader:
         self.group, self.world, self.alive = group, group.world, True
         self._work: set[asyncio.Task[Any]] = set()
         self._context = self.world.loop.context(self._work)
-        self.config: Any = SimpleNamespace(node_id=group.number, request_timeout_ms=NEVER_MS)
+        config: Any = SimpleNamespace(node_id=group.number, request_timeout_ms=NEVER_MS)
         partitions = {} if group.number == METADATA else {group.number: group.machine}
         of = self.world.groups.get(METADATA, group)
         replica = of.lead if of is group else group.number % len(of.machines)
@@ -89,19 +89,17 @@ class Leader:
         seat: Any = of.seats[replica]
         if of is not group:  # its copy is of any age
             seat = SimpleNamespace(is_ready=False, leader_id=METADATA, applied_index=NEVER_MS)
-        self.links: Any = Links(self.world)
+        links: Any = Links(self.world)
         clocks: Any = SimpleNamespace(now_ms=lambda: self.world.wall_ms, agreed=True)
         founding: Any = SimpleNamespace(commands=lambda: (), settings=SETTINGS)
-        self.proposer = MetadataProposer(
-            seat, self.links, lambda: None, clocks, founding, self.metadata
-        )
+        self.proposer = MetadataProposer(seat, links, lambda: None, clocks, founding, self.metadata)
         self.context: Any = SimpleNamespace(  # as the services see it
-            config=self.config, metadata=self.metadata, propose_metadata=self.proposer.propose
+            config=config, metadata=self.metadata, propose_metadata=self.proposer.propose
         )
-        node: Any = self
+        node: Any = SimpleNamespace(links=links, leader_of=lambda group: (group, 1))
         replicas: Any = SimpleNamespace(by_group=partitions)
         self.transactions = Transactions(
-            self.config, self.metadata, self.proposer, replicas, node, node, self.world.loop.time
+            config, self.metadata, self.proposer, replicas, node, node, self.world.loop.time
         )
 
     def end(self) -> None:
@@ -120,9 +118,6 @@ class Leader:
                 reply(LOST if task.cancelled() or error is not None else task.result())
 
         self.world.loop.create_task(work, context=self._context).add_done_callback(done)
-
-    def leader_of(self, group: int) -> tuple[int, int]:
-        return group, 1
 
     async def run(self) -> None:
         await self.transactions.run(Tasks())
