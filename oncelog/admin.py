@@ -15,11 +15,12 @@ from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import as_commits
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
-from oncelog.config import AdminConfig, ClientSettings
+from oncelog.config import AdminConfig
 from oncelog.dotted import settings_from_dotted
 from oncelog.lag import GroupLag
 from oncelog.moves import Balance, Resized
 from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
+from oncelog.settings import ClientSettings
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2
 

@@ -11,23 +11,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Any, Self, get_args
 
 from oncelog.errors import ConfigError
-from oncelog.types import ProducerIdentity, TopicPartition
+from oncelog.settings import (
+    Assignor,
+    CompressionType,
+    OffsetReset,
+    OnPartitions,
+    OnRevoked,
+    Partitioner,
+)
+from oncelog.types import ProducerIdentity
 from oncelog.wire.batch import BATCH_OVERHEAD, MAX_PAYLOAD_BYTES
 from oncelog.wire.compression import CODECS, require_codec
-
-# (topic, key, partition count) -> partition. A keyless record has the key None.
-Partitioner = Callable[[str, bytes | None, int], int]
-CompressionType = Literal["none", "zstd", "lz4"]
-OffsetReset = Literal["earliest", "latest", "none"]
-Assignor = Literal["uniform", "range"]
-# Receives the partitions that a member gains or loses; a coroutine function in oncelog.aio.
-OnPartitions = Callable[[list[TopicPartition]], Any]
-OnRevoked = Callable[[list[TopicPartition], float], Any]
 
 # Nodes to start from, if the caller names none: this variable's, or a node on this machine.
 BOOTSTRAP_ENV = "ONCELOG_BOOTSTRAP"
@@ -94,87 +93,35 @@ def default_bootstrap() -> tuple[str, ...]:
     return parse_bootstrap(os.environ.get(BOOTSTRAP_ENV) or DEFAULT_BOOTSTRAP, BOOTSTRAP_ENV)
 
 
-class ClientSettings(TypedDict, total=False):
-    """Keyword arguments that every client takes."""
-
-    bootstrap_servers: str | Sequence[str]
-    client_id: str
-    request_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    metadata_max_age_ms: int
-    tls: bool
-    tls_ca_file: str | None
-    tls_cert_file: str | None
-    tls_key_file: str | None
-    token_file: str | None
-    token: str | None
-
-
-class ProducerSettings(ClientSettings, total=False):
-    """Keyword arguments of Producer; ProducerConfig explains them."""
-
-    producer_name: str | None
-    enable_idempotence: bool
-    acks: str | int
-    retries: int
-    linger_ms: int
-    batch_size: int
-    buffer_memory: int
-    max_block_ms: int
-    compression_type: CompressionType
-    compression_level: int | None
-    delivery_timeout_ms: int
-    max_in_flight: int
-    partitioner: Partitioner | None
-    resume_from: ProducerIdentity | None
-
-
-class ConsumerSettings(ClientSettings, total=False):
-    """Keyword arguments of Consumer; ConsumerConfig explains them."""
-
-    group_id: str | None
-    membership: str
-    group_instance_id: str | None
-    assignor: Assignor
-    session_timeout_ms: int
-    revoke_timeout_ms: int
-    processing_timeout_ms: int
-    enable_auto_commit: bool
-    auto_commit_interval_ms: int
-    on_assigned: OnPartitions | None
-    on_revoked: OnRevoked | None
-    on_lost: OnPartitions | None
-    auto_offset_reset: OffsetReset
-    isolation_level: str
-    fetch_min_bytes: int
-    fetch_max_wait_ms: int
-    fetch_max_bytes: int
-    max_partition_fetch_bytes: int
-    max_poll_records: int
-    consumer_timeout_ms: int | None
-    check_crcs: bool
-    any_replica: bool
-    replica_node_id: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Settings of all clients. Times in milliseconds."""
+    """Settings of all clients. Times in milliseconds.
+
+    bootstrap_servers: Nodes to start from, "host:port,..." or a list; the client learns of the
+        others. By default the list in ONCELOG_BOOTSTRAP, or a node at 127.0.0.1:7001.
+    client_id: Name of the client: its user agent, and its part in the hosts of a group's members.
+    request_timeout_ms: Limit of one attempt; after it the request is tried again at another node.
+    retry_backoff_ms: First pause before a retry; it doubles with each failure.
+    retry_backoff_max_ms: Longest pause before a retry.
+    metadata_max_age_ms: Interval between refreshes of topics and leaders without a reason.
+    tls: Use TLS; implied by the files. Without a CA file the system's CAs are trusted.
+    tls_ca_file: PEM file with the CAs of the nodes.
+    tls_cert_file: PEM file with this client's certificate; needs tls_key_file.
+    tls_key_file: PEM file with the key of the certificate.
+    token_file: File with a token, read again when it changes; sent over TLS only.
+    token: The token itself, instead of token_file.
+    """
 
     bootstrap_servers: tuple[str, ...] = field(default_factory=default_bootstrap)
     client_id: str = "oncelog-python"
-    # Limit of one attempt; after it the request is tried again at another node.
     request_timeout_ms: int = 10_000
     retry_backoff_ms: int = 50
     retry_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
-    # Use TLS; implied by the files. Without a CA file the system's CAs are trusted.
     tls: bool = False
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
-    # A file with a token, or the token itself; sent over TLS only.
     token_file: str | None = None
     token: str | None = field(default=None, repr=False)
 
@@ -239,27 +186,39 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """Settings of a Producer. Times in milliseconds, sizes in bytes."""
+    """Settings of a Producer, beside those of ClientConfig. Times in milliseconds, sizes in bytes.
 
-    # Stable name: a restart with the same name fences the instance before it.
+    producer_name: Stable name: a restart with the same name fences the instance before it.
+    enable_idempotence: Store each record once, however often it is sent again.
+    acks: Only "all": a record is acknowledged when it is on disk on a majority.
+    retries: Attempts to send a batch again before delivery_timeout_ms is over.
+    linger_ms: How long a batch that is not full waits for more records.
+    batch_size: Payload size, before compression, at which a batch is closed; the topic's
+        max_batch_bytes closes it too. It is closed earlier when linger_ms is over and it may be
+        sent at once.
+    buffer_memory: Limit of unsent and unacknowledged records in this process.
+    max_block_ms: How long send may wait for room in the buffer or for a topic's metadata.
+    compression_type: Codec of whole batches: "none", "zstd" or "lz4".
+    compression_level: Level of the codec, for zstd from -131072 to 22; None: the codec's default.
+    delivery_timeout_ms: Time after which an unacknowledged record fails.
+    max_in_flight: Batches of one partition in flight. Up to 5 the cluster knows the offset of a
+        repeated batch without looking it up.
+    partitioner: Function of topic, key and partition count that returns the partition; None: by the
+        key as in Kafka, and without a key one partition until its batch is closed.
+    resume_from: Producer id, epoch and sequences to go on with, instead of a leased id.
+    """
+
     producer_name: str | None = None
     enable_idempotence: bool = True
     acks: str | int = "all"
-    # Attempts to send a batch again before delivery_timeout_ms is over.
     retries: int = MAX_INT32
     linger_ms: int = 5
-    # A batch is closed when its payload, before compression, reaches this size or the topic's
-    # max_batch_bytes. It is closed earlier when its linger time is over and it may be sent at once.
     batch_size: int = 1024 * 1024
-    # Limit of records in this process, both unsent and unacknowledged.
     buffer_memory: int = 64 * 1024 * 1024
-    # How long send() may wait for room in the buffer or for a topic's metadata.
     max_block_ms: int = 60_000
     compression_type: CompressionType = "none"
     compression_level: int | None = None
     delivery_timeout_ms: int = 120_000
-    # Batches of one partition in flight. Up to 5 the cluster knows the offset of a repeated batch
-    # without looking it up.
     max_in_flight: int = 5
     partitioner: Partitioner | None = None
     resume_from: ProducerIdentity | None = None
@@ -358,44 +317,63 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """Settings of a Consumer. Times in milliseconds, sizes in bytes."""
+    """Settings of a Consumer, beside those of ClientConfig. Times in milliseconds, sizes in bytes.
+
+    group_id: Group that keeps the offsets, and shares its topics out among its members.
+    membership: "assigned": the nodes share topics out among the group's members. "manual": the
+        group only keeps offsets, and each consumer reads its assigned partitions.
+    group_instance_id: Name that outlives the process: a restart within the session continues the
+        membership.
+    assignor: How the group shares partitions out: "uniform", over all topics, or "range", by topic.
+        The group's first member sets this and the next three.
+    session_timeout_ms: Time without a heartbeat after which a member expires.
+    revoke_timeout_ms: Time that a member has to give a partition back.
+    processing_timeout_ms: Longest time between two reads before a member loses its partitions.
+    enable_auto_commit: Commit the records of earlier reads: periodically, and before partitions are
+        given back.
+    auto_commit_interval_ms: Period of these commits.
+    on_assigned: Called with new partitions, by reading calls and close, on their thread. A
+        coroutine function in oncelog.aio; the same for the next two.
+    on_revoked: Called before partitions are given back, with a deadline (time.monotonic).
+    on_lost: Called with partitions that are gone: nothing can be committed for them.
+    auto_offset_reset: Start without a position, or after it is out of range: "earliest", "latest",
+        or "none", which raises OffsetOutOfRangeError.
+    isolation_level: Has no effect, kept for programs that set it: staged records of a transaction
+        have no offset yet, so they are unreadable and hold up no reader.
+    fetch_min_bytes: Bytes that a node waits for before it answers.
+    fetch_max_wait_ms: How long a node waits for fetch_min_bytes.
+    fetch_max_bytes: Limit of one answer.
+    max_partition_fetch_bytes: Limit of one partition in an answer, and of its read-ahead in this
+        process.
+    max_poll_records: Most records that one getmany returns.
+    consumer_timeout_ms: Iteration ends after this long without a record; None: never.
+    check_crcs: Compare each batch with its checksum.
+    any_replica: Read from any replica up to its own high watermark, not only from leaders.
+    replica_node_id: With any_replica: only from this node.
+    """
 
     group_id: str | None = None
-    # "assigned": the nodes share topics out among the group's members. "manual": the group only
-    # keeps offsets, and each consumer reads its assigned partitions.
     membership: str = "assigned"
-    # Name that outlives the process: a restart within the session continues the membership.
     group_instance_id: str | None = None
-    # The group's first member sets these four. A member expires after session_timeout_ms without
-    # a heartbeat; the other two limit giving a partition back, and the time between reads.
     assignor: Assignor = "uniform"
     session_timeout_ms: int = 10_000
     revoke_timeout_ms: int = 60_000
     processing_timeout_ms: int = 300_000
-    # Commit records of earlier calls: periodically, and before partitions are given back.
     enable_auto_commit: bool = False
     auto_commit_interval_ms: int = 5_000
-    # Called by reading calls and `close`, on their thread. on_revoked also gets its deadline
-    # (time.monotonic); after on_lost nothing can be committed.
     on_assigned: OnPartitions | None = None
     on_revoked: OnRevoked | None = None
     on_lost: OnPartitions | None = None
-    # Start without a position, or after it is out of range: "none" raises instead.
     auto_offset_reset: OffsetReset = "latest"
-    # Has no effect, kept for programs that set it: staged records of a transaction have no offset
-    # yet, so they are unreadable and hold up no reader.
     isolation_level: str = "read_committed"
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 16 * 1024 * 1024
     max_partition_fetch_bytes: int = 4 * 1024 * 1024
     max_poll_records: int = 10_000
-    # Iteration ends after this long without a record; None: never.
     consumer_timeout_ms: int | None = None
     check_crcs: bool = True
-    # Read from any replica up to its own high watermark, not only from leaders.
     any_replica: bool = False
-    # With any_replica: only from this node.
     replica_node_id: int | None = None
 
     def __post_init__(self) -> None:
@@ -455,7 +433,7 @@ class ConsumerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """Settings of an Admin: those of every client."""
+    """Settings of an Admin: those of ClientConfig."""
 
 
 def reading_config(config: ClientConfig) -> ConsumerConfig:
@@ -477,18 +455,9 @@ def check_name(setting: str, name: object) -> None:
 
 __all__ = [
     "AdminConfig",
-    "Assignor",
     "ClientConfig",
-    "ClientSettings",
-    "CompressionType",
     "ConsumerConfig",
-    "ConsumerSettings",
-    "OffsetReset",
-    "OnPartitions",
-    "OnRevoked",
-    "Partitioner",
     "ProducerConfig",
-    "ProducerSettings",
     "default_bootstrap",
     "parse_bootstrap",
     "reading_config",

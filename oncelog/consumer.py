@@ -1,8 +1,7 @@
 """Consumer: records in offset order per partition, each once per consumer.
 
-Place in the flow: `_engine/consume/fetcher` polls the leaders in the background and fills a buffer;
-iteration, `getmany` and `batches` take from it, on the user's thread. Decoding runs here, so the
-engine's thread stays free.
+Place in the flow: `_engine/consume/fetcher` polls the leaders and fills a buffer; reading calls
+take from it and decode, on the user's thread.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from oncelog._engine.consume.taking import take_records
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.threads import refuse_on_engine_thread
-from oncelog.config import ConsumerConfig, ConsumerSettings
+from oncelog.config import ConsumerConfig
 from oncelog.dotted import settings_from_dotted
 from oncelog.lag import records_behind
+from oncelog.settings import ConsumerSettings
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
 

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from oncelog.admin import Admin
-from oncelog.config import CompressionType, check_name, default_bootstrap, parse_bootstrap
+from oncelog.config import check_name, default_bootstrap, parse_bootstrap
 from oncelog.consumer import Consumer
 from oncelog.errors import (
     InvalidRequestError,
@@ -34,6 +34,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.producer import Producer
+from oncelog.settings import CompressionType
 from oncelog.types import BatchMetadata, Record, TopicPartition
 from oncelog.wire.compression import CODECS
 from oncelog.wire.stored import StoredBatch

@@ -37,8 +37,9 @@ from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.sharing import Connections
 from oncelog._engine.produce.transactions import Transactions
-from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.config import ProducerConfig
 from oncelog.dotted import settings_from_dotted
+from oncelog.settings import ProducerSettings
 from oncelog.transaction import Transaction
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence, TopicPartition
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES, RECORD_OVERHEAD

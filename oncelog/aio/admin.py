@@ -14,11 +14,12 @@ from oncelog import admin as sync
 from oncelog import types
 from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
-from oncelog.config import AdminConfig, ClientSettings
+from oncelog.config import AdminConfig
 from oncelog.dotted import settings_from_dotted
 from oncelog.lag import GroupLag
 from oncelog.moves import Balance, Resized
 from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
+from oncelog.settings import ClientSettings
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2
 

@@ -19,8 +19,9 @@ from oncelog import errors
 from oncelog._engine.arguments import as_int, as_partition, as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Signal, on_engine
-from oncelog.config import ConsumerConfig, ConsumerSettings
+from oncelog.config import ConsumerConfig
 from oncelog.dotted import settings_from_dotted
+from oncelog.settings import ConsumerSettings
 from oncelog.types import CommittedOffset, OffsetCommit, Record, TopicPartition
 from oncelog.wire.stored import StoredBatch
 

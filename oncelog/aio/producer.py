@@ -19,8 +19,9 @@ from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery
 from oncelog.aio.bridge import Signal, on_engine, wait_done
 from oncelog.aio.transaction import Transaction
-from oncelog.config import ProducerConfig, ProducerSettings
+from oncelog.config import ProducerConfig
 from oncelog.dotted import settings_from_dotted
+from oncelog.settings import ProducerSettings
 from oncelog.types import BatchMetadata, RecordMetadata, ResolvedSequence
 from oncelog.wire.stored import StoredBatch
 

@@ -18,6 +18,7 @@ CLIENT = frozenset(
         "oncelog.lag",
         "oncelog.moves",
         "oncelog.permissions",
+        "oncelog.settings",
         "oncelog.types",
         "oncelog.v1",
         "oncelog.wire",

@@ -18,8 +18,8 @@ from oncelog import (
     StoredBatch,
     TopicConfig,
 )
-from oncelog.config import CompressionType
 from oncelog.mirror import Mirror
+from oncelog.settings import CompressionType
 from tests.integration.records import stored_batches
 
 TIMEOUT = 30.0

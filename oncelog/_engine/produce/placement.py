@@ -14,8 +14,8 @@ from oncelog._engine.net.leaders import TopicView
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import Lane
 from oncelog._engine.produce.partitioners import KeyPartitioner
-from oncelog.config import Partitioner
 from oncelog.errors import UnknownTopicOrPartitionError
+from oncelog.settings import Partitioner
 from oncelog.types import TopicPartition
 
 

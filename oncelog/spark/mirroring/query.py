@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oncelog.admin import Admin
-from oncelog.config import CompressionType, ProducerConfig, check_name, parse_bootstrap
+from oncelog.config import ProducerConfig, check_name, parse_bootstrap
 from oncelog.errors import (
     ConfigError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from oncelog.mirror import default_name
+from oncelog.settings import CompressionType
 from oncelog.spark.mirroring.plan import check_transformed
 from oncelog.spark.mirroring.run import CLIENT_ID, OPTION, MirrorSettings, claim
 from oncelog.spark.mirroring.writer import COLUMNS

@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from oncelog.admin import Admin
-from oncelog.config import CompressionType
 from oncelog.consumer import Consumer
 from oncelog.errors import (
     ConfigError,
@@ -32,6 +31,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.producer import Producer
+from oncelog.settings import CompressionType
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner
 from oncelog.types import OffsetCommit, TopicPartition
