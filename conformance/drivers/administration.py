@@ -43,7 +43,7 @@ class AdminVerbs:
     def _change_node(self, fields: Fields) -> Fields:
         admin, action = self._admin(fields), fields["action"]
         name = "cancel_node_removal" if action == "keep" else f"{action}_node"
-        given = _given(fields, "dry_run", "accept_loss")
+        given = _given(fields, "dry_run", "accept_loss", "directory_id")
         return {"effects": getattr(admin, name)(fields["node_id"], **given)}
 
     def _balance(self, fields: Fields) -> Fields:

@@ -30,6 +30,7 @@ func administrate(ctx context.Context, c *command, admin *oncelog.Admin) (object
 	case "change_node":
 		change := oncelog.NodeChange{
 			Action: oncelog.NodeAction(c.Action), DryRun: c.DryRun, AcceptLoss: c.AcceptLoss,
+			DirectoryID: c.DirectoryID,
 		}
 		effects, err := admin.ChangeNode(ctx, c.NodeID, change)
 		return object{"effects": list(effects)}, err

@@ -52,6 +52,7 @@ type command struct {
 	NodeID         int32           `json:"node_id"`
 	Action         string          `json:"action"`
 	AcceptLoss     bool            `json:"accept_loss"`
+	DirectoryID    uint64          `json:"directory_id"`
 	Add            []rule          `json:"add"`
 	Remove         json.RawMessage `json:"remove"`
 	Set            []quota         `json:"set"`

@@ -139,6 +139,8 @@ export interface NodeChange {
   readonly dryRun?: boolean;
   /** Of "replace": go on although partitions have no majority, or no replica, without the node. */
   readonly acceptLoss?: boolean;
+  /** Of "replace": the lost data directory's id, where the other one of two nodes decides alone. */
+  readonly directoryId?: bigint;
 }
 
 /** What becomes of a node, as the answering node knows it. */

@@ -21,7 +21,9 @@ export async function administer(c: Json, admin: Admin): Promise<Json> {
       return { nodes: table(await admin.listNodes()) };
     case "change_node": {
       const { node_id, action, dry_run: dryRun, accept_loss: acceptLoss } = c;
-      return { effects: await admin.changeNode(node_id, { action, dryRun, acceptLoss }) };
+      const directoryId = big(c.directory_id ?? 0);
+      const change = { action, dryRun, acceptLoss, directoryId };
+      return { effects: await admin.changeNode(node_id, change) };
     }
     case "balance":
       return table(await admin.balance(c.action));

@@ -37,7 +37,8 @@ pub async fn carry_out(admin: &Admin, verb: &str, c: &Value) -> Answer {
         "change_node" => {
             let change = NodeChange::new(node_action(c)?)
                 .dry_run(flag(c, "dry_run"))
-                .accept_loss(flag(c, "accept_loss"));
+                .accept_loss(flag(c, "accept_loss"))
+                .directory_id(c["directory_id"].as_u64().unwrap_or(0));
             let effects = admin.change_node(number("node_id") as i32, change).await?;
             Ok(json!({ "effects": effects }))
         }

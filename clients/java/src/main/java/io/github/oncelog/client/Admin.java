@@ -256,11 +256,14 @@ public final class Admin implements AutoCloseable {
    * @param dryRun check it, and say what it would do
    * @param acceptLoss of {@link NodeAction#REPLACE}: go on although partitions have no majority, or
    *     no replica at all, without the node
+   * @param directoryId of {@link NodeAction#REPLACE}: the id of the lost data directory, unsigned,
+   *     where the other one of two nodes decides alone; 0: not given
    */
-  public record NodeChange(NodeAction action, boolean dryRun, boolean acceptLoss) {
+  public record NodeChange(
+      NodeAction action, boolean dryRun, boolean acceptLoss, long directoryId) {
     /** It is done, unless data would be lost. */
     public static NodeChange of(NodeAction action) {
-      return new NodeChange(action, false, false);
+      return new NodeChange(action, false, false, 0);
     }
   }
 
@@ -673,6 +676,7 @@ public final class Admin implements AutoCloseable {
             .setAction(AdminMessages.action(change.action))
             .setDryRun(change.dryRun)
             .setAcceptLoss(change.acceptLoss)
+            .setDirectoryId(change.directoryId)
             .build();
     return List.copyOf(
         cluster.call(ClusterServiceGrpc.getChangeNodeMethod(), request).getEffectsList());

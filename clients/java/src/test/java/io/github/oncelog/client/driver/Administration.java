@@ -42,7 +42,8 @@ final class Administration {
             new Admin.NodeChange(
                 action(Admin.NodeAction.class, command),
                 flag(command, "dry_run"),
-                flag(command, "accept_loss"));
+                flag(command, "accept_loss"),
+                number(command, "directory_id", 0));
         int node = (int) number(command, "node_id", 0);
         answer.add("effects", WORDS.toJsonTree(admin.changeNode(node, change)));
       }
