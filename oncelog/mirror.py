@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from oncelog._engine.net import runtime
 from oncelog.admin import Admin
 from oncelog.config import check_name, default_bootstrap, parse_bootstrap
 from oncelog.consumer import Consumer
@@ -47,6 +48,8 @@ _RECORD_BYTES = 64
 _BUFFER_BYTES = 16 * 1024 * 1024
 _POLL_MS = 200
 _LOOK_S = 60.0  # between checks for new partitions of the source
+# The start waits so long for a partition's leader, as its producers do (max_block_ms).
+_START_S = 60.0
 
 
 @dataclass(slots=True)
@@ -69,7 +72,9 @@ class Mirror:
     `partitions`: copy only these. The target topic is created if it does not exist.
     `starting_offsets`: where to begin in source partitions of which this copy has stored nothing,
     by default at the beginning; a target that already has records requires it. Raises
-    InvalidRequestError if it is missing, or the partition counts differ.
+    InvalidRequestError if it is missing, or the partition counts differ. The start needs the
+    leaders of all copied partitions: it waits a minute for each, then raises NotReadyError or
+    RequestTimeoutError that names the partitions.
     """
 
     def __init__(
@@ -151,6 +156,9 @@ class Mirror:
 
     def _open(self, partitions: list[int]) -> None:
         """Fence earlier copies, read their progress, and seek there in the source."""
+        places = [TopicPartition(self.source_topic, number) for number in partitions]
+        # Before the earlier copies are fenced: they go on if the source has no leader.
+        starts = offsets_at_start(self._consumer, places, "earliest")
         for number in partitions:
             producer = self._producers[number] = Producer(
                 bootstrap_servers=self._target,
@@ -162,9 +170,7 @@ class Mirror:
             self._pending[number] = deque()
             position = producer.position(self.target_topic, number)
             self.progress[number] = Progress(number, position + 1, 0, position)
-        places = [TopicPartition(self.source_topic, number) for number in partitions]
         self._consumer.assign(places)
-        starts = self._consumer.beginning_offsets(places)
         filled = self._filled(partitions)
         for tp in places:
             one = self.progress[tp.partition]
@@ -188,7 +194,7 @@ class Mirror:
         """Count the records that the target's partitions have had so far."""
         places = [TopicPartition(self.target_topic, number) for number in partitions]
         with Consumer(bootstrap_servers=self._target) as consumer:
-            ends = consumer.end_offsets(places)
+            ends = offsets_at_start(consumer, places, "latest")
         return {tp.partition: end for tp, end in ends.items()}
 
     def _first_start(self, partition: int, filled: int) -> int:
@@ -312,6 +318,14 @@ class Mirror:
             producer.__exit__(kind, error, trace)
 
 
+def offsets_at_start(
+    consumer: Consumer, places: Iterable[TopicPartition], where: str
+) -> dict[TopicPartition, int]:
+    """Return the "earliest" or "latest" offsets; waits for missing leaders as producers do."""
+    positions = consumer._fetcher.positions
+    return runtime.run(positions.list_offsets(dict.fromkeys(places, where), _START_S))
+
+
 def default_name(source_cluster_id: str, source_topic: str, target_topic: str) -> str:
     """Return the prefix of the names of a copy's producers; `oncelog.spark` uses the same."""
     return f"mirror/{source_cluster_id}/{source_topic}/{target_topic}"
@@ -338,4 +352,4 @@ def _portions(records: list[Record]) -> Iterator[list[Record]]:
         yield some
 
 
-__all__ = ["Mirror", "Progress", "default_name"]
+__all__ = ["Mirror", "Progress", "default_name", "offsets_at_start"]

@@ -7,6 +7,7 @@ is full.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -392,10 +393,24 @@ class Producer:
         return len(self._topic(topic).partitions)
 
     def position(self, topic: str, partition: int) -> int:
-        """Return the last sequence of this producer that is stored there; -1: none."""
+        """Return the last sequence of this producer that is stored there; -1: none.
+
+        Raises RequestTimeoutError if the partition has no leader for max_block_ms.
+        """
         self._check_open()
-        tp = self._tp(topic, partition)
-        return runtime.run(self._sender.position(tp), self.config.max_block_ms / 1000)
+        return runtime.run(self._position(self._tp(topic, partition)))
+
+    async def _position(self, tp: TopicPartition) -> int:
+        limit_ms = self.config.max_block_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await self._sender.position(tp)
+        except TimeoutError:
+            address = self._cluster.leaders.address(tp)
+            why = f"its leader {address} did not answer" if address else "it has no leader"
+            raise errors.RequestTimeoutError(
+                f"{tp}: no position within max_block_ms={limit_ms}: {why}"
+            ) from None
 
     def resolve(
         self,

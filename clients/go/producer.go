@@ -322,7 +322,7 @@ func (p *Producer) Position(ctx context.Context, topic string, partition int32) 
 		return 0, noPartition(tp)
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, p.config.MaxBlock,
-		fail(ErrRequestTimeout, "no answer within MaxBlock=%s", p.config.MaxBlock))
+		fail(ErrRequestTimeout, "%s: no position within MaxBlock=%s", tp, p.config.MaxBlock))
 	defer cancel()
 	id, err := p.sender.identityOf(bounded, tp)
 	if err != nil {

@@ -6,7 +6,6 @@ full buffer, a flush) happen here.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
@@ -229,11 +228,13 @@ class Producer:
         return self._sync.partitions_for(topic)
 
     async def position(self, topic: str, partition: int) -> int:
-        """Return the last sequence of this producer that is stored there; -1: none."""
+        """Return the last sequence of this producer that is stored there; -1: none.
+
+        Raises RequestTimeoutError if the partition has no leader for max_block_ms.
+        """
         await self._require_topic(topic)
         tp = self._sync._tp(topic, partition)
-        async with asyncio.timeout(self.config.max_block_ms / 1000):
-            return await on_engine(self._sync._sender.position(tp))
+        return await on_engine(self._sync._position(tp))
 
     async def resolve(
         self,

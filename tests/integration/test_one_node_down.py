@@ -6,14 +6,25 @@ say which partitions have none.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Consumer, NotReadyError, Producer, TopicPartition
+from oncelog import (
+    Admin,
+    Consumer,
+    NotReadyError,
+    Producer,
+    RequestTimeoutError,
+    TopicPartition,
+    aio,
+    mirror,
+)
 from oncelog.cli.app import cli
 from tests.integration.conftest import STEADY
 from tests.integration.waiting import eventually
@@ -85,6 +96,37 @@ def test_an_error_names_the_partitions(crippled: LocalCluster) -> None:
         with pytest.raises(NotReadyError, match="has no leader") as caught:
             consumer.end_offsets([(TOPIC, number) for number in range(PARTITIONS)])
     assert str(caught.value).startswith(f"no offsets of {gone[0]}, {gone[1]}: ")
+
+
+@pytest.mark.parametrize("client", [Producer, aio.Producer])
+async def test_a_position_that_nobody_tells_is_an_error_that_names_the_partition(
+    crippled: LocalCluster, client: Any
+) -> None:
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
+        gone = leaderless(admin)[0]
+    producer = client(
+        bootstrap_servers=crippled.bootstrap, producer_name=client.__module__, max_block_ms=600
+    )
+    says = f"^{gone}: no position within max_block_ms=600: it has no leader$"
+    if client is Producer:
+        with producer, pytest.raises(RequestTimeoutError, match=says):
+            await asyncio.to_thread(producer.position, gone.topic, gone.partition)
+    else:
+        async with producer:
+            with pytest.raises(RequestTimeoutError, match=says):
+                await producer.position(gone.topic, gone.partition)
+
+
+def test_a_mirror_that_cannot_start_names_the_partitions_and_fences_nobody(
+    crippled: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "_START_S", 1.0)
+    with Admin(bootstrap_servers=crippled.bootstrap) as admin:
+        gone = leaderless(admin)
+        says = f"^no offsets of {gone[0]}, {gone[1]}: {gone[0]} has no leader$"
+        with pytest.raises(NotReadyError, match=says):
+            mirror.Mirror(TOPIC, "copy", bootstrap_servers=crippled.bootstrap, name="copies")
+        assert not [one for one in admin.list_producer_names() if one.name.startswith("copies")]
 
 
 def test_the_command_line_stores_records_without_a_key(crippled: LocalCluster) -> None:

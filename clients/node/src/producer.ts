@@ -309,7 +309,7 @@ export class Producer implements AsyncDisposable {
     if (partition >= (await this.partitions(topic))) throw noPartition(tp);
     const asked = this.#sender.identityOf(tp);
     if (!(await within(asked, now() + this.config.maxBlockMs))) {
-      const text = `no answer within maxBlockMs=${this.config.maxBlockMs}`;
+      const text = `${topic}-${partition}: no position within maxBlockMs=${this.config.maxBlockMs}`;
       throw new OncelogError("REQUEST_TIMEOUT", text);
     }
     const identity = await asked;

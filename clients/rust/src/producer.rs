@@ -293,7 +293,7 @@ impl Producer {
         let identity = match timeout(limit, self.identity_of(tp)).await {
             Ok(identity) => identity?,
             Err(_) => {
-                let message = format!("no answer within max_block={limit:?}");
+                let message = format!("{tp}: no position within max_block={limit:?}");
                 return Err(Error::new(ErrorKind::RequestTimeout, message));
             }
         };

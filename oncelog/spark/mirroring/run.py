@@ -30,6 +30,7 @@ from oncelog.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
+from oncelog.mirror import offsets_at_start
 from oncelog.producer import Producer
 from oncelog.settings import CompressionType
 from oncelog.spark.source.options import SourceOptions
@@ -129,13 +130,14 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
     sources = [TopicPartition(settings.source_topic, p) for p in range(settings.partitions)]
     targets = [settings.target(p) for p in range(settings.partitions)]
     with Planner(SourceOptions.parse(settings.source_options())) as planner:
+        # Before the earlier runs are fenced: they go on if the source has no leader.
+        starts = planner.earliest(sources)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             opened = list(pool.map(lambda p: _open(settings, p), range(settings.partitions)))
-        starts = planner.earliest(sources)
         # Asked for last: an earlier run may have copied newer records in the meantime.
         ends = planner.latest(sources, {sources[p]: one.last + 1 for p, one in enumerate(opened)})
     with Consumer(bootstrap_servers=settings.target_bootstrap, client_id=CLIENT_ID) as consumer:
-        filled = consumer.end_offsets(targets)
+        filled = offsets_at_start(consumer, targets, "latest")
     claims: dict[int, Claim] = {}
     for p, one in enumerate(opened):
         if one.last >= 0:

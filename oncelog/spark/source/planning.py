@@ -3,7 +3,8 @@
 Place in the flow: both readers ask it, in Spark's planner processes, for ranges to read: a batch
 query once, a stream at each trigger. Records are read elsewhere (`reading`).
 
-It rides out elections and restarts for `pollTimeoutMs`. Lost records are an error or, with
+It rides out elections and restarts for `pollTimeoutMs`. A stream goes on with the other partitions
+if one has no leader for longer than an election. Lost records are an error or, with
 failOnDataLoss=false, skipped and noted in the driver's log.
 """
 
@@ -11,10 +12,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+from oncelog._engine.net import runtime
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.net.cluster import UNKNOWN_TOPIC_GRACE_S
 from oncelog.admin import Admin
@@ -23,6 +25,7 @@ from oncelog.errors import (
     ConfigError,
     FatalError,
     OffsetOutOfRangeError,
+    OncelogError,
     RetriableError,
     UnknownTopicOrPartitionError,
 )
@@ -36,8 +39,9 @@ T = TypeVar("T")
 # skipped records must be seen.
 log = logging.getLogger("pyspark_oncelog")
 CLIENT_ID = "oncelog-spark"
-# A deposed leader steps down within two election timeouts.
+# A deposed leader steps down, and another is elected, within two election timeouts.
 _DEPOSED_S = 5.0
+_AT_ONCE_S = 0.1
 _RETRY_S = 0.1
 
 
@@ -139,6 +143,35 @@ class Planner:
                 return found
             time.sleep(_RETRY_S)  # no event: a node does not say that it was deposed
 
+    def latest_led(self, tps: Iterable[TopicPartition], away: Container[TopicPartition]) -> Offsets:
+        """Return the high watermarks of the partitions with a leader.
+
+        Waits for an election, except of the partitions `away`. If no partition has a leader, it
+        waits for pollTimeoutMs and raises the error.
+        """
+        wanted = set(tps)
+        asked = [
+            ({tp for tp in wanted if tp not in away}, min(_DEPOSED_S, self._timeout_s)),
+            ({tp for tp in wanted if tp in away}, _AT_ONCE_S),
+        ]
+
+        def ask(consumer: Consumer) -> Offsets:
+            found: Offsets = {}
+            problems: dict[TopicPartition, OncelogError] = {}
+            for some, limit_s in asked:
+                if some:
+                    positions = consumer._fetcher.positions
+                    latest: dict[TopicPartition, str | int] = dict.fromkeys(some, "latest")
+                    here, missing = runtime.run(positions.find_offsets(latest, limit_s))
+                    found |= here
+                    problems |= missing
+            others = [one for one in problems.values() if not _is_leaderless(one)]
+            if others or (problems and not found):
+                raise [*others, *problems.values()][0]
+            return found
+
+        return self._list(ask)
+
     def _at_times(self, times_ms: Offsets) -> Offsets:
         asked = {(tp.topic, tp.partition): ms for tp, ms in times_ms.items()}
         return self._list(lambda consumer: consumer.offsets_for_times(asked))
@@ -177,6 +210,9 @@ class Planner:
                 failures += 1
                 pause = backoff.delay(failures)
                 if time.monotonic() - start + pause > limit:
+                    if not unknown:
+                        limit_ms = self.options.poll_timeout_ms
+                        error.args = (f"{error.message}, for pollTimeoutMs={limit_ms}",)
                     raise
             time.sleep(pause)  # no event: a node does not say when it is there again
 
@@ -310,6 +346,10 @@ class Planner:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _is_leaderless(error: OncelogError) -> bool:
+    return isinstance(error, RetriableError) and not isinstance(error, UnknownTopicOrPartitionError)
 
 
 def _id(topic: TopicInfo) -> str:

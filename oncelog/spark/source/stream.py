@@ -24,9 +24,10 @@ from pyspark.sql.streaming.datasource import (
 
 from oncelog.spark.source.offsets import LATEST, NEW, Offsets, Place, Range, admit, split
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.planning import Planner, TopicGoneError, gone
+from oncelog.spark.source.planning import Planner, TopicGoneError, gone, log
 from oncelog.spark.source.schema import wanted_columns
 from oncelog.spark.source.tasks import read_partition
+from oncelog.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,6 +46,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: Planner | None = None
         self._target: Place | None = None  # Trigger.AvailableNow: the end of the query
         self._seen: Place | None = None  # the ends at the last look
+        self._away: set[TopicPartition] = set()  # partitions without a leader at the last look
 
     # --- how far to read -------------------------------------------------------------
 
@@ -68,7 +70,11 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of this trigger, from `start` on."""
+        """Return the end of this trigger, from `start` on.
+
+        A partition without a leader ends where it begins, so that the others go on. With
+        Trigger.AvailableNow its end is known: its task waits for the leader.
+        """
         planner = self._ready()
         place = Place.from_json(start)
         if NEW in start:
@@ -81,16 +87,17 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "selected, any more"
                 )
             )
-        latest = planner.latest(now.offsets)
+        latest = planner.latest_led(now.offsets, self._away)
+        self._note_away(now.offsets.keys() - latest.keys())
         # Asked many times a second while nothing comes: then the log's starts do not matter.
-        same = now.ids == place.ids and latest.keys() == place.offsets.keys()
-        idle = same and all(latest[tp] <= at for tp, at in place.offsets.items())
+        same = now.ids == place.ids and now.offsets.keys() == place.offsets.keys()
+        idle = same and all(latest.get(tp, at) <= at for tp, at in place.offsets.items())
         begin = place.offsets if idle else self._begin(planner, place, now)
+        stop = self._target.offsets if self._target is not None else {}
         # An end before the beginning is that of a deposed leader: no news yet.
-        ends = {tp: max(at, latest[tp]) for tp, at in begin.items()}
+        ends = {tp: max(at, latest.get(tp, stop.get(tp, at))) for tp, at in begin.items()}
         self._seen = Place(ends, now.ids)
         if self._target is not None:
-            stop = self._target.offsets
             ends = {tp: max(at, min(ends[tp], stop.get(tp, at))) for tp, at in begin.items()}
         if isinstance(limit, ReadMaxRows):
             ends = admit(begin, ends, limit.max_rows)
@@ -105,10 +112,24 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of all partitions, for the query's progress."""
         return None if self._seen is None else self._seen.to_json()
 
+    def _note_away(self, away: set[TopicPartition]) -> None:
+        for tp in sorted(away - self._away):
+            log.warning("%s has no leader: the query reads the other partitions until it has", tp)
+        for tp in sorted(self._away - away):
+            log.warning("%s has a leader again: the query reads it", tp)
+        self._away = away
+
     def _begin(self, planner: Planner, place: Place, now: Place) -> Offsets:
-        """Return the start of each of the partitions `now`."""
-        earliest = planner.earliest(now.offsets)
-        begin: Offsets = {}
+        """Return the start of each of the partitions `now`.
+
+        Without a leader only that of a partition which was read before is known.
+        """
+        earliest = planner.earliest(now.offsets.keys() - self._away)
+        begin: Offsets = {
+            tp: place.offsets[tp]
+            for tp in self._away & now.offsets.keys() & place.offsets.keys()
+            if place.ids.get(tp.topic) == now.ids[tp.topic]
+        }
         for topic, known in sorted(now.ids.items()):
             if place.ids.get(topic, known) != known:
                 planner.lost(gone(topic))
@@ -116,20 +137,26 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             same = place.ids.get(tp.topic) == now.ids[tp.topic]
             # A topic that came later (subscribePattern, or a longer list) is read in full.
             begin[tp] = place.offsets.get(tp, first) if same else first
-        return planner.kept(begin, earliest, "checkpoint")
+        return begin | planner.kept({tp: begin[tp] for tp in earliest}, earliest, "checkpoint")
 
     # --- tasks -----------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         planner = self._ready()
-        last = Place.from_json(end)
+        first, last = Place.from_json(start), Place.from_json(end)
         now = planner.look(known=last)
         for topic, known in sorted(last.ids.items()):
             if now.ids.get(topic) != known:
                 planner.lost(gone(topic))
-        there = [tp for tp in last.offsets if now.ids.get(tp.topic) == last.ids[tp.topic]]
+        there = [
+            tp
+            for tp, at in last.offsets.items()
+            if now.ids.get(tp.topic) == last.ids[tp.topic]
+            and (first.offsets.get(tp), first.ids.get(tp.topic)) != (at, last.ids[tp.topic])
+        ]
         selected = Place({tp: last.offsets[tp] for tp in there}, last.ids)
-        begin = self._begin(planner, Place.from_json(start), selected)
+        self._away -= selected.offsets.keys()  # they have records to read: their tasks wait
+        begin = self._begin(planner, first, selected)
         ranges = [Range(tp, begin[tp], last.offsets[tp]) for tp in sorted(there)]
         return [InputPartition(tuple(one)) for one in split(ranges, self._options.min_partitions)]
 

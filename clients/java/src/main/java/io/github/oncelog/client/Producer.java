@@ -340,7 +340,7 @@ public final class Producer implements AutoCloseable {
     CompletableFuture<Identity> identity = sender.identityOf(tp);
     if (!done(identity, Times.after(config.maxBlock()))) {
       throw new OncelogException(
-          ErrorKind.REQUEST_TIMEOUT, "no answer within maxBlock=%s", config.maxBlock());
+          ErrorKind.REQUEST_TIMEOUT, "%s: no position within maxBlock=%s", tp, config.maxBlock());
     }
     Identity found = identity.join();
     if (found == Identity.NONE) {
