@@ -359,24 +359,15 @@ class Consumer:
         """
         return self._list(as_times_us(timestamps_ms))
 
-    def _list(
-        self, queries: Mapping[TopicPartition, str | int], timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
+    def _list(self, queries: Mapping[TopicPartition, str | int]) -> dict[TopicPartition, int]:
         self._check_open()
-        return runtime.run(self._list_offsets(queries, timeout_s))
+        return runtime.run(self._list_offsets(queries))
 
     async def _list_offsets(
-        self, queries: Mapping[TopicPartition, str | int], timeout_s: float | None = None
+        self, queries: Mapping[TopicPartition, str | int]
     ) -> dict[TopicPartition, int]:
         await self._learn(tp.topic for tp in queries)
-        return await self._fetcher.positions.list_offsets(dict(queries), timeout_s)
-
-    def _find(
-        self, queries: Mapping[TopicPartition, str | int], timeout_s: float
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, errors.OncelogError]]:
-        """Return the offsets found in time, and the errors of the others."""
-        self._check_open()
-        return runtime.run(self._fetcher.positions.find_offsets(dict(queries), timeout_s))
+        return await self._fetcher.positions.list_offsets(dict(queries))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Return no records of these partitions until `resume`."""

@@ -77,13 +77,21 @@ class Signal:
         self.set()
 
 
-async def wait_done(delivery: Delivery, timeout: float | None = None) -> bool:
-    """Wait until a delivery is settled; False if it is not after `timeout` seconds."""
+async def wait_done(delivery: Delivery) -> None:
+    """Wait until a delivery is settled."""
     if not delivery.done:
         signal = Signal()
         if delivery.watch(signal):
+            await signal.wait()
+
+
+async def wait_told(delivery: Delivery, timeout: float | None) -> bool:
+    """Wait until it is settled and its callbacks have returned; False after `timeout` seconds."""
+    if not delivery.told:
+        signal = Signal()
+        if delivery.watch(signal, told=True):
             await signal.wait(timeout)
-    return delivery.done
+    return delivery.told
 
 
-__all__ = ["Signal", "on_engine", "wait_done"]
+__all__ = ["Signal", "on_engine", "wait_done", "wait_told"]

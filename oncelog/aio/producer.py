@@ -16,7 +16,7 @@ from oncelog import errors
 from oncelog import producer as sync
 from oncelog._engine.arguments import Bytes, Headers
 from oncelog._engine.produce.futures import DeliveryFuture, OnDelivery
-from oncelog.aio.bridge import Signal, on_engine, wait_done
+from oncelog.aio.bridge import Signal, on_engine, wait_done, wait_told
 from oncelog.aio.transaction import Transaction
 from oncelog.config import ProducerConfig
 from oncelog.dotted import settings_from_dotted
@@ -187,7 +187,7 @@ class Producer:
     async def flush(self, *, timeout_ms: float | None = None) -> None:
         """Send lingering records and wait, at most `timeout_ms`, until all are settled.
 
-        Raises as `oncelog.Producer.flush` does.
+        All callbacks have returned by then. Raises as `oncelog.Producer.flush` does.
         """
         self._sync._check_open()
         await self._flush(sync._seconds(timeout_ms))
@@ -200,7 +200,7 @@ class Producer:
         try:
             for position, delivery in enumerate(waiting):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not await wait_done(delivery, left):
+                if not await wait_told(delivery, left):
                     raise errors.RequestTimeoutError(
                         f"{len(waiting) - position} batches are not settled after {timeout_s:g} s"
                     )

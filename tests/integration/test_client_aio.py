@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from oncelog import (
     ClientClosedError,
     InvalidRequestError,
     OffsetMismatchError,
+    RequestTimeoutError,
     Resolution,
     TopicPartition,
     UndeliveredRecordsError,
@@ -227,3 +229,26 @@ async def test_a_second_task_is_refused_while_one_waits_for_records(
         await (await producer.send(topic, b"one"))
         assert [r.value for some in (await waiting).values() for r in some] == [b"one"]
         assert await one.getmany(timeout_ms=0) == {}
+
+
+async def test_flush_waits_for_callbacks(cluster: LocalCluster, topic: str) -> None:
+    await create(cluster, topic)
+    begun, may_end = threading.Event(), threading.Event()
+    told: list[oncelog.RecordMetadata | None] = []
+
+    def slow(metadata: oncelog.RecordMetadata | None, error: object) -> None:
+        begun.set()
+        may_end.wait(TIMEOUT)
+        told.append(metadata)
+
+    async with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        sent = await producer.send(topic, b"v", on_delivery=slow)
+        assert await asyncio.to_thread(begun.wait, TIMEOUT)
+        try:
+            assert sent.done(), "it is settled; its callback runs"
+            with pytest.raises(RequestTimeoutError, match="1 batches are not settled"):
+                await producer.flush(timeout_ms=100)
+        finally:
+            may_end.set()
+        await producer.flush(timeout_ms=TIMEOUT * 1000)
+        assert told == [await sent]

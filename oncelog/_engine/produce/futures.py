@@ -145,10 +145,13 @@ class Delivery:
             self.callbacks = []
         self.callbacks.append((index, callback))
 
-    def watch(self, watcher: Watcher) -> bool:
-        """Have `watcher` called when it is settled; False if it is already."""
+    def watch(self, watcher: Watcher, *, told: bool = False) -> bool:
+        """Have `watcher` called when it is settled; False if it is already.
+
+        It is called after the callbacks. told: False only if they have returned already.
+        """
         with self.lock:
-            if self.done:
+            if self.told if told else self.done:
                 return False
             if self.watched is None:
                 self.watched = []
@@ -164,14 +167,16 @@ class Delivery:
 
     def wait_told(self, timeout: float | None) -> bool:
         """Wait until it is settled and its callbacks have been called."""
-        return self._told() or threads.wait(self._wait_told, timeout, "wait for records")
+        return self.told or threads.wait(self._wait_told, timeout, "wait for records")
 
-    def _told(self) -> bool:
+    @property
+    def told(self) -> bool:
+        """Whether it is settled and its callbacks have returned."""
         return self.done and self.callbacks is None
 
     def _wait_told(self, seconds: float) -> bool:
         with self.lock:
-            return self.condition.wait_for(self._told, seconds)
+            return self.condition.wait_for(lambda: self.told, seconds)
 
     @property
     def unhandled(self) -> int:
