@@ -18,6 +18,7 @@ from cluster.node.replicas.node_changes import MAX_MOVES, internal_growth, moves
 from cluster.services.admin import node_changes
 from cluster.services.admin.node_changes import statuses
 from cluster.v1 import metadata_pb2 as meta
+from harness.node_process import ROOT
 from oncelog.v1.cluster_pb2 import NODE_ACTION_REPLACE, ChangeNodeRequest
 from tests.unit.small_node import Node
 
@@ -97,19 +98,22 @@ async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -
     node = Node()
     node.config = replace(node.config, nodes={1: node.config.nodes[1], 2: node.config.nodes[2]})
     node.register(1, 2)
-    register = meta.RegisterNode(node_id=2, address="public2:1", directory_id=0xD2)
+    directory = 0x5D0C84A1CE0F2B77
+    register = meta.RegisterNode(node_id=2, address="public2:1", directory_id=directory)
     node.apply(meta.MetadataCommand(register_node=register))
     node.controller_id, node.dead = 0, {2}
     request = ChangeNodeRequest(node_id=2, action=NODE_ACTION_REPLACE)
-    with pytest.raises(Rejected, match="one of two nodes: without it node 1 decides alone"):
+    with pytest.raises(Rejected, match="one of two nodes: without it node 1 decides") as refused:
         await node_changes.command(node, request)
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert f"oncelog: {refused.value} $ oncelog node replace 2" in " ".join(page.split())
     request.accept_loss, request.directory_id = True, 5
-    with pytest.raises(Rejected, match=f"{0xD2:016x}, not {5:016x}"):
+    with pytest.raises(Rejected, match=f"{directory:016x}, not {5:016x}"):
         await node_changes.command(node, request)
-    request.directory_id, request.dry_run = 0xD2, True
+    request.directory_id, request.dry_run = directory, True
     said = node_changes.effects(node, await node_changes.command(node, request))
     assert "node 1 decides alone. If node 2 still runs" in said[0]
-    assert f"the data directory of node 2, {0xD2:016x}, never counts again" in said[1]
+    assert f"the data directory of node 2, {directory:016x}, never counts again" in said[1]
     assert node.lost == [], "nothing is done yet"
     request.dry_run = False
     await node_changes.command(node, request)
