@@ -35,7 +35,7 @@ def _rule(command: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("kind", type=click.Choice(KINDS)),
         click.argument("operations", metavar="OPERATION,..."),
         click.argument("principal"),
-        click.option("--prefix", is_flag=True, help="NAME is how names begin."),
+        click.option("--prefix", is_flag=True, help="NAME is a prefix."),
         click.option("--deny", is_flag=True, help="Deny instead of allow."),
     ):
         command = option(command)
@@ -82,7 +82,7 @@ def remove(admin: Admin, as_json: bool, **given: Any) -> None:
 
 
 @acl.command("list")
-@click.option("--principal", default="", help="Only the rules that name this one.")
+@click.option("--principal", default="", help="Show only the rules of this principal.")
 @with_admin
 def list_rules(admin: Admin, principal: str, as_json: bool) -> None:
     """List rules.
@@ -113,7 +113,7 @@ def list_rules(admin: Admin, principal: str, as_json: bool) -> None:
 @click.argument("operation")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", default="")
-@click.option("--principal", default="", help="Ask for this one instead of yourself.")
+@click.option("--principal", default="", help="Ask for this principal instead of yourself.")
 @with_admin
 def check(admin: Admin, operation: str, kind: str, name: str, principal: str, as_json: bool) -> int:
     """Check a permission. Exits with 0 if the rules allow it."""

@@ -15,10 +15,10 @@ LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Say what would move, and do nothing.")
-@click.option("--status", is_flag=True, help="Say how far all partitions are that move.")
-@click.option("--cancel", is_flag=True, help="Begin no further move; take back what is not done.")
-@click.option("--wait", is_flag=True, help="Return when nothing moves any more.")
+@click.option("--dry-run", is_flag=True, help="Show the moves without starting them.")
+@click.option("--status", is_flag=True, help="Show the progress of all moves.")
+@click.option("--cancel", is_flag=True, help="Start no more moves; undo unfinished ones.")
+@click.option("--wait", is_flag=True, help="Return when all moves are done.")
 @with_admin
 def balance(
     admin: Admin, as_json: bool, dry_run: bool, status: bool, cancel: bool, wait: bool
@@ -83,6 +83,6 @@ def show(found: Balance) -> None:
         for move in found.moves
     ]
     if rows:
-        print_table(("partition", "replicas", "moves to", "copied", "what is done"), rows)
+        print_table(("partition", "replicas", "moves to", "copied", "waits for"), rows)
     for reason in found.waits_for:
         click.echo(reason)

@@ -66,10 +66,16 @@ def _load_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @bench.command()
 @click.argument("topic")
 @_load_options
-@click.option("--batch-bytes", type=click.IntRange(min=1), help="Whole batches by send_batch.")
+@click.option(
+    "--batch-bytes",
+    type=click.IntRange(min=1),
+    help="Send whole batches of this size by send_batch.",
+)
 @click.option("--arrow", is_flag=True, help="With --batch-bytes: Arrow batches, not lists.")
-@click.option("--total-mb", type=click.IntRange(min=1), help="With --batch-bytes: stop after.")
-@click.option("--spread", type=click.IntRange(min=1), help="This many partitions, in turn.")
+@click.option(
+    "--total-mb", type=click.IntRange(min=1), help="With --batch-bytes: stop after these megabytes."
+)
+@click.option("--spread", type=click.IntRange(min=1), help="Send to this many partitions in turn.")
 @common
 def produce(
     topic: str,
@@ -106,7 +112,9 @@ def produce(
 @click.argument("topic")
 @_load_options
 @click.option("--count", type=click.IntRange(1, 1000), default=64, show_default=True)
-@click.option("--depth", type=click.IntRange(min=1), default=1, help="Records under way in each.")
+@click.option(
+    "--depth", type=click.IntRange(min=1), default=1, help="Records in flight per producer."
+)
 @common
 def producers(
     topic: str,
@@ -132,7 +140,9 @@ def producers(
 @bench.command()
 @click.argument("topic")
 @_load_options
-@click.option("--rate", type=click.FloatRange(min=1), help="Records per second; default: singly.")
+@click.option(
+    "--rate", type=click.FloatRange(min=1), help="Records per second; default: one at a time."
+)
 @common
 def latency(
     topic: str,
@@ -160,7 +170,7 @@ def latency(
 @bench.command()
 @click.argument("topic")
 @click.option("--seconds", type=click.FloatRange(min=0.001), default=60.0, show_default=True)
-@click.option("--records", is_flag=True, help="As Record objects, not as Arrow batches.")
+@click.option("--records", is_flag=True, help="Read Record objects instead of Arrow batches.")
 @common
 def consume(
     topic: str, seconds: float, records: bool, bootstrap: tuple[str, ...], as_json: bool
@@ -174,11 +184,11 @@ def consume(
 
 def _power_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the commands that stop and start nodes."""
-    for name, what in (("start", "starts"), ("kill", "ends")):
+    for name, does in (("start", "starts"), ("kill", "ends")):
         command = click.option(
             f"--{name}",
             metavar="COMMAND",
-            help=f"What {what} a node, with {{node}} for its id: 'docker {name} node{{node}}'.",
+            help=f"Command that {does} a node; {{node}} is its id: 'docker {name} node{{node}}'.",
         )(command)
     return click.option("--partition", type=click.IntRange(min=0), default=0, show_default=True)(
         command

@@ -19,7 +19,7 @@ _DIRECTORY = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("certs"),
     show_default=True,
-    help="Where the authorities lie.",
+    help="Directory of the authorities.",
 )
 
 
@@ -29,7 +29,7 @@ def _days(default: int) -> Callable[[Command], Command]:
         type=click.IntRange(1, MAX_DAYS),
         default=default,
         show_default=True,
-        help="How long it is valid.",
+        help="Validity in days.",
     )
 
 

@@ -101,8 +101,10 @@ def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:
 
 @cluster.command()
 @with_admin
-@click.option("--dry-run", is_flag=True, help="Exit with 0 if --finalize would work now.")
-@click.option("--finalize", is_flag=True, help="Enable the newer release's features for good.")
+@click.option("--dry-run", is_flag=True, help="Exit with 0 if --finalize would succeed now.")
+@click.option(
+    "--finalize", is_flag=True, help="Enable the newer release's features; cannot be undone."
+)
 @yes_option
 def upgrade(admin: Admin, as_json: bool, dry_run: bool, finalize: bool, yes: bool) -> int:
     """Show releases, and finalize an upgrade.
@@ -152,7 +154,7 @@ def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
 @click.argument("value", type=INT64)
 @with_admin
 def set_setting(admin: Admin, as_json: bool, name: str, value: int) -> None:
-    """Change a setting of all nodes, for good.
+    """Change a setting of all nodes.
 
     A node configured with another value does not start again: remove the setting from its
     configuration.

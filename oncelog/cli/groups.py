@@ -147,7 +147,7 @@ def _row(tp: TopicPartition, one: PartitionLag, owner: GroupMember | None) -> di
 @click.option(
     "--to", "where", required=True, help="start (earliest), end (latest), an offset, or a time."
 )
-@click.option("--dry-run", is_flag=True, help="Only show where the group would go on.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets; change nothing.")
 @with_admin
 def seek(
     admin: Admin,

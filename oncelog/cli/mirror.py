@@ -23,17 +23,22 @@ _MASTER = "local[*,4]"
 @click.command()
 @click.argument("source")
 @click.argument("target")
-@click.option("--to", "target_bootstrap", type=Bootstrap(), help="Cluster of TARGET: the same.")
-@click.option("--name", help="Beginning of the producers' names, if the default must not be.")
+@click.option(
+    "--to",
+    "target_bootstrap",
+    type=Bootstrap(),
+    help="Target cluster; default: the source cluster.",
+)
+@click.option("--name", help="Prefix of the producer names.")
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
-@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
-@click.option("--skip-deleted", is_flag=True, help="Go on behind what retention has deleted.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
+@click.option("--skip-deleted", is_flag=True, help="Skip records deleted by retention.")
 @click.option(
     "--start",
     "starts",
     metavar="PARTITION:OFFSET",
     multiple=True,
-    help="Where to begin in SOURCE, if TARGET has records that this copy did not write.",
+    help="Start offset in SOURCE if TARGET has records of other writers.",
 )
 @click.option(
     "--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none", show_default=True
@@ -41,8 +46,8 @@ _MASTER = "local[*,4]"
 @click.option(
     "--engine", type=click.Choice(["client", "spark"]), default="client", show_default=True
 )
-@click.option("--master", help=f"Where Spark runs: {_MASTER}, or what spark-submit says.")
-@click.option("--checkpoint", help="Where Spark keeps notes of its own; it needs none.")
+@click.option("--master", help=f"Spark master; default: {_MASTER}, or that of spark-submit.")
+@click.option("--checkpoint", help="Spark's checkpoint directory; not needed.")
 @common
 def mirror(
     source: str,

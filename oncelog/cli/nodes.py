@@ -44,7 +44,7 @@ def change_options(command: Any) -> Any:
     for option in reversed(
         (
             click.argument("node_id", type=INT32),
-            click.option("--dry-run", is_flag=True, help="Say what it would do, and do nothing."),
+            click.option("--dry-run", is_flag=True, help="Show the effects; change nothing."),
             click.option("--wait", is_flag=True, help="Return when it is done."),
         )
     ):
@@ -95,7 +95,7 @@ def add(admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool) ->
 
 @node.command()
 @change_options
-@click.option("--cancel", is_flag=True, help="Keep the node; what has moved does not come back.")
+@click.option("--cancel", is_flag=True, help="Keep the node; moved replicas do not return.")
 @with_admin
 def remove(
     admin: Admin, as_json: bool, node_id: int, dry_run: bool, wait: bool, cancel: bool
@@ -113,14 +113,14 @@ def remove(
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on though partitions end without it, or though the node asked decides alone.",
+    help="Accept the loss of partitions, or that the asked node decides alone.",
 )
 @click.option(
     "--directory",
     "directory_id",
     type=DIRECTORY,
     default=0,
-    help="Id of the lost data directory, where the other one of two nodes decides alone.",
+    help="Id of the lost data directory, if the other of two nodes decides alone.",
 )
 @with_admin
 def replace(

@@ -80,12 +80,12 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help=f"Nodes to start from (or {BOOTSTRAP_ENV}).",
     )
-    @click.option("--tls", is_flag=True, help="Speak TLS (or ONCELOG_CLIENT_TLS=true).")
+    @click.option("--tls", is_flag=True, help="Use TLS (or ONCELOG_CLIENT_TLS=true).")
     @click.option("--tls-ca-file", type=_FILE, help="CAs of the nodes; implies --tls.")
     @click.option("--tls-cert-file", type=_FILE, help="This client's certificate.")
     @click.option("--tls-key-file", type=_FILE, help="Its key.")
     @click.option(
-        "--token-file", type=_FILE, help="A file with a token; each has its ONCELOG_CLIENT_*."
+        "--token-file", type=_FILE, help="File with a token; each file has its ONCELOG_CLIENT_*."
     )
     @click.option(
         "--format",
@@ -93,7 +93,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
-        help="How to print.",
+        help="Output format.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, output_format: str, **kwargs: Any) -> Any:
@@ -113,7 +113,7 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(1, MAX_INT32),
         default=10_000,
         show_default=True,
-        help="How long to look for a node that answers.",
+        help="Longest wait for a node that answers.",
     )
     @functools.wraps(command)
     def wrapped(

@@ -54,7 +54,7 @@ def list_names(admin: Admin, as_json: bool) -> None:
 @producer.command()
 @click.argument("topic")
 @click.argument("partition", type=PARTITION)
-@click.option("--producer-id", type=click.IntRange(1, MAX_INT64), help="Only this one.")
+@click.option("--producer-id", type=click.IntRange(1, MAX_INT64), help="Show only this producer.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
 @with_admin
 def describe(

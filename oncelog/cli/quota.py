@@ -69,7 +69,7 @@ def remove(admin: Admin, principal: str, names: tuple[str, ...], as_json: bool) 
 
 
 @quota.command("list")
-@click.option("--principal", default="", help="Only this one's.")
+@click.option("--principal", default="", help="Show only this principal's limits.")
 @with_admin
 def list_quotas(admin: Admin, principal: str, as_json: bool) -> None:
     """List all limits."""

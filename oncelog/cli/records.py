@@ -32,10 +32,12 @@ SHOWN_BYTES = 100
 @click.command()
 @click.argument("topic")
 @click.argument("values", nargs=-1)
-@click.option("--key-separator", "-k", help="Split each line into KEY and VALUE at the first.")
-@click.option("--partition", "-p", type=PARTITION, help="Default: by key, or sticky.")
-@click.option("--producer-name", help="A stable name; fences the producer that had it before.")
-@click.option("--no-idempotence", is_flag=True, help="Retries may then store records twice.")
+@click.option("--key-separator", "-k", help="Split each line at its first separator: KEY, VALUE.")
+@click.option(
+    "--partition", "-p", type=PARTITION, help="Partition number; default: by key, or sticky."
+)
+@click.option("--producer-name", help="Stable name; fences its previous producer.")
+@click.option("--no-idempotence", is_flag=True, help="Allow retries to store records twice.")
 @click.option(
     "--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none", show_default=True
 )
@@ -158,12 +160,20 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 @click.command()
 @click.argument("topic")
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
-@click.option("--from", "start", default="end", show_default=True, help="start, end, or an offset.")
-@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at what is the end now.")
-@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many.")
-@click.option("--group", "-g", help="Share TOPIC with others of this group; offsets are committed.")
+@click.option(
+    "--from",
+    "start",
+    default="end",
+    show_default=True,
+    help="Where to begin: start, end, or an offset.",
+)
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
+@click.option(
+    "-n", "--max-records", type=click.IntRange(min=1), help="Stop after this many records."
+)
+@click.option("--group", "-g", help="Read as a member of this group; commits offsets.")
 @click.option("--print-key", is_flag=True, help="Print the key and a tab before the value.")
-@click.option("--any-replica", is_flag=True, help="Read from replicas too, not only leaders.")
+@click.option("--any-replica", is_flag=True, help="Read from any replica, not only leaders.")
 @common
 def consume(
     topic: str,

@@ -16,10 +16,10 @@ from oncelog.config import MAX_INT32
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 KEYS_MOVE = (
-    "KEYS MOVE: with another number of partitions, records of most keys go to another partition "
-    "than before. What is stored stays where it is, so the order of a key's records across the "
-    "change is lost to who reads partitions one by one. A program that numbers its records itself "
-    "must have settled all of them first. Partitions are never taken away again."
+    "KEYS MOVE: with another number of partitions, new records of most keys go to another "
+    "partition. Stored records stay in their partition, so a reader of single partitions loses the "
+    "order of a key's records across the change. A program that numbers its own records must "
+    "settle all of them first. The number of partitions cannot be reduced again."
 )
 
 
@@ -31,13 +31,15 @@ def topic() -> None:
 def config_options(command: Any) -> Any:
     for option in reversed(
         (
-            click.option("--retention-ms", type=INT64, help="Drop older records; -1: never."),
-            click.option("--retention-bytes", type=INT64, help="Per partition; -1: no limit."),
+            click.option("--retention-ms", type=INT64, help="Delete older records; -1: never."),
+            click.option(
+                "--retention-bytes", type=INT64, help="Bytes kept per partition; -1: no limit."
+            ),
             click.option("--max-batch-bytes", type=INT32, help="Largest payload of a batch."),
             click.option(
                 "--expected-offsets",
                 type=click.Choice([choice.value for choice in ExpectedOffsets]),
-                help="What to do with expected offsets.",
+                help="Check or ignore expected offsets.",
             ),
         )
     ):
@@ -144,10 +146,10 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", "-p", type=INT32, help="Give it more partitions: so many in all.")
-@click.option("--replicas", "-r", type=INT32, help="Of each partition, more or fewer than now.")
-@click.option("--dry-run", is_flag=True, help="Say which partitions come or move, do nothing.")
-@click.option("--wait", is_flag=True, help="Return when all replicas are where they shall be.")
+@click.option("--partitions", "-p", type=INT32, help="New total number of partitions; only more.")
+@click.option("--replicas", "-r", type=INT32, help="New number of replicas of each partition.")
+@click.option("--dry-run", is_flag=True, help="Show new and moving partitions; change nothing.")
+@click.option("--wait", is_flag=True, help="Return when all replicas are in place.")
 @yes_option
 @config_options
 @with_admin
@@ -231,7 +233,7 @@ def _alter_settings(admin: Admin, name: str, config: TopicConfig, as_json: bool)
 @click.argument("name")
 @click.argument("partition", type=INT32)
 @click.argument("nodes", type=INT32, nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the effects; change nothing.")
 @with_admin
 def reassign(
     admin: Admin,

@@ -23,8 +23,8 @@ def txn() -> None:
 
 
 @txn.command("list")
-@click.option("--name", default="", help="Only those of this producer name.")
-@click.option("--older-than", type=SECONDS, default=0.0, help="Only those older, in seconds.")
+@click.option("--name", default="", help="Show only this producer name's.")
+@click.option("--older-than", type=SECONDS, default=0.0, help="Show only older ones, in seconds.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @with_admin
 def list_transactions(
