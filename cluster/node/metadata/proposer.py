@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Outcome
-from cluster.entries import METADATA, UPGRADE
+from cluster.entries import METADATA, UPGRADE, has_unknown_fields
 from cluster.errors import FeatureOffError, NotReadyError, ProposalTimeoutError
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import NOT_SUPPORTED
+from cluster.metadata.topics import INVALID_REQUEST, NOT_SUPPORTED
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.metadata.founding import Founding
 from cluster.security.caller import RULES_VERSION
@@ -90,7 +90,11 @@ class MetadataProposer:
 
         Raises NotReadyError if no leader took it, ProposalTimeoutError if its
         outcome is not known in time, FeatureOffError if not all nodes know it yet.
+        A command with a caller's unknown field is rejected here: in the log it stops each replica.
         """
+        if has_unknown_fields(command):
+            text = "request: it has a field that this release does not know"
+            return mpb.MetadataResult(error=INVALID_REQUEST, message=text)
         which = command.WhichOneof("command")
         if which is not None:
             self._metadata.features.require_command(which)

@@ -12,6 +12,7 @@ from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.security.caller import RULES_VERSION
 from cluster.v1 import metadata_pb2 as mpb
+from oncelog.v1.cluster_pb2 import TopicConfig
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -53,6 +54,19 @@ async def test_a_callers_command_says_by_which_rules_it_was_let_in():
     for command in (asked, of_the_node):
         assert not (await leader.proposer.propose(command, 1.0)).error
     assert leader.versions == [7, 0], "what a node does by itself waits for nobody's rights"
+
+
+async def test_a_field_of_a_newer_client_is_no_entry():
+    """In the log it would stop each replica of the metadata group."""
+    leader = Leader()
+    config = TopicConfig.FromString(TopicConfig(retention_ms=5).SerializeToString() + b"\xf8\x3f\1")
+    for command in (
+        mpb.MetadataCommand(create_topic=mpb.CreateTopic(name="t", config=config)),
+        mpb.MetadataCommand(alter_topic=mpb.AlterTopic(name="t", config=config)),
+    ):
+        result = await leader.proposer.propose(command, 1.0)
+        assert (result.error, leader.stamps) == ("INVALID_REQUEST", [])
+        assert "does not know" in result.message
 
 
 async def test_a_command_has_the_agreed_time_or_is_not_taken():
