@@ -18,6 +18,8 @@ from oncelog.wire.batch import MAX_PAYLOAD_BYTES
 NONE: Final = 0
 ZSTD: Final = 1
 LZ4: Final = 2
+# Only of stored batches: the payload is a record batch of Kafka's protocol.
+KAFKA_V2: Final = 16
 # Setting `compression_type` -> Codec of the protocol.
 CODECS: Final[dict[str, int]] = {"none": NONE, "zstd": ZSTD, "lz4": LZ4}
 
@@ -70,20 +72,25 @@ def decompress(
 ) -> bytes | memoryview:
     """Return the payload; never allocates much more than `limit`, whatever size a frame claims.
 
-    Uncompressed data is returned as it is.
+    Uncompressed data is returned as it is. A record batch of Kafka's protocol becomes columns.
     """
     if codec == NONE:
         if len(data) > limit:
             raise InvalidBatchError(f"payload of {len(data)} bytes is over the limit {limit}")
         return data
     if codec == ZSTD:
-        return _unzstd(data, limit)
+        return unzstd(data, limit)
     if codec == LZ4:
-        return _unlz4(data, limit)
+        return unlz4(data, limit)
+    if codec == KAFKA_V2:
+        from oncelog.wire.kafka_batch import to_columns
+
+        return to_columns(data, limit)
     raise InvalidBatchError(f"unknown codec {codec}")
 
 
-def _unzstd(data: bytes | memoryview, limit: int) -> bytes:
+def unzstd(data: bytes | memoryview, limit: int) -> bytes:
+    """Unpack one zstd frame of at most `limit` bytes. Raises InvalidBatchError."""
     zstandard = _zstandard()
     try:
         parameters = zstandard.get_frame_parameters(data)
@@ -102,7 +109,8 @@ def _unzstd(data: bytes | memoryview, limit: int) -> bytes:
     return payload
 
 
-def _unlz4(data: bytes | memoryview, limit: int) -> bytes:
+def unlz4(data: bytes | memoryview, limit: int) -> bytes:
+    """Unpack one LZ4 frame of at most `limit` bytes. Raises InvalidBatchError."""
     frame = _lz4_frame()
     decompressor = frame.LZ4FrameDecompressor()
     try:
@@ -132,4 +140,4 @@ def _lz4_frame() -> Any:
     return lz4.frame
 
 
-__all__ = ["CODECS", "checksum", "compress", "decompress", "require_codec"]
+__all__ = ["CODECS", "checksum", "compress", "decompress", "require_codec", "unlz4", "unzstd"]
