@@ -7,6 +7,7 @@
     0x12   a producer opened under an epoch
     0x13   producers that no name holds any more; with none: only the time moves on
     0x14   the end of a transaction (protobuf)
+    0x15   a batch of Kafka's protocol: the same header, then the batch from byte 21 on
     0x20   a metadata command (protobuf)
     0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
@@ -30,6 +31,10 @@ from storage.errors import CorruptionError
 CONFIGURATION = 0x08
 BATCH, LOG_START, OPEN_PRODUCER, RELEASE_PRODUCERS = 0x10, 0x11, 0x12, 0x13
 MARKER = 0x14
+# A kind of its own: older releases stop there. They would judge its repeats by their bytes.
+KAFKA_BATCH = 0x15
+# The codec in the header of each such batch, and of no other.
+KAFKA_V2 = 16
 METADATA = 0x20
 # A kind of its own, so that releases from before the gate stop there: they would skip an
 # unknown command.
@@ -113,9 +118,9 @@ class ReleaseEntry(NamedTuple):
     producer_ids: tuple[int, ...]
 
 
-def pack_batch(entry: BatchEntry, payload: bytes) -> bytes:
+def pack_batch(entry: BatchEntry, payload: bytes | memoryview) -> bytes:
     header = _BATCH.pack(
-        BATCH,
+        KAFKA_BATCH if entry.codec == KAFKA_V2 else BATCH,
         VERSION,
         entry.codec,
         entry.flags,
@@ -134,7 +139,7 @@ def unpack_batch(data: bytes) -> BatchEntry:
         kind, version, codec, flags, *rest = _BATCH.unpack_from(data)
     except struct.error as error:
         raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
-    if kind != BATCH or version != VERSION:
+    if kind != (KAFKA_BATCH if codec == KAFKA_V2 else BATCH) or version != VERSION:
         raise _unknown(kind, version)
     return BatchEntry(codec, *rest)._replace(flags=flags) if flags else BatchEntry(codec, *rest)
 

@@ -24,6 +24,7 @@ from cluster.entries import (
     BATCH,
     CONFIGURATION,
     GROUP_MEMBERS,
+    KAFKA_BATCH,
     LOG_START,
     MARKER,
     METADATA,
@@ -57,7 +58,7 @@ class Versions(NamedTuple):
 
 BEFORE_THE_GATE = Versions(1, 1)
 # Cluster versions that this release takes part in.
-CLUSTER_VERSIONS = Versions(1, 2)
+CLUSTER_VERSIONS = Versions(1, 3)
 # The cluster's own settings, in the metadata, decide replicated facts.
 CLUSTER_SETTINGS = "cluster_settings"
 # Consumer groups with partitions assigned by the nodes.
@@ -70,10 +71,13 @@ TRANSACTIONS = "transactions"
 PERMISSIONS = "permissions"
 # Limits on each principal's use of a node.
 QUOTAS = "quotas"
+# Batches of Kafka's protocol, and topics that take them.
+KAFKA = "kafka"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
     CLUSTER_SETTINGS: 2,
     GROUPS: 2,
+    KAFKA: 3,
     PERMISSIONS: 2,
     QUOTAS: 2,
     REPLICA_CHANGES: 2,
@@ -85,6 +89,7 @@ FEATURES: Mapping[str, int] = {
 Since = int | str
 ENTRIES: Mapping[int, Since] = {
     BATCH: 1,
+    KAFKA_BATCH: KAFKA,
     LOG_START: 1,
     OPEN_PRODUCER: 1,
     RELEASE_PRODUCERS: 1,

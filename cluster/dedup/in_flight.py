@@ -25,6 +25,7 @@ from cluster.dedup.verdict import (
     fenced,
     judge,
     out_of_order,
+    rebuilt,
     same_content,
 )
 
@@ -113,6 +114,13 @@ class InFlight:
         """Whether batches or opens of the producer are in flight."""
         return producer_id in self._ahead
 
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Returns the sequence that continues the producer's chain of that epoch; 0: none is."""
+        ahead = self._ahead.get(producer_id)
+        if ahead is None:
+            return self._map.next_sequence(producer_id, epoch)
+        return ahead.last_sequence + 1 if ahead.epoch == epoch and not ahead.opened else 0
+
     def published(self, records: int) -> None:
         """Notes that records took offsets without having been in flight here."""
         self._applied_next += records
@@ -130,7 +138,7 @@ class InFlight:
         ahead = self._ahead.get(meta.producer_id)
         if ahead is None:
             return self._map.check(meta, next_offset=next_offset, new_in_flight=self._new_producers)
-        if meta.prev != ahead.last_sequence or meta.epoch != ahead.epoch:
+        if meta.prev != ahead.last_sequence or meta.epoch != ahead.epoch or ahead.opened:
             refusal = self._judge_ahead(ahead, meta)
             if refusal is not None:
                 return refusal
@@ -144,7 +152,8 @@ class InFlight:
         original = self._batches.get((meta.producer_id, meta.epoch, meta.first, meta.last))
         if original is not None and original.meta is not None:
             if same_content(original.meta, meta):
-                return Verdict(Kind.JOINED, token=original.token)
+                text = rebuilt(original.meta, meta)
+                return Verdict(Kind.JOINED, message=text, token=original.token)
             return conflict(meta, last_sequence)
         # Not in flight. Only batches stored by the same epoch can be repeated.
         stored = self._map.known(meta.producer_id)

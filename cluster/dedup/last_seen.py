@@ -18,6 +18,10 @@ Forgetting never means accepting:
   for a successor may come much later and must still learn the last sequence. A
   named producer whose id is below the watermark has to open each partition
   before it writes there.
+* Clients of Kafka's protocol take their ids from a space of their own (KAFKA_IDS), in a table of
+  its own. Such an id lives KAFKA_LIFETIME_MS by log time, whatever the lease lifetime is, and is
+  then forgotten without a trace, as Kafka does: the watermark never passes this space. So a first
+  batch that is delayed for longer is taken.
 * A new producer that finds the map full is THROTTLED. Only the leader keeps to
   the capacity, before it proposes: it is a node's own setting, on which apply
   must not depend. So it is no part of the state.
@@ -29,6 +33,7 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from cluster.dedup.pid_table import Chunk, PidTable
@@ -52,6 +57,7 @@ from cluster.dedup.record import (
 )
 from cluster.dedup.snapshot import packed, packed_bytes, unpack_state
 from cluster.dedup.verdict import (
+    KAFKA_IDS,
     MAX_INT64,
     BatchMeta,
     Kind,
@@ -68,6 +74,9 @@ from cluster.dedup.verdict import (
 
 DEFAULT_CAPACITY = 1 << 20
 """Producers that a partition remembers: about 128 MB of memory."""
+
+KAFKA_LIFETIME_MS = 24 * 3600 * 1000
+"""How long an id of Kafka's protocol is remembered after its last batch (Kafka's own default)."""
 
 
 class ProducerEntry(NamedTuple):
@@ -96,12 +105,13 @@ class LastSeen:
             raise ValueError(f"capacity: {capacity} is not in 1..{MAX_INT64}")
         self._capacity = capacity
         self._table = PidTable(RECORD_BYTES, flags_at=FLAGS_AT, pin_mask=PINNED)
+        self._kafka = PidTable(RECORD_BYTES, flags_at=FLAGS_AT, pin_mask=PINNED)
         self._retired = array("q")
         self._clock = 0
         self._expired_below = 0
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._table) + len(self._kafka)
 
     @property
     def capacity(self) -> int:
@@ -120,7 +130,11 @@ class LastSeen:
 
     def memory_bytes(self) -> int:
         """The map's size in memory."""
-        return self._table.memory_bytes() + sys.getsizeof(self._retired)
+        tables = self._table.memory_bytes() + self._kafka.memory_bytes()
+        return tables + sys.getsizeof(self._retired)
+
+    def _of(self, producer_id: int) -> PidTable:
+        return self._table if producer_id < KAFKA_IDS else self._kafka
 
     # --- verdict and record
 
@@ -139,7 +153,7 @@ class LastSeen:
         """
         pid = meta[0]
         if pid:
-            place = self._table.find(pid)
+            place = (self._table if pid < KAFKA_IDS else self._kafka).find(pid)
             refusal = None
             if place is None:
                 refusal = self._judge_new(meta, new_in_flight)
@@ -166,7 +180,7 @@ class LastSeen:
         return self._throttle(new_in_flight)
 
     def _throttle(self, new_in_flight: int) -> Verdict | None:
-        used = len(self._table) + len(self._retired) + new_in_flight
+        used = len(self) + len(self._retired) + new_in_flight
         if new_in_flight < 0 or used < self._capacity:
             return None
         return Verdict(
@@ -195,10 +209,11 @@ class LastSeen:
         pid = meta[0]
         if not pid:
             return
-        place = self._table.find(pid)
+        table = self._table if pid < KAFKA_IDS else self._kafka
+        place = table.find(pid)
         if place is None:
             pinned = PINNED if pin else 0
-            self._table.insert(pid, self._clock, first_record(meta, base_offset, pinned))
+            table.insert(pid, self._clock, first_record(meta, base_offset, pinned))
             return
         chunk, row = place
         append(chunk.records, row * RECORD_BYTES, meta, base_offset)
@@ -211,7 +226,7 @@ class LastSeen:
         """
         if time_ms > self._clock:
             self._clock = time_ms
-        place = self._table.find(producer_id)
+        place = self._of(producer_id).find(producer_id)
         if place is not None:
             chunk, row = place
             at = row * RECORD_BYTES
@@ -219,7 +234,7 @@ class LastSeen:
             chunk.times[row] = self._clock
         elif not self._is_expired(producer_id):
             record = published_first(run, PINNED if pin else 0)
-            self._table.insert(producer_id, self._clock, record)
+            self._of(producer_id).insert(producer_id, self._clock, record)
 
     # --- open and release
 
@@ -230,7 +245,7 @@ class LastSeen:
         fault = validate_open(producer_id, epoch)
         if fault is not None:
             return fault
-        place = self._table.find(producer_id)
+        place = self._of(producer_id).find(producer_id)
         if place is None:
             if not pin and self._is_expired(producer_id):
                 return self._expired(producer_id)
@@ -259,13 +274,13 @@ class LastSeen:
             return verdict
         if time_ms > self._clock:
             self._clock = time_ms
-        place = self._table.find(producer_id)
+        place = self._of(producer_id).find(producer_id)
         if place is None:
             expired = self._is_expired(producer_id)
             if expired and producer_id >= self._expired_below:
                 del self._retired[bisect_left(self._retired, producer_id)]
             record = opened_record(epoch, pinned=pin, expired=expired)
-            self._table.insert(producer_id, self._clock, record)
+            self._of(producer_id).insert(producer_id, self._clock, record)
             return verdict
         chunk, row = place
         chunk.times[row] = self._clock
@@ -274,22 +289,23 @@ class LastSeen:
 
     def release(self, producer_id: int) -> bool:
         """Releases an id that no name holds any more, so that it expires. True if it was pinned."""
-        place = self._table.find(producer_id)
+        table = self._of(producer_id)
+        place = table.find(producer_id)
         if place is None:
             return False
         chunk, row = place
         if not is_pinned(chunk.records, row * RECORD_BYTES):
             return False
         if producer_id < self._expired_below:
-            self._table.drop(producer_id)
+            table.drop(producer_id)
             return True
         chunk.records[row * RECORD_BYTES + FLAGS_AT] &= ~PINNED
-        self._table.lower_bound(chunk, chunk.times[row])
+        table.lower_bound(chunk, chunk.times[row])
         return True
 
     def pinned(self) -> Iterator[int]:
         """Yields the ids that names hold, rising; the map must not change meanwhile."""
-        return self._table.pinned_ids()
+        return chain(self._table.pinned_ids(), self._kafka.pinned_ids())
 
     # --- time
 
@@ -313,25 +329,36 @@ class LastSeen:
             if idle:
                 dropped += len(idle)
                 self._retired = array("q", sorted([*self._retired, *idle]))
+        if self._clock - self._kafka.oldest > KAFKA_LIFETIME_MS:
+            dropped += len(self._kafka.drop_idle(self._clock - KAFKA_LIFETIME_MS))
         return dropped
 
     # --- looking at it
 
     def known(self, producer_id: int) -> Known | None:
         """Returns the facts about a producer for `judge`; None: not in the map."""
-        place = self._table.find(producer_id)
+        place = self._of(producer_id).find(producer_id)
         return None if place is None else unpack(place[0].records, place[1] * RECORD_BYTES)
+
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Returns the sequence that continues the producer's chain of that epoch; 0: none is."""
+        place = self._of(producer_id).find(producer_id)
+        if place is None:
+            return 0
+        start = START.unpack_from(place[0].records, place[1] * RECORD_BYTES)
+        last_sequence, _, known_epoch, flags = start
+        return last_sequence + 1 if known_epoch == epoch and not flags & OPENED else 0
 
     def describe(self, producer_id: int) -> ProducerEntry | None:
         """Returns one producer; None if the map does not know it."""
-        place = self._table.find(producer_id)
+        place = self._of(producer_id).find(producer_id)
         return None if place is None else self._entry(*place)
 
     def scan(self, after: int = 0, limit: int = 1000) -> list[ProducerEntry]:
         """Returns at most `limit` producers with ids above `after`, rising."""
         found: list[ProducerEntry] = []
         if limit > 0:
-            for chunk, row in self._table.rows(after):
+            for chunk, row in chain(self._table.rows(after), self._kafka.rows(after)):
                 found.append(self._entry(chunk, row))
                 if len(found) == limit:
                     break
@@ -361,7 +388,7 @@ class LastSeen:
         below the recent ones is COMMITTED with offset -1, and so is a sequence
         inside a batch with gaps.
         """
-        place = self._table.find(producer_id)
+        place = self._of(producer_id).find(producer_id)
         if place is not None:
             return resolve(place[0].records, place[1] * RECORD_BYTES, epoch, sequence)
         gone = self._is_expired(producer_id)
@@ -376,12 +403,12 @@ class LastSeen:
 
     def parts(self) -> Iterator[bytes | bytearray]:
         """Returns the bytes of `dump` in parts, `dump_bytes` long; the state must stay as it is."""
-        columns = list(self._table.columns())
+        columns = [*self._table.columns(), *self._kafka.columns()]
         return packed(self._clock, self._expired_below, self._retired, columns)
 
     @property
     def dump_bytes(self) -> int:
-        return packed_bytes(len(self._table), len(self._retired))
+        return packed_bytes(len(self), len(self._retired))
 
     @classmethod
     def load(cls, data: bytes, *, capacity: int = DEFAULT_CAPACITY) -> LastSeen:
@@ -391,5 +418,9 @@ class LastSeen:
         last_seen._clock = state.clock
         last_seen._expired_below = state.expired_below
         last_seen._retired = state.retired
-        last_seen._table.fill(state.pids, state.times, state.records)
+        pids, times, records = state.pids, state.times, state.records
+        rows = bisect_left(pids, KAFKA_IDS)
+        at = rows * RECORD_BYTES
+        last_seen._table.fill(pids[:rows], times[:rows], records[:at])
+        last_seen._kafka.fill(pids[rows:], times[rows:], records[at:])
         return last_seen

@@ -83,7 +83,7 @@ def opened_record(epoch: int, *, pinned: bool, expired: bool) -> bytes:
 
 def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> None:
     """Put an admitted batch into the record at byte `at`."""
-    _, epoch, first, last, prev, count, crc, _ = meta
+    _, epoch, first, last, prev, count, crc, *_ = meta
     old_last, old_base, old_epoch, flags, extra, old_span, old_count, old_crc = HEAD.unpack_from(
         records, at
     )

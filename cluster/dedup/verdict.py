@@ -35,6 +35,10 @@ last sequence; the first is then refused, never lost silently. Continuing at the
 avoids this and is the rule.
 
 Without an open, a higher epoch must begin with a first batch.
+
+Batches of Kafka's protocol (`BatchMeta.kafka`) have two rules of their own. Its clients rebuild and
+recompress a batch for a retry, so a repeat is known by its sequences alone. And its clients never
+continue a predecessor, so after an open only a first batch begins.
 """
 
 from __future__ import annotations
@@ -45,6 +49,9 @@ from typing import Any, NamedTuple
 MAX_INT32 = (1 << 31) - 1
 MAX_UINT32 = (1 << 32) - 1
 MAX_INT64 = (1 << 63) - 1
+
+KAFKA_IDS = 1 << 62
+"""Producer ids from here on belong to clients of Kafka's protocol that gave no name."""
 
 WINDOW = 5
 """How many recent batches of a producer are kept with their offsets."""
@@ -81,6 +88,8 @@ class Kind(IntEnum):
     STAGED_DUPLICATE = 101
     # The coordinator must be asked before the batch may be staged here.
     UNREGISTERED = 102
+    # Answered as INVALID_BATCH over gRPC, and by Kafka's protocol as its error 43.
+    UNSUPPORTED_FORMAT = 103
 
 
 class ExpectedOffsets(IntEnum):
@@ -89,6 +98,14 @@ class ExpectedOffsets(IntEnum):
     CHECKED = 0
     IGNORED = 1
     REQUIRED = 2
+
+
+class Formats(IntEnum):
+    """Formats of batches that a topic takes; numbers of oncelog.v1.TopicFormats."""
+
+    COLUMNAR = 0
+    KAFKA = 1
+    BOTH = 2
 
 
 class Resolution(IntEnum):
@@ -104,7 +121,8 @@ class Resolution(IntEnum):
 class BatchMeta(NamedTuple):
     """Facts of a batch header for the verdict, defaults filled in.
 
-    `prev` is -1 for a first batch, `expected_offset` -1 for "do not check".
+    `prev` is -1 for a first batch, `expected_offset` -1 for "do not check". `kafka`: it came by
+    Kafka's protocol.
     """
 
     producer_id: int
@@ -115,6 +133,7 @@ class BatchMeta(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     crc: int
     expected_offset: int = -1
+    kafka: bool = False
 
 
 class Verdict(NamedTuple):
@@ -122,7 +141,8 @@ class Verdict(NamedTuple):
 
     APPENDED and DUPLICATE carry `base_offset` (DUPLICATE: -1 if it is no longer
     known), FENCED `current_epoch`, OUT_OF_ORDER `last_sequence` of the
-    producer's epoch, OFFSET_MISMATCH `next_offset`, JOINED `token`.
+    producer's epoch, OFFSET_MISMATCH `next_offset`, JOINED `token`. `message` of DUPLICATE and
+    JOINED: REBUILT if the bytes differ.
     """
 
     kind: Kind
@@ -168,6 +188,8 @@ class Resolved(NamedTuple):
     current_epoch: int
 
 
+REBUILT = "the batch is stored, with other bytes: its producer rebuilt it"
+
 # Looking members up on an enum costs as much as the comparison itself.
 _APPENDED = Kind.APPENDED
 
@@ -191,7 +213,7 @@ def validate(meta: BatchMeta, *, payload_size: int, max_payload: int) -> Verdict
 
 
 def _fault(meta: BatchMeta) -> str | None:
-    pid, epoch, first, last, prev, count, crc, expected = meta
+    pid, epoch, first, last, prev, count, crc, expected, _ = meta
     if not 1 <= count <= MAX_INT32:
         return f"record_count: {count} is not in 1..{MAX_INT32}"
     if not 0 <= crc <= MAX_UINT32:
@@ -243,8 +265,16 @@ def fenced(epoch: int, current_epoch: int) -> Verdict:
 
 
 def same_content(batch: RecentBatch | BatchMeta, meta: BatchMeta) -> bool:
-    """Whether two batches with the same sequences also hold the same records."""
-    return batch.crc == meta.crc and batch.count == meta.count
+    """Whether two batches with the same sequences also hold the same records.
+
+    Clients of Kafka's protocol are trusted in this: they rebuild a batch for a retry.
+    """
+    return meta.kafka or (batch.crc == meta.crc and batch.count == meta.count)
+
+
+def rebuilt(batch: RecentBatch | BatchMeta, meta: BatchMeta) -> str:
+    """Returns the message of a repeat: REBUILT if its bytes are others."""
+    return "" if batch.crc == meta.crc else REBUILT
 
 
 def conflict(meta: BatchMeta, last_sequence: int) -> Verdict:
@@ -268,14 +298,14 @@ def judge(known: Known, meta: BatchMeta) -> Verdict | None:
         if first_batch:
             return None
         return out_of_order(-1, epoch, f"prev_sequence: {meta.prev} in an epoch without a batch")
-    if meta.prev == last_sequence or (opened and first_batch):
-        return None
     if opened:
-        return out_of_order(
-            last_sequence,
-            epoch,
-            f"prev_sequence: {meta.prev}; a newly opened epoch begins at -1 or {last_sequence}",
-        )
+        if first_batch or (meta.prev == last_sequence and not meta.kafka):
+            return None
+        begins = "-1" if meta.kafka else f"-1 or {last_sequence}"
+        text = f"prev_sequence: {meta.prev}; a newly opened epoch begins at {begins}"
+        return out_of_order(last_sequence, epoch, text)
+    if meta.prev == last_sequence:
+        return None
     if meta.last <= last_sequence:
         return _judge_old(known, meta)
     if meta.prev > last_sequence:
@@ -292,7 +322,8 @@ def _judge_old(known: Known, meta: BatchMeta) -> Verdict:
     for batch in reversed(known.recent):
         if batch.last == meta.last and batch.first == meta.first:
             if same_content(batch, meta):
-                return Verdict(Kind.DUPLICATE, base_offset=batch.base_offset)
+                text = rebuilt(batch, meta)
+                return Verdict(Kind.DUPLICATE, base_offset=batch.base_offset, message=text)
             return conflict(meta, known.last_sequence)
     below_recent = not known.recent or meta.last < known.recent[0].first
     if below_recent and meta.first > known.floor:

@@ -195,6 +195,7 @@ def _topic_of(record: pb.TopicRecord) -> TopicState:
         config.retention_bytes,
         config.max_batch_bytes,
         config.expected_offsets,
+        config.formats,
     )
     return TopicState(record.name, record.topic_id, partitions, settings, record.created_ms)
 

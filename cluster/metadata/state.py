@@ -324,6 +324,7 @@ class MetadataState:
         placements = [tuple(placement.replicas) for placement in command.placements]
         rules.check_placements(placements, node_rules.holders(self._tables))
         settings = TopicSettings().altered(command.config, set_expected_offsets=True)
+        settings.check_formats(None, self._tables.finalized)
         if len(self._tables.topics) >= rules.MAX_TOPICS:
             raise invalid("name", f"there are {rules.MAX_TOPICS} topics, which is the limit")
         rules.check_room(len(self._tables.groups), len(placements))
@@ -346,6 +347,7 @@ class MetadataState:
         settings = topic.settings.altered(
             command.config, set_expected_offsets=command.set_expected_offsets
         )
+        settings.check_formats(topic.settings.formats, self._tables.finalized)
         if settings != topic.settings:
             topic = replace(topic, settings=settings)
             self._tables.topics[topic.name] = topic

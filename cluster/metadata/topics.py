@@ -15,6 +15,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cluster.features import KAFKA as FEATURE
+from cluster.features import Finalized
 from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
 
 DAY_MS = 86_400_000
@@ -36,6 +38,7 @@ OFFSETS_TOPIC = "__offsets"
 INTERNAL_TOPICS = (OFFSETS_TOPIC,)
 # The values that the replicas agreed on, even if the enum has more by now.
 EXPECTED_OFFSETS = (0, 1, 2)
+COLUMNAR, KAFKA, BOTH = FORMATS = (0, 1, 2)
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -75,6 +78,7 @@ class TopicSettings:
     retention_bytes: int = UNLIMITED
     max_batch_bytes: int = 4 * MIB
     expected_offsets: int = ExpectedOffsets.EXPECTED_OFFSETS_CHECKED
+    formats: int = COLUMNAR
 
     def altered(self, config: TopicConfig, *, set_expected_offsets: bool) -> TopicSettings:
         """Returns the settings with the fields that `config` sets. Raises Rejected."""
@@ -83,6 +87,7 @@ class TopicSettings:
             config.retention_bytes if config.HasField("retention_bytes") else self.retention_bytes,
             config.max_batch_bytes if config.HasField("max_batch_bytes") else self.max_batch_bytes,
             config.expected_offsets if set_expected_offsets else self.expected_offsets,
+            config.formats if config.HasField("formats") else self.formats,
         )
         settings._check()
         return settings
@@ -93,7 +98,23 @@ class TopicSettings:
             retention_bytes=self.retention_bytes,
             max_batch_bytes=self.max_batch_bytes,
             expected_offsets=self.expected_offsets,  # type: ignore[arg-type]
+            # Releases before the feature do not know the field.
+            formats=self.formats or None,  # type: ignore[arg-type]
         )
+
+    def check_formats(self, before: int | None, finalized: Finalized) -> None:
+        """Raises Rejected unless a topic may have these formats after `before`.
+
+        before: the formats of an existing topic; None: it is new.
+        """
+        if self.formats == COLUMNAR == (before or COLUMNAR):
+            return
+        if not finalized.has(FEATURE):
+            text = f"formats: {self.formats} needs the feature {FEATURE!r}, which is not on"
+            raise Rejected(NOT_SUPPORTED, text)
+        if before not in (None, self.formats) and self.formats != BOTH:
+            text = f"{self.formats} must be {BOTH} (both), the only change from {before}"
+            raise invalid("formats", text, str(BOTH))
 
     def _check(self) -> None:
         _limit("retention_ms", self.retention_ms, 1, MAX_RETENTION_MS, unlimited=True)
@@ -102,6 +123,9 @@ class TopicSettings:
         if self.expected_offsets not in EXPECTED_OFFSETS:
             text = f"{self.expected_offsets} must be 0 (checked), 1 (ignored) or 2 (required)"
             raise invalid("expected_offsets", text)
+        if self.formats not in FORMATS:
+            text = f"{self.formats} must be 0 (columnar), 1 (kafka) or 2 (both)"
+            raise invalid("formats", text, "0..2")
 
 
 class DamagedReplica(NamedTuple):

@@ -98,6 +98,7 @@ class PartitionSample:
     stored_bytes: int = 0
     producers: int = 0
     producers_throttled: int = 0
+    batches_rebuilt: int = 0
     staged_bytes: int = 0
     staged_groups: int = 0
     pinned_entries: int = 0
@@ -359,6 +360,11 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
             "producers_throttled",
             "Batches and opens of new producers refused, the last-seen map being full",
             "producers_throttled",
+        ),
+        (
+            "batches_rebuilt",
+            "Repeated batches with other bytes than the stored ones (Kafka's protocol)",
+            "batches_rebuilt",
         ),
     )
     for name, text, attribute in counters:

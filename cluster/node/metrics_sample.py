@@ -41,6 +41,7 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
             stored_bytes=stored.stored_bytes,
             producers=len(partition.last_seen),
             producers_throttled=partition.counters.producers_throttled,
+            batches_rebuilt=partition.counters.rebuilt,
             staged_bytes=sum(run.size for run in runs),
             staged_groups=len(partition.group_offsets.staged),
             pinned_entries=group.applied_index - oldest,

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Done, Outcome
 from cluster.dedup.in_flight import InFlight
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
+from cluster.dedup.sequences import placed
+from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Formats, Kind, Verdict, fenced
 from cluster.entries import (
     HELD,
     BatchEntry,
@@ -29,7 +30,7 @@ from cluster.entries import (
     pack_open_producer,
     pack_release,
 )
-from cluster.features import TRANSACTIONS
+from cluster.features import KAFKA, TRANSACTIONS
 from cluster.partition.leases import held_flag, lease_verdict, released
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.producers import NAMES_BEHIND
@@ -113,6 +114,13 @@ class Leadership:
         meta = request.meta
         if self.policy.expected_offsets == ExpectedOffsets.IGNORED:
             meta = meta._replace(expected_offset=-1)
+        if meta.kafka:
+            if self.policy.formats == Formats.COLUMNAR or not self._node.features.is_on(KAFKA):
+                text = "formats: the topic takes columnar batches only"
+                self.answer(answer_to, Answer(Verdict(Kind.UNSUPPORTED_FORMAT, message=text)))
+                return
+            following = self._in_flight.next_sequence(meta.producer_id, meta.epoch)
+            meta = placed(meta, following)
         expired_below = self.policy.expired_below()
         if request.transaction_id:
             self._stage(request._replace(meta=meta), expired_below, answer_to)
@@ -122,8 +130,10 @@ class Leadership:
         if kind is _APPENDED:
             self._propose_batch(meta, request, expired_below, answer_to)
         elif kind is Kind.JOINED:
+            self._counters.rebuilt += bool(verdict.message)
             verdict.token.joined.append(answer_to)
         elif kind in _CERTAIN:
+            self._counters.rebuilt += kind is Kind.DUPLICATE and bool(verdict.message)
             self.answer(answer_to, Answer(verdict))
         else:
             self._refuse_batch(meta, request, verdict, answer_to)

@@ -1,6 +1,6 @@
 """State machine of a partition: every replica applies each entry kind by one handler.
 
-    Group --entry--> PartitionMachine --BATCH, LOG_START--------> StoredBatches
+    Group --entry--> PartitionMachine --BATCH, KAFKA_, LOG_START-> StoredBatches
                                       --BATCH staged, MARKER----> RunTable, StoredBatches
                                       --OPEN_, RELEASE_PRODUCERS-> ProducerTable
                                       --OFFSETS, STAGED_, MARKER-> OffsetsTable
@@ -25,6 +25,8 @@ from cluster.entries import (
     BATCH,
     GROUP_MEMBERS,
     HELD,
+    KAFKA_BATCH,
+    KAFKA_V2,
     LOG_START,
     MARKER,
     OFFSETS,
@@ -93,6 +95,7 @@ class PartitionMachine:
         self.group_offsets = OffsetsTable()
         self._handlers: dict[int, Handler] = {
             BATCH: self._apply_batch,
+            KAFKA_BATCH: self._apply_batch,
             LOG_START: self._apply_log_start,
             OPEN_PRODUCER: self._apply_open,
             RELEASE_PRODUCERS: self._apply_release,
@@ -268,4 +271,5 @@ def meta_of(entry: BatchEntry) -> BatchMeta:
         entry.record_count,
         entry.crc,
         entry.expected_offset,
+        entry.codec == KAFKA_V2,
     )

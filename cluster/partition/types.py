@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Verdict
+from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Formats, Verdict
 from cluster.features import Features
 from cluster.metadata.producer_names import NameState
 
@@ -46,6 +46,7 @@ class Policy:
 
     max_batch_bytes: int = 4 * 1024 * 1024
     expected_offsets: int = ExpectedOffsets.CHECKED
+    formats: int = Formats.COLUMNAR
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
     lease_lifetime_ms: int = 24 * 3600 * 1000
@@ -54,13 +55,17 @@ class Policy:
 
 
 class AppendRequest(NamedTuple):
-    """A batch as received, its header decoded and its crc compared."""
+    """A batch as received, its header decoded and its crc compared.
+
+    A batch of Kafka's protocol (`meta.kafka`) has its codec KAFKA_V2, and its sequences as its
+    client sent them: modulo 2**31. The leader places them.
+    """
 
     meta: BatchMeta
     codec: int
     transaction_id: int
     max_timestamp_us: int
-    payload: bytes
+    payload: bytes | memoryview
 
 
 class Answer(NamedTuple):
@@ -94,10 +99,15 @@ class NodeView:
 
 @dataclass(slots=True)
 class Counters:
-    """Counters of one replica since it was opened: answers by verdict, new producers refused."""
+    """Counters of one replica since it was opened.
+
+    verdicts: answers by verdict. producers_throttled: new producers refused. rebuilt: repeats whose
+    producer sent other bytes (Kafka's protocol).
+    """
 
     verdicts: dict[int, int] = field(default_factory=dict)
     producers_throttled: int = 0
+    rebuilt: int = 0
 
     def count(self, kind: int) -> None:
         self.verdicts[kind] = self.verdicts.get(kind, 0) + 1

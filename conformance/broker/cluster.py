@@ -18,10 +18,10 @@ from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fen
 from cluster.features import PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
-from cluster.metadata.topics import TopicState, check_more_partitions
+from cluster.metadata.topics import TopicSettings, TopicState, check_more_partitions
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leases import held_flag, lease_verdict
-from cluster.partition.types import Answer
+from cluster.partition.types import Answer, Policy
 from cluster.services.errors import accepted
 from cluster.services.log.batch_checks import begins_chain, refusal
 from cluster.services.log.lease_checks import unproven
@@ -39,6 +39,10 @@ from oncelog.v1 import log_pb2 as pb
 SECRET = bytes(range(32))
 FOR_EVER = 2**31 - 1
 FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS)
+
+
+def policy_of(settings: TopicSettings) -> Policy:
+    return Policy(max_batch_bytes=settings.max_batch_bytes, formats=settings.formats)
 
 
 class Partition:
@@ -254,7 +258,7 @@ class Cluster:
             batch.payload,
             known=partition is not None,
             leads=leads,
-            max_batch_bytes=0 if settings is None else settings.max_batch_bytes,
+            policy=None if settings is None else policy_of(settings),
         )
         if verdict is None and begins_chain(found):
             verdict = self._unproven(batch.lease_token, found.producer_id, found.epoch)

@@ -11,9 +11,11 @@ class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CODEC_NONE: _ClassVar[Codec]
     CODEC_ZSTD: _ClassVar[Codec]
     CODEC_LZ4: _ClassVar[Codec]
+    CODEC_KAFKA_V2: _ClassVar[Codec]
 CODEC_NONE: Codec
 CODEC_ZSTD: Codec
 CODEC_LZ4: Codec
+CODEC_KAFKA_V2: Codec
 
 class TopicPartition(_message.Message):
     __slots__ = ("topic", "partition")

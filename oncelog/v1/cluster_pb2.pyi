@@ -13,6 +13,12 @@ class ExpectedOffsets(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXPECTED_OFFSETS_IGNORED: _ClassVar[ExpectedOffsets]
     EXPECTED_OFFSETS_REQUIRED: _ClassVar[ExpectedOffsets]
 
+class TopicFormats(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOPIC_FORMATS_COLUMNAR: _ClassVar[TopicFormats]
+    TOPIC_FORMATS_KAFKA: _ClassVar[TopicFormats]
+    TOPIC_FORMATS_BOTH: _ClassVar[TopicFormats]
+
 class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     NODE_ACTION_UNSPECIFIED: _ClassVar[NodeAction]
@@ -33,6 +39,9 @@ class BalanceAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 EXPECTED_OFFSETS_CHECKED: ExpectedOffsets
 EXPECTED_OFFSETS_IGNORED: ExpectedOffsets
 EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
+TOPIC_FORMATS_COLUMNAR: TopicFormats
+TOPIC_FORMATS_KAFKA: TopicFormats
+TOPIC_FORMATS_BOTH: TopicFormats
 NODE_ACTION_UNSPECIFIED: NodeAction
 NODE_ACTION_ADD: NodeAction
 NODE_ACTION_REPLACE: NodeAction
@@ -169,16 +178,18 @@ class RequestLimits(_message.Message):
     def __init__(self, produce_batches: _Optional[int] = ..., fetch_partitions: _Optional[int] = ..., fetch_wait_ms: _Optional[int] = ..., producer_partitions: _Optional[int] = ..., produce_timeout_ms: _Optional[int] = ..., stream_waiting_bytes: _Optional[int] = ..., fetch_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ...) -> None: ...
 
 class TopicConfig(_message.Message):
-    __slots__ = ("retention_ms", "retention_bytes", "max_batch_bytes", "expected_offsets")
+    __slots__ = ("retention_ms", "retention_bytes", "max_batch_bytes", "expected_offsets", "formats")
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     retention_ms: int
     retention_bytes: int
     max_batch_bytes: int
     expected_offsets: ExpectedOffsets
-    def __init__(self, retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., expected_offsets: _Optional[_Union[ExpectedOffsets, str]] = ...) -> None: ...
+    formats: TopicFormats
+    def __init__(self, retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., expected_offsets: _Optional[_Union[ExpectedOffsets, str]] = ..., formats: _Optional[_Union[TopicFormats, str]] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("name", "partitions", "replicas", "config", "timeout_ms")

@@ -98,6 +98,10 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "oncelog",
         }
     ),
+    "cluster.kafka": frozenset(
+        {"cluster.dedup", "cluster.entries", "cluster.partition", "oncelog.types", "oncelog.v1"}
+        | {"oncelog.wire"}
+    ),
     "cluster.services": frozenset(
         {
             "cluster.access",

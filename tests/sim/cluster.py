@@ -13,16 +13,18 @@ from typing import Any
 from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
+from cluster.features import KAFKA, Finalized
 from cluster.metadata.state import MetadataState
 from cluster.node.maintenance.duties import TransferDone
 from cluster.node.replicas.replicas import METADATA_GROUP
-from cluster.partition.replica import Answer, AppendRequest, OffsetOutOfRangeError
+from cluster.partition.replica import Answer, OffsetOutOfRangeError
 from cluster.v1 import metadata_pb2 as mpb
-from oncelog.v1.cluster_pb2 import TopicConfig
+from oncelog.v1.cluster_pb2 import TOPIC_FORMATS_BOTH, TopicConfig
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
 from tests.sim.contacts import Meetings
+from tests.sim.kafka.client import kafka_id
 from tests.sim.network import Damage, Network
 from tests.sim.node import LEASE_MS, Node, Settings
 from tests.sim.shadow import Shadow
@@ -70,7 +72,7 @@ class Cluster:
         self.installs = self.resolves = self.crashes = self.reads = 0
         self.verbose = verbose
         self.log: list[str] = []
-        self._next_pid = 0
+        self._next_pid = self._next_kafka = 0
         # The metadata group's producers: (time, id, epoch, whether a name holds it).
         self.grants: list[tuple[float, int, int, bool]] = []
         self._next_stream = 0
@@ -106,14 +108,14 @@ class Cluster:
 
     # -- clients ------------------------------------------------------------------------
 
-    def call(self, node_id: int, gid: int, calls: list[tuple[AppendRequest, Any]], *,
+    def call(self, node_id: int, gid: int, calls: list[tuple[Any, Any]], *,
              ordered: bool) -> None:  # fmt: skip
         """Sends batches to a node: in one stream, or each on its own."""
         node = self.nodes[node_id]
         for part in [calls] if ordered else [[one] for one in calls]:
             self._request(node, gid, part)
 
-    def _request(self, node: Node, gid: int, calls: list[tuple[AppendRequest, Any]]) -> None:
+    def _request(self, node: Node, gid: int, calls: list[tuple[Any, Any]]) -> None:
         rng, after = self.rng, self.scheduler.after
         if node.id in self.cut_off:
             return
@@ -148,6 +150,11 @@ class Cluster:
         named = self.rng.random() < 0.4
         self.grants.append((self.scheduler.now, self._next_pid, 0, named))
         return self._next_pid
+
+    def kafka_lease(self) -> int:
+        """Issues an id to a client of Kafka's protocol."""
+        self._next_kafka += 1
+        return kafka_id(self._next_kafka, "alice")
 
     def grant(self, pid: int, epoch: int) -> None:
         """Leases an id to a successor, by its name or from a producer that hands it over."""
@@ -386,6 +393,8 @@ class Cluster:
 def _topics(settings: Settings, nodes: list[int]) -> MetadataState:
     """Builds a state with the groups of `settings` as topics of one partition, on all nodes."""
     state = MetadataState()
+    if settings.kafka:
+        state.tables.finalized = Finalized(2, frozenset({KAFKA}))
     commands = [register_node(node) for node in nodes]
     commands += [create_topic(f"t{16 + i}", [nodes], settings) for i in range(settings.groups)]
     for index, command in enumerate(commands, 1):
@@ -405,12 +414,13 @@ def create_topic(name: str, placements: list[list[int]], settings: Settings) -> 
         create_topic=mpb.CreateTopic(
             name=name,
             placements=[mpb.Placement(replicas=replicas) for replicas in placements],
-            config=topic_config(settings.retention_bytes, settings.retention_ms),
+            config=topic_config(settings.retention_bytes, settings.retention_ms, settings.kafka),
         )
     )
 
 
-def topic_config(retention_bytes: int, retention_ms: int = -1) -> TopicConfig:
+def topic_config(retention_bytes: int, retention_ms: int = -1, kafka: bool = False) -> TopicConfig:
     """Builds a topic's settings; -1: all is kept; 0: as little as can be set."""
     kept = max(1, retention_bytes) if retention_bytes >= 0 else -1
-    return TopicConfig(retention_ms=retention_ms, retention_bytes=kept)
+    formats = TOPIC_FORMATS_BOTH if kafka else None
+    return TopicConfig(retention_ms=retention_ms, retention_bytes=kept, formats=formats)

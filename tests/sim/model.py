@@ -17,6 +17,10 @@ _BATCH = struct.Struct("<BBBBIqiIqqqqqqqqq")
 _LOG_START = struct.Struct("<BBxxxxxxqqqq")
 _OPEN = struct.Struct("<BBBxiqqqqq")
 _RECORDS = struct.Struct("<qqi")
+# Batches of Kafka's protocol: their kind and codec, their records' place in the payload, the lowest
+# id without a name, and how long it is remembered.
+KAFKA_BATCH, KAFKA_V2, KAFKA_RECORDS, KAFKA_IDS = 0x15, 16, 40, 1 << 62
+DAY_MS = 24 * 3600 * 1000
 
 # Verdict numbers of the public protocol.
 APPENDED, DUPLICATE = 1, 2
@@ -43,6 +47,7 @@ class Producer:
     epoch: int
     last: int
     opened: bool = False  # its epoch was opened and has stored nothing yet
+    used_ms: int = 0  # log time of its newest batch
     # (epoch, first, last) -> (base offset, crc)
     batches: dict[tuple[int, int, int], tuple[int, int]] = field(default_factory=dict)
 
@@ -57,9 +62,10 @@ class Model:
         self.batches: dict[int, bytes] = {}  # base offset -> entry
         self.newest_record: dict[int, int] = {}  # stream -> newest number stored
         self.promised_never: set[tuple[int, int, int]] = set()
+        self.clock_ms = 0  # log time, by batches
 
     def apply(self, index: int, data: bytes, answer: Any) -> None:
-        if data[0] == 0x10:
+        if data[0] in (0x10, KAFKA_BATCH):
             self._apply_batch(index, data, answer)
         elif data[0] == 0x11:
             _, _, was, start, _, _ = _LOG_START.unpack(data)
@@ -71,7 +77,8 @@ class Model:
             raise Violation(f"{self.name}: entry {index} has type {data[0]:#x}")
 
     def _apply_open(self, index: int, data: bytes, answer: Any) -> None:
-        _, _, _, epoch, pid, *_ = _OPEN.unpack(data)
+        _, _, _, epoch, pid, stamp_ms, *_ = _OPEN.unpack(data)
+        self.clock_ms = max(self.clock_ms, stamp_ms)
         verdict, known = answer.verdict, self.producers.get(pid)
         accepted = int(verdict.kind) == APPENDED
         where = f"{self.name}: entry {index} (open of {pid}/{epoch})"
@@ -86,6 +93,7 @@ class Model:
             known = self.producers[pid] = Producer(epoch, -1, opened=True)
         if verdict.last_sequence != known.last and not (self.expiry and verdict.last_sequence < 0):
             raise Violation(f"{where} says {verdict!r}, the last one stored is {known.last}")
+        known.used_ms = self.clock_ms
         if epoch > known.epoch:
             known.epoch, known.opened = epoch, True
 
@@ -94,7 +102,11 @@ class Model:
         _, _, _, _, count, pid, epoch, crc, first, last, prev, expected, *_ = header
         kind = int(answer.verdict.kind)
         accepted = kind == APPENDED
-        may, must = self._expect(pid, epoch, prev, expected)
+        kafka = data[0] == KAFKA_BATCH
+        if kafka != (header[2] == KAFKA_V2) or (kafka and 0 < pid < KAFKA_IDS):
+            raise Violation(f"{self.name}: entry {index} is of kind {data[0]:#x}: {header}")
+        self.clock_ms = max(self.clock_ms, header[14])
+        may, must = self._expect(pid, epoch, prev, expected, kafka=kafka)
         where = f"{self.name}: entry {index} ({pid}/{epoch}, {first}..{last} after {prev})"
         if accepted and not may:
             raise Violation(f"{where} was accepted and may not be")
@@ -113,25 +125,35 @@ class Model:
             if producer is None:
                 producer = self.producers[pid] = Producer(epoch, last)
             producer.epoch, producer.last, producer.opened = epoch, last, False
+            producer.used_ms = self.clock_ms
             producer.batches[epoch, first, last] = (base, crc)
             if (pid, epoch, last) in self.promised_never:
                 raise Violation(f"{where} was stored after a resolve said NEVER")
 
-    def _expect(self, pid: int, epoch: int, prev: int, expected: int) -> tuple[bool, bool]:
+    def _expect(
+        self, pid: int, epoch: int, prev: int, expected: int, *, kafka: bool
+    ) -> tuple[bool, bool]:
         """(whether a batch may be accepted now, whether it must be)."""
         fits = expected < 0 or expected == self.next_offset
         if not pid:
             return fits, fits
-        known = self.producers.get(pid)
-        if known is None or epoch > known.epoch:
-            fits = fits and prev == -1
+        known = self.known(pid)
+        if known is None or epoch > known.epoch or (kafka and known.opened):
+            fits = fits and prev == -1 and (known is None or epoch >= known.epoch)
         else:
             follows = prev == known.last or (known.opened and prev == -1)
             fits = fits and epoch == known.epoch and follows
-        return fits, fits and not self.expiry
+        return fits, fits and (kafka or not self.expiry)
+
+    def known(self, pid: int) -> Producer | None:
+        """Returns the producer; None if it has stored nothing, or an id of Kafka's was idle."""
+        known = self.producers.get(pid)
+        idle = known is not None and self.clock_ms - known.used_ms > DAY_MS
+        return None if pid >= KAFKA_IDS and idle else known
 
     def _count_records(self, where: str, data: bytes) -> None:
-        stream, first, count = _RECORDS.unpack_from(data, _BATCH.size)
+        records = _BATCH.size + (KAFKA_RECORDS if data[0] == KAFKA_BATCH else 0)
+        stream, first, count = _RECORDS.unpack_from(data, records)
         newest = self.newest_record.get(stream, -1)
         if first <= newest:
             raise Violation(f"{where}: record {first} of stream {stream} after {newest}: twice")

@@ -24,6 +24,8 @@ from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.snapshots import Checked
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
+from cluster.kafka.append import append as append_kafka
+from cluster.kafka.records import read_batch
 from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
@@ -40,7 +42,7 @@ from cluster.node.replicas.replicas import (
     Replicas,
     ReplicaSettings,
 )
-from cluster.partition.replica import Answer, AppendRequest, Partition
+from cluster.partition.replica import Answer, Partition
 from storage.errors import StorageError
 from tests.sim import releases
 from tests.sim.checker import Violation, smallest_majority
@@ -48,6 +50,7 @@ from tests.sim.clock import NEVER
 from tests.sim.contacts import Contacts, failed
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
+from tests.sim.kafka.client import SECRET, KafkaRequest
 from tests.sim.levelling import Levelling
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.registering import Registering
@@ -101,6 +104,7 @@ class Settings:
     repair_after: float = 0.0  # that a damaged replica is left; 0: for ever
     registers: bool = False  # whether each start is registered
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
+    kafka: bool = False  # whether the topics take batches of Kafka's protocol, too
 
 
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Driver:
@@ -582,7 +586,7 @@ class Node:
         for message in messages:
             self.running.clocks.receive(sender, message)
 
-    def call(self, gid: int, calls: list[tuple[AppendRequest, Any]]) -> None:
+    def call(self, gid: int, calls: list[tuple[Any, Any]]) -> None:
         """Takes batches of one client, in its order."""
         cluster = self.cluster
         if not self.alive:
@@ -593,6 +597,9 @@ class Node:
             cluster.scheduler.at(self.paused_until, self.call, gid, calls)
             return
         for request, reply in calls:
+            if isinstance(request, KafkaRequest):
+                self._call_kafka(gid, request, reply)
+                continue
             if not self.settings.leased and not self.names.is_issued(request.meta.producer_id):
                 self.names.follow(all_of_it=True)  # the service asks the metadata leader
             call = Call(self, f"group {gid}: {request.meta}", reply)
@@ -601,6 +608,16 @@ class Node:
                 call.answer(NOT_HERE)
             else:
                 partition.append(request, call.answer)
+
+    def _call_kafka(self, gid: int, request: KafkaRequest, reply: Any) -> None:
+        """Takes one partition's bytes of a Produce request."""
+        call = Call(self, f"group {gid}: Kafka batch of {request.producer_id:#x}", reply)
+        partition, who = self.partitions.get(gid), request.principal
+        if partition is None:
+            call.answer(NOT_HERE)
+        else:
+            batch = read_batch(memoryview(request.data))
+            append_kafka(partition, batch, call.answer, secret=SECRET, principal=who)
 
     def open(self, gid: int, pid: int, epoch: int, reply: Any) -> None:
         """Opens a client's producer in a partition."""

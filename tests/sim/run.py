@@ -15,6 +15,7 @@ from typing import Any
 import storage.checkpoints
 from cluster import pieces
 from cluster.consensus import applying, checkpoints, driver, proposals, replication
+from cluster.dedup import sequences
 from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation, smallest_majority
@@ -22,6 +23,7 @@ from tests.sim.client import Anonymous, Producer, Style
 from tests.sim.clock import NEVER
 from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.faults import Faults
+from tests.sim.kafka.client import Foreigner, KafkaProducer
 from tests.sim.network import Damage
 from tests.sim.node import Settings
 from tests.sim.upgrading import Operator
@@ -33,6 +35,7 @@ SMALL_REPLAY_BYTES = 20 * 17 * 1024
 SLOW_RATE = 20_000.0  # of the links in some runs, bytes per second
 ROUND_COSTS = (0.0002, 0.001, 0.005)  # in some runs: seconds for a message or an entry
 STORE_LOST_AT = (3.0, 11.0)  # in some runs: when a node finds no store
+KAFKA_WRAP_BITS = 6  # of a Kafka client's sequences: so few that a run crosses the wrap
 DAMAGE_AT = (4.0, 9.0, 14.0)  # in some runs: when a replica finds damage
 
 
@@ -74,6 +77,7 @@ class Clients:
         self.cluster, self.rng = cluster, cluster.rng
         self.producers: list[Producer] = []
         self.anonymous: list[Anonymous] = []
+        self.foreigners: list[Foreigner] = []
         self.newest_group = max(cluster.groups)
         self.closed = False
         settings, nodes = cluster.settings, cluster.node_ids
@@ -84,6 +88,8 @@ class Clients:
                 self._add_producer(gid)
             if self.rng.random() < 0.2:
                 self._add_anonymous(gid)
+            if settings.kafka:
+                self._add_kafka(gid)
 
     def _add_producer(self, gid: int) -> None:
         rng, cluster = self.rng, self.cluster
@@ -107,13 +113,25 @@ class Clients:
             )
         )
 
+    def _add_kafka(self, gid: int) -> None:
+        """Adds producers of Kafka's protocol, and a client that uses their ids."""
+        rng, cluster = self.rng, self.cluster
+        for _ in range(2):
+            style = Style(interval=0.4 + 0.8 * rng.random(), burst=2, window=5)
+            facts = (gid, cluster.kafka_lease(), 0, cluster.new_stream(), style)
+            target, wrap = rng.choice(cluster.node_ids), 1 << KAFKA_WRAP_BITS
+            producer = KafkaProducer(cluster, rng, *facts, target, wrap=wrap)
+            self.producers.append(producer)
+        self.foreigners.append(Foreigner(cluster, rng, gid))
+
     def _add_anonymous(self, gid: int) -> None:
         cluster = self.cluster
         target = self.rng.choice(cluster.node_ids)
         self.anonymous.append(Anonymous(cluster, self.rng, gid, cluster.new_stream(), 1.5, target))
 
     def start(self) -> None:
-        clients: list[Producer | Anonymous] = [*self.producers, *self.anonymous]
+        clients: list[Producer | Anonymous | Foreigner]
+        clients = [*self.producers, *self.anonymous, *self.foreigners]
         for client in clients:
             self.cluster.scheduler.after(self.rng.random(), client.tick)
         self.cluster.scheduler.after(2.0, self._read)
@@ -203,6 +221,8 @@ class Clients:
             producer.closing = True
         for anonymous in self.anonymous:
             anonymous.closing = True
+        for foreigner in self.foreigners:
+            foreigner.closing = True
 
     def unfinished(self) -> list[Producer]:
         """Producers with an unstored batch, or not open. A topic may go after the last command."""
@@ -269,6 +289,9 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     if seed % 3 == 0:  # rounds of several slices, of a few entries each
         limits += [(driver, "SLICE_OPERATIONS", 1 + seed // 3 % 4)]
         limits += [(proposals, "MAX_SLICE_ENTRIES", 1 + seed // 12 % 4)]
+    if seed % 3 == 1 and not settings.metadata:
+        settings = replace(settings, kafka=True)
+        limits += [(sequences, "WRAP_BITS", KAFKA_WRAP_BITS)]
     if seed % 7 == 4:  # states that are saved piece by piece
         limits += [(checkpoints, "SLICE_PIECES", 1), (pieces, "PIECE_BYTES", 1 << seed // 7 % 8)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)

@@ -42,6 +42,25 @@ class _Reply:
         return None if self.answer is None else self.answer.verdict.kind
 
 
+class _OpenReply:
+    """The answer to an open, to be looked at later."""
+
+    def __init__(self, stage: Stage, pid: int, epoch: int) -> None:
+        self.stage, self.pid, self.epoch = stage, pid, epoch
+        self.answer: Answer | None = None
+
+    def check(self, answer: Answer) -> None:
+        self.stage.cluster.checker.opened(GID, self.pid, self.epoch, answer)
+        self.answer = answer
+
+    def arrive(self, answer: Answer | None) -> None:
+        """Does nothing: clients of a schedule do nothing by themselves."""
+
+    @property
+    def kind(self) -> Kind | None:
+        return None if self.answer is None else self.answer.verdict.kind
+
+
 class Stage:
     """One group (GID) on nodes 1..n; datagrams, so that messages can be held and let go."""
 
@@ -173,6 +192,12 @@ class Stage:
         """Sends a batch; `head`: all batches before it are stored."""
         reply = _Reply(self, batch, head)
         self.node(node_id).call(GID, [(batch.request(), reply)])
+        return reply
+
+    def send_open(self, node_id: int, pid: int, epoch: int) -> _OpenReply:
+        """Sends an open of a producer."""
+        reply = _OpenReply(self, pid, epoch)
+        self.node(node_id).open(GID, pid, epoch, reply)
         return reply
 
     def produce(self, node_id: int, count: int = 1, pid: int = 1) -> list[_Reply]:

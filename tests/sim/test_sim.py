@@ -24,6 +24,7 @@ from tests.sim import (  # noqa: F401 - some register on import
     weak_verdicts,
 )
 from tests.sim.disk import Disk, PowerLoss
+from tests.sim.kafka import weak as weak_kafka
 from tests.sim.membership import weak as weak_membership
 from tests.sim.mutations import MUTATIONS, outcome
 from tests.sim.network import majority_ring, one_way, split
@@ -59,6 +60,7 @@ FOUND = (
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
     **weak_membership.CAUGHT_BY,
+    **weak_kafka.CAUGHT_BY,
     "commit-without-match": "commit_stops_at_the_last_entry_that_matches",
     "commit-beyond-the-new-entries": "commit_stops_at_the_last_entry_that_matches",
     "no-log-matching": "entries_of_old_terms_are_not_counted",

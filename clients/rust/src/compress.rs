@@ -89,7 +89,9 @@ pub(crate) fn decompress(codec: i32, data: &Bytes) -> Result<Bytes> {
             }
             Ok(read_all("lz4", data.len(), &mut FrameDecoder::new(&data[..]))?.into())
         }
-        Err(_) => Err(Error::new(ErrorKind::InvalidBatch, format!("unknown codec {codec}"))),
+        Ok(pb::Codec::KafkaV2) | Err(_) => {
+            Err(Error::new(ErrorKind::InvalidBatch, format!("unknown codec {codec}")))
+        }
     }
 }
 

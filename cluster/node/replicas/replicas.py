@@ -444,6 +444,7 @@ class Replicas:
         return Policy(
             max_batch_bytes=min(settings.max_batch_bytes, cap),
             expected_offsets=settings.expected_offsets,
+            formats=settings.formats,
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
             lease_lifetime_ms=metadata.lease_lifetime_ms,

@@ -98,7 +98,10 @@ class ClusterService:
 
     async def AlterTopic(self, request: pb.AlterTopicRequest) -> pb.AlterTopicResponse:
         topic = self._topic(request.name)
-        topic.settings.altered(request.config, set_expected_offsets=request.set_expected_offsets)
+        settings = topic.settings.altered(
+            request.config, set_expected_offsets=request.set_expected_offsets
+        )
+        settings.check_formats(topic.settings.formats, self.node.metadata.finalized)
         _check_cap(request.config, self._max_batch_bytes)
         command = meta.MetadataCommand(
             alter_topic=meta.AlterTopic(
@@ -219,7 +222,8 @@ class ClusterService:
         if not settings.HasField("max_batch_bytes"):
             default = TopicSettings().max_batch_bytes
             settings.max_batch_bytes = min(default, self._max_batch_bytes)
-        TopicSettings().altered(settings, set_expected_offsets=True)
+        made = TopicSettings().altered(settings, set_expected_offsets=True)
+        made.check_formats(None, self.node.metadata.finalized)
         _check_cap(settings, self._max_batch_bytes)
         placements = place_replicas(
             self.node,

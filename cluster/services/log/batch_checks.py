@@ -14,8 +14,9 @@ import struct
 
 import crc32c
 
-from cluster.dedup.verdict import BatchMeta, Kind, Verdict, validate
+from cluster.dedup.verdict import BatchMeta, Formats, Kind, Verdict, validate
 from cluster.metadata.topics import is_internal
+from cluster.partition.types import Policy
 from oncelog.v1.batch_pb2 import BatchHeader
 from oncelog.wire.batch import MAGIC, MAX_PAYLOAD_BYTES, PREAMBLE
 
@@ -28,6 +29,7 @@ _RECORD_BYTES = 12
 MAX_RECORDS = (MAX_PAYLOAD_BYTES - _LEAST_BYTES) // _RECORD_BYTES
 _HEAD = struct.Struct("<4s4xI")  # of the preamble: its magic, the record count
 
+_KAFKA_ONLY = int(Formats.KAFKA)  # an enum's member takes longer to look up
 UNKNOWN_TOPIC = "unknown topic or partition"
 
 
@@ -38,18 +40,18 @@ def refusal(
     *,
     known: bool,
     leads: bool,
-    max_batch_bytes: int,
+    policy: Policy | None,
 ) -> Verdict | None:
     """Return the reason to refuse a batch before its partition sees it.
 
     None: it passes, or only its lease is left to prove (`begins_chain`).
-    known: this node knows the partition. leads: this node leads it.
+    known: this node knows the partition. leads: this node leads it. policy: of its replica.
     """
     topic = header.topic
     if is_internal(topic):
         return _invalid(f"topic: {topic} is internal")
     size = len(payload)
-    limit = max_batch_bytes if leads else size
+    limit = policy.max_batch_bytes if leads and policy is not None else size
     wrong = validate(meta, payload_size=size, max_payload=limit)
     if wrong is None or wrong.kind is not Kind.INVALID_BATCH:
         fault = _fault(header, meta, payload)
@@ -57,8 +59,10 @@ def refusal(
             return _invalid(fault)
         if not known:
             return Verdict(Kind.UNKNOWN_TOPIC_OR_PARTITION, message=UNKNOWN_TOPIC)
-        if not leads:
+        if not leads or policy is None:
             return Verdict(Kind.NOT_LEADER)
+        if policy.formats == _KAFKA_ONLY:
+            return _invalid("formats: the topic takes batches of Kafka's protocol only")
     return wrong
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.dedup.verdict import Kind, Verdict
+from cluster.dedup.verdict import KAFKA_IDS, Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
 from cluster.security.caller import CALLER
@@ -40,8 +40,11 @@ class Leases:
     def owned(self, token: bytes, producer_id: int, epoch: int) -> Verdict | None:
         """Return why the caller may not continue as this producer; None if it owns the lease.
 
-        For batches that begin no chain. Without identities, knowing the epoch is enough.
+        For batches that begin no chain. Without identities, knowing the epoch is enough. Ids of
+        Kafka clients are never a caller's.
         """
+        if producer_id >= KAFKA_IDS:
+            return unproven(token, producer_id, epoch)
         principal = CALLER.get().principal
         if not principal or proves(
             self._node.metadata.lease_secret, token, producer_id, epoch, principal

@@ -137,7 +137,7 @@ class Appender:
             payload,
             known=located is not None,
             leads=located is not None and located.leads,
-            max_batch_bytes=0 if replica is None else replica.policy.max_batch_bytes,
+            policy=None if replica is None else replica.policy,
         )
         if verdict is None and begins_chain(meta):
             verdict = await self._leases.check(batch.lease_token, meta.producer_id, meta.epoch)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from functools import partial
 
+from cluster.dedup.sequences import placed
 from cluster.dedup.verdict import (
     MAX_INT32,
     MAX_INT64,
@@ -149,6 +150,9 @@ async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> No
 async def _located(partition: Partition, meta: BatchMeta, given: Answer) -> Answer:
     """Return the log's answer to a batch that is older than the map's window."""
     below = search_from(partition, meta.producer_id)
+    if meta.kafka:
+        following = partition.last_seen.next_sequence(meta.producer_id, meta.epoch)
+        meta = placed(meta, following)
     try:
         place = await find_batch(
             partition,

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from cluster.dedup.in_flight import InFlight
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind
-from tests.unit.dedup.test_verdict_model import answer_of, batches, meta_of
+from tests.unit.dedup.test_verdict_model import KNOWN, answer_of, batches, meta_of
 from tests.unit.dedup.verdict_model import Batch, Model
 
 CRC = 77
@@ -297,7 +297,7 @@ class InFlightMachine(RuleBasedStateMachine):
             self.in_flight.add(meta, self.tokens)
             self.log.append(Proposal(self.tokens, b))
 
-    @rule(pid=st.integers(1, 6), up=st.sampled_from([1, 1, 0, -1]))
+    @rule(pid=KNOWN, up=st.sampled_from([1, 1, 0, -1]))
     def open(self, pid: int, up: int) -> None:
         model = self.ahead()
         known = model.producers.get(pid)

@@ -20,17 +20,18 @@ from hypothesis.stateful import (
 
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Resolution, Verdict, validate
-from tests.unit.dedup.verdict_model import FAR, Answer, Batch, Model
+from tests.unit.dedup.verdict_model import DAY, FAR, KAFKA, Answer, Batch, Model
 
 MAX_COUNT = 2**31 - 1
-PIDS = st.integers(0, 6)
+PIDS = st.sampled_from([*range(7), KAFKA + 1, KAFKA + 2])
+KNOWN = st.sampled_from([*range(1, 7), KAFKA + 1])
 EPOCHS = st.integers(0, 3)
 NEAR = st.integers(1, 4)
 FAR_OFF = st.sampled_from([FAR - 1, FAR, FAR + 1])
 
 
 def meta_of(b: Batch) -> BatchMeta:
-    return BatchMeta(b.pid, b.epoch, b.first, b.last, b.prev, b.count, b.crc, b.x)
+    return BatchMeta(b.pid, b.epoch, b.first, b.last, b.prev, b.count, b.crc, b.x, b.kafka)
 
 
 def answer_of(verdict: Verdict) -> Answer:
@@ -117,7 +118,7 @@ class LastSeenMachine(RuleBasedStateMachine):
         if expected[0] == "APPENDED":
             self.model.append(b)
 
-    @rule(pid=st.integers(1, 6), up=st.sampled_from([1, 1, 1, 0, -1, 2]), named=st.booleans())
+    @rule(pid=KNOWN, up=st.sampled_from([1, 1, 1, 0, -1, 2]), named=st.booleans())
     def open(self, pid: int, up: int, named: bool) -> None:
         known = self.model.producers.get(pid)
         epoch = max(0, (known.epoch if known else 0) + up)
@@ -133,7 +134,7 @@ class LastSeenMachine(RuleBasedStateMachine):
         if expected[0] == "APPENDED":
             self.model.open(pid, epoch, named)
 
-    @rule(pid=st.integers(1, 6))
+    @rule(pid=KNOWN)
     def release(self, pid: int) -> None:
         was = pid in self.model.producers and self.model.producers[pid].named
         assert [r.release(pid) for r in self.replicas] == [was, was]
@@ -141,7 +142,9 @@ class LastSeenMachine(RuleBasedStateMachine):
             self.model.release(pid)
 
     @rule(
-        step=st.integers(-3, 6), lifetime=st.integers(5, 20), raised=st.sampled_from([0, 0, 0, 1])
+        step=st.one_of(st.integers(-3, 6), st.sampled_from([DAY - 5, DAY, DAY + 1])),
+        lifetime=st.integers(5, 20),
+        raised=st.sampled_from([0, 0, 0, 1]),
     )
     def advance(self, step: int, lifetime: int, raised: int) -> None:
         time, watermark = self.model.clock + step, self.model.watermark + raised
@@ -155,7 +158,7 @@ class LastSeenMachine(RuleBasedStateMachine):
         self.replicas[0] = LastSeen.load(data)
         assert self.replicas[0].dump() == data
 
-    @rule(pid=st.integers(1, 6), epoch=st.integers(0, 5), sequence=st.integers(-1, 40))
+    @rule(pid=KNOWN, epoch=st.integers(0, 5), sequence=st.integers(-1, 40))
     def resolve(self, pid: int, epoch: int, sequence: int) -> None:
         known = self.model.producers.get(pid)
         found = self.replicas[0].resolve(pid, epoch, sequence)

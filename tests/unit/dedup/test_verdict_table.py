@@ -13,7 +13,15 @@ import pytest
 
 from cluster.dedup.in_flight import InFlight
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Resolution, Verdict, validate
+from cluster.dedup.verdict import (
+    BatchMeta,
+    ExpectedOffsets,
+    Formats,
+    Kind,
+    Resolution,
+    Verdict,
+    validate,
+)
 from oncelog.v1 import cluster_pb2, log_pb2
 
 CRC = 0xC0FFEE
@@ -202,7 +210,7 @@ def test_every_verdict_of_the_map_has_a_row() -> None:
         Kind.NOT_LEADER, Kind.NOT_READY, Kind.TIMEOUT, Kind.STORAGE_FULL,
         Kind.UNKNOWN_TOPIC_OR_PARTITION, Kind.STAGED, Kind.STAGED_DUPLICATE,
         Kind.TRANSACTION_ABORTED, Kind.TRANSACTION_ENDED, Kind.TRANSACTION_CONFLICT,
-        Kind.UNREGISTERED,
+        Kind.UNREGISTERED, Kind.UNSUPPORTED_FORMAT,
     }  # fmt: skip
     assert {row[2] for row in ROWS} == set(Kind) - outside
     assert len({row[0] for row in ROWS}) == len(ROWS)
@@ -234,7 +242,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "field"), INVALID, ids=[str(i[0]) for i in INVALID])
-def test_invalid_batch_names_the_field(change: dict[str, int], field: str) -> None:
+def test_invalid_batch_names_the_field(change: dict[str, Any], field: str) -> None:
     verdict = validate(GOOD._replace(**change), payload_size=100, max_payload=100)
     assert verdict is not None and verdict.kind is Kind.INVALID_BATCH
     assert verdict.message.startswith(f"{field}: ")
@@ -274,5 +282,7 @@ def test_numbers_are_those_of_the_protocol() -> None:
     assert max(log_pb2.Verdict.values()) < Kind.JOINED
     modes = {n.removeprefix("EXPECTED_OFFSETS_"): v for n, v in cluster_pb2.ExpectedOffsets.items()}
     assert {m.name: int(m) for m in ExpectedOffsets} == modes
+    formats = {n.removeprefix("TOPIC_FORMATS_"): v for n, v in cluster_pb2.TopicFormats.items()}
+    assert {f.name: int(f) for f in Formats} == formats
     known = {n.removeprefix("RESOLUTION_"): v for n, v in log_pb2.Resolution.items()}
     assert {r.name: int(r) for r in Resolution} == known

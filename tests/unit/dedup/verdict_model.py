@@ -12,6 +12,8 @@ import copy
 from dataclasses import dataclass, field
 
 Answer = tuple[str, int]
+KAFKA = 1 << 62  # ids of Kafka clients from here on
+DAY = 24 * 3600 * 1000
 FAR = 2**32 - 1
 
 
@@ -25,6 +27,10 @@ class Batch:
     count: int
     crc: int
     x: int = -1
+
+    @property
+    def kafka(self) -> bool:
+        return self.pid >= KAFKA
 
 
 @dataclass
@@ -121,7 +127,8 @@ class Model:
         if b.epoch > p.epoch:
             return None if b.prev == -1 else ("OUT_OF_ORDER", -1)
         if p.opened:
-            return None if b.prev in (-1, p.last) else ("OUT_OF_ORDER", p.last)
+            begins = b.prev == -1 or (b.prev == p.last and not b.kafka)
+            return None if begins else ("OUT_OF_ORDER", p.last)
         if b.prev == p.last:
             return None
         if b.last > p.last:
@@ -129,7 +136,8 @@ class Model:
         window = p.window()
         for s in window:
             if (s.batch.first, s.batch.last) == (b.first, b.last):
-                if (s.batch.crc, s.batch.count) != (b.crc, b.count):
+                same = (s.batch.crc, s.batch.count) == (b.crc, b.count)
+                if not same and not b.kafka:
                     return ("SEQUENCE_CONFLICT", p.last)
                 return ("JOINED", s.base) if s.in_flight else ("DUPLICATE", s.base)
         # Below the window and within the chain, as far back as its start is certain.
@@ -179,10 +187,11 @@ class Model:
         """`lifetime` -1: nobody is idle too long."""
         dropped = 0
         for pid, p in list(self.producers.items()):
-            idle = 0 <= lifetime < self.clock - p.time
+            idle = lifetime >= 0 and self.clock - p.time > (DAY if pid >= KAFKA else lifetime)
             if not p.named and (pid < self.watermark or idle):
                 del self.producers[pid]
-                self.gone.add(pid)
                 dropped += 1
+                if pid < KAFKA:
+                    self.gone.add(pid)
         self.gone = {pid for pid in self.gone if pid >= self.watermark}
         return dropped

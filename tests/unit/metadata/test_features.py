@@ -17,6 +17,7 @@ from cluster.features import (
     ENTRIES,
     FEATURES,
     GROUPS,
+    KAFKA,
     PERMISSIONS,
     QUOTAS,
     REPLICA_CHANGES,
@@ -31,7 +32,7 @@ from cluster.metadata.upgrade import plan
 from cluster.transport.versions import MESSAGES, PROTOCOL, REQUESTS
 from cluster.v1 import metadata_pb2, offsets_pb2, peer_pb2
 
-NOT_KINDS = {"VERSION", "HELD", "HEADER_BYTES"}
+NOT_KINDS = {"VERSION", "HELD", "HEADER_BYTES", "KAFKA_V2"}
 OLD = Release()
 NEW = Release("2.0", Versions(1, 2), frozenset({"a", "b"}))
 
@@ -109,6 +110,9 @@ LATER_FIELDS: dict[str | int, str] = {
         ResetSink: sink
         TransactionCommand: abort begin commit markers_done register
         TransactionCommand: begin_batch draw_ticket reset_sink
+    """,
+    KAFKA: """
+        TopicConfig: formats
     """,
     PERMISSIONS: """
         MetadataCommand: alter_permissions rules_version

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from cluster.features import KAFKA, Finalized
 from cluster.metadata.state import (
     FIRST_PARTITION_GROUP_ID,
     LayoutChanged,
@@ -13,7 +16,13 @@ from cluster.metadata.state import (
 )
 from cluster.metadata.topics import MAX_PARTITIONS, MAX_TOPICS
 from cluster.v1 import metadata_pb2 as pb
-from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
+from oncelog.v1.cluster_pb2 import (
+    TOPIC_FORMATS_BOTH,
+    TOPIC_FORMATS_COLUMNAR,
+    TOPIC_FORMATS_KAFKA,
+    ExpectedOffsets,
+    TopicConfig,
+)
 
 DAY_MS = 86_400_000
 
@@ -120,6 +129,40 @@ def test_the_number_of_nodes_is_limited(log):
     before = log.state.dump()
     assert "64 nodes" in log.rejected(log.register(65), before)
     assert not log.register(64, "moved:1").error
+
+
+def test_formats_need_their_feature_and_can_only_grow(log):
+    def fresh() -> bytes:
+        log.state.take_events()
+        dump: bytes = log.state.dump()
+        return dump
+
+    before = fresh()
+    for formats in (TOPIC_FORMATS_KAFKA, TOPIC_FORMATS_BOTH):
+        text = log.rejected(log.create("a", formats=formats), before)
+        assert text.startswith("NOT_SUPPORTED formats: "), text
+    assert not log.create("columnar", formats=TOPIC_FORMATS_COLUMNAR).error
+    assert not log.alter("columnar", formats=TOPIC_FORMATS_COLUMNAR).error
+    before = fresh()
+    log.rejected(log.alter("columnar", formats=TOPIC_FORMATS_BOTH), before)
+    # A state without the setting has the bytes of a release before it.
+    assert not log.state.topic("columnar").config.HasField("formats")
+    log.state.tables.finalized = Finalized(3, frozenset({KAFKA}))
+    assert not log.create("kafka", formats=TOPIC_FORMATS_KAFKA).error
+    before = fresh()
+    wrong: Any = (("kafka", 0), ("columnar", 1), ("kafka", 3))
+    for name, formats in wrong:
+        assert "INVALID_REQUEST formats: " in log.rejected(log.alter(name, formats=formats), before)
+    for name in ("kafka", "columnar"):
+        assert not log.alter(name, formats=TOPIC_FORMATS_BOTH).error
+        assert log.state.topic(name).config.formats == TOPIC_FORMATS_BOTH
+        before = fresh()
+        assert "formats" in log.rejected(log.alter(name, formats=TOPIC_FORMATS_COLUMNAR), before)
+    other = MetadataState()
+    other.load(log.state.dump())
+    assert other.dump() == log.state.dump()
+    loaded = other.topic("kafka")
+    assert loaded is not None and loaded.settings.formats == TOPIC_FORMATS_BOTH
 
 
 def test_create_topic_fills_in_the_defaults(log):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cluster.consensus.proposals import Applied
 from cluster.dedup.verdict import BatchMeta
+from cluster.features import Features, Finalized
 from cluster.metadata.state import MetadataState
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.partition.types import NodeView, Policy
@@ -51,6 +52,7 @@ class World:
 
     def __init__(self, lifetime_ms: int = DAY, expiry_ms: int = 7 * DAY, capacity: int = 100):
         self.now = {1: START, 2: START}
+        self.finalized = Finalized()
         self.terms = {"lease_lifetime_ms": lifetime_ms, "producer_name_expiry_ms": expiry_ms}
         self.commands: list[bytes] = []
         self.metadata = {node: MetadataState() for node in (1, 2)}
@@ -76,7 +78,13 @@ class World:
             0,
             OffsetIndex(self.disks[node], 16),
             policy,
-            NodeView(lambda: self.now[node], lambda: None, lambda: False, lambda: True),
+            NodeView(
+                lambda: self.now[node],
+                lambda: None,
+                lambda: False,
+                lambda: True,
+                Features(lambda: self.finalized),
+            ),
             lambda machine: OneLog(self, node, machine),  # type: ignore[arg-type,return-value]
             capacity=capacity,
         )

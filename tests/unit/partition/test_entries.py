@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from cluster.entries import (
+    KAFKA_BATCH,
+    KAFKA_V2,
     BatchEntry,
     CorruptEntryError,
     LogStartEntry,
@@ -26,6 +28,7 @@ from cluster.metadata.state import MetadataState
 from tests.sim.disk import Batch
 
 BATCH = BatchEntry(0, 2, 9, 1, 77, 10, 11, 9, -1, 0, 5, 6, 7, 8, 1)
+KAFKA = BATCH._replace(codec=KAFKA_V2)
 LOG_START = LogStartEntry(1, 2, 3, 4)
 OPEN = OpenProducerEntry(1, 2, 3, 4, 5, 6, 7)
 RELEASE = ReleaseEntry(1, 2, 3, 4, (5, 6, 7))
@@ -33,6 +36,7 @@ RELEASE = ReleaseEntry(1, 2, 3, 4, (5, 6, 7))
 Unpack = Callable[[bytes], object]
 KINDS: list[tuple[Unpack, bytes, object]] = [
     (unpack_batch, pack_batch(BATCH, b""), BATCH),
+    (unpack_batch, pack_batch(KAFKA, b""), KAFKA),
     (unpack_log_start, pack_log_start(LOG_START), LOG_START),
     (unpack_open_producer, pack_open_producer(OPEN), OPEN),
     (unpack_release, pack_release(RELEASE), RELEASE),
@@ -59,3 +63,11 @@ def test_an_entry_of_another_group_stops_the_metadata_replica() -> None:
     machine = MetadataMachine(MetadataState(), lambda index: None)
     with pytest.raises(CorruptEntryError, match="index 5, entry of type 16 in the metadata log"):
         machine.apply(5, 1, pack_batch(BATCH, b""), Batch())
+
+
+def test_the_kind_of_a_batch_and_its_codec_agree() -> None:
+    columnar, kafka = pack_batch(BATCH, b""), pack_batch(KAFKA, b"")
+    assert (columnar[0], kafka[0]) == (0x10, KAFKA_BATCH)
+    for mixed in (kafka[:1] + columnar[1:], columnar[:1] + kafka[1:]):
+        with pytest.raises(CorruptEntryError, match="unknown type"):
+            unpack_batch(mixed)

@@ -15,7 +15,7 @@ from typing import Any
 import crc32c
 import pytest
 
-from cluster.dedup.verdict import Kind
+from cluster.dedup.verdict import KAFKA_IDS, Formats, Kind
 from cluster.partition.replica import Answer
 from cluster.services.log.batch_checks import MAX_RECORDS
 from cluster.services.outcomes import one_answer
@@ -70,6 +70,10 @@ def too_large(case: Case) -> None:
     case.payload = LARGE if case.payload else case.payload
 
 
+def kafka_only(case: Case) -> None:
+    case.node.part.policy.formats = Formats.KAFKA
+
+
 def not_ready(case: Case) -> None:
     case.node.part.on_role(leader=True, ready=False, term=2)
 
@@ -91,6 +95,7 @@ ROWS: list[tuple[str, list[Condition]]] = [
             says(epoch=-1, producer_id=1),
             no_payload,
             says(codec=9),
+            says(codec=16),
             says(transaction_id=-1),
             says(crc32c=1),
             says(record_count=2),
@@ -100,8 +105,16 @@ ROWS: list[tuple[str, list[Condition]]] = [
     ),
     ("no such topic or partition", [says(topic="nope"), says(partition=1), says(partition=-1)]),
     ("this node has no replica of it, or does not lead", [no_replica, led_elsewhere, follows]),
+    ("the topic takes batches of Kafka's format only", [kafka_only]),
     ("payload above the topic's", [too_large]),
-    ("the first batch of a chain, without proof", [says(producer_id=NEVER_ISSUED)]),
+    (
+        "the first batch of a chain, without proof",
+        [
+            says(producer_id=NEVER_ISSUED),
+            says(producer_id=KAFKA_IDS + 1),
+            says(producer_id=KAFKA_IDS + 1, base_sequence=1),
+        ],
+    ),
     ("this node has just begun to lead", [not_ready]),
     ("its disk is full", [disk_full]),
     ("too many bytes in flight", [busy]),

@@ -32,19 +32,24 @@ const (
 	Codec_CODEC_NONE Codec = 0
 	Codec_CODEC_ZSTD Codec = 1
 	Codec_CODEC_LZ4  Codec = 2 // LZ4 frame format
+	// In stored batches only: the payload is a record batch of Kafka's protocol (v2) from its byte 21
+	// on, compressed as its attributes say. Only topics with such a format have it (TopicFormats).
+	Codec_CODEC_KAFKA_V2 Codec = 16
 )
 
 // Enum value maps for Codec.
 var (
 	Codec_name = map[int32]string{
-		0: "CODEC_NONE",
-		1: "CODEC_ZSTD",
-		2: "CODEC_LZ4",
+		0:  "CODEC_NONE",
+		1:  "CODEC_ZSTD",
+		2:  "CODEC_LZ4",
+		16: "CODEC_KAFKA_V2",
 	}
 	Codec_value = map[string]int32{
-		"CODEC_NONE": 0,
-		"CODEC_ZSTD": 1,
-		"CODEC_LZ4":  2,
+		"CODEC_NONE":     0,
+		"CODEC_ZSTD":     1,
+		"CODEC_LZ4":      2,
+		"CODEC_KAFKA_V2": 16,
 	}
 )
 
@@ -457,13 +462,14 @@ const file_oncelog_v1_batch_proto_rawDesc = "" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x1f\n" +
 	"\vbase_offset\x18\x03 \x01(\x03R\n" +
 	"baseOffset\x12$\n" +
-	"\x0eappend_time_ms\x18\x04 \x01(\x03R\fappendTimeMs*6\n" +
+	"\x0eappend_time_ms\x18\x04 \x01(\x03R\fappendTimeMs*J\n" +
 	"\x05Codec\x12\x0e\n" +
 	"\n" +
 	"CODEC_NONE\x10\x00\x12\x0e\n" +
 	"\n" +
 	"CODEC_ZSTD\x10\x01\x12\r\n" +
-	"\tCODEC_LZ4\x10\x02B\"\n" +
+	"\tCODEC_LZ4\x10\x02\x12\x12\n" +
+	"\x0eCODEC_KAFKA_V2\x10\x10B\"\n" +
 	"\x1eio.github.oncelog.client.protoP\x01b\x06proto3"
 
 var (

@@ -72,6 +72,56 @@ func (ExpectedOffsets) EnumDescriptor() ([]byte, []int) {
 	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{0}
 }
 
+// Formats of batches that a topic takes.
+type TopicFormats int32
+
+const (
+	TopicFormats_TOPIC_FORMATS_COLUMNAR TopicFormats = 0 // of this protocol
+	TopicFormats_TOPIC_FORMATS_KAFKA    TopicFormats = 1 // of Kafka's protocol
+	TopicFormats_TOPIC_FORMATS_BOTH     TopicFormats = 2
+)
+
+// Enum value maps for TopicFormats.
+var (
+	TopicFormats_name = map[int32]string{
+		0: "TOPIC_FORMATS_COLUMNAR",
+		1: "TOPIC_FORMATS_KAFKA",
+		2: "TOPIC_FORMATS_BOTH",
+	}
+	TopicFormats_value = map[string]int32{
+		"TOPIC_FORMATS_COLUMNAR": 0,
+		"TOPIC_FORMATS_KAFKA":    1,
+		"TOPIC_FORMATS_BOTH":     2,
+	}
+)
+
+func (x TopicFormats) Enum() *TopicFormats {
+	p := new(TopicFormats)
+	*p = x
+	return p
+}
+
+func (x TopicFormats) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TopicFormats) Descriptor() protoreflect.EnumDescriptor {
+	return file_oncelog_v1_cluster_proto_enumTypes[1].Descriptor()
+}
+
+func (TopicFormats) Type() protoreflect.EnumType {
+	return &file_oncelog_v1_cluster_proto_enumTypes[1]
+}
+
+func (x TopicFormats) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TopicFormats.Descriptor instead.
+func (TopicFormats) EnumDescriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
 type NodeAction int32
 
 const (
@@ -117,11 +167,11 @@ func (x NodeAction) String() string {
 }
 
 func (NodeAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_oncelog_v1_cluster_proto_enumTypes[1].Descriptor()
+	return file_oncelog_v1_cluster_proto_enumTypes[2].Descriptor()
 }
 
 func (NodeAction) Type() protoreflect.EnumType {
-	return &file_oncelog_v1_cluster_proto_enumTypes[1]
+	return &file_oncelog_v1_cluster_proto_enumTypes[2]
 }
 
 func (x NodeAction) Number() protoreflect.EnumNumber {
@@ -130,7 +180,7 @@ func (x NodeAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeAction.Descriptor instead.
 func (NodeAction) EnumDescriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{2}
 }
 
 type BalanceAction int32
@@ -172,11 +222,11 @@ func (x BalanceAction) String() string {
 }
 
 func (BalanceAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_oncelog_v1_cluster_proto_enumTypes[2].Descriptor()
+	return file_oncelog_v1_cluster_proto_enumTypes[3].Descriptor()
 }
 
 func (BalanceAction) Type() protoreflect.EnumType {
-	return &file_oncelog_v1_cluster_proto_enumTypes[2]
+	return &file_oncelog_v1_cluster_proto_enumTypes[3]
 }
 
 func (x BalanceAction) Number() protoreflect.EnumNumber {
@@ -185,7 +235,7 @@ func (x BalanceAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BalanceAction.Descriptor instead.
 func (BalanceAction) EnumDescriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 type NodeInfo struct {
@@ -900,8 +950,11 @@ type TopicConfig struct {
 	// Largest payload of a batch. Default 4 MiB, at most 64 MiB.
 	MaxBatchBytes   *int32          `protobuf:"varint,3,opt,name=max_batch_bytes,json=maxBatchBytes,proto3,oneof" json:"max_batch_bytes,omitempty"`
 	ExpectedOffsets ExpectedOffsets `protobuf:"varint,4,opt,name=expected_offsets,json=expectedOffsets,proto3,enum=oncelog.v1.ExpectedOffsets" json:"expected_offsets,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Default: columnar. It can only change to both, as stored batches keep their format. Anything
+	// but columnar needs the feature "kafka".
+	Formats       *TopicFormats `protobuf:"varint,5,opt,name=formats,proto3,enum=oncelog.v1.TopicFormats,oneof" json:"formats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TopicConfig) Reset() {
@@ -960,6 +1013,13 @@ func (x *TopicConfig) GetExpectedOffsets() ExpectedOffsets {
 		return x.ExpectedOffsets
 	}
 	return ExpectedOffsets_EXPECTED_OFFSETS_CHECKED
+}
+
+func (x *TopicConfig) GetFormats() TopicFormats {
+	if x != nil && x.Formats != nil {
+		return *x.Formats
+	}
+	return TopicFormats_TOPIC_FORMATS_COLUMNAR
 }
 
 type CreateTopicRequest struct {
@@ -2535,15 +2595,18 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x14stream_waiting_bytes\x18\x06 \x01(\x03R\x12streamWaitingBytes\x12\x1f\n" +
 	"\vfetch_bytes\x18\a \x01(\x03R\n" +
 	"fetchBytes\x12#\n" +
-	"\rmessage_bytes\x18\b \x01(\x03R\fmessageBytes\"\x91\x02\n" +
+	"\rmessage_bytes\x18\b \x01(\x03R\fmessageBytes\"\xd6\x02\n" +
 	"\vTopicConfig\x12&\n" +
 	"\fretention_ms\x18\x01 \x01(\x03H\x00R\vretentionMs\x88\x01\x01\x12,\n" +
 	"\x0fretention_bytes\x18\x02 \x01(\x03H\x01R\x0eretentionBytes\x88\x01\x01\x12+\n" +
 	"\x0fmax_batch_bytes\x18\x03 \x01(\x05H\x02R\rmaxBatchBytes\x88\x01\x01\x12F\n" +
-	"\x10expected_offsets\x18\x04 \x01(\x0e2\x1b.oncelog.v1.ExpectedOffsetsR\x0fexpectedOffsetsB\x0f\n" +
+	"\x10expected_offsets\x18\x04 \x01(\x0e2\x1b.oncelog.v1.ExpectedOffsetsR\x0fexpectedOffsets\x127\n" +
+	"\aformats\x18\x05 \x01(\x0e2\x18.oncelog.v1.TopicFormatsH\x03R\aformats\x88\x01\x01B\x0f\n" +
 	"\r_retention_msB\x12\n" +
 	"\x10_retention_bytesB\x12\n" +
-	"\x10_max_batch_bytes\"\xb4\x01\n" +
+	"\x10_max_batch_bytesB\n" +
+	"\n" +
+	"\b_formats\"\xb4\x01\n" +
 	"\x12CreateTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -2662,7 +2725,11 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +
-	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x02*\xb5\x01\n" +
+	"\x19EXPECTED_OFFSETS_REQUIRED\x10\x02*[\n" +
+	"\fTopicFormats\x12\x1a\n" +
+	"\x16TOPIC_FORMATS_COLUMNAR\x10\x00\x12\x17\n" +
+	"\x13TOPIC_FORMATS_KAFKA\x10\x01\x12\x16\n" +
+	"\x12TOPIC_FORMATS_BOTH\x10\x02*\xb5\x01\n" +
 	"\n" +
 	"NodeAction\x12\x1b\n" +
 	"\x17NODE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
@@ -2708,103 +2775,105 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_cluster_proto_rawDescData
 }
 
-var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
-	(NodeAction)(0),                    // 1: oncelog.v1.NodeAction
-	(BalanceAction)(0),                 // 2: oncelog.v1.BalanceAction
-	(*NodeInfo)(nil),                   // 3: oncelog.v1.NodeInfo
-	(*DescribeClusterRequest)(nil),     // 4: oncelog.v1.DescribeClusterRequest
-	(*DescribeClusterResponse)(nil),    // 5: oncelog.v1.DescribeClusterResponse
-	(*ClusterSetting)(nil),             // 6: oncelog.v1.ClusterSetting
-	(*SetClusterSettingRequest)(nil),   // 7: oncelog.v1.SetClusterSettingRequest
-	(*SetClusterSettingResponse)(nil),  // 8: oncelog.v1.SetClusterSettingResponse
-	(*UpgradeInfo)(nil),                // 9: oncelog.v1.UpgradeInfo
-	(*FinalizeUpgradeRequest)(nil),     // 10: oncelog.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),    // 11: oncelog.v1.FinalizeUpgradeResponse
-	(*RequestLimits)(nil),              // 12: oncelog.v1.RequestLimits
-	(*TopicConfig)(nil),                // 13: oncelog.v1.TopicConfig
-	(*CreateTopicRequest)(nil),         // 14: oncelog.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 15: oncelog.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 16: oncelog.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 17: oncelog.v1.DeleteTopicResponse
-	(*AlterTopicRequest)(nil),          // 18: oncelog.v1.AlterTopicRequest
-	(*AlterTopicResponse)(nil),         // 19: oncelog.v1.AlterTopicResponse
-	(*ResizeTopicRequest)(nil),         // 20: oncelog.v1.ResizeTopicRequest
-	(*ResizeTopicResponse)(nil),        // 21: oncelog.v1.ResizeTopicResponse
-	(*PartitionInfo)(nil),              // 22: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 23: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 24: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 25: oncelog.v1.DescribeTopicsResponse
-	(*ReassignPartitionRequest)(nil),   // 26: oncelog.v1.ReassignPartitionRequest
-	(*ReassignPartitionResponse)(nil),  // 27: oncelog.v1.ReassignPartitionResponse
-	(*TransferLeadershipRequest)(nil),  // 28: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 29: oncelog.v1.TransferLeadershipResponse
-	(*ChangeNodeRequest)(nil),          // 30: oncelog.v1.ChangeNodeRequest
-	(*ChangeNodeResponse)(nil),         // 31: oncelog.v1.ChangeNodeResponse
-	(*BalanceClusterRequest)(nil),      // 32: oncelog.v1.BalanceClusterRequest
-	(*BalanceClusterResponse)(nil),     // 33: oncelog.v1.BalanceClusterResponse
-	(*PartitionMove)(nil),              // 34: oncelog.v1.PartitionMove
-	(*ListNodesRequest)(nil),           // 35: oncelog.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 36: oncelog.v1.ListNodesResponse
-	(*NodeStatus)(nil),                 // 37: oncelog.v1.NodeStatus
+	(TopicFormats)(0),                  // 1: oncelog.v1.TopicFormats
+	(NodeAction)(0),                    // 2: oncelog.v1.NodeAction
+	(BalanceAction)(0),                 // 3: oncelog.v1.BalanceAction
+	(*NodeInfo)(nil),                   // 4: oncelog.v1.NodeInfo
+	(*DescribeClusterRequest)(nil),     // 5: oncelog.v1.DescribeClusterRequest
+	(*DescribeClusterResponse)(nil),    // 6: oncelog.v1.DescribeClusterResponse
+	(*ClusterSetting)(nil),             // 7: oncelog.v1.ClusterSetting
+	(*SetClusterSettingRequest)(nil),   // 8: oncelog.v1.SetClusterSettingRequest
+	(*SetClusterSettingResponse)(nil),  // 9: oncelog.v1.SetClusterSettingResponse
+	(*UpgradeInfo)(nil),                // 10: oncelog.v1.UpgradeInfo
+	(*FinalizeUpgradeRequest)(nil),     // 11: oncelog.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),    // 12: oncelog.v1.FinalizeUpgradeResponse
+	(*RequestLimits)(nil),              // 13: oncelog.v1.RequestLimits
+	(*TopicConfig)(nil),                // 14: oncelog.v1.TopicConfig
+	(*CreateTopicRequest)(nil),         // 15: oncelog.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 16: oncelog.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 17: oncelog.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 18: oncelog.v1.DeleteTopicResponse
+	(*AlterTopicRequest)(nil),          // 19: oncelog.v1.AlterTopicRequest
+	(*AlterTopicResponse)(nil),         // 20: oncelog.v1.AlterTopicResponse
+	(*ResizeTopicRequest)(nil),         // 21: oncelog.v1.ResizeTopicRequest
+	(*ResizeTopicResponse)(nil),        // 22: oncelog.v1.ResizeTopicResponse
+	(*PartitionInfo)(nil),              // 23: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 24: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 25: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 26: oncelog.v1.DescribeTopicsResponse
+	(*ReassignPartitionRequest)(nil),   // 27: oncelog.v1.ReassignPartitionRequest
+	(*ReassignPartitionResponse)(nil),  // 28: oncelog.v1.ReassignPartitionResponse
+	(*TransferLeadershipRequest)(nil),  // 29: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 30: oncelog.v1.TransferLeadershipResponse
+	(*ChangeNodeRequest)(nil),          // 31: oncelog.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 32: oncelog.v1.ChangeNodeResponse
+	(*BalanceClusterRequest)(nil),      // 33: oncelog.v1.BalanceClusterRequest
+	(*BalanceClusterResponse)(nil),     // 34: oncelog.v1.BalanceClusterResponse
+	(*PartitionMove)(nil),              // 35: oncelog.v1.PartitionMove
+	(*ListNodesRequest)(nil),           // 36: oncelog.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 37: oncelog.v1.ListNodesResponse
+	(*NodeStatus)(nil),                 // 38: oncelog.v1.NodeStatus
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
-	3,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	12, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
-	9,  // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
-	6,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	6,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
-	6,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	9,  // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	4,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	13, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
+	10, // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	7,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	7,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
+	7,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	10, // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
 	0,  // 7: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
-	13, // 8: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	23, // 9: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	13, // 10: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	23, // 11: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	23, // 12: oncelog.v1.ResizeTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	34, // 13: oncelog.v1.ResizeTopicResponse.moves:type_name -> oncelog.v1.PartitionMove
-	22, // 14: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	13, // 15: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	23, // 16: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	3,  // 17: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	23, // 18: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
-	1,  // 19: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
-	2,  // 20: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
-	34, // 21: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
-	37, // 22: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
-	4,  // 23: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	14, // 24: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	16, // 25: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	18, // 26: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	20, // 27: oncelog.v1.ClusterService.ResizeTopic:input_type -> oncelog.v1.ResizeTopicRequest
-	24, // 28: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	26, // 29: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
-	28, // 30: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	30, // 31: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
-	35, // 32: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
-	32, // 33: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
-	10, // 34: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	7,  // 35: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
-	5,  // 36: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	15, // 37: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	17, // 38: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	19, // 39: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	21, // 40: oncelog.v1.ClusterService.ResizeTopic:output_type -> oncelog.v1.ResizeTopicResponse
-	25, // 41: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	27, // 42: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
-	29, // 43: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	31, // 44: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
-	36, // 45: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
-	33, // 46: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
-	11, // 47: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	8,  // 48: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
-	36, // [36:49] is the sub-list for method output_type
-	23, // [23:36] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	1,  // 8: oncelog.v1.TopicConfig.formats:type_name -> oncelog.v1.TopicFormats
+	14, // 9: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	24, // 10: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	14, // 11: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	24, // 12: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	24, // 13: oncelog.v1.ResizeTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	35, // 14: oncelog.v1.ResizeTopicResponse.moves:type_name -> oncelog.v1.PartitionMove
+	23, // 15: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	14, // 16: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	24, // 17: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	4,  // 18: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	24, // 19: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
+	2,  // 20: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
+	3,  // 21: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
+	35, // 22: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
+	38, // 23: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
+	5,  // 24: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	15, // 25: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	17, // 26: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	19, // 27: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	21, // 28: oncelog.v1.ClusterService.ResizeTopic:input_type -> oncelog.v1.ResizeTopicRequest
+	25, // 29: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	27, // 30: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
+	29, // 31: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	31, // 32: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
+	36, // 33: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
+	33, // 34: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
+	11, // 35: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	8,  // 36: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	6,  // 37: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	16, // 38: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	18, // 39: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	20, // 40: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	22, // 41: oncelog.v1.ClusterService.ResizeTopic:output_type -> oncelog.v1.ResizeTopicResponse
+	26, // 42: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	28, // 43: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
+	30, // 44: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	32, // 45: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
+	37, // 46: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
+	34, // 47: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
+	12, // 48: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	9,  // 49: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	37, // [37:50] is the sub-list for method output_type
+	24, // [24:37] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -2818,7 +2887,7 @@ func file_oncelog_v1_cluster_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,

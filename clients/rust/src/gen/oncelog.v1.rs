@@ -79,6 +79,9 @@ pub enum Codec {
     Zstd = 1,
     /// LZ4 frame format
     Lz4 = 2,
+    /// In stored batches only: the payload is a record batch of Kafka's protocol (v2) from its byte 21
+    /// on, compressed as its attributes say. Only topics with such a format have it (TopicFormats).
+    KafkaV2 = 16,
 }
 impl Codec {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -90,6 +93,7 @@ impl Codec {
             Self::None => "CODEC_NONE",
             Self::Zstd => "CODEC_ZSTD",
             Self::Lz4 => "CODEC_LZ4",
+            Self::KafkaV2 => "CODEC_KAFKA_V2",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -98,6 +102,7 @@ impl Codec {
             "CODEC_NONE" => Some(Self::None),
             "CODEC_ZSTD" => Some(Self::Zstd),
             "CODEC_LZ4" => Some(Self::Lz4),
+            "CODEC_KAFKA_V2" => Some(Self::KafkaV2),
             _ => None,
         }
     }
@@ -256,6 +261,10 @@ pub struct TopicConfig {
     pub max_batch_bytes: ::core::option::Option<i32>,
     #[prost(enumeration = "ExpectedOffsets", tag = "4")]
     pub expected_offsets: i32,
+    /// Default: columnar. It can only change to both, as stored batches keep their format. Anything
+    /// but columnar needs the feature "kafka".
+    #[prost(enumeration = "TopicFormats", optional, tag = "5")]
+    pub formats: ::core::option::Option<i32>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateTopicRequest {
@@ -554,6 +563,38 @@ impl ExpectedOffsets {
             "EXPECTED_OFFSETS_CHECKED" => Some(Self::Checked),
             "EXPECTED_OFFSETS_IGNORED" => Some(Self::Ignored),
             "EXPECTED_OFFSETS_REQUIRED" => Some(Self::Required),
+            _ => None,
+        }
+    }
+}
+/// Formats of batches that a topic takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum TopicFormats {
+    /// of this protocol
+    Columnar = 0,
+    /// of Kafka's protocol
+    Kafka = 1,
+    Both = 2,
+}
+impl TopicFormats {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Columnar => "TOPIC_FORMATS_COLUMNAR",
+            Self::Kafka => "TOPIC_FORMATS_KAFKA",
+            Self::Both => "TOPIC_FORMATS_BOTH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TOPIC_FORMATS_COLUMNAR" => Some(Self::Columnar),
+            "TOPIC_FORMATS_KAFKA" => Some(Self::Kafka),
+            "TOPIC_FORMATS_BOTH" => Some(Self::Both),
             _ => None,
         }
     }

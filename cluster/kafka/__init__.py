@@ -1,0 +1,1 @@
+"""Kafka's protocol: its batches, stored as they are. See README.md."""

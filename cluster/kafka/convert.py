@@ -1,0 +1,92 @@
+"""Columnar batches for Kafka's readers: each becomes record batches (v2), uncompressed.
+
+    Fetch --StoredBatch, payload--> to_kafka --> bytes of batches, in the order of their offsets
+
+Offsets, keys, values and headers stay as they are; null keys and values, too. A time is cut from
+us to ms. Pure, and for any thread: its cost is that of the records, about a microsecond each.
+Layout: Apache Kafka, `DefaultRecordBatch` and `DefaultRecord` (KIP-98).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import crc32c
+
+from cluster.kafka.records import head
+from oncelog.types import Header
+from oncelog.v1.batch_pb2 import StoredBatch
+from oncelog.wire.batch import decode_payload
+from oncelog.wire.compression import decompress
+
+# A batch ends with the record that fills it, so that a long one needs no long array.
+SLICE_BYTES: Final = 1024 * 1024
+_BODY = struct.Struct(">hiqqqhii")
+_NO_PRODUCER = (-1, -1, -1)  # id, epoch, sequence: Kafka's clients look at none of a stored batch
+_SMALL: Final = 4096
+
+
+def to_kafka(stored: StoredBatch, payload: bytes | memoryview, start: int = 0) -> bytes:
+    """Returns the batch's records as record batches; those that end below `start` are left out.
+
+    stored: the batch without its payload. start: the reader's offset. Raises InvalidBatchError if
+    the payload differs from its header, MissingExtraError without the codec's package.
+    """
+    header, base = stored.header, stored.base_offset
+    decoded = decode_payload(decompress(header.codec, payload), header.record_count)
+    times = [time // 1000 for time in decoded.timestamps_us()]
+    rows = zip(decoded.values(), decoded.keys(), decoded.headers(), times, strict=True)
+    out, records = list[bytes](), list[bytes]()
+    first = base_time = size = 0
+    for number, (value, key, headers, time) in enumerate(rows):
+        if not records:
+            first, base_time = number, time
+        delta = _varint(time - base_time), _varint(number - first)
+        body = b"".join((b"\0", *delta, _bytes(key), _bytes(value), _headers(headers)))
+        records += (_varint(len(body)), body)
+        size += len(body)
+        if size >= SLICE_BYTES or number == len(times) - 1:
+            if base + number >= start:
+                out.append(_batch(base + first, times[first : number + 1], records))
+            records.clear()
+            size = 0
+    return b"".join(out)
+
+
+def _batch(offset: int, times: list[int], records: list[bytes]) -> bytes:
+    count = len(times)
+    body = _BODY.pack(0, count - 1, times[0], max(times), *_NO_PRODUCER, count)
+    payload = b"".join((body, *records))
+    return head(offset, len(payload), crc32c.crc32c(payload)) + payload
+
+
+def _zigzag(number: int) -> bytes:
+    number = number << 1 ^ number >> 63
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_SMALL_VARINTS = [_zigzag(number) for number in range(_SMALL)]
+
+
+def _varint(number: int) -> bytes:
+    return _SMALL_VARINTS[number] if 0 <= number < _SMALL else _zigzag(number)
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return _NULL if data is None else _varint(len(data)) + data
+
+
+def _headers(headers: tuple[Header, ...]) -> bytes:
+    if not headers:
+        return _NONE
+    parts = [part for name, value in headers for part in (_bytes(name.encode()), _bytes(value))]
+    return b"".join((_varint(len(headers)), *parts))
+
+
+_NONE, _NULL = _zigzag(0), _zigzag(-1)
