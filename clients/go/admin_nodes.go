@@ -30,37 +30,13 @@ func (n *NodeStatus) Settled() bool {
 	return !busy && !(n.Drained && n.Leaderships > 0)
 }
 
-// NodeAction says what becomes of a node.
-type NodeAction string
-
-const (
-	// AddNode: it may join, with a new data directory.
-	AddNode NodeAction = "add"
-	// ReplaceNode: its data directory is lost, and it may join with a new one.
-	ReplaceNode NodeAction = "replace"
-	// RemoveNode: what it holds goes to other nodes, then it goes.
-	RemoveNode NodeAction = "remove"
-	// KeepNode takes a removal back.
-	KeepNode NodeAction = "keep"
-	// DrainNode: it leads nothing.
-	DrainNode NodeAction = "drain"
-	// UndrainNode: it leads again.
-	UndrainNode NodeAction = "undrain"
-)
-
-var nodeActions = map[NodeAction]pb.NodeAction{
-	AddNode: pb.NodeAction_NODE_ACTION_ADD, ReplaceNode: pb.NodeAction_NODE_ACTION_REPLACE,
-	RemoveNode: pb.NodeAction_NODE_ACTION_REMOVE, KeepNode: pb.NodeAction_NODE_ACTION_KEEP,
-	DrainNode: pb.NodeAction_NODE_ACTION_DRAIN, UndrainNode: pb.NodeAction_NODE_ACTION_UNDRAIN,
-}
-
-// NodeChange says what ChangeNode changes.
-type NodeChange struct {
-	Action NodeAction
-	DryRun bool // check it, and say what it would do
-	// Of ReplaceNode: go on although partitions have no majority, or no replica, without the node.
+// NodeReplacement says how ReplaceNode treats losses.
+type NodeReplacement struct {
+	// DryRun checks the replacement and returns its effects.
+	DryRun bool
+	// AcceptLoss goes on although partitions have no majority, or no replica, without the node.
 	AcceptLoss bool
-	// DirectoryID is that of the lost data directory, where the other one of two nodes decides alone.
+	// DirectoryID is the lost data directory's, if one of two nodes is lost and the other decides alone.
 	DirectoryID uint64
 }
 
@@ -78,38 +54,44 @@ func (a *Admin) ListNodes(ctx context.Context) ([]NodeStatus, error) {
 	return nodes, err
 }
 
-// ChangeNode decides what becomes of a node. It returns what that does, for people, when it is
-// decided; ListNodes tells how far it is. After a call whose answer was lost that may be nothing.
-func (a *Admin) ChangeNode(ctx context.Context, nodeID int32, change NodeChange) (effects []string, err error) {
-	action, ok := nodeActions[change.Action]
-	if !ok {
-		return nil, unknownAction(string(change.Action))
-	}
-	request := &pb.ChangeNodeRequest{
-		NodeId: nodeID, Action: action, DryRun: change.DryRun, AcceptLoss: change.AcceptLoss,
-		DirectoryId: change.DirectoryID,
-	}
-	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.ChangeNode, request)
-	return answer.GetEffects(), err
+// AddNode lets a new node join, with an empty data directory. This and the next five return texts
+// about the effect when the change is decided, or is found possible (dryRun); [Admin.ListNodes] shows
+// the progress. After a call whose answer was lost there may be no effect left.
+func (a *Admin) AddNode(ctx context.Context, nodeID int32, dryRun bool) (effects []string, err error) {
+	return a.changeNode(ctx, &pb.ChangeNodeRequest{NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_ADD, DryRun: dryRun})
 }
 
-// BalanceAction says what Balance does.
-type BalanceAction string
+// RemoveNode moves a node's replicas to other nodes, then removes it.
+func (a *Admin) RemoveNode(ctx context.Context, nodeID int32, dryRun bool) (effects []string, err error) {
+	return a.changeNode(ctx, &pb.ChangeNodeRequest{NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_REMOVE, DryRun: dryRun})
+}
 
-const (
-	// DescribeBalance tells how far all partitions are that move.
-	DescribeBalance BalanceAction = "describe"
-	// PlanBalance tells what StartBalance would do.
-	PlanBalance BalanceAction = "plan"
-	// StartBalance has partitions moved, until nothing is left to move.
-	StartBalance BalanceAction = "start"
-	// CancelBalance ends that, and takes moves back that are not done.
-	CancelBalance BalanceAction = "cancel"
-)
+// CancelNodeRemoval keeps a node that is being removed; replicas that have moved do not come back.
+func (a *Admin) CancelNodeRemoval(ctx context.Context, nodeID int32, dryRun bool) (effects []string, err error) {
+	return a.changeNode(ctx, &pb.ChangeNodeRequest{NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_KEEP, DryRun: dryRun})
+}
 
-var balanceActions = map[BalanceAction]pb.BalanceAction{
-	DescribeBalance: pb.BalanceAction_BALANCE_ACTION_DESCRIBE, PlanBalance: pb.BalanceAction_BALANCE_ACTION_PLAN,
-	StartBalance: pb.BalanceAction_BALANCE_ACTION_START, CancelBalance: pb.BalanceAction_BALANCE_ACTION_CANCEL,
+// DrainNode moves a node's leaderships away before a restart, until [Admin.UndrainNode].
+func (a *Admin) DrainNode(ctx context.Context, nodeID int32, dryRun bool) (effects []string, err error) {
+	return a.changeNode(ctx, &pb.ChangeNodeRequest{NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_DRAIN, DryRun: dryRun})
+}
+
+// UndrainNode lets a drained node lead again.
+func (a *Admin) UndrainNode(ctx context.Context, nodeID int32, dryRun bool) (effects []string, err error) {
+	return a.changeNode(ctx, &pb.ChangeNodeRequest{NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_UNDRAIN, DryRun: dryRun})
+}
+
+// ReplaceNode gives up a node's lost data directory, so that it can join with an empty one.
+func (a *Admin) ReplaceNode(ctx context.Context, nodeID int32, how NodeReplacement) (effects []string, err error) {
+	return a.changeNode(ctx, &pb.ChangeNodeRequest{
+		NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_REPLACE, DryRun: how.DryRun,
+		AcceptLoss: how.AcceptLoss, DirectoryId: how.DirectoryID,
+	})
+}
+
+func (a *Admin) changeNode(ctx context.Context, request *pb.ChangeNodeRequest) ([]string, error) {
+	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.ChangeNode, request)
+	return answer.GetEffects(), err
 }
 
 // Balance is how far partitions are that move, whoever has decided that; of a plan: what would move.
@@ -125,23 +107,32 @@ type Balance struct {
 // Settled tells whether nothing is under way.
 func (b *Balance) Settled() bool { return !b.Balancing && b.Count == 0 }
 
-// Balance spreads replicas and leaderships over the nodes, by count and then by bytes. It returns
-// at once how far all partitions are that move.
-func (a *Admin) Balance(ctx context.Context, action BalanceAction) (Balance, error) {
-	wanted, ok := balanceActions[action]
-	if !ok {
-		return Balance{}, unknownAction(string(action))
-	}
-	request := &pb.BalanceClusterRequest{Action: wanted}
+// StartBalance spreads replicas and leaderships over the nodes, by count and then by bytes. It returns
+// at once with the progress of all moves.
+func (a *Admin) StartBalance(ctx context.Context) (Balance, error) {
+	return a.balance(ctx, pb.BalanceAction_BALANCE_ACTION_START)
+}
+
+// CancelBalance starts no further move, and undoes the moves in progress.
+func (a *Admin) CancelBalance(ctx context.Context) (Balance, error) {
+	return a.balance(ctx, pb.BalanceAction_BALANCE_ACTION_CANCEL)
+}
+
+// PlanBalance returns the moves that [Admin.StartBalance] would make.
+func (a *Admin) PlanBalance(ctx context.Context) (Balance, error) {
+	return a.balance(ctx, pb.BalanceAction_BALANCE_ACTION_PLAN)
+}
+
+// DescribeBalance returns the progress of all moves, of any origin.
+func (a *Admin) DescribeBalance(ctx context.Context) (Balance, error) {
+	return a.balance(ctx, pb.BalanceAction_BALANCE_ACTION_DESCRIBE)
+}
+
+func (a *Admin) balance(ctx context.Context, action pb.BalanceAction) (Balance, error) {
+	request := &pb.BalanceClusterRequest{Action: action}
 	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.BalanceCluster, request)
 	return Balance{
 		answer.GetBalancing(), partitionMoves(answer.GetMoves()), answer.GetCount(),
 		answer.GetBytes(), answer.GetCopied(), answer.GetWaitsFor(),
 	}, err
-}
-
-func unknownAction(action string) error {
-	e := fail(ErrInvalidRequest, "action: %q is none", action)
-	e.Field = "action"
-	return e
 }

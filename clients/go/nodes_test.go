@@ -95,11 +95,11 @@ func TestAdminAtRealNodes(t *testing.T) {
 	if check("nodes", err); len(nodes) != 3 || !nodes[2].Alive || nodes[2].Replicas == 0 || !nodes[2].Settled() {
 		t.Errorf("%+v", nodes)
 	}
-	effects, err := admin.ChangeNode(ctx, 3, NodeChange{Action: DrainNode, DryRun: true})
+	effects, err := admin.DrainNode(ctx, 3, true)
 	if check("drain", err); len(effects) != 1 {
 		t.Errorf("%+v", effects)
 	}
-	balance, err := admin.Balance(ctx, DescribeBalance)
+	balance, err := admin.DescribeBalance(ctx)
 	if check("balance", err); !balance.Settled() || len(balance.WaitsFor) != 0 {
 		t.Errorf("%+v", balance)
 	}

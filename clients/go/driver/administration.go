@@ -21,6 +21,17 @@ type quota struct {
 	Value     int64  `json:"value"`
 }
 
+func changeNode(ctx context.Context, c *command, admin *oncelog.Admin) ([]string, error) {
+	if c.Action == "replace" {
+		how := oncelog.NodeReplacement{DryRun: c.DryRun, AcceptLoss: c.AcceptLoss, DirectoryID: c.DirectoryID}
+		return admin.ReplaceNode(ctx, c.NodeID, how)
+	}
+	return map[string]func(context.Context, int32, bool) ([]string, error){
+		"add": admin.AddNode, "remove": admin.RemoveNode, "keep": admin.CancelNodeRemoval,
+		"drain": admin.DrainNode, "undrain": admin.UndrainNode,
+	}[c.Action](ctx, c.NodeID, c.DryRun)
+}
+
 // administrate carries out what is done to nodes, permissions, quotas and sinks.
 func administrate(ctx context.Context, c *command, admin *oncelog.Admin) (object, error) {
 	switch c.Verb {
@@ -28,18 +39,14 @@ func administrate(ctx context.Context, c *command, admin *oncelog.Admin) (object
 		nodes, err := admin.ListNodes(ctx)
 		return object{"nodes": each(nodes, node)}, err
 	case "change_node":
-		change := oncelog.NodeChange{
-			Action: oncelog.NodeAction(c.Action), DryRun: c.DryRun, AcceptLoss: c.AcceptLoss,
-			DirectoryID: c.DirectoryID,
-		}
-		effects, err := admin.ChangeNode(ctx, c.NodeID, change)
+		effects, err := changeNode(ctx, c, admin)
 		return object{"effects": list(effects)}, err
 	case "balance":
-		action := oncelog.BalanceAction(c.Action)
-		if action == "" {
-			action = oncelog.DescribeBalance
-		}
-		found, err := admin.Balance(ctx, action)
+		balance := map[string]func(context.Context) (oncelog.Balance, error){
+			"": admin.DescribeBalance, "describe": admin.DescribeBalance, "plan": admin.PlanBalance,
+			"start": admin.StartBalance, "cancel": admin.CancelBalance,
+		}[c.Action]
+		found, err := balance(ctx)
 		return object{
 			"balancing": found.Balancing, "moves": each(found.Moves, move), "count": found.Count,
 			"bytes": found.Bytes, "copied": found.Copied, "waits_for": list(found.WaitsFor),

@@ -3,9 +3,9 @@
 import * as messages from "./adminmessages.js";
 import type {
   Balance,
-  BalanceAction,
   ClusterInfo,
   NodeChange,
+  NodeReplacement,
   NodeStatus,
   PermissionRule,
   Permissions,
@@ -26,7 +26,12 @@ import type {
 import { Cluster, isUnknownTopic } from "./cluster.js";
 import { type ClientConfig, clientConfig } from "./config.js";
 import { OncelogError } from "./errors.js";
-import { ClusterService, type DescribeTopicsResponse } from "./gen/oncelog/v1/cluster_pb.js";
+import {
+  BalanceAction,
+  ClusterService,
+  type DescribeTopicsResponse,
+  NodeAction,
+} from "./gen/oncelog/v1/cluster_pb.js";
 import { ProducerService } from "./gen/oncelog/v1/producer_pb.js";
 import { SecurityService } from "./gen/oncelog/v1/security_pb.js";
 import { SinkService } from "./gen/oncelog/v1/sink_pb.js";
@@ -183,22 +188,74 @@ export class Admin implements AsyncDisposable {
   }
 
   /**
-   * Decides what becomes of a node, and returns what that does, for people; `listNodes` tells how
-   * far it is. After a call whose answer was lost that may be nothing. Throws INVALID_REQUEST,
-   * NOT_SUPPORTED.
+   * Lets a new node join, with an empty data directory. This and the next five return texts about
+   * the effect when the change is decided, or is found possible (`dryRun`); `listNodes` shows the
+   * progress. After a call whose answer was lost there may be no effect left. Throws
+   * INVALID_REQUEST, NOT_SUPPORTED.
    */
-  async changeNode(nodeId: number, change: NodeChange): Promise<readonly string[]> {
-    const request = { nodeId, ...change, action: messages.nodeAction(change.action) };
+  addNode(nodeId: number, change: NodeChange = {}): Promise<readonly string[]> {
+    return this.#changeNode(nodeId, NodeAction.ADD, change);
+  }
+
+  /** Moves a node's replicas to other nodes, then removes it. */
+  removeNode(nodeId: number, change: NodeChange = {}): Promise<readonly string[]> {
+    return this.#changeNode(nodeId, NodeAction.REMOVE, change);
+  }
+
+  /** Keeps a node that is being removed; replicas that have moved do not come back. */
+  cancelNodeRemoval(nodeId: number, change: NodeChange = {}): Promise<readonly string[]> {
+    return this.#changeNode(nodeId, NodeAction.KEEP, change);
+  }
+
+  /** Moves a node's leaderships away before a restart, until `undrainNode`. */
+  drainNode(nodeId: number, change: NodeChange = {}): Promise<readonly string[]> {
+    return this.#changeNode(nodeId, NodeAction.DRAIN, change);
+  }
+
+  /** Lets a drained node lead again. */
+  undrainNode(nodeId: number, change: NodeChange = {}): Promise<readonly string[]> {
+    return this.#changeNode(nodeId, NodeAction.UNDRAIN, change);
+  }
+
+  /** Gives up a node's lost data directory, so that it can join with an empty one. */
+  replaceNode(nodeId: number, how: NodeReplacement = {}): Promise<readonly string[]> {
+    return this.#changeNode(nodeId, NodeAction.REPLACE, how);
+  }
+
+  async #changeNode(
+    nodeId: number,
+    action: NodeAction,
+    how: NodeReplacement,
+  ): Promise<readonly string[]> {
+    const request = { nodeId, action, ...how };
     return (await this.#cluster.call(clusterCalls.changeNode, request)).effects;
   }
 
   /**
    * Spreads replicas and leaderships over the nodes, by count and then by bytes. It returns at
-   * once how far all partitions are that move. Throws NOT_SUPPORTED.
+   * once with the progress of all moves. Throws NOT_SUPPORTED.
    */
-  async balance(action: BalanceAction = "describe"): Promise<Balance> {
-    const request = { action: messages.balanceAction(action) };
-    return messages.balance(await this.#cluster.call(clusterCalls.balanceCluster, request));
+  startBalance(): Promise<Balance> {
+    return this.#balance(BalanceAction.START);
+  }
+
+  /** Starts no further move, and undoes the moves in progress. */
+  cancelBalance(): Promise<Balance> {
+    return this.#balance(BalanceAction.CANCEL);
+  }
+
+  /** Returns the moves that `startBalance` would make. */
+  planBalance(): Promise<Balance> {
+    return this.#balance(BalanceAction.PLAN);
+  }
+
+  /** Returns the progress of all moves, of any origin. */
+  describeBalance(): Promise<Balance> {
+    return this.#balance(BalanceAction.DESCRIBE);
+  }
+
+  async #balance(action: BalanceAction): Promise<Balance> {
+    return messages.balance(await this.#cluster.call(clusterCalls.balanceCluster, { action }));
   }
 
   /**

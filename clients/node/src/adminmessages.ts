@@ -3,10 +3,8 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type {
   Balance,
-  BalanceAction,
   ClusterInfo,
   ExpectedOffsets,
-  NodeAction,
   NodeStatus,
   PermissionRule,
   ProducerState,
@@ -17,7 +15,7 @@ import type {
   UpgradeInfo,
 } from "./admintypes.js";
 import { OncelogError } from "./errors.js";
-import * as pb from "./gen/oncelog/v1/cluster_pb.js";
+import type * as pb from "./gen/oncelog/v1/cluster_pb.js";
 import type { ProducerState as ProducerStateMessage } from "./gen/oncelog/v1/producer_pb.js";
 import type { PermissionRuleSchema } from "./gen/oncelog/v1/security_pb.js";
 import type { SinkBefore, SinkDescription } from "./gen/oncelog/v1/sink_pb.js";
@@ -64,21 +62,6 @@ export function clusterInfo(answer: pb.DescribeClusterResponse): ClusterInfo {
 export function nodeStatus(node: pb.NodeStatus): NodeStatus {
   const busy = node.expected || node.joining || node.leaving || node.coming + node.going > 0;
   return { ...plain(node), settled: !busy && !(node.drained && node.leaderships > 0) };
-}
-
-export function nodeAction(action: NodeAction): pb.NodeAction {
-  return numberOf(pb.NodeAction, action);
-}
-
-export function balanceAction(action: BalanceAction): pb.BalanceAction {
-  return numberOf(pb.BalanceAction, action);
-}
-
-/** Of an action, in its enum. Not all callers have types: throws INVALID_REQUEST if it is none. */
-function numberOf(all: Record<string, string | number>, action: string): number {
-  const number = all[String(action).toUpperCase()];
-  if (typeof number === "number") return number;
-  throw new OncelogError("INVALID_REQUEST", `action: "${action}" is none`, { field: "action" });
 }
 
 export function balance(answer: pb.BalanceClusterResponse): Balance {

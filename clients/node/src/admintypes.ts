@@ -125,21 +125,17 @@ export interface NodeInfo {
   readonly insecure: boolean;
 }
 
-/**
- * What `changeNode` decides of a node. "add": it may join, with a new data directory. "replace":
- * its data directory is lost, it may join with a new one. "remove": what it holds goes to other
- * nodes, then it goes. "keep": takes a removal back. "drain": it leads nothing, until "undrain".
- */
-export type NodeAction = "add" | "replace" | "remove" | "keep" | "drain" | "undrain";
-
-/** What `changeNode` changes. */
+/** How a node is changed. */
 export interface NodeChange {
-  readonly action: NodeAction;
-  /** Check it, and say what it would do. */
+  /** Check the change and return its effects. */
   readonly dryRun?: boolean;
-  /** Of "replace": go on although partitions have no majority, or no replica, without the node. */
+}
+
+/** How `replaceNode` treats losses. */
+export interface NodeReplacement extends NodeChange {
+  /** Go on although partitions have no majority, or no replica, without the node. */
   readonly acceptLoss?: boolean;
-  /** Of "replace": the lost data directory's id, where the other one of two nodes decides alone. */
+  /** The lost data directory's id, if one of two nodes is lost and the other decides alone. */
   readonly directoryId?: bigint;
 }
 
@@ -171,12 +167,6 @@ export interface NodeStatus {
   /** Nothing is under way with it. */
   readonly settled: boolean;
 }
-
-/**
- * What `balance` does: tells how far it is, tells what "start" would do, begins, or takes back what
- * is under way and begins no further move.
- */
-export type BalanceAction = "describe" | "plan" | "start" | "cancel";
 
 /** How far partitions are that move, whoever has decided that; of a plan: what would move. */
 export interface Balance {

@@ -236,7 +236,7 @@ function name(setting: string, value: string): void {
 /** Settings over defaults; one that is not known is an error. */
 function over<C extends ClientConfig>(defaults: C, given: Partial<C>): C {
   const all = { ...defaults };
-  const servers = process.env["ONCELOG_BOOTSTRAP"];
+  const servers = process.env.ONCELOG_BOOTSTRAP;
   if (servers) all.bootstrapServers = servers;
   for (const [key, value] of Object.entries(given)) {
     if (!Object.hasOwn(defaults, key)) throw bad(`there is no setting ${key}`);

@@ -7,12 +7,11 @@
 export { Admin } from "./admin.js";
 export type {
   Balance,
-  BalanceAction,
   ClusterInfo,
   ExpectedOffsets,
-  NodeAction,
   NodeChange,
   NodeInfo,
+  NodeReplacement,
   NodeStatus,
   PartitionInfo,
   PartitionMove,

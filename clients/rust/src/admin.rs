@@ -15,8 +15,8 @@ use crate::errors::{Error, ErrorKind, Result};
 use crate::groups::Groups;
 use crate::identities::nonce;
 use crate::info::{
-    ClusterInfo, NodeInfo, ProducerName, ProducerState, TopicConfig, TopicInfo, UpgradeInfo,
-    message, producer_state, settings_of, topic_info, upgrade_info,
+    ClusterInfo, NodeInfo, ProducerEpoch, ProducerName, ProducerState, TopicConfig, TopicInfo,
+    UpgradeInfo, message, producer_state, settings_of, topic_info, upgrade_info,
 };
 use crate::pb;
 use crate::resolve::resolve_sequence;
@@ -255,12 +255,12 @@ impl Admin {
         })
     }
 
-    /// Raises a name's epoch for nobody, and returns its producer id and epoch.
-    pub async fn fence_producer(&self, producer_name: &str) -> Result<(i64, i32)> {
+    /// Raises a name's epoch, which fences its producer, and returns the new epoch.
+    pub async fn fence_producer(&self, producer_name: &str) -> Result<ProducerEpoch> {
         let request =
             pb::FenceProducerRequest { producer_name: producer_name.into(), nonce: nonce() };
         let answer = self.call(ask!(producers.fence_producer(request))).await?;
-        Ok((answer.producer_id, answer.epoch))
+        Ok(ProducerEpoch { producer_id: answer.producer_id, epoch: answer.epoch })
     }
 
     /// All names, as the node that answers knows them.

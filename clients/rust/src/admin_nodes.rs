@@ -50,76 +50,36 @@ impl NodeStatus {
     }
 }
 
-/// What is to become of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How [`Admin::replace_node`] treats losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NodeAction {
-    /// It may join, with a new data directory.
-    Add,
-    /// Its data directory is lost: it may join with a new one.
-    Replace,
-    /// What it holds goes to other nodes, then it goes.
-    Remove,
-    /// Takes a removal back.
-    Keep,
-    /// It leads nothing.
-    Drain,
-    /// It leads again.
-    Undrain,
-}
-
-/// What [`Admin::change_node`] is asked.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct NodeChange {
-    /// What is to become of it.
-    pub action: NodeAction,
-    /// Checks it, and says what it would do.
+pub struct NodeReplacement {
+    /// Checks the replacement and returns its effects.
     pub dry_run: bool,
-    /// Of [`NodeAction::Replace`]: goes on although partitions have no majority, or no replica at
-    /// all, without the node.
+    /// Goes on although partitions have no majority, or no replica at all, without the node.
     pub accept_loss: bool,
-    /// Of the lost data directory, where the other one of two nodes decides alone.
+    /// The lost data directory's id, if one of two nodes is lost and the other decides alone.
     pub directory_id: u64,
 }
 
-impl NodeChange {
-    /// This, and nothing special.
-    pub fn new(action: NodeAction) -> Self {
-        Self { action, dry_run: false, accept_loss: false, directory_id: 0 }
-    }
-
-    /// Sets [`NodeChange::dry_run`].
+impl NodeReplacement {
+    /// Sets [`NodeReplacement::dry_run`].
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// Sets [`NodeChange::accept_loss`].
+    /// Sets [`NodeReplacement::accept_loss`].
     pub fn accept_loss(mut self, accept_loss: bool) -> Self {
         self.accept_loss = accept_loss;
         self
     }
 
-    /// Sets [`NodeChange::directory_id`].
+    /// Sets [`NodeReplacement::directory_id`].
     pub fn directory_id(mut self, directory_id: u64) -> Self {
         self.directory_id = directory_id;
         self
     }
-}
-
-/// What [`Admin::balance`] does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BalanceAction {
-    /// Tells how far all partitions are that move.
-    Describe,
-    /// Tells what `Start` would do.
-    Plan,
-    /// Has partitions moved, until nothing is left to move.
-    Start,
-    /// Ends that, and takes moves back that are not done.
-    Cancel,
 }
 
 /// How far partitions are that move, whoever has decided that; of a plan: what would move.
@@ -155,37 +115,94 @@ impl Admin {
         Ok(answer.nodes.into_iter().map(node_status).collect())
     }
 
-    /// Decides what becomes of a node. It returns what that does, for people, when it is decided;
-    /// [`Admin::list_nodes`] tells how far it is. After a call whose answer was lost that may be
-    /// nothing.
-    pub async fn change_node(&self, node_id: i32, change: NodeChange) -> Result<Vec<String>> {
-        let action = match change.action {
-            NodeAction::Add => pb::NodeAction::Add,
-            NodeAction::Replace => pb::NodeAction::Replace,
-            NodeAction::Remove => pb::NodeAction::Remove,
-            NodeAction::Keep => pb::NodeAction::Keep,
-            NodeAction::Drain => pb::NodeAction::Drain,
-            NodeAction::Undrain => pb::NodeAction::Undrain,
-        };
+    /// Lets a new node join, with an empty data directory. This and the next five return texts
+    /// about the effect when the change is decided, or is found possible (`dry_run`);
+    /// [`Admin::list_nodes`] shows the progress. After a call whose answer was lost there may be no
+    /// effect left.
+    pub async fn add_node(&self, node_id: i32, dry_run: bool) -> Result<Vec<String>> {
+        self.change_node(node_id, pb::NodeAction::Add, NodeReplacement::default().dry_run(dry_run))
+            .await
+    }
+
+    /// Moves a node's replicas to other nodes, then removes it.
+    pub async fn remove_node(&self, node_id: i32, dry_run: bool) -> Result<Vec<String>> {
+        self.change_node(
+            node_id,
+            pb::NodeAction::Remove,
+            NodeReplacement::default().dry_run(dry_run),
+        )
+        .await
+    }
+
+    /// Keeps a node that is being removed; replicas that have moved do not come back.
+    pub async fn cancel_node_removal(&self, node_id: i32, dry_run: bool) -> Result<Vec<String>> {
+        self.change_node(node_id, pb::NodeAction::Keep, NodeReplacement::default().dry_run(dry_run))
+            .await
+    }
+
+    /// Moves a node's leaderships away before a restart, until [`Admin::undrain_node`].
+    pub async fn drain_node(&self, node_id: i32, dry_run: bool) -> Result<Vec<String>> {
+        self.change_node(
+            node_id,
+            pb::NodeAction::Drain,
+            NodeReplacement::default().dry_run(dry_run),
+        )
+        .await
+    }
+
+    /// Lets a drained node lead again.
+    pub async fn undrain_node(&self, node_id: i32, dry_run: bool) -> Result<Vec<String>> {
+        self.change_node(
+            node_id,
+            pb::NodeAction::Undrain,
+            NodeReplacement::default().dry_run(dry_run),
+        )
+        .await
+    }
+
+    /// Gives up a node's lost data directory, so that it can join with an empty one.
+    pub async fn replace_node(&self, node_id: i32, how: NodeReplacement) -> Result<Vec<String>> {
+        self.change_node(node_id, pb::NodeAction::Replace, how).await
+    }
+
+    async fn change_node(
+        &self,
+        node_id: i32,
+        action: pb::NodeAction,
+        how: NodeReplacement,
+    ) -> Result<Vec<String>> {
         let request = pb::ChangeNodeRequest {
             node_id,
             action: action.into(),
-            dry_run: change.dry_run,
-            accept_loss: change.accept_loss,
-            directory_id: change.directory_id,
+            dry_run: how.dry_run,
+            accept_loss: how.accept_loss,
+            directory_id: how.directory_id,
         };
         Ok(self.call(ask!(cluster.change_node(request))).await?.effects)
     }
 
-    /// Spreads replicas and leaderships over the nodes, by count and then by bytes. It returns at
-    /// once how far all partitions are that move.
-    pub async fn balance(&self, action: BalanceAction) -> Result<Balance> {
-        let action = match action {
-            BalanceAction::Describe => pb::BalanceAction::Describe,
-            BalanceAction::Plan => pb::BalanceAction::Plan,
-            BalanceAction::Start => pb::BalanceAction::Start,
-            BalanceAction::Cancel => pb::BalanceAction::Cancel,
-        };
+    /// Spreads replicas and leaderships over the nodes, by count and then by bytes. Returns at once
+    /// with the progress of all moves.
+    pub async fn start_balance(&self) -> Result<Balance> {
+        self.balance(pb::BalanceAction::Start).await
+    }
+
+    /// Starts no further move, and undoes the moves in progress.
+    pub async fn cancel_balance(&self) -> Result<Balance> {
+        self.balance(pb::BalanceAction::Cancel).await
+    }
+
+    /// Returns the moves that [`Admin::start_balance`] would make.
+    pub async fn plan_balance(&self) -> Result<Balance> {
+        self.balance(pb::BalanceAction::Plan).await
+    }
+
+    /// Returns the progress of all moves, of any origin.
+    pub async fn describe_balance(&self) -> Result<Balance> {
+        self.balance(pb::BalanceAction::Describe).await
+    }
+
+    async fn balance(&self, action: pb::BalanceAction) -> Result<Balance> {
         let request = pb::BalanceClusterRequest { action: action.into() };
         let answer = self.call(ask!(cluster.balance_cluster(request))).await?;
         Ok(Balance {

@@ -66,18 +66,28 @@ impl QuotaKey {
     }
 }
 
+/// What [`Admin::alter_permissions`] has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AlteredPermissions {
+    /// Rules that are new.
+    pub added: i32,
+    /// Rules that were there.
+    pub removed: i32,
+}
+
 impl Admin {
-    /// Removes rules and adds others, all or none. It returns how many were new, and were there;
-    /// after a call whose answer was lost that may be none. Nodes follow a moment later.
+    /// Removes rules and adds others, all or none. After a call whose answer was lost none may be
+    /// new. Nodes follow a moment later.
     pub async fn alter_permissions(
         &self,
         add: &[PermissionRule],
         remove: &[PermissionRule],
-    ) -> Result<(i32, i32)> {
+    ) -> Result<AlteredPermissions> {
         let messages = |rules: &[PermissionRule]| rules.iter().map(rule_message).collect();
         let request = pb::AlterPermissionsRequest { add: messages(add), remove: messages(remove) };
         let answer = self.call(ask!(security.alter_permissions(request))).await?;
-        Ok((answer.added, answer.removed))
+        Ok(AlteredPermissions { added: answer.added, removed: answer.removed })
     }
 
     /// All rules, or those of one principal, and whether they are enforced.

@@ -139,6 +139,16 @@ pub struct ClusterInfo {
     pub damaged_replicas: Vec<String>,
 }
 
+/// The epoch of a producer id: batches of lower epochs are fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProducerEpoch {
+    /// The id.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub epoch: i32,
+}
+
 /// A producer name and the id and epoch it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

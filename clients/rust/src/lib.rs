@@ -79,9 +79,9 @@ mod pb {
 }
 
 pub use admin::{Admin, AdminConfig};
-pub use admin_nodes::{Balance, BalanceAction, NodeAction, NodeChange, NodeStatus};
+pub use admin_nodes::{Balance, NodeReplacement, NodeStatus};
 pub use admin_partitions::{PartitionMove, Resize, Resized};
-pub use admin_security::{PermissionRule, Permissions, Quota, QuotaKey};
+pub use admin_security::{AlteredPermissions, PermissionRule, Permissions, Quota, QuotaKey};
 pub use admin_sinks::{SinkBefore, SinkInfo};
 pub use admin_transactions::{TransactionInfo, TransactionPart};
 pub use compress::Compression;
@@ -90,8 +90,8 @@ pub use consumer::Consumer;
 pub use delivery::Delivery;
 pub use errors::{Error, ErrorDetails, ErrorKind, Outcome, Result};
 pub use info::{
-    ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerName, ProducerState,
-    RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
+    ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerEpoch, ProducerName,
+    ProducerState, RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
 };
 pub use producer::{Producer, Stats};
 pub use reachability::Outages;

@@ -21,12 +21,12 @@ export async function administer(c: Json, admin: Admin): Promise<Json> {
       return { nodes: table(await admin.listNodes()) };
     case "change_node": {
       const { node_id, action, dry_run: dryRun, accept_loss: acceptLoss } = c;
-      const directoryId = big(c.directory_id ?? 0);
-      const change = { action, dryRun, acceptLoss, directoryId };
-      return { effects: await admin.changeNode(node_id, change) };
+      const name = action === "keep" ? "cancelNodeRemoval" : `${action}Node`;
+      const change = { dryRun, acceptLoss, directoryId: big(c.directory_id ?? 0) };
+      return { effects: await (admin as Json)[name](node_id, change) };
     }
     case "balance":
-      return table(await admin.balance(c.action));
+      return table(await (admin as Json)[`${c.action ?? "describe"}Balance`]());
     case "reassign_partition": {
       const { topic, partition } = c;
       const info = await admin.reassignPartition({ topic, partition }, c.replicas);

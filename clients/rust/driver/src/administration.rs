@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use oncelog::{
-    Admin, BalanceAction, NodeAction, NodeChange, NodeStatus, PartitionMove, PermissionRule, Quota,
-    QuotaKey, Resize, SinkInfo, TransactionInfo,
+    Admin, NodeReplacement, NodeStatus, PartitionMove, PermissionRule, Quota, QuotaKey, Resize,
+    SinkInfo, TransactionInfo,
 };
 use serde_json::{Value, json};
 
@@ -35,18 +35,13 @@ pub async fn carry_out(admin: &Admin, verb: &str, c: &Value) -> Answer {
             Ok(json!({ "nodes": nodes.iter().map(node).collect::<Vec<Value>>() }))
         }
         "change_node" => {
-            let change = NodeChange::new(node_action(c)?)
-                .dry_run(flag(c, "dry_run"))
-                .accept_loss(flag(c, "accept_loss"))
-                .directory_id(c["directory_id"].as_u64().unwrap_or(0));
-            let effects = admin.change_node(number("node_id") as i32, change).await?;
-            Ok(json!({ "effects": effects }))
+            Ok(json!({ "effects": change_node(admin, c, number("node_id") as i32).await? }))
         }
         "balance" => balance(admin, c).await,
         "alter_permissions" => {
             let (add, remove) = (each(&c["add"], rule), each(&c["remove"], rule));
-            let (added, removed) = admin.alter_permissions(&add, &remove).await?;
-            Ok(json!({ "added": added, "removed": removed }))
+            let altered = admin.alter_permissions(&add, &remove).await?;
+            Ok(json!({ "added": altered.added, "removed": altered.removed }))
         }
         "list_permissions" => {
             let found = admin.list_permissions(c["principal"].as_str()).await?;
@@ -98,14 +93,13 @@ pub async fn carry_out(admin: &Admin, verb: &str, c: &Value) -> Answer {
 }
 
 async fn balance(admin: &Admin, c: &Value) -> Answer {
-    let action = match c["action"].as_str() {
-        None | Some("describe") => BalanceAction::Describe,
-        Some("plan") => BalanceAction::Plan,
-        Some("start") => BalanceAction::Start,
-        Some("cancel") => BalanceAction::Cancel,
+    let found = match c["action"].as_str() {
+        None | Some("describe") => admin.describe_balance().await?,
+        Some("plan") => admin.plan_balance().await?,
+        Some("start") => admin.start_balance().await?,
+        Some("cancel") => admin.cancel_balance().await?,
         Some(other) => return Err(fault(format!("no action {other}"))),
     };
-    let found = admin.balance(action).await?;
     let one = |m: &PartitionMove| {
         json!({
             "topic": &*m.tp.topic, "partition": m.tp.partition, "replicas": m.replicas,
@@ -119,16 +113,24 @@ async fn balance(admin: &Admin, c: &Value) -> Answer {
     }))
 }
 
-fn node_action(c: &Value) -> Result<NodeAction, Fault> {
-    match text(c, "action") {
-        "add" => Ok(NodeAction::Add),
-        "replace" => Ok(NodeAction::Replace),
-        "remove" => Ok(NodeAction::Remove),
-        "keep" => Ok(NodeAction::Keep),
-        "drain" => Ok(NodeAction::Drain),
-        "undrain" => Ok(NodeAction::Undrain),
-        other => Err(fault(format!("no action {other}"))),
-    }
+async fn change_node(admin: &Admin, c: &Value, node: i32) -> Result<Vec<String>, Fault> {
+    let dry_run = flag(c, "dry_run");
+    let effects = match text(c, "action") {
+        "add" => admin.add_node(node, dry_run).await,
+        "remove" => admin.remove_node(node, dry_run).await,
+        "keep" => admin.cancel_node_removal(node, dry_run).await,
+        "drain" => admin.drain_node(node, dry_run).await,
+        "undrain" => admin.undrain_node(node, dry_run).await,
+        "replace" => {
+            let how = NodeReplacement::default()
+                .dry_run(dry_run)
+                .accept_loss(flag(c, "accept_loss"))
+                .directory_id(c["directory_id"].as_u64().unwrap_or(0));
+            admin.replace_node(node, how).await
+        }
+        other => return Err(fault(format!("no action {other}"))),
+    };
+    Ok(effects?)
 }
 
 fn text<'a>(c: &'a Value, name: &str) -> &'a str {

@@ -411,8 +411,8 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
         }
         "fence_producer" => {
             let name = c["producer_name"].as_str().unwrap_or_default();
-            let (producer_id, epoch) = admin.fence_producer(name).await?;
-            Ok(json!({ "producer_id": producer_id, "epoch": epoch }))
+            let fenced = admin.fence_producer(name).await?;
+            Ok(json!({ "producer_id": fenced.producer_id, "epoch": fenced.epoch }))
         }
         "close" => {
             admin.close();

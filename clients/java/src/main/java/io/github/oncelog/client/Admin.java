@@ -4,6 +4,7 @@ import io.github.oncelog.client.proto.AbortTransactionRequest;
 import io.github.oncelog.client.proto.AlterPermissionsRequest;
 import io.github.oncelog.client.proto.AlterQuotasRequest;
 import io.github.oncelog.client.proto.AlterTopicRequest;
+import io.github.oncelog.client.proto.BalanceAction;
 import io.github.oncelog.client.proto.BalanceClusterRequest;
 import io.github.oncelog.client.proto.ChangeNodeRequest;
 import io.github.oncelog.client.proto.CheckPermissionRequest;
@@ -27,6 +28,7 @@ import io.github.oncelog.client.proto.ListProducerNamesRequest;
 import io.github.oncelog.client.proto.ListQuotasRequest;
 import io.github.oncelog.client.proto.ListSinksRequest;
 import io.github.oncelog.client.proto.ListTransactionsRequest;
+import io.github.oncelog.client.proto.NodeAction;
 import io.github.oncelog.client.proto.ProducerServiceGrpc;
 import io.github.oncelog.client.proto.ReassignPartitionRequest;
 import io.github.oncelog.client.proto.ResetSinkRequest;
@@ -234,37 +236,17 @@ public final class Admin implements AutoCloseable {
       List<String> features,
       boolean insecure) {}
 
-  /** What {@link #changeNode} decides of a node. */
-  public enum NodeAction {
-    /** It may join, with a new data directory. */
-    ADD,
-    /** Its data directory is lost: it may join with a new one. */
-    REPLACE,
-    /** What it holds goes to other nodes, then it goes. */
-    REMOVE,
-    /** Takes a removal back. */
-    KEEP,
-    /** It leads nothing, until {@link #UNDRAIN}. */
-    DRAIN,
-    /** It may lead again. */
-    UNDRAIN
-  }
-
   /**
-   * What becomes of a node.
+   * How {@link #replaceNode} treats losses.
    *
-   * @param dryRun check it, and say what it would do
-   * @param acceptLoss of {@link NodeAction#REPLACE}: go on although partitions have no majority, or
-   *     no replica at all, without the node
-   * @param directoryId of {@link NodeAction#REPLACE}: the id of the lost data directory, unsigned,
-   *     where the other one of two nodes decides alone; 0: not given
+   * @param dryRun check the replacement and return its effects
+   * @param acceptLoss go on although partitions have no majority, or no replica, without the node
+   * @param directoryId the lost data directory's, unsigned, if one of two nodes is lost and the
+   *     other decides alone; else 0
    */
-  public record NodeChange(
-      NodeAction action, boolean dryRun, boolean acceptLoss, long directoryId) {
+  public record NodeReplacement(boolean dryRun, boolean acceptLoss, long directoryId) {
     /** It is done, unless data would be lost. */
-    public static NodeChange of(NodeAction action) {
-      return new NodeChange(action, false, false, 0);
-    }
+    public static final NodeReplacement WITHOUT_LOSS = new NodeReplacement(false, false, 0);
   }
 
   /**
@@ -300,18 +282,6 @@ public final class Admin implements AutoCloseable {
       boolean busy = expected || joining || leaving || coming > 0 || going > 0;
       return !busy && !(drained && leaderships > 0);
     }
-  }
-
-  /** What {@link #balance} does. */
-  public enum BalanceAction {
-    /** Tells how far it is. */
-    DESCRIBE,
-    /** Tells what {@link #START} would do. */
-    PLAN,
-    /** Begins. */
-    START,
-    /** Begins no further move, and takes those back that are not done. */
-    CANCEL
   }
 
   /**
@@ -665,30 +635,79 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * Decides what becomes of a node, and returns what that does, for people; {@link #listNodes}
-   * tells how far it is. After a call whose answer was lost that may be nothing. Throws {@link
-   * ErrorKind#INVALID_REQUEST} or {@link ErrorKind#NOT_SUPPORTED}.
+   * Lets a new node join, with an empty data directory. This and the next five return texts about
+   * the effect when the change is decided, or is found possible ({@code dryRun}); {@link
+   * #listNodes} shows the progress. After a call whose answer was lost there may be no effect left.
+   * Throws {@link ErrorKind#INVALID_REQUEST} or {@link ErrorKind#NOT_SUPPORTED}.
    */
-  public List<String> changeNode(int nodeId, NodeChange change) {
+  public List<String> addNode(int nodeId, boolean dryRun) {
+    return changeNode(nodeId, NodeAction.NODE_ACTION_ADD, new NodeReplacement(dryRun, false, 0));
+  }
+
+  /** Moves a node's replicas to other nodes, then removes it. */
+  public List<String> removeNode(int nodeId, boolean dryRun) {
+    return changeNode(nodeId, NodeAction.NODE_ACTION_REMOVE, new NodeReplacement(dryRun, false, 0));
+  }
+
+  /** Keeps a node that is being removed; replicas that have moved do not come back. */
+  public List<String> cancelNodeRemoval(int nodeId, boolean dryRun) {
+    return changeNode(nodeId, NodeAction.NODE_ACTION_KEEP, new NodeReplacement(dryRun, false, 0));
+  }
+
+  /** Moves a node's leaderships away before a restart, until {@link #undrainNode}. */
+  public List<String> drainNode(int nodeId, boolean dryRun) {
+    return changeNode(nodeId, NodeAction.NODE_ACTION_DRAIN, new NodeReplacement(dryRun, false, 0));
+  }
+
+  /** Lets a drained node lead again. */
+  public List<String> undrainNode(int nodeId, boolean dryRun) {
+    return changeNode(
+        nodeId, NodeAction.NODE_ACTION_UNDRAIN, new NodeReplacement(dryRun, false, 0));
+  }
+
+  /** Gives up a node's lost data directory, so that it can join with an empty one. */
+  public List<String> replaceNode(int nodeId, NodeReplacement how) {
+    return changeNode(nodeId, NodeAction.NODE_ACTION_REPLACE, how);
+  }
+
+  private List<String> changeNode(int nodeId, NodeAction action, NodeReplacement how) {
     ChangeNodeRequest request =
         ChangeNodeRequest.newBuilder()
             .setNodeId(nodeId)
-            .setAction(AdminMessages.action(change.action))
-            .setDryRun(change.dryRun)
-            .setAcceptLoss(change.acceptLoss)
-            .setDirectoryId(change.directoryId)
+            .setAction(action)
+            .setDryRun(how.dryRun)
+            .setAcceptLoss(how.acceptLoss)
+            .setDirectoryId(how.directoryId)
             .build();
     return List.copyOf(
         cluster.call(ClusterServiceGrpc.getChangeNodeMethod(), request).getEffectsList());
   }
 
   /**
-   * Spreads replicas and leaderships over the nodes, by count and then by bytes. It returns at once
-   * how far all partitions are that move, or throws {@link ErrorKind#NOT_SUPPORTED}.
+   * Spreads replicas and leaderships over the nodes, by count and then by bytes. Returns at once
+   * with the progress of all moves. Throws {@link ErrorKind#NOT_SUPPORTED}.
    */
-  public Balance balance(BalanceAction action) {
-    BalanceClusterRequest request =
-        BalanceClusterRequest.newBuilder().setAction(AdminMessages.action(action)).build();
+  public Balance startBalance() {
+    return balance(BalanceAction.BALANCE_ACTION_START);
+  }
+
+  /** Starts no further move, and undoes the moves in progress. */
+  public Balance cancelBalance() {
+    return balance(BalanceAction.BALANCE_ACTION_CANCEL);
+  }
+
+  /** Returns the moves that {@link #startBalance} would make. */
+  public Balance planBalance() {
+    return balance(BalanceAction.BALANCE_ACTION_PLAN);
+  }
+
+  /** Returns the progress of all moves, of any origin. */
+  public Balance describeBalance() {
+    return balance(BalanceAction.BALANCE_ACTION_DESCRIBE);
+  }
+
+  private Balance balance(BalanceAction action) {
+    BalanceClusterRequest request = BalanceClusterRequest.newBuilder().setAction(action).build();
     return AdminMessages.balance(
         cluster.call(ClusterServiceGrpc.getBalanceClusterMethod(), request));
   }

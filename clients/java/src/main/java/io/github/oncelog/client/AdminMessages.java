@@ -1,11 +1,9 @@
 package io.github.oncelog.client;
 
-import io.github.oncelog.client.proto.BalanceAction;
 import io.github.oncelog.client.proto.BalanceClusterResponse;
 import io.github.oncelog.client.proto.ClusterSetting;
 import io.github.oncelog.client.proto.DescribeClusterResponse;
 import io.github.oncelog.client.proto.ListPermissionsResponse;
-import io.github.oncelog.client.proto.NodeAction;
 import io.github.oncelog.client.proto.NodeInfo;
 import io.github.oncelog.client.proto.NodeStatus;
 import io.github.oncelog.client.proto.PartitionInfo;
@@ -158,14 +156,6 @@ final class AdminMessages {
         List.copyOf(node.getWaitsForList()),
         node.getComingBytes(),
         node.getCopiedBytes());
-  }
-
-  static NodeAction action(Admin.NodeAction action) {
-    return NodeAction.valueOf("NODE_ACTION_" + action);
-  }
-
-  static BalanceAction action(Admin.BalanceAction action) {
-    return BalanceAction.valueOf("BALANCE_ACTION_" + action);
   }
 
   static Admin.Balance balance(BalanceClusterResponse answer) {

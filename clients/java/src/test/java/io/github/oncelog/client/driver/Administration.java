@@ -17,7 +17,6 @@ import io.github.oncelog.client.Admin;
 import io.github.oncelog.client.TopicPartition;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import java.util.function.Function;
 
 /** The driver's verbs for nodes, moves, permissions, quotas and what sinks have committed. */
@@ -38,21 +37,32 @@ final class Administration {
       }
       case "list_nodes" -> answer.add("nodes", WORDS.toJsonTree(admin.listNodes()));
       case "change_node" -> {
-        Admin.NodeChange change =
-            new Admin.NodeChange(
-                action(Admin.NodeAction.class, command),
-                flag(command, "dry_run"),
-                flag(command, "accept_loss"),
-                number(command, "directory_id", 0));
         int node = (int) number(command, "node_id", 0);
-        answer.add("effects", WORDS.toJsonTree(admin.changeNode(node, change)));
+        boolean dryRun = flag(command, "dry_run");
+        List<String> effects =
+            switch (text(command, "action")) {
+              case "add" -> admin.addNode(node, dryRun);
+              case "remove" -> admin.removeNode(node, dryRun);
+              case "keep" -> admin.cancelNodeRemoval(node, dryRun);
+              case "drain" -> admin.drainNode(node, dryRun);
+              case "undrain" -> admin.undrainNode(node, dryRun);
+              default -> {
+                boolean acceptLoss = flag(command, "accept_loss");
+                long directory = number(command, "directory_id", 0);
+                yield admin.replaceNode(
+                    node, new Admin.NodeReplacement(dryRun, acceptLoss, directory));
+              }
+            };
+        answer.add("effects", WORDS.toJsonTree(effects));
       }
       case "balance" -> {
         return table(
-            admin.balance(
-                has(command, "action")
-                    ? action(Admin.BalanceAction.class, command)
-                    : Admin.BalanceAction.DESCRIBE));
+            switch (has(command, "action") ? text(command, "action") : "describe") {
+              case "plan" -> admin.planBalance();
+              case "start" -> admin.startBalance();
+              case "cancel" -> admin.cancelBalance();
+              default -> admin.describeBalance();
+            });
       }
       case "reassign_partition" -> {
         TopicPartition tp = partition(command);
@@ -100,10 +110,6 @@ final class Administration {
 
   private static JsonObject table(Object found) {
     return WORDS.toJsonTree(found).getAsJsonObject();
-  }
-
-  private static <E extends Enum<E>> E action(Class<E> all, JsonObject command) {
-    return Enum.valueOf(all, text(command, "action").toUpperCase(Locale.ROOT));
   }
 
   private static <T> List<T> each(
