@@ -284,7 +284,7 @@ func (c *Consumer) seekAll(ctx context.Context, partitions []TopicPartition, whe
 			delete(failed, tp)
 		}
 	}
-	return firstOf(failed)
+	return ofPartitions(failed)
 }
 
 // soon is for how long a seek waits for a leader.
@@ -324,8 +324,8 @@ func (c *Consumer) Lag(ctx context.Context, tp TopicPartition) (int64, error) {
 	return max(0, ends[tp]-max(position, begins[tp])), err
 }
 
-// BeginningOffsets returns each partition's first offset that is kept. With an error, which names a
-// partition without an answer, it returns those of the others.
+// BeginningOffsets returns each partition's first offset that is kept. With an error, which names
+// the partitions without an answer, it returns those of the others.
 func (c *Consumer) BeginningOffsets(ctx context.Context, partitions ...TopicPartition) (map[TopicPartition]int64, error) {
 	return c.list(ctx, partitions, Earliest)
 }

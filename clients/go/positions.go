@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,8 @@ import (
 
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
+
+const mostNamed = 5 // partitions, in one error
 
 // positions finds offsets to start from: where a group stands, where a log begins and ends.
 type positions struct {
@@ -112,11 +116,11 @@ func offsetQuery(tp TopicPartition, at OffsetReset) *pb.OffsetQuery {
 	return query
 }
 
-// list asks for offsets and follows leader changes for RequestTimeout. -1: no such record. What is
-// not found has the error, which names a partition; the others are found all the same.
+// list asks for offsets and follows leader changes for RequestTimeout. -1: no such record. The
+// error names the partitions that are not found; the others are found all the same.
 func (p *positions) list(ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery) (map[TopicPartition]int64, error) {
 	found, failed := p.listFor(ctx, queries, p.config.RequestTimeout)
-	return found, firstOf(failed)
+	return found, ofPartitions(failed)
 }
 
 // listFor does so for that long, and returns the errors of the others.
@@ -155,12 +159,34 @@ func (p *positions) listFor(
 	}
 }
 
-// firstOf returns the error of the first partition; nil: there is none.
-func firstOf(failed map[TopicPartition]error) error {
-	for _, tp := range slices.SortedFunc(maps.Keys(failed), comparePartitions) {
-		return failed[tp]
+// ofPartitions returns the first error, a final one if there is one, with the names of all
+// partitions that have one; nil: none has.
+func ofPartitions(failed map[TopicPartition]error) error {
+	tps := slices.SortedFunc(maps.Keys(failed), comparePartitions)
+	if len(tps) == 0 {
+		return nil
 	}
-	return nil
+	first := failed[tps[0]]
+	for _, tp := range tps {
+		if !isRetriable(failed[tp]) {
+			first = failed[tp]
+			break
+		}
+	}
+	if len(tps) == 1 || !errors.As(first, new(*Error)) { // a context's error stays what it is
+		return first
+	}
+	var names []string
+	for _, tp := range tps[:min(mostNamed, len(tps))] {
+		names = append(names, tp.String())
+	}
+	more := ""
+	if len(tps) > mostNamed {
+		more = fmt.Sprintf(" and %d more", len(tps)-mostNamed)
+	}
+	twin := *asError(first)
+	twin.Message, twin.cause = fmt.Sprintf("no offsets of %s%s: %v", strings.Join(names, ", "), more, first), first
+	return &twin
 }
 
 // learn asks who leads where that is not known, and returns the errors of partitions that nobody

@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -52,6 +53,28 @@ func TestAPartitionWithoutALeaderHoldsUpNoOtherOne(t *testing.T) {
 	fill(t, producerOf(t, b), 1, 2)
 	if records, err := c.Poll(t.Context()); err != nil || records[0].Partition != 2 {
 		t.Errorf("when it has a leader: %v %v", records, err)
+	}
+}
+
+func TestAnErrorNamesAllPartitionsWithoutAnAnswer(t *testing.T) {
+	failed := map[TopicPartition]error{}
+	for n := range int32(7) {
+		tp := TopicPartition{"t", n}
+		failed[tp] = fail(ErrNotReady, "%s has no leader", tp)
+	}
+	err := ofPartitions(failed)
+	names := "no offsets of t-0, t-1, t-2, t-3, t-4 and 2 more: t-0 has no leader"
+	if !errors.Is(err, ErrNotReady) || err.Error() != names {
+		t.Error(err)
+	}
+	last := TopicPartition{"t", 6}
+	failed[last] = corrupt(last, -1, "damaged")
+	if err := ofPartitions(failed); !errors.Is(err, ErrCorruptLog) {
+		t.Errorf("a final one is told first: %v", err)
+	}
+	failed[TopicPartition{"t", 0}] = context.Canceled
+	if err := ofPartitions(failed); err != context.Canceled {
+		t.Errorf("a caller who has given up is told so: %v", err)
 	}
 }
 

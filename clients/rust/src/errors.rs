@@ -262,6 +262,11 @@ impl Error {
         Self::new(ErrorKind::ClientClosed, format!("the {what} is closed"))
     }
 
+    pub(crate) fn with_message(mut self, message: String) -> Self {
+        self.message = message;
+        self
+    }
+
     pub(crate) fn with(mut self, set: impl FnOnce(&mut ErrorDetails)) -> Self {
         set(&mut self.details);
         self

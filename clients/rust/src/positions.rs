@@ -21,6 +21,9 @@ use crate::pb::{self, PartitionError};
 use crate::routes::Routes;
 use crate::types::{CommittedOffset, TopicPartition};
 
+/// Partitions that one error names.
+const MOST_NAMED: usize = 5;
+
 /// Offsets by partition.
 pub(crate) type Offsets = HashMap<TopicPartition, i64>;
 
@@ -110,13 +113,13 @@ impl Positions {
     }
 
     /// Asks for offsets and follows leader changes for `request_timeout`. -1: no such record. An
-    /// error names a partition that was not found.
+    /// error names the partitions that were not found.
     pub(crate) async fn list(
         &self,
         queries: &HashMap<TopicPartition, Position>,
     ) -> Result<Offsets> {
         let (found, failed) = self.list_for(queries, self.cluster.config.request_timeout).await;
-        failed.into_values().next().map_or(Ok(found), Err)
+        of_partitions(&failed).map_or(Ok(found), Err)
     }
 
     /// Does so for that long, and returns the errors of what is not found, too.
@@ -272,6 +275,21 @@ impl Positions {
     }
 }
 
+/// The first error, a final one if there is one, with the names of all partitions that have one.
+fn of_partitions(failed: &Failed) -> Option<Error> {
+    let first = failed.values().find(|error| !error.is_retriable()).or(failed.values().next())?;
+    if failed.len() == 1 {
+        return Some(first.clone());
+    }
+    let names: Vec<_> = failed.keys().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = match failed.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!("no offsets of {}{more}: {first}", names.join(", "));
+    Some(first.clone().with_message(message))
+}
+
 fn no_leader(tp: &TopicPartition) -> Error {
     Error::new(ErrorKind::NotReady, format!("{tp} has no leader"))
 }
@@ -289,4 +307,24 @@ async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     })
     .await;
     waiting.into_iter().filter_map(|(_, done)| done).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_all_partitions_without_an_answer() {
+        let tp = |n| TopicPartition::new("t", n);
+        let mut failed: Failed = (0..7).map(|n| (tp(n), no_leader(&tp(n)))).collect();
+        let error = of_partitions(&failed).expect("seven have none");
+        assert_eq!(error.kind(), ErrorKind::NotReady);
+        let names = "t-0, t-1, t-2, t-3, t-4 and 2 more";
+        assert!(error.to_string().starts_with(&format!("no offsets of {names}: t-0 ")), "{error}");
+        failed.insert(tp(6), no_partition(&tp(6)).with(|d| d.offset = 1));
+        failed.insert(tp(5), corrupt(&tp(5), -1, "damaged".into()));
+        let error = of_partitions(&failed).expect("they have none");
+        assert_eq!(error.kind(), ErrorKind::CorruptLog, "a final one is told first");
+        assert!(of_partitions(&Failed::new()).is_none());
+    }
 }
