@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// The part of the delivery timeout after which a waiting batch takes no more records: a quarter.
+const timeForOthers = 4
+
 // lane is what waits in one partition.
 type lane struct {
 	tp     TopicPartition
@@ -261,7 +264,7 @@ func (l *lane) checkSequences(sequences []int64) error {
 func (a *accumulator) start(l *lane, limit int, now time.Time) (woken bool) {
 	batch := &openBatch{
 		lane: l, delivery: newDelivery(l.tp), columns: columnPool.Get().(*columns),
-		created: now, joinUntil: now.Add(max(a.config.Linger, a.config.DeliveryTimeout/10)), size: batchOverhead, cap: limit, expectedOffset: -1,
+		created: now, joinUntil: now.Add(max(a.config.Linger, a.config.DeliveryTimeout/timeForOthers)), size: batchOverhead, cap: limit, expectedOffset: -1,
 		transaction: a.transaction,
 	}
 	l.open = batch

@@ -44,7 +44,11 @@ func TestTheClockOfADeliveryBeginsAtItsSend(t *testing.T) {
 	b := newBench(t)
 	one := b.put(func(a *addition) { a.whole = false })
 	same := b.put(func(a *addition) { a.whole = false })
-	b.accumulator.lanes[b.window.tp].open.joinUntil = time.Now().Add(-1)
+	open := b.accumulator.lanes[b.window.tp].open
+	if span := open.joinUntil.Sub(open.created); span != b.accumulator.config.DeliveryTimeout/4 {
+		t.Errorf("records may join for %s", span)
+	}
+	open.joinUntil = time.Now().Add(-1)
 	other := b.put(func(a *addition) { a.whole = false })
 	if one.batch != same.batch || same.batch == other.batch {
 		t.Error("a record has joined a batch whose time is nearly over")

@@ -158,9 +158,13 @@ async fn what_was_looked_at_is_not_reported_again() {
 
 #[tokio::test]
 async fn no_record_joins_a_batch_whose_time_is_nearly_over() {
-    let common = common(|c| c.linger = Duration::from_secs(60));
+    let common = common(|_| {});
     let tp = TopicPartition::new("t", 0);
+    let before = now_us();
     let one = add(&common, Message::new("t", "a"), 0, false).await.unwrap();
+    let quarter = ProducerConfig::new("a:1").delivery_timeout.as_micros() as i64 / 4;
+    let began = common.accumulator.state().open(&tp).unwrap().join_until_us - quarter;
+    assert!((before..=now_us()).contains(&began), "records may join for a quarter of their time");
     let same = add(&common, Message::new("t", "b"), 0, false).await.unwrap();
     common.accumulator.state().open(&tp).unwrap().join_until_us = 0;
     let other = add(&common, Message::new("t", "c"), 0, false).await.unwrap();
