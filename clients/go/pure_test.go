@@ -115,11 +115,11 @@ func TestSettingsAreChecked(t *testing.T) {
 		"backoff": func(c *ProducerConfig) { c.RetryBackoffMax = time.Millisecond },
 	}
 	for name, option := range bad {
-		if _, err := NewProducer("localhost:9001", option); !errors.Is(err, ErrConfig) {
+		if _, err := NewProducer("localhost:7001", option); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := NewConsumer("localhost:9001", func(c *ConsumerConfig) { c.ReplicaNodeID = 1 }); !errors.Is(err, ErrConfig) {
+	if _, err := NewConsumer("localhost:7001", func(c *ConsumerConfig) { c.ReplicaNodeID = 1 }); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
 	if _, err := NewAdmin(" , "); !errors.Is(err, ErrConfig) {

@@ -460,7 +460,7 @@ mod tests {
     use super::*;
 
     fn refused(change: impl FnOnce(&mut ProducerConfig)) -> String {
-        let mut config = ProducerConfig::new("localhost:9001");
+        let mut config = ProducerConfig::new("localhost:7001");
         change(&mut config);
         let error = config.check().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidConfig);
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn defaults_are_taken() {
-        ProducerConfig::new("localhost:9001").check().unwrap();
+        ProducerConfig::new("localhost:7001").check().unwrap();
         ConsumerConfig::new("a:1, b:2,[::1]:3").check().unwrap();
     }
 
