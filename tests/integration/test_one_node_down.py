@@ -141,6 +141,12 @@ def test_a_group_is_described_as_far_as_leaders_tell(crippled: LocalCluster) -> 
     assert done.exit_code == 0
     with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)
+        lag = admin.group_lag("idle")
+    assert len(lag.partitions) == PARTITIONS, "none is missing"
+    assert {tp: type(error) for tp, error in lag.errors.items()} == dict.fromkeys(
+        gone, NotReadyError
+    )
+    assert all(one.lag is None for tp, one in lag.partitions.items() if tp in gone)
     rows = {row["partition"]: row for row in json.loads(done.stdout)["offsets"]}
     assert {row["offset"] for row in rows.values()} == {1}
     assert {number for number, row in rows.items() if row["lag"] is None} == {

@@ -12,6 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
@@ -114,17 +115,18 @@ class Positions:
         dict[TopicPartition, int],
         dict[TopicPartition, errors.OncelogError],
     ]:
-        """Return log start offsets, high watermarks and errors; each partition is in one or both.
+        """Return log start offsets, high watermarks and errors: a partition is in both or has one.
 
         Leaders are asked for first: another client may not have read these topics yet.
         """
-        gone = await self.ask_again(tps, 1, time.monotonic() + timeout_s) if tps else {}
-        left = [tp for tp in tps if tp not in gone]
+        if tps:
+            with suppress(errors.RetriableError):
+                await self._cluster.refresh({tp.topic for tp in tps})
         (starts, no_start), (ends, no_end) = await asyncio.gather(
-            self.find_offsets(dict.fromkeys(left, "earliest"), timeout_s),
-            self.find_offsets(dict.fromkeys(left, "latest"), timeout_s),
+            self.find_offsets(dict.fromkeys(tps, "earliest"), timeout_s),
+            self.find_offsets(dict.fromkeys(tps, "latest"), timeout_s),
         )
-        return starts, ends, gone | no_start | no_end
+        return starts, ends, no_start | no_end
 
     async def find_now(
         self, queries: dict[TopicPartition, str | int], found: dict[TopicPartition, int]
