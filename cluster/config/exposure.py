@@ -76,8 +76,8 @@ def check_exposure(config: Settings, *, alone: bool) -> None:
 def _check_port(name: str, address: str, setting: str, certificate: Path | None) -> None:
     if address and certificate is None and not is_loopback(address):
         raise ConfigError(
-            f"{name}: {address} is reached from other machines, and without {setting} "
-            "whoever reaches it reads and writes all; set insecure if that is wanted"
+            f"{name}: {address} is reachable from other machines, and without {setting} anybody "
+            "there reads and writes all; set insecure to allow that"
         )
 
 
@@ -99,8 +99,8 @@ def _check_identities(config: Settings) -> None:
     known = bool(tokens) or config.tls_ca is not None
     if config.permissions and not (known and config.superusers):
         raise ConfigError(
-            "permissions: needs callers that are known (tls_ca, tokens_file or jwt_keys) and "
-            "superusers, who make the first rules"
+            "permissions: needs a way to identify callers (tls_ca, tokens_file or jwt_keys) and "
+            "superusers for the first rules"
         )
 
 

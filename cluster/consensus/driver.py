@@ -254,7 +254,7 @@ class Driver:
         sound; nothing is changed then. Raises StorageError: end the node.
         """
         assert not self._syncing and not self._held and not self._in_sync
-        assert not self.storage_full, "what waits to be written comes first"
+        assert not self.storage_full, "waiting writes come first"
         gid = checked.snapshot.group
         group = self.groups[gid]
         base = group.journal.base_index

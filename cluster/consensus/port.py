@@ -245,7 +245,7 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
             self.leader = None
 
     sent: Any = property(attrgetter("_outbox.sent"))
-    """What the core sent and nobody took yet."""
+    """Messages of the core that nobody took yet."""
 
     def take_sent(self) -> list[tuple[int, dict[str, Any]]]:
         sent, self._outbox.sent = self._outbox.sent, []

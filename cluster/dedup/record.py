@@ -91,7 +91,7 @@ def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> No
         records[at : at + RECORD_BYTES] = first_record(meta, base_offset, flags & PINNED)
         return
     follows = prev == old_last and base_offset > old_base
-    assert follows, "only what `check` admits is recorded"  # in memory: last_seen's table
+    assert follows, "only an admitted batch is recorded"  # in memory: last_seen's table
     if flags & FLOORED:
         extra = min(extra + last - old_last, MAX_UINT32)
     span = last - first

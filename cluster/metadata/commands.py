@@ -24,6 +24,6 @@ def parsed_command(index: int, command: bytes) -> pb.MetadataCommand:
         raise MetadataCorruptError(f"metadata command: {error}", index=index) from error
     if has_unknown_fields(parsed):
         raise MetadataCorruptError(
-            "metadata command: it holds what this release does not know", index=index
+            "metadata command: it has fields unknown to this release", index=index
         )
     return parsed

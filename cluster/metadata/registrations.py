@@ -59,6 +59,6 @@ def is_put_back(last: Registration | None, claim: Claim) -> bool:
 
 def put_back(node: int) -> str:
     return (
-        f"the data directory of node {node} is an older copy: it has forgotten what it promised "
-        f"since. Put the newest one back; if it is lost, say so: `oncelog node replace {node}`"
+        f"the data directory of node {node} is an older copy: it has forgotten later "
+        f"promises. Put the newest one back; if it is lost, run `oncelog node replace {node}`"
     )

@@ -57,8 +57,8 @@ def changed(settings: Mapping[str, int], name: str, value: int) -> dict[str, int
     if SETTINGS[name].shrinks and value > settings[name]:
         raise invalid(
             name,
-            f"{value} must be at most {settings[name]}, which is in force: what was forgotten "
-            f"under it would count as valid again",
+            f"{value} must be at most {settings[name]}, the value in force: ids and names that "
+            f"were forgotten would count as valid again",
             f"..{settings[name]}",
         )
     after = {**settings, name: value}

@@ -91,7 +91,7 @@ def load_tables(data: bytes) -> Tables:
     """Loads tables. Raises DecodeError, ValueError or OverflowError if `data` is not sound."""
     snapshot = pb.MetadataSnapshot.FromString(data)
     if has_unknown_fields(snapshot):
-        raise ValueError("it holds what this release does not know")
+        raise ValueError("it has fields unknown to this release")
     _check_snapshot(snapshot)
     tables = Tables(
         clock_ms=snapshot.clock_ms,

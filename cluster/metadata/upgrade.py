@@ -50,7 +50,7 @@ def plan(finalized: Finalized, nodes: Mapping[int, Release | None]) -> Plan:
 def _hindrances(target: Finalized, nodes: Mapping[int, Release | None]) -> Iterable[str]:
     for node_id, release in sorted(nodes.items()):
         if release is None:
-            yield f"node {node_id} cannot be reached: what it runs is not known"
+            yield f"node {node_id} is unreachable: its release is not known"
         elif lacks := release.lacks(target):
             yield f"node {node_id}: {lacks}"
 

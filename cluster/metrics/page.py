@@ -248,12 +248,12 @@ class _NodeCollector(Collector):
             "oncelog_fsync_latency_seconds", "Time to make written data durable"
         )
         yield metrics.loop_delay.family(
-            "oncelog_loop_delay_seconds", "How late the event loop came to what was due"
+            "oncelog_loop_delay_seconds", "Delay of due work on the event loop"
         )
         if metrics.sync_watch is not None:
             yield GaugeMetricFamily(
                 "oncelog_fsync_under_way_seconds",
-                "How long the fsync under way has lasted",
+                "Duration of the fsync in progress",
                 metrics.sync_watch.under_way,
             )
             yield CounterMetricFamily(
@@ -264,12 +264,12 @@ class _NodeCollector(Collector):
         if metrics.memory is not None:
             yield GaugeMetricFamily(
                 "oncelog_client_memory_bytes",
-                "Memory of what clients have under way, as it is counted",
+                "Memory of clients' requests and answers in progress, as counted",
                 metrics.memory.used,
             )
             yield GaugeMetricFamily(
                 "oncelog_client_memory_limit_bytes",
-                "From here on clients are answered THROTTLED",
+                "Memory at which clients get THROTTLED",
                 metrics.memory.limit,
             )
         if metrics.quotas is not None:
@@ -315,31 +315,35 @@ def _clock_families(clocks: Clocks) -> Iterator[Metric]:
 
 def _upgrade_families(plan: UpgradePlan) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "oncelog_cluster_version", "What the cluster was last upgraded to", plan.finalized[0]
+        "oncelog_cluster_version", "Finalized version of the cluster", plan.finalized[0]
     )
     yield GaugeMetricFamily(
         "oncelog_upgrade_pending",
-        "1 while a node runs a release with more than the cluster was upgraded to",
+        "1 while a node runs a newer release than the finalized version",
         float(plan.is_pending),
     )
 
 
 def _storage_families(stats: EngineStats) -> Iterator[Metric]:
     gauges = (
-        ("disk_bytes", "Used in the node's store directory", stats.disk_bytes),
-        ("free_disk_bytes", "Left on the store's file system", stats.free_disk_bytes),
-        ("replay_bytes", "Of the commit log: what a restart replays", stats.replay_bytes),
+        ("disk_bytes", "Bytes used in the node's store directory", stats.disk_bytes),
+        ("free_disk_bytes", "Bytes free on the store's file system", stats.free_disk_bytes),
+        ("replay_bytes", "Bytes of the commit log that a restart replays", stats.replay_bytes),
         ("memtable_bytes", "Memory of writes that are not in tables yet", stats.memtable_bytes),
         ("block_cache_bytes", "Memory of the block cache", stats.cache_bytes),
-        ("log_bytes", "Of the commit log, which holds the entries", stats.log_bytes),
-        ("log_garbage_bytes", "Of it, dropped and not given back", stats.log_garbage_bytes),
+        ("log_bytes", "Bytes of the commit log", stats.log_bytes),
+        (
+            "log_garbage_bytes",
+            "Dropped bytes of it, not reclaimed yet",
+            stats.log_garbage_bytes,
+        ),
         ("flushes_pending", "Families with rows being written out", stats.flushes_pending),
         (
             "compaction_pending_bytes",
-            "What compaction is behind with, an estimate",
+            "Estimated bytes that compaction has to rewrite",
             stats.compaction_pending_bytes,
         ),
-        ("writes_stopped", "1 while RocksDB takes no writes", float(stats.stalled)),
+        ("writes_stopped", "1 while RocksDB rejects writes", float(stats.stalled)),
     )
     for name, text, value in gauges:
         yield GaugeMetricFamily(f"oncelog_storage_{name}", text, value)
@@ -358,7 +362,7 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
         ("bytes", "Payload bytes appended and applied", "bytes"),
         (
             "producers_throttled",
-            "Batches and opens of new producers refused, the last-seen map being full",
+            "Batches and opens of new producers rejected because the last-seen map is full",
             "producers_throttled",
         ),
         (
@@ -379,11 +383,11 @@ def _partition_families(partitions: Sequence[PartitionSample]) -> Iterator[Metri
         ("partition_term", "Raft term", "term"),
         ("partition_commit_index", "Highest Raft index known to be committed", "commit_index"),
         ("partition_applied_index", "Highest Raft index applied", "applied_index"),
-        ("partition_log_start_offset", "First offset that is kept", "log_start_offset"),
+        ("partition_log_start_offset", "First stored offset", "log_start_offset"),
         ("partition_high_watermark", "First offset not yet committed", "high_watermark"),
-        ("partition_stored_bytes", "Payload bytes that are kept", "stored_bytes"),
+        ("partition_stored_bytes", "Stored payload bytes", "stored_bytes"),
         ("partition_producers", "Producers in the last-seen map", "producers"),
-        ("transaction_staged_bytes", "Staged by open transactions", "staged_bytes"),
+        ("transaction_staged_bytes", "Bytes staged by open transactions", "staged_bytes"),
         ("transaction_staged_offsets", "Groups with offsets of open transactions", "staged_groups"),
         (
             "transaction_pinned_entries",
@@ -405,16 +409,16 @@ def _group_families(groups: Sequence[GroupSample]) -> Iterator[Metric]:
     members = GaugeMetricFamily("oncelog_group_members", "Members of a group", labels=labels)
     rebalances = CounterMetricFamily(
         "oncelog_group_rebalances",
-        "Times that partitions of a group changed hands, since this node keeps it",
+        "Rebalances of a group since this node leads it",
         labels=labels,
     )
     idle = GaugeMetricFamily(
         "oncelog_group_idle_seconds",
-        "Since the member that works longest came back for records",
+        "Longest time since a member asked for records",
         labels=labels,
     )
     commit = GaugeMetricFamily(
-        "oncelog_group_commit_age_seconds", "Since a group last committed", labels=labels
+        "oncelog_group_commit_age_seconds", "Time since the last commit of a group", labels=labels
     )
     lag = GaugeMetricFamily(
         "oncelog_group_lag_records",
@@ -454,7 +458,7 @@ def _lags(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:
 def _verdicts(partitions: Sequence[PartitionSample]) -> Iterator[Metric]:
     verdicts = CounterMetricFamily(
         "oncelog_verdicts",
-        "What became of batches, by verdict",
+        "Batches by verdict",
         labels=("topic", "partition", "verdict"),
     )
     duplicates = CounterMetricFamily(

@@ -27,10 +27,14 @@ class TransactionSample:
 def transaction_families(sample: TransactionSample) -> Iterator[Metric]:
     gauges = (
         ("open", "Open transactions of the cluster", sample.open),
-        ("ending", "Decided ones that some partitions do not know of yet", sample.ending),
-        ("oldest_open_seconds", "Since the oldest open one began", sample.oldest_open_s),
-        ("remembered", "Since the oldest one that has not ended, open ones too", sample.remembered),
-        ("orphaned_runs", "Staged here, of transactions that have ended: none", sample.orphaned),
+        ("ending", "Decided transactions with markers to write", sample.ending),
+        ("oldest_open_seconds", "Age of the oldest open transaction", sample.oldest_open_s),
+        ("remembered", "Transactions since the oldest one that has not ended", sample.remembered),
+        (
+            "orphaned_runs",
+            "Runs here of ended transactions; 0 without a bug",
+            sample.orphaned,
+        ),
     )
     for name, text, value in gauges:
         yield GaugeMetricFamily(f"oncelog_transactions_{name}", text, value)

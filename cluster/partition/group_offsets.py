@@ -170,7 +170,7 @@ class OffsetsTable:
         """
         command = pb.OffsetsCommand.FromString(data)
         if has_unknown_fields(command):
-            raise CorruptEntryError("an offsets command holds what this release does not know")
+            raise CorruptEntryError("an offsets command has fields unknown to this release")
         self._clock_ms = max(self._clock_ms, command.stamp_ms)
         match command.WhichOneof("command"):
             case "commit":
@@ -194,7 +194,7 @@ class OffsetsTable:
             return [self._commit(commit.group, record) for record in commit.offsets]
         ownerships = commit.ownerships or [0] * len(commit.offsets)
         if len(ownerships) != len(commit.offsets):
-            raise CorruptEntryError("a commit of a member does not say what it owns")
+            raise CorruptEntryError("a member's commit names no ownership")
         return [
             self._commit_owned(commit, record, ownership)
             for record, ownership in zip(commit.offsets, ownerships, strict=True)
@@ -292,7 +292,7 @@ class OffsetsTable:
         if over is not None:
             return CommitResult(over.kind.name, over.message, False, None)
         if len(_ownerships(call)) != len(call.offsets):
-            raise CorruptEntryError("a call of a member does not say what it owns")
+            raise CorruptEntryError("a member's call names no ownership")
         known = self.staged.calls(call.transaction_id, call.group)
         if known and call == known[-1]:
             return CommitResult("", "", True, None)

@@ -396,7 +396,7 @@ class Leadership:
     # -- parts ------------------------------------------------------------------------
 
     def propose(self, data: bytes, done: Done) -> None:
-        assert self._node.features.may_write(data[0]), "who writes it asks the gate first"
+        assert self._node.features.may_write(data[0]), "the writer asks the gate first"
         self._group.propose(data, done)
         self._node.touch()
 

@@ -12,14 +12,14 @@ from cluster.security.quotas import Quotas
 def quota_families(quotas: Quotas) -> Iterator[Metric]:
     delayed = CounterMetricFamily(
         "oncelog_quota_delay_seconds",
-        "How long calls and streams waited for a rate of their principal",
+        "Time that calls and streams waited for a rate of their principal",
         labels=("quota",),
     )
     for name, seconds in quotas.delayed.items():
         delayed.add_metric([name], seconds)
     yield delayed
     refused = CounterMetricFamily(
-        "oncelog_quota_refused", "What was THROTTLED for a quota of its principal",
+        "oncelog_quota_refused", "Calls THROTTLED by a quota of their principal",
         labels=("quota",),
     )  # fmt: skip
     for name, count in quotas.refused.items():

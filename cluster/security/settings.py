@@ -43,8 +43,8 @@ class Security:
         peers = _certificates("peer", config.peer_cert, config.peer_key, config.peer_ca)
         if config.insecure:
             log.warning(
-                "insecure is set: without TLS, whoever reaches a port of this node reads and "
-                "writes all, and can speak as a node"
+                "insecure is set: without TLS, anybody with access to a port of this node reads "
+                "and writes all, and can act as a node"
             )
         return cls(
             clients=clients,

@@ -68,7 +68,7 @@ def unpack(data: bytes) -> Saved:
     except DecodeError as error:
         raise ValueError(f"transactions: {error}") from error
     if has_unknown_fields(snapshot):
-        raise ValueError("transactions: they hold what this release does not know")
+        raise ValueError("transactions: they have fields unknown to this release")
     rows: dict[int, Transaction] = {}
     last = 0
     for record in snapshot.transactions:

@@ -377,7 +377,7 @@ def _conflict(run: Run) -> Verdict:
     return Verdict(
         Kind.TRANSACTION_CONFLICT,
         message=f"producer {run.producer_id} has batches of transaction {run.transaction_id} here,"
-        " whose end has not arrived",
+        " which has not ended",
     )
 
 

@@ -187,12 +187,12 @@ class Sinks:
         if sink.jobs:
             if batch >= sink.floor or sink.has(batch):
                 return None
-            text = f"batch {batch} of sink {key!r}: what is below {sink.floor} is not known any"
-            return Refused(BATCH_BEHIND, f"{text} more; use a higher number")
+            text = f"batch {batch} of sink {key!r}: batches below {sink.floor} are forgotten"
+            return Refused(BATCH_BEHIND, f"{text}; use a higher number")
         other = self._key_of.get(asked.query, key)
         if other != key:
-            text = f"query {asked.query!r} writes into sink {other!r}, not into {key!r}: what it"
-            return self._refused(OTHER_SINK, asked, sink, f"{text} has written there would come")
+            text = f"query {asked.query!r} writes into sink {other!r}, not into {key!r}: a batch"
+            return self._refused(OTHER_SINK, asked, sink, f"{text} of there could come twice")
         if asked.query != sink.query and sink.version and not sink.free:
             text = f"sink {key!r} belongs to query {sink.query!r}, not to {asked.query!r}"
             return self._refused(OTHER_QUERY, asked, sink, f"{text}; its last batch was {done}")

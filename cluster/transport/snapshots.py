@@ -99,7 +99,7 @@ class SnapshotParts:
             self._make_room(part.size)
             arriving = _Arriving(place, bytearray(), 0.0)
         if arriving is None or arriving.place != place or len(arriving.data) != part.offset:
-            raise SnapshotError(f"the part at {part.offset} does not follow what came before")
+            raise SnapshotError(f"the part at {part.offset} does not follow the part before it")
         if len(part.data) > part.size - part.offset or (part.size and not part.data):
             raise SnapshotError(f"size: not {part.size} bytes are coming, as was said")
         arriving.data += part.data

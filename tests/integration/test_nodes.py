@@ -272,7 +272,7 @@ def test_a_drained_node_leads_nothing(make_cluster: MakeCluster) -> None:
         admin.undrain_node(2)
         eventually(
             lambda: (found := status(admin, 2)) is not None and found.leaderships > 0,
-            "node 2 leads again what it is preferred for",
+            "node 2 leads its preferred partitions again",
         )
 
 

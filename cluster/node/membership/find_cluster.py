@@ -219,7 +219,7 @@ async def _ask(address: str, join: pb.Join, tls: PeerTls | None) -> pb.Welcome |
     try:
         return await ask(address, join, tls)
     except (OSError, StrangerError, StreamError, ssl.SSLError, NamelessError, ValueError) as error:
-        log.debug("asked %s what this directory is: %s", address, error)
+        log.debug("asked %s about this directory: %s", address, error)
         return None
 
 

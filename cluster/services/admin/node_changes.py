@@ -136,7 +136,7 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
             return [f"node {number} stays; replicas that have moved do not come back"]
         case meta.NODE_ACTION_DRAIN:
             return [f"node {number} leads nothing, until it is undrained"]
-    return [f"node {number} leads again what it is preferred for"]
+    return [f"node {number} leads its preferred partitions again"]
 
 
 def _replacing(node: NodeContext, change: meta.ChangeNode, lost: Sequence[str]) -> list[str]:

@@ -154,7 +154,7 @@ class Appender:
                 refused = heads.answered(topic, number, meta, refused, reason)
             answer_to(refused)
             return
-        assert replica is not None, "refusal lets through what this node leads"
+        assert replica is not None, "refusal lets only partitions led here through"
         request = AppendRequest(
             meta, header.codec, header.transaction_id, header.max_timestamp_us, payload
         )

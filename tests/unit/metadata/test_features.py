@@ -243,7 +243,7 @@ def test_an_upgrade_waits_for_every_node() -> None:
     assert mixed.is_pending and not mixed.is_ready
     assert mixed.hindered == (
         "node 2: a release from before cluster versions takes part in versions 1 to 1, not in 2",
-        "node 3 cannot be reached: what it runs is not known",
+        "node 3 is unreachable: its release is not known",
     )
     assert plan(Finalized(), {1: NEW, 2: NEW}).is_ready
 

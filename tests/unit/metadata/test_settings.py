@@ -102,7 +102,9 @@ def test_a_time_can_be_made_shorter_and_not_longer(log: Log) -> None:
     assert log.state.take_events() == [SettingsChanged(), TermsChanged()]
     longer = log.set("lease_lifetime_ms", 5001)
     assert longer.error == "INVALID_REQUEST"
-    assert longer.message.startswith("lease_lifetime_ms: 5001 must be at most 5000, which is in")
+    assert longer.message.startswith(
+        "lease_lifetime_ms: 5001 must be at most 5000, the value in force"
+    )
     assert not log.set("max_batch_bytes", 8192).error, "this may rise"
     assert not log.set("max_batch_bytes", 8192).error
     assert log.state.take_events() == [SettingsChanged()]

@@ -283,11 +283,11 @@ SEVERAL = ["--nodes", THREE, "--node-id", "1"]
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (OPEN, "listen: 10.0.0.1:7001 is reached from other machines, and without tls_cert"),
-        ([*OPEN, *SEVERAL, *CLIENTS], "listen (of nodes): 10.0.0.1:7001 is reached from"),
-        ([*OPEN, *SEVERAL, *NODES], "listen: 10.0.0.1:7001 is reached from"),
-        (["--metrics-listen", "0.0.0.0:9"], "metrics_listen: 0.0.0.0:9 is reached from"),
-        (["--listen", "a.localhost:7001"], "listen: a.localhost:7001 is reached from"),
+        (OPEN, "listen: 10.0.0.1:7001 is reachable from other machines, and without tls_cert"),
+        ([*OPEN, *SEVERAL, *CLIENTS], "listen (of nodes): 10.0.0.1:7001 is reachable from"),
+        ([*OPEN, *SEVERAL, *NODES], "listen: 10.0.0.1:7001 is reachable from"),
+        (["--metrics-listen", "0.0.0.0:9"], "metrics_listen: 0.0.0.0:9 is reachable from"),
+        (["--listen", "a.localhost:7001"], "listen: a.localhost:7001 is reachable from"),
         (["--tls-cert", "c.crt"], "tls_cert, tls_key: both or neither"),
         (["--tls-ca", "ca.crt"], "tls_ca needs them"),
         (["--peer-ca", "ca.crt"], "peer_cert, peer_key, peer_ca: all three or none"),
@@ -309,9 +309,12 @@ SEVERAL = ["--nodes", THREE, "--node-id", "1"]
             )
         ),
         (["--tokens-file", "t"], "tokens_file: needs tls_cert; in the clear tokens are anybody's"),
-        (["--permissions"], "permissions: needs callers that are known"),
-        ([*CLIENTS, "--permissions", "--superusers", "a"], "permissions: needs callers"),
-        ([*CLIENTS, "--tls-ca", "a", "--permissions"], "permissions: needs callers that are known"),
+        (["--permissions"], "permissions: needs a way to identify callers"),
+        ([*CLIENTS, "--permissions", "--superusers", "a"], "permissions: needs a way"),
+        (
+            [*CLIENTS, "--tls-ca", "a", "--permissions"],
+            "permissions: needs a way to identify callers",
+        ),
     ],
 )
 def test_a_port_is_not_open_to_all_by_mistake(argv, says):

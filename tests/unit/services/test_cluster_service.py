@@ -311,7 +311,7 @@ async def test_an_upgrade_that_is_hindered_names_the_nodes(node, client):
     error = await refused(client.cluster.FinalizeUpgrade(cpb.FinalizeUpgradeRequest()))
     assert isinstance(error, errors.NotSupportedError)
     assert "node 2: a release from before cluster versions" in error.message
-    assert "node 3 cannot be reached" in error.message
+    assert "node 3 is unreachable" in error.message
     assert node.proposed == 0
     facts = await client.cluster.DescribeCluster(cpb.DescribeClusterRequest())
     assert len(facts.upgrade.hindered_by) == 2
