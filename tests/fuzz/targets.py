@@ -6,6 +6,7 @@ itself, is a finding. Each target brings seeds: sound inputs, to mutate.
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from collections.abc import Callable
@@ -27,9 +28,10 @@ from cluster.consensus.message import (
     Vote,
 )
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.verdict import BatchMeta
+from cluster.dedup.verdict import KAFKA_IDS, BatchMeta
 from cluster.entries import CorruptEntryError
 from cluster.errors import OlderReleaseError
+from cluster.kafka.records import InvalidKafkaBatch, read_batch
 from cluster.metadata.state import MetadataCorruptError, MetadataState
 from cluster.metadata.topics import TopicSettings
 from cluster.partition.group_offsets import OffsetsTable
@@ -43,6 +45,7 @@ from oncelog.errors import InvalidBatchError
 from oncelog.types import Header
 from oncelog.wire.batch import decode_payload, encode_payload
 from oncelog.wire.compression import compress, decompress
+from oncelog.wire.kafka_batch import to_columns
 from storage import keys
 from storage.checkpoints import CheckpointStore
 from storage.commitlog.record import HEAD_BYTES, decode, encode, is_whole, parse_head
@@ -56,6 +59,7 @@ from tests.fuzz import identities, peer_port
 from tests.sim.disk import Disk
 
 LIMIT = 1 << 20
+VECTORS = Path(__file__).parent.parent / "vectors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,32 @@ def codec_seeds() -> list[bytes]:
     return [bytes([number]) + compress(number, text) for number in (0, 1, 2) for text in texts]
 
 
+# -- batches of Kafka's protocol -----------------------------------------------------------
+
+
+def kafka_batch(data: bytes) -> None:
+    """Feeds a producer's batch; a reader gets the records of a sound one, or an error."""
+    try:
+        batch = read_batch(memoryview(data))
+        columns = decode_payload(to_columns(batch.payload, LIMIT), batch.record_count)
+        records = columns.records()
+    except (InvalidKafkaBatch, InvalidBatchError) as error:
+        expect(error)
+        return
+    assert len(records) == batch.record_count
+
+
+def kafka_seeds() -> list[bytes]:
+    vectors = json.loads((VECTORS / "kafka/batches.json").read_text())
+    return [bytes.fromhex(one["batch"]) for one in vectors["batches"]]
+
+
+def with_head(data: bytes) -> bytes:
+    """Puts in the length and the checksum that a careless client would have sent."""
+    length, crc = struct.pack(">i", len(data) - 12), struct.pack(">I", crc32c(data[21:]))
+    return data[:8] + length + data[12:16] + b"\x02" + crc + data[21:]
+
+
 # -- entries of a partition's log ----------------------------------------------------------
 
 
@@ -186,7 +216,7 @@ def entry(data: bytes) -> None:
         return
     try:
         match data[0]:
-            case entries.BATCH:
+            case entries.BATCH | entries.KAFKA_BATCH:
                 batch = entries.unpack_batch(data)
                 assert entries.pack_batch(batch, bytes(entries.payload_of(data))) == data
             case entries.LOG_START:
@@ -204,6 +234,7 @@ def entry_seeds() -> list[bytes]:
     batch = entries.BatchEntry(0, 2, 9, 1, 77, 10, 11, 9, -1, 0, 5, 6, 7, 8, 1)
     return [
         entries.pack_batch(batch, b"payload"),
+        entries.pack_batch(batch._replace(codec=entries.KAFKA_V2), b"payload"),
         entries.pack_log_start(entries.LogStartEntry(1, 2, 3, 4)),
         entries.pack_open_producer(entries.OpenProducerEntry(1, 2, 3, 4, 5, 6, 7)),
         entries.pack_release(entries.ReleaseEntry(1, 2, 3, 4, (5, 6, 7))),
@@ -225,10 +256,10 @@ def last_seen(data: bytes) -> None:
 def last_seen_seeds() -> list[bytes]:
     state = LastSeen()
     state.advance(1000, lifetime_ms=10_000, expired_below=1)
-    for pid in range(1, 9):
+    for pid in (*range(1, 9), KAFKA_IDS + 5):
         for sequence in range(3):
             meta = BatchMeta(pid, 1, 2 * sequence, 2 * sequence + 1, 2 * sequence - 1, 2, 99)
-            state.record(meta, 10 * pid + 2 * sequence, 1000)
+            state.record(meta, 10 * (pid % 100) + 2 * sequence, 1000)
     return [LastSeen().dump(), state.dump()]
 
 
@@ -505,6 +536,7 @@ TARGETS = {
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),
+        Target("kafka-batch", kafka_batch, kafka_seeds, with_head),
         Target("entry", entry, entry_seeds),
         Target("last-seen", last_seen, last_seen_seeds, with_crc),
         Target("metadata-load", metadata_load, metadata_seeds),
