@@ -174,6 +174,14 @@ class ExpectedOffsets(StrEnum):
     REQUIRED = "required"  # a batch without one is rejected
 
 
+class TopicFormats(StrEnum):
+    """Formats of the batches that a topic takes."""
+
+    COLUMNAR = "columnar"
+    KAFKA = "kafka"  # of clients of Kafka's protocol
+    BOTH = "both"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """None is the cluster's default; in `alter_topic` the setting keeps its value."""
@@ -182,6 +190,8 @@ class TopicConfig:
     retention_bytes: int | None = None  # -1: no limit
     max_batch_bytes: int | None = None
     expected_offsets: ExpectedOffsets | None = None
+    # Of an existing topic it can only change to both. Not columnar: needs the feature "kafka".
+    formats: TopicFormats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +470,7 @@ __all__ = [
     "ResolvedSequence",
     "SinkInfo",
     "TopicConfig",
+    "TopicFormats",
     "TopicInfo",
     "TopicPartition",
     "TransactionInfo",

@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from oncelog import Admin, ExpectedOffsets, PartitionInfo, Resized, TopicConfig, TopicInfo
+from oncelog import (
+    Admin,
+    ExpectedOffsets,
+    PartitionInfo,
+    Resized,
+    TopicConfig,
+    TopicFormats,
+    TopicInfo,
+)
 from oncelog.cli.options import INT32, INT64, with_admin, yes_option
 from oncelog.cli.output import plural, print_facts, print_json, print_table, when
 from oncelog.cli.streams import confirm
@@ -41,6 +49,11 @@ def config_options(command: Any) -> Any:
                 type=click.Choice([choice.value for choice in ExpectedOffsets]),
                 help="Check or ignore expected offsets.",
             ),
+            click.option(
+                "--formats",
+                type=click.Choice([choice.value for choice in TopicFormats]),
+                help="Formats of batches; later only to both.",
+            ),
         )
     ):
         command = option(command)
@@ -48,12 +61,13 @@ def config_options(command: Any) -> Any:
 
 
 def to_config(options: dict[str, Any]) -> TopicConfig:
-    expected = options["expected_offsets"]
+    expected, formats = options["expected_offsets"], options["formats"]
     return TopicConfig(
         options["retention_ms"],
         options["retention_bytes"],
         options["max_batch_bytes"],
         None if expected is None else ExpectedOffsets(expected),
+        None if formats is None else TopicFormats(formats),
     )
 
 
@@ -123,6 +137,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
             ("retention_bytes", config.retention_bytes),
             ("max_batch_bytes", config.max_batch_bytes),
             ("expected_offsets", config.expected_offsets),
+            ("formats", config.formats),
         ]
     )
     click.echo()

@@ -15,6 +15,13 @@ _EXPECTED = {
 }
 _EXPECTED_BACK: dict[int, t.ExpectedOffsets] = {number: name for name, number in _EXPECTED.items()}
 
+_FORMATS = {
+    t.TopicFormats.COLUMNAR: cluster_pb2.TOPIC_FORMATS_COLUMNAR,
+    t.TopicFormats.KAFKA: cluster_pb2.TOPIC_FORMATS_KAFKA,
+    t.TopicFormats.BOTH: cluster_pb2.TOPIC_FORMATS_BOTH,
+}
+_FORMATS_BACK: dict[int, t.TopicFormats] = {number: name for name, number in _FORMATS.items()}
+
 _RESOLUTIONS: dict[int, t.Resolution] = {
     log_pb2.RESOLUTION_UNSPECIFIED: t.Resolution.FORGOTTEN,
     log_pb2.RESOLUTION_COMMITTED: t.Resolution.COMMITTED,
@@ -34,6 +41,15 @@ def expected_offsets(name: object) -> t.ExpectedOffsets:
         ) from None
 
 
+def formats(name: object) -> t.TopicFormats:
+    """Parse a name. Raises ConfigError for any but the three."""
+    try:
+        return t.TopicFormats(str(name))
+    except ValueError:
+        choices = ", ".join(t.TopicFormats)
+        raise ConfigError(f"formats must be one of {choices}, got {name!r}", "formats") from None
+
+
 def topic_config_to_message(config: t.TopicConfig) -> cluster_pb2.TopicConfig:
     message = cluster_pb2.TopicConfig()
     if config.retention_ms is not None:
@@ -44,6 +60,8 @@ def topic_config_to_message(config: t.TopicConfig) -> cluster_pb2.TopicConfig:
         message.max_batch_bytes = config.max_batch_bytes
     if config.expected_offsets is not None:
         message.expected_offsets = _EXPECTED[expected_offsets(config.expected_offsets)]
+    if config.formats is not None:
+        message.formats = _FORMATS[formats(config.formats)]
     return message
 
 
@@ -56,6 +74,7 @@ def topic_config(message: cluster_pb2.TopicConfig) -> t.TopicConfig:
         given("retention_bytes"),
         given("max_batch_bytes"),
         _EXPECTED_BACK.get(message.expected_offsets, t.ExpectedOffsets.CHECKED),
+        _FORMATS_BACK.get(message.formats, t.TopicFormats.COLUMNAR),
     )
 
 

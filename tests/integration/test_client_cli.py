@@ -143,6 +143,7 @@ def test_alter_changes_each_setting_and_no_other(cli: Cli, topic: str) -> None:
         ("retention_bytes", "-1", -1),
         ("max_batch_bytes", "2048", 2048),
         ("expected_offsets", "ignored", "ignored"),
+        ("formats", "both", "both"),
     ]:
         wanted[name] = value
         option = "--" + name.replace("_", "-")
