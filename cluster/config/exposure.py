@@ -20,6 +20,8 @@ class Settings(Protocol):
     @property
     def listen(self) -> str: ...
     @property
+    def kafka_listen(self) -> str: ...
+    @property
     def metrics_listen(self) -> str: ...
     @property
     def tls_cert(self) -> Path | None: ...
@@ -65,12 +67,31 @@ def check_exposure(config: Settings, *, alone: bool) -> None:
     if None in peer and any(peer):
         raise ConfigError("peer_cert, peer_key, peer_ca: all three or none must be set")
     _check_identities(config)
+    _check_kafka(config)
     if config.insecure:
         return
     _check_port("listen", config.listen, "tls_cert", client)
     _check_port("metrics_listen", config.metrics_listen, "tls_cert", client)
     if not alone:
         _check_port("listen (of nodes)", config.listen, "peer_cert", config.peer_cert)
+
+
+def _check_kafka(config: Settings) -> None:
+    """Require a node without identities: clients of Kafka's protocol cannot prove who they are."""
+    if not config.kafka_listen:
+        return
+    named = ("tls_ca", "tokens_file", "jwt_keys", "jwt_keys_url")
+    identities = [name for name in named if getattr(config, name)]
+    if identities:
+        raise ConfigError(
+            f"kafka_listen: its clients cannot prove who they are yet, so it does not go with "
+            f"{identities[0]}"
+        )
+    if not config.insecure and not is_loopback(config.kafka_listen):
+        raise ConfigError(
+            f"kafka_listen: {config.kafka_listen} is reached from other machines, and has no TLS "
+            "yet; set insecure if that is wanted"
+        )
 
 
 def _check_port(name: str, address: str, setting: str, certificate: Path | None) -> None:

@@ -21,7 +21,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cluster.config.addresses import host_and_port, shifted
+from cluster.config.addresses import host_and_port, shifted, with_port
 from cluster.config.exposure import check_exposure
 from cluster.config.settings import (
     BASIC,
@@ -53,6 +53,7 @@ MESSAGE_OVERHEAD_BYTES = MIB
 LARGEST_MESSAGE_BYTES = 64 * MIB + MESSAGE_OVERHEAD_BYTES  # for any max_batch_bytes
 MAX_NODES = 64
 MAX_ADDRESS_CHARS = 255
+TOLD = ("advertise", "kafka_listen", "kafka_advertise")  # addresses or ports that others are told
 WILDCARD_HOSTS = ("0.0.0.0", "[::]", "*")
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
@@ -70,6 +71,9 @@ class NodeConfig:
     join: str = ""
     found: str = ""
     peer_port_offset: int = 10_000
+    kafka_listen: str = ""
+    kafka_advertise: str = ""
+    kafka_auto_create: bool = False
     metrics_listen: str = ""
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -149,6 +153,14 @@ class NodeConfig:
     def advertised(self) -> str:
         """Return the address for clients that this node registers."""
         return self.advertise
+
+    @property
+    def kafka_advertised(self) -> str:
+        """Return the address for clients of Kafka's protocol; empty: they are not served."""
+        if not self.kafka_listen:
+            return ""
+        port = host_and_port(self.kafka_listen)[1]
+        return self.kafka_advertise or with_port(self.advertise, port)
 
     @classmethod
     def load(cls, argv: Sequence[str], environ: Mapping[str, str]) -> NodeConfig:
@@ -313,7 +325,7 @@ def _convert(setting: Setting, given: _Given) -> Any:
         return text.lower()
     if setting.kind == "addr" or (setting.kind == "optaddr" and text):
         # A listener may ask for any free port; an address told to others may not.
-        check_address(setting.name, given, text, low_port=int(setting.name == "advertise"))
+        check_address(setting.name, given, text, low_port=int(setting.name in TOLD))
         return text
     if setting.kind in ("path", "optstr"):
         if len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
@@ -406,10 +418,10 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         raise _bad("node_id", given["node_id"], f"must be one of nodes: {listed}")
     nodes = nodes or {config.node_id: config.advertise or config.listen}
     advertise = config.advertise or nodes[config.node_id]
-    if advertise.rpartition(":")[0] in WILDCARD_HOSTS:
-        raise ConfigError(
-            f"advertise: clients cannot connect to {advertise}; name an address they can reach"
-        )
+    for name, address in (("advertise", advertise), ("kafka_advertise", config.kafka_advertise)):
+        if address.rpartition(":")[0] in WILDCARD_HOSTS:
+            text = f"clients cannot connect to {address}; name an address they can reach"
+            raise ConfigError(f"{name}: {text}")
     for address in config.join.split(",") if config.join else ():
         check_address("join", given["join"], address.strip(), low_port=1)
     alone = len(nodes) == 1 and not config.join

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from cluster.features import KAFKA
 from cluster.metadata.registrations import Claim, Registration, is_put_back, put_back, registered
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid, is_internal
@@ -95,12 +96,16 @@ def other_directory(node: int) -> str:
 
 
 def register(tables: Tables, command: pb.RegisterNode) -> bool:
-    """Registers a node's address for clients. Returns whether it is new. Raises Rejected."""
+    """Registers a node's addresses for clients. Returns whether they are new. Raises Rejected."""
     node = command.node_id
     if node < 1:
         raise invalid("node_id", f"{node} must be at least 1")
     if not 1 <= len(command.address) <= MAX_ADDRESS_CHARS:
         raise invalid("address", f"must have 1..{MAX_ADDRESS_CHARS} characters")
+    if len(command.kafka_address) > MAX_ADDRESS_CHARS:
+        raise invalid("kafka_address", f"must have ..{MAX_ADDRESS_CHARS} characters")
+    if command.kafka_address and not tables.finalized.has(KAFKA):
+        raise Rejected(NOT_SUPPORTED, f"kafka_address: needs the feature {KAFKA!r}")
     if node not in tables.nodes and len(tables.nodes) >= MAX_NODES:
         raise invalid("node_id", f"the cluster has {MAX_NODES} nodes, which is the limit")
     known = directory_of(tables, node)
@@ -111,9 +116,13 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
         tables.registrations[node] = registration
     if command.directory_id:
         tables.directories[node] = command.directory_id
-    if tables.nodes.get(node) == command.address:
+    addresses = (command.address, command.kafka_address)
+    if (tables.nodes.get(node), tables.kafka.get(node, "")) == addresses:
         return False
     tables.nodes[node] = command.address
+    tables.kafka.pop(node, None)
+    if command.kafka_address:
+        tables.kafka[node] = command.kafka_address
     return True
 
 
@@ -299,7 +308,8 @@ def _forget(tables: Tables, node: int) -> bool:
         raise invalid("node_id", f"{node} was not removed")
     if node in tables.own.replicas or holds(tables, node):
         raise invalid("node_id", f"{node} holds replicas")
-    for table in (tables.nodes, tables.directories, tables.peers, tables.registrations):
+    known = (tables.nodes, tables.directories, tables.peers, tables.kafka)
+    for table in (*known, tables.registrations):
         table.pop(node, None)
     for nodes in (tables.leaving, tables.drained, tables.expected, tables.joining):
         nodes.discard(node)
@@ -323,6 +333,7 @@ class NodesView:
         self.drained: Collection[int] = tables.drained
         self.joining: Collection[int] = tables.joining
         self.peers: Mapping[int, str] = tables.peers
+        self.kafka: Mapping[int, str] = tables.kafka
         self.own = tables.own
         self.balancing = tables.balancing
         self.layout_version = tables.layout_version

@@ -35,6 +35,7 @@ class Tables:
     rules, quotas: permissions and limits; rising, another tuple after each change.
     rules_version: how often the rules were changed.
     peers: node id -> the address for its peers' streams, if the node reported it.
+    kafka: node id -> the address for clients of Kafka's protocol, if it has one.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
     balancing: whether partitions move until the nodes are level.
     layout_version: how often nodes, topics and replicas were changed since replica changes are on.
@@ -65,6 +66,7 @@ class Tables:
     rules_version: int = 0
     quotas: tuple[Quota, ...] = ()
     peers: dict[int, str] = field(default_factory=dict)
+    kafka: dict[int, str] = field(default_factory=dict)
     expected: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     drained: set[int] = field(default_factory=set)
@@ -85,6 +87,7 @@ class Tables:
             topics=dict(self.topics),
             groups=dict(self.groups),
             peers=dict(self.peers),
+            kafka=dict(self.kafka),
             expected=set(self.expected),
             leaving=set(self.leaving),
             drained=set(self.drained),

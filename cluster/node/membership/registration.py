@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ClusterError
-from cluster.features import REPLICA_CHANGES
+from cluster.features import KAFKA, REPLICA_CHANGES
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.registrations import Claim
 from cluster.metadata.state import MetadataState
@@ -36,7 +36,7 @@ from storage.registrations import StoredRegistrations
 log = logging.getLogger(__name__)
 
 RENEW_PERIOD = 3600.0  # seconds
-LOOK_PERIOD = 5.0
+LOOK_PERIOD = 1.0
 
 
 def write_claim(hello: pb.Hello, begun: int, known: int, number: int) -> None:
@@ -98,16 +98,27 @@ class Registering:
         return await self._renewed(timeout)
 
     async def keep(self, timeout: float) -> None:
-        """Register each hour, the first time when all nodes know registrations."""
+        """Register each hour, and when all nodes know something new of a registration."""
         clock = asyncio.get_running_loop().time
         renewed = clock()
         while True:
             await asyncio.sleep(LOOK_PERIOD)
             is_due = not self._stored.known or clock() - renewed >= RENEW_PERIOD
+            is_due |= self._kafka_address != self._registered_kafka_address
             if self._is_counted and is_due:
                 if not await self._renewed(timeout):
                     return
                 renewed = clock()
+
+    @property
+    def _kafka_address(self) -> str:
+        """Return the address to register for Kafka's clients; empty before all nodes know of it."""
+        on = self._metadata.features.is_on(KAFKA)
+        return self._config.kafka_advertised if on else ""
+
+    @property
+    def _registered_kafka_address(self) -> str:
+        return self._metadata.membership.kafka.get(self._config.node_id, "")
 
     async def _renewed(self, timeout: float) -> bool:
         try:
@@ -136,6 +147,7 @@ class Registering:
             node_id=self._config.node_id,
             address=self._config.advertised,
             directory_id=self._identity.directory_id,
+            kafka_address=self._kafka_address,
         )
         if self._is_counted:
             command.registration = self._stored.begun

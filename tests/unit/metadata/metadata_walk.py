@@ -103,6 +103,7 @@ class Walk:
             registration=rng.randrange(4),
             known_registration=known.id if known else 0,
             incarnation=rng.randrange(3),
+            kafka_address=rng.choice(("", "h:9", "i:9")),
         )
 
     def _node_change(self) -> What:

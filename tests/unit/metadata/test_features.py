@@ -112,6 +112,7 @@ LATER_FIELDS: dict[str | int, str] = {
         TransactionCommand: begin_batch draw_ticket reset_sink
     """,
     KAFKA: """
+        RegisterNode: kafka_address
         TopicConfig: formats
     """,
     PERMISSIONS: """

@@ -112,6 +112,22 @@ def test_register_node_reports_changes_only(log):
     assert log.state.nodes[4] == "b:1"
 
 
+def test_the_address_for_kafkas_clients_is_registered_once_all_nodes_know_of_it(log):
+    command = pb.MetadataCommand(
+        register_node=pb.RegisterNode(node_id=4, address="a:1", kafka_address="a:9")
+    )
+    before = log.state.dump()
+    assert "kafka_address" in log.rejected(log.apply(command), before)
+    log.state.tables.finalized = Finalized(3, frozenset({KAFKA}))
+    log.apply(command)
+    assert log.state.membership.kafka == {4: "a:9"}
+    copy = MetadataState()
+    copy.load(log.state.dump())
+    assert copy.membership.kafka == {4: "a:9"}
+    log.register(4, "a:1")
+    assert not log.state.membership.kafka, "a node that no longer serves them"
+
+
 @pytest.mark.parametrize(
     ("node_id", "address", "field"),
     [(0, "a:1", "node_id"), (-1, "a:1", "node_id"), (4, "", "address"), (4, "x" * 256, "address")],

@@ -338,6 +338,29 @@ def test_loopback_tls_and_insecure_are_taken(argv):
     assert load(*argv).insecure == ("--insecure" in argv)
 
 
+def test_the_address_for_kafkas_clients_follows_from_the_others():
+    assert load().kafka_advertised == ""
+    own = ["--nodes", THREE, "--node-id", "3", "--listen", "c:7001", "--insecure"]
+    assert load(*own, "--kafka-listen", "0.0.0.0:9092").kafka_advertised == "c:9092"
+    told = load(*own, "--kafka-listen", "0.0.0.0:9092", "--kafka-advertise", "k:1")
+    assert told.kafka_advertised == "k:1"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--kafka-listen", "127.0.0.1:0"], "kafka_listen: '127.0.0.1:0'"),
+        (["--kafka-listen", "0.0.0.0:9092"], "kafka_listen: 0.0.0.0:9092 is reached"),
+        (["--kafka-advertise", "0.0.0.0:9092"], "kafka_advertise: clients cannot connect"),
+        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tls-ca", "ca"], "go with tls_ca"),
+        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tokens-file", "t"], "with tokens_file"),
+    ],
+)
+def test_a_port_for_kafkas_clients_that_cannot_be(argv, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        load(*argv)
+
+
 def test_a_flag_is_true_or_false_wherever_it_stands(tmp_path):
     file = tmp_path / "node.toml"
     file.write_text("insecure = true\n")
