@@ -139,7 +139,7 @@ RULES: list[Rule] = [
 
 
 def is_generated(path: Path) -> bool:
-    return re.search(r"_pb2(_grpc)?\.pyi?$", path.name) is not None
+    return re.search(r"_pb2(_grpc)?\.pyi?$|kafka/messages\.py$", path.as_posix()) is not None
 
 
 def is_python(path: Path) -> bool:
