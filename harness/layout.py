@@ -24,6 +24,7 @@ from oncelog.certificates import make_authorities, make_client, make_node
 DESCRIPTION = "cluster.json"
 NODE_PORT = 7000  # in a namespace of its own every port is free
 METRICS_PORT = 7100
+KAFKA_PORT = 7200
 CLIENT = "tester"  # client name of a secured cluster
 
 
@@ -36,6 +37,7 @@ class Layout:
     settings: Mapping[str, str | int]
     listen: Mapping[int, str]
     metrics: Mapping[int, str]
+    kafka: Mapping[int, str]  # where clients of Kafka's protocol are served; empty: nowhere
     disks: bool
     network: Network | None
     secured: bool  # TLS on all ports, with certificates in `certificates`
@@ -52,6 +54,7 @@ class Layout:
         cluster_id: str,
         proxied: bool,
         metrics: bool,
+        kafka: bool,
         disks: bool,
         namespaces: bool,
         ports: Sequence[int] | None,
@@ -71,6 +74,7 @@ class Layout:
             settings=dict(settings),
             listen=listen,
             metrics=_addresses(ids, own, None, METRICS_PORT) if metrics else {},
+            kafka=_addresses(ids, own, None, KAFKA_PORT) if kafka else {},
             disks=disks,
             network=own,
             secured=secured,
@@ -96,6 +100,7 @@ class Layout:
             settings=raw["settings"],
             listen=listen,
             metrics={int(node): address for node, address in raw["metrics"].items()},
+            kafka={int(node): address for node, address in raw["kafka"].items()},
             disks=raw["disks"],
             network=own,
             secured=raw["secured"],
@@ -111,6 +116,7 @@ class Layout:
             "settings": self.settings,
             "listen": self.listen,
             "metrics": self.metrics,
+            "kafka": self.kafka,
             "disks": self.disks,
             "network": None if self.network is None else [self.network.name, self.network.base],
             "secured": self.secured,
@@ -132,7 +138,7 @@ class Layout:
             log_file=self.root / f"node{node}.log",
             cluster_id=self.cluster_id,
             metrics_listen=self.metrics.get(node, ""),
-            settings={**self._security(node), **self.settings},
+            settings={**self._security(node), **self._kafka(node), **self.settings},
             within=() if self.network is None else tuple(self.network.command(node)),
         )
 
@@ -167,6 +173,9 @@ class Layout:
             return {_setting(file): str(own / file) for file in files}
         # A namespace's network belongs to this machine.
         return {} if self.network is None else {"insecure": "true"}
+
+    def _kafka(self, node: int) -> dict[str, str]:
+        return {"kafka_listen": self.kafka[node]} if self.kafka else {}
 
     def _route(self, name: str, node: int) -> str:
         """Address of that route to the node; the node's own address without a route."""

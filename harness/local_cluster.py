@@ -58,6 +58,7 @@ class LocalCluster:
         settings: Mapping[str, str | int] | None = None,
         proxied: bool = False,
         metrics: bool = False,
+        kafka: bool = False,
         disks: bool = False,
         namespaces: bool = False,
         detached: bool = False,
@@ -79,6 +80,7 @@ class LocalCluster:
             cluster_id=cluster_id,
             proxied=proxied,
             metrics=metrics,
+            kafka=kafka,
             disks=disks,
             namespaces=namespaces,
             ports=ports,
@@ -87,6 +89,7 @@ class LocalCluster:
         self.root = self._layout.root
         self.network = self._layout.network
         self.metrics_addresses = self._layout.metrics
+        self.kafka_addresses = self._layout.kafka
         ids = self._layout.listen
         self.addresses = {node: self._layout.client_address(node) for node in ids}
         self.nodes = {n: NodeProcess(self._layout.spec(n), detached=detached) for n in ids}

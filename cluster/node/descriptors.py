@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -46,7 +46,8 @@ def raise_limit() -> None:
 @dataclass(frozen=True, slots=True)
 class Shares:
     """limit: open files of the process. part: of the store's segments, of its tables and of the
-    peers' streams, each. connections: of clients.
+    peers' streams, each. connections: of clients, at each of their
+    ports.
     """
 
     limit: int
@@ -74,15 +75,16 @@ class Shares:
                 f"max_connections: {config.max_connections} is above {room}, all that the limit "
                 f"of {limit} open files allows; raise that limit (ulimit -n, LimitNOFILE=)"
             )
-        return cls(limit, part, min(config.max_connections, room))
+        ports = 2 if config.kafka_listen else 1
+        return cls(limit, part, min(config.max_connections, room // ports))
 
 
 class ConnectionWatch:
     """Counts open connections for the metrics page, and warns when clients are refused."""
 
-    def __init__(self, shares: Shares, port: int) -> None:
-        """port: where clients are served."""
-        self._shares, self._port = shares, port
+    def __init__(self, shares: Shares, ports: Collection[int]) -> None:
+        """ports: where clients are served."""
+        self._shares, self._ports = shares, ports
         self._warned = False
 
     def families(self) -> Iterator[Metric]:
@@ -96,7 +98,7 @@ class ConnectionWatch:
             yield GaugeMetricFamily(f"oncelog_{name}", text, value)
 
     def _count(self) -> int:
-        return sum(1 for _ in connections(self._port))
+        return sum(1 for _ in connections(self._ports))
 
     def look(self) -> None:
         most = self._shares.connections

@@ -39,6 +39,7 @@ from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics.page import Metrics
+from cluster.node.client_ports import ClientPorts
 from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.health.clocks import clocks_of
@@ -63,7 +64,7 @@ from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades, keep_version
 from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metrics_sample import repair_families, sample, transactions
-from cluster.node.offered import add_services, gate_of
+from cluster.node.offered import gate_of
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.replicas.replicas import (
     METADATA_GROUP,
@@ -76,7 +77,6 @@ from cluster.node.replicas.reports import ReplicaDuties
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.node.service_context import ServiceContext
 from cluster.node.transactions.transactions import Transactions
-from cluster.rpc.server import Server
 from cluster.security.settings import Security
 from cluster.services.fair_turns import Turns
 from cluster.services.groups.metrics import group_samples
@@ -279,7 +279,7 @@ class Node:
         if security.audit is not None:
             stack.callback(security.audit.close)
         limits = (memory, shares.connections)
-        server = Server(config, *limits, security.clients, gate, founding=lock.founding)
+        server = ClientPorts(config, *limits, security.clients, gate, founding=lock.founding)
         server.bind()
         stack.push_async_callback(server.close)
         options = EngineOptions(
@@ -298,7 +298,7 @@ class Node:
         node._founding.check_own()
         members, transactions = node._group_members, node._transactions
         now_ms = node._context.agreed_now_ms
-        add_services(node._context, server.grpc, now_ms, gate, members, transactions)
+        server.offer(node._context, now_ms, members, transactions)
         await node._run(identity, opened, server, security, shares)
         return node
 
@@ -306,7 +306,7 @@ class Node:
         self,
         identity: Identity,
         opened: Opened,
-        server: Server,
+        server: ClientPorts,
         security: Security,
         shares: Shares,
     ) -> None:
@@ -341,7 +341,7 @@ class Node:
         stack.push_async_callback(server.stop, STOP_TIMEOUT)
         await server.start()
         stack.push_async_callback(self._leaderships.hand_over)
-        stack.push_async_callback(server.leave)
+        stack.push_async_callback(server.grpc.leave)
         stack.push_async_callback(tasks.stop)
         config = self.config
         delay = config.preferred_leader_delay_ms / 1000
@@ -360,8 +360,8 @@ class Node:
         stack.push_async_callback(self._duties.stop)
         self._duties.start()
         standstill = self.config.election_timeout_ms / 2000
-        tasks.spawn(watch_memory(self._memory, server.port).run())
-        connections = ConnectionWatch(shares, server.port)
+        tasks.spawn(watch_memory(self._memory, server.numbers).run())
+        connections = ConnectionWatch(shares, server.numbers)
         self.metrics.machine = lambda: (*connections.families(), *log_families())
         tasks.spawn(connections.run())
         on_delay = self._health.watching(self.metrics.loop_delay.observe)
@@ -372,7 +372,7 @@ class Node:
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
 
-    async def _register(self, server: Server) -> None:
+    async def _register(self, server: ClientPorts) -> None:
         """Register this node's address for clients, then report that it serves."""
         if not await self.registering.register(self.request_timeout):
             return
@@ -381,7 +381,7 @@ class Node:
         except ConfigError as error:
             self._fail(error)
         else:
-            await server.serving()
+            await server.grpc.serving()
             await self.registering.keep(self.request_timeout)
 
     def _waits(self) -> dict[int, str]:

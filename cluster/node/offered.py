@@ -9,6 +9,9 @@ from collections.abc import Callable
 import grpc
 
 from cluster.access.gate import Gate
+from cluster.kafka.handlers import open_sessions
+from cluster.kafka.needs import Rights
+from cluster.kafka.session import Session
 from cluster.metadata.state import MetadataState
 from cluster.metrics.page import Metrics
 from cluster.node.transactions.transactions import Transactions
@@ -60,17 +63,26 @@ def add_services(
     gate: Gate | None,
     members: GroupMembers,
     transactions: Transactions,
-) -> None:
-    """Add the services. now_ms: a majority's wall clock. Raises NotReadyError without one."""
+) -> Callable[[Rights], Session]:
+    """Add the services, and return the maker of sessions of Kafka's clients.
+
+    now_ms: a majority's wall clock. Raises NotReadyError without one.
+    """
     permissions = None if gate is None else gate.permissions
     rights = TransactionRights(node, permissions)
+    topics = ClusterService(node)
+    producers = ProducerService(
+        node, now_ms=now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
+    )
+    groups = GroupService(node, members, rights, now_ms=now_ms)
     for service in (
         LogService(node),
-        ClusterService(node),
-        ProducerService(node, now_ms=now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))),
-        GroupService(node, members, rights, now_ms=now_ms),
+        topics,
+        producers,
+        groups,
         TransactionService(node, transactions, rights, now_ms=now_ms),
         SinkService(node, transactions),
         SecurityService(node, permissions),
     ):
         add_service(offered, service)
+    return open_sessions(node, topics, producers, groups)

@@ -55,7 +55,7 @@ from storage.identity import parse
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
 from storage.raft_log import RaftLogStore
-from tests.fuzz import identities, peer_port
+from tests.fuzz import identities, kafka_port, peer_port
 from tests.sim.disk import Disk
 
 LIMIT = 1 << 20
@@ -534,6 +534,7 @@ TARGETS = {
         Target("certificate", identities.certificate, identities.certificates),
         Target("token", identities.token, identities.tokens),
         Target("peer-stream", peer_stream, peer_stream_seeds),
+        Target("kafka", kafka_port.run, kafka_port.seeds, kafka_port.with_length),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),
         Target("kafka-batch", kafka_batch, kafka_seeds, with_head),

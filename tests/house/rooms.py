@@ -99,8 +99,20 @@ ARROWS: Mapping[str, frozenset[str]] = {
         }
     ),
     "cluster.kafka": frozenset(
-        {"cluster.dedup", "cluster.entries", "cluster.partition", "oncelog.types", "oncelog.v1"}
-        | {"oncelog.wire"}
+        {
+            "cluster.access",
+            "cluster.budget",
+            "cluster.config.addresses",
+            "cluster.dedup",
+            "cluster.entries",
+            "cluster.errors",
+            "cluster.features",
+            "cluster.metadata",
+            "cluster.partition",
+            "cluster.security",
+            "cluster.services",
+            "oncelog",
+        }
     ),
     "cluster.services": frozenset(
         {

@@ -20,7 +20,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -162,10 +162,10 @@ def memory_budget(limit: int, metrics: Metrics) -> Budget:
     return budget
 
 
-def watch_memory(budget: Budget, port: int) -> MemoryWatch:
+def watch_memory(budget: Budget, ports: Collection[int]) -> MemoryWatch:
     """Return the watch of a node that has just started: its memory is at its lowest.
 
-    port: where clients are served.
+    ports: where clients are served.
     """
     return MemoryWatch(
         budget,
@@ -173,7 +173,7 @@ def watch_memory(budget: Budget, port: int) -> MemoryWatch:
         time.monotonic,
         resident_bytes,
         trim_heap,
-        lambda client: close_connections(port, client),
+        lambda client: close_connections(ports, client),
     )
 
 
@@ -206,25 +206,25 @@ def heap() -> str:
     return f"used={info.uordblks} free={info.fordblks} mapped={info.hblkhd}"
 
 
-def close_connections(port: int, client: str | None) -> None:
-    """Shut down connections to our port: the client's, as gRPC names it, or all.
+def close_connections(ports: Collection[int], client: str | None) -> None:
+    """Shut down connections to our ports: the client's, as gRPC names it, or all.
 
     gRPC has no call for it. It takes this as the end of any other connection.
     """
     end = None if client is None else _end_of(client)
-    for sock, host, theirs in connections(port):
+    for sock, host, theirs in connections(ports):
         if end in (None, (_plain(host), theirs)):
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
 
-def connections(port: int) -> Iterator[tuple[socket.socket, str, int]]:
-    """Yield connections to our port, each with its remote host and port."""
+def connections(ports: Collection[int]) -> Iterator[tuple[socket.socket, str, int]]:
+    """Yield connections to our ports, each with its remote host and port."""
     for name in os.listdir("/dev/fd"):
         with contextlib.suppress(OSError), _connection(int(name)) as sock:
             if sock.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
-            if sock.getsockname()[1] == port:
+            if sock.getsockname()[1] in ports:
                 host, theirs = sock.getpeername()[:2]  # a listening socket has none
                 yield sock, host, theirs
 

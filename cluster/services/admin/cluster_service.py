@@ -80,7 +80,7 @@ class ClusterService:
 
     async def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
-        command = self._create_command(request)
+        command = self.create_command(request)
         result = await self.node.propose_metadata(
             meta.MetadataCommand(create_topic=command), self._left(deadline)
         )
@@ -97,19 +97,7 @@ class ClusterService:
         return pb.DeleteTopicResponse()
 
     async def AlterTopic(self, request: pb.AlterTopicRequest) -> pb.AlterTopicResponse:
-        topic = self._topic(request.name)
-        settings = topic.settings.altered(
-            request.config, set_expected_offsets=request.set_expected_offsets
-        )
-        settings.check_formats(topic.settings.formats, self.node.metadata.finalized)
-        _check_cap(request.config, self._max_batch_bytes)
-        command = meta.MetadataCommand(
-            alter_topic=meta.AlterTopic(
-                name=request.name,
-                config=request.config,
-                set_expected_offsets=request.set_expected_offsets,
-            )
-        )
+        command = meta.MetadataCommand(alter_topic=self.alter_command(request))
         result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
         return pb.AlterTopicResponse(topic=self._topic_info(self._topic(request.name)))
@@ -209,7 +197,7 @@ class ClusterService:
 
     # --- requests ------------------------------------------------------------------
 
-    def _create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
+    def create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
         """Return the command for a valid request. Raises Rejected, NotReadyError."""
         config = self.node.config
         check_topic_name(request.name)
@@ -234,6 +222,20 @@ class ClusterService:
             name=request.name,
             placements=[meta.Placement(replicas=replicas) for replicas in placements],
             config=settings,
+        )
+
+    def alter_command(self, request: pb.AlterTopicRequest) -> meta.AlterTopic:
+        """Return the command for a valid request. Raises Rejected, NotReadyError."""
+        topic = self._topic(request.name)
+        settings = topic.settings.altered(
+            request.config, set_expected_offsets=request.set_expected_offsets
+        )
+        settings.check_formats(topic.settings.formats, self.node.metadata.finalized)
+        _check_cap(request.config, self._max_batch_bytes)
+        return meta.AlterTopic(
+            name=request.name,
+            config=request.config,
+            set_expected_offsets=request.set_expected_offsets,
         )
 
     async def _reassign(self, request: pb.ReassignPartitionRequest) -> None:

@@ -62,7 +62,7 @@ class ProducerService:
 
     async def LeaseProducer(self, request: pb.LeaseProducerRequest) -> pb.LeaseProducerResponse:
         count_in_range("partitions", len(request.partitions), 0, MAX_PARTITIONS_PER_CALL)
-        secret = await self._lease_secret()
+        secret = await self.lease_secret()
         if request.producer_name:
             producer_id, epoch, since_ms = await self._lease_name(request)
         else:
@@ -141,7 +141,7 @@ class ProducerService:
 
     # --- leases --------------------------------------------------------------------
 
-    async def _lease_secret(self) -> bytes:
+    async def lease_secret(self) -> bytes:
         """Return the key of lease tokens; made with the cluster's first lease."""
         if not self.node.metadata.lease_secret:
             words = [self._new_nonce() for _ in range(SECRET_BYTES // 8)]

@@ -224,6 +224,13 @@ class GroupService:
 
     # -- where a group lies ---------------------------------------------------------------
 
+    async def coordinator(self, group: str) -> int:
+        """Return the node that leads the group's partition; 0: none is known."""
+        check_name("group", group)
+        topic = await self._offsets_topic()
+        partition = topic.partitions[partition_of(group, len(topic.partitions))]
+        return self.node.leader_of(partition.group_id)[0]
+
     async def _replica_of(self, group: str) -> Partition:
         """Return this node's replica of the group's partition, if it leads. Raises ClusterError."""
         topic = await self._offsets_topic()

@@ -18,6 +18,7 @@ def planned(root: Path, *, proxied: bool, metrics: bool) -> Layout:
         cluster_id="c",
         proxied=proxied,
         metrics=metrics,
+        kafka=metrics,
         disks=False,
         namespaces=False,
         ports=None,

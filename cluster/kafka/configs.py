@@ -1,0 +1,225 @@
+"""Settings of topics under Kafka's names: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+
+session --> Configs --the services' AlterTopic--> ClusterService
+             '-- SETTINGS: Kafka's name <-> the field of TopicConfig
+
+A name that is not in SETTINGS is refused, and so is another value of FIXED: a client must not
+believe in a setting that does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cluster.kafka.errors import (
+    EXPECTED,
+    Error,
+    InvalidConfigError,
+    of_command,
+    of_error,
+    text_of,
+)
+from cluster.kafka.messages import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    Call,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    OtherAlterableConfig,
+)
+from cluster.kafka.needs import Rights
+from cluster.kafka.versions import Head
+from cluster.metadata.topics import TopicSettings, is_internal
+from cluster.services.admin.cluster_service import ClusterService
+from cluster.services.requests import invalid
+from oncelog.v1 import cluster_pb2 as pb
+
+TOPIC, BROKER = 2, 4  # kinds of resources
+STRING, INT, LONG = 2, 3, 5  # types of values
+SET_HERE, DEFAULT = 1, 5  # sources of values
+SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
+EXPECTED_OFFSETS, FORMATS = "oncelog.expected.offsets", "oncelog.formats"
+
+
+class Setting(NamedTuple):
+    """A setting's field of TopicConfig. words: its values, if they are no numbers."""
+
+    field: str
+    kind: int
+    words: tuple[str, ...] = ()
+
+    def read(self, name: str, text: str) -> int:
+        """Return the field's value. Raises InvalidConfigError."""
+        try:
+            return self.words.index(text) if self.words else int(text)
+        except ValueError:
+            wanted = ", ".join(self.words) or "a whole number"
+            raise _wrong(name, f"{text!r} must be {wanted}") from None
+
+    def write(self, settings: TopicSettings) -> str:
+        value: int = getattr(settings, self.field)
+        return self.words[value] if self.words else str(value)
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "retention.ms": Setting("retention_ms", LONG),
+    "retention.bytes": Setting("retention_bytes", LONG),
+    "max.message.bytes": Setting("max_batch_bytes", INT),
+    EXPECTED_OFFSETS: Setting("expected_offsets", STRING, ("checked", "ignored", "required")),
+    FORMATS: Setting("formats", STRING, ("columnar", "kafka", "both")),
+}
+# Settings of Kafka with the one value that holds here.
+FIXED: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "message.timestamp.type": "CreateTime",
+}
+
+
+def created(values: Mapping[str, str | None]) -> pb.TopicConfig:
+    """Return a new topic's settings. Raises InvalidConfigError."""
+    config = pb.TopicConfig(formats=pb.TOPIC_FORMATS_KAFKA)
+    for name, value in values.items():
+        _put(config, name, value)
+    return config
+
+
+def _put(config: pb.TopicConfig, name: str, value: str | None) -> None:
+    """Write one setting into `config`; no value: its default. Raises InvalidConfigError."""
+    setting = SETTINGS.get(name)
+    if setting is None:
+        fixed = FIXED.get(name)
+        if fixed is None:
+            raise _wrong(name, f"not supported; a topic has {', '.join(SETTINGS)}")
+        if value not in (None, fixed):
+            raise _wrong(name, f"{value!r} is not supported, only {fixed!r}")
+        return
+    text = setting.write(TopicSettings()) if value is None else value
+    setattr(config, setting.field, setting.read(name, text))
+
+
+def _wrong(name: str, text: str) -> InvalidConfigError:
+    return InvalidConfigError(f"{name}: {text}", field=name)
+
+
+class Configs:
+    """Settings of topics, for one node."""
+
+    def __init__(self, service: ClusterService) -> None:
+        self._service, self._metadata = service, service.node.metadata
+
+    async def describe(
+        self, rights: Rights, head: Head, request: DescribeConfigsRequest
+    ) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[self._described(rights, resource) for resource in request.resources]
+        )
+
+    def _described(self, rights: Rights, wanted: DescribeConfigsResource) -> DescribeConfigsResult:
+        name = wanted.resource_name
+        result = DescribeConfigsResult(0, None, wanted.resource_type, name)
+        if wanted.resource_type == BROKER:
+            return result  # a node's settings are in its own file
+        topic = None if is_internal(name) else self._metadata.topic(name)
+        refused = rights.refusal(DESCRIBE_CONFIGS, name)
+        if wanted.resource_type != TOPIC:
+            result.error_code = Error.INVALID_REQUEST
+        elif refused is not None:
+            result.error_code, result.error_message = of_error(refused), text_of(refused)
+        elif topic is None:
+            result.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            keys = wanted.configuration_keys
+            result.configs = [
+                one for one in _values(topic.settings) if keys is None or one.name in keys
+            ]
+        return result
+
+    async def alter(
+        self, rights: Rights, head: Head, request: AlterConfigsRequest
+    ) -> AlterConfigsResponse:
+        """Set all settings; those that are not named get their defaults."""
+        answer = AlterConfigsResponse()
+        for resource in request.resources:
+            values = dict.fromkeys(SETTINGS) | {one.name: one.value for one in resource.configs}
+            # The stored batches have their format: no default can change it.
+            if values[FORMATS] is None:
+                del values[FORMATS]
+            key = resource.resource_type, resource.resource_name
+            work = self._alter(*key, values, request.validate_only)
+            answer.responses.append(await self._altered(rights, ALTER_CONFIGS, key, work))
+        return answer
+
+    async def alter_some(
+        self, rights: Rights, head: Head, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        answer = IncrementalAlterConfigsResponse()
+        for resource in request.resources:
+            key = resource.resource_type, resource.resource_name
+            work = self._alter_some(*key, resource.configs, request.validate_only)
+            result = await self._altered(rights, INCREMENTAL_ALTER_CONFIGS, key, work)
+            answer.responses.append(result)
+        return answer
+
+    async def _altered(
+        self, rights: Rights, call: Call, key: tuple[int, str], work: Coroutine[Any, Any, None]
+    ) -> AlterConfigsResourceResponse:
+        result = AlterConfigsResourceResponse(0, None, *key)
+        refused = rights.refusal(call, key[1])
+        if refused is not None:
+            work.close()
+            result.error_code, result.error_message = of_error(refused), text_of(refused)
+            return result
+        try:
+            await work
+        except EXPECTED as error:
+            result.error_code, result.error_message = of_command(error), text_of(error)
+        rights.ended(call, key[1], Error(result.error_code).name if result.error_code else "ok")
+        return result
+
+    async def _alter_some(
+        self, kind: int, name: str, changes: Sequence[OtherAlterableConfig], is_trial: bool
+    ) -> None:
+        for one in changes:
+            if one.config_operation not in (SET, DELETE):
+                raise _wrong(one.name, "only lists are appended to and subtracted from")
+        values = {one.name: one.value if one.config_operation == SET else None for one in changes}
+        await self._alter(kind, name, values, is_trial)
+
+    async def _alter(
+        self, kind: int, name: str, values: Mapping[str, str | None], is_trial: bool
+    ) -> None:
+        if kind != TOPIC:
+            raise invalid("resource_type", f"{kind} must be {TOPIC}, a topic")
+        config = pb.TopicConfig()
+        for one, value in values.items():
+            _put(config, one, value)
+        request = pb.AlterTopicRequest(
+            name=name, config=config, set_expected_offsets=EXPECTED_OFFSETS in values
+        )
+        if is_trial:
+            self._service.alter_command(request)
+        else:
+            await self._service.AlterTopic(request)
+
+
+def _values(settings: TopicSettings) -> Iterator[DescribeConfigsResourceResult]:
+    defaults = TopicSettings()
+    for name, setting in SETTINGS.items():
+        value = setting.write(settings)
+        source = DEFAULT if value == setting.write(defaults) else SET_HERE
+        yield DescribeConfigsResourceResult(
+            name, value, False, source, False, [], setting.kind, None
+        )
+    for name, value in FIXED.items():
+        yield DescribeConfigsResourceResult(name, value, True, DEFAULT, False, [], STRING, None)

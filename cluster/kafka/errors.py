@@ -1,0 +1,182 @@
+"""Kafka's error numbers, and the number for each of our verdicts and errors.
+
+    produce --Verdict--> of_verdict --'
+    the other calls --an error of oncelog, of the cluster, of a rule--> of_error --> answers
+
+A client decides by the number alone: retry, look for the leader, or end. So a number is chosen by
+its effect in the clients, not by its name (docs/kafka.md has the table).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from cluster import errors as faults
+from cluster.dedup.verdict import Kind
+from cluster.metadata.topics import Rejected
+from cluster.partition.replica import OffsetOutOfRangeError
+from oncelog import errors
+from oncelog.wire.reasons import BY_REASON
+
+MAX_TEXT_CHARS = 1000
+
+
+class Error(IntEnum):
+    """Numbers of Kafka's protocol, under its names."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
+    NON_EMPTY_GROUP = 68
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+
+
+_VERDICTS = {
+    Kind.APPENDED: Error.NONE,
+    Kind.DUPLICATE: Error.NONE,
+    Kind.NOT_LEADER: Error.NOT_LEADER_OR_FOLLOWER,
+    Kind.NOT_READY: Error.NOT_LEADER_OR_FOLLOWER,
+    # In doubt: every client sends the same batch again.
+    Kind.TIMEOUT: Error.REQUEST_TIMED_OUT,
+    Kind.THROTTLED: Error.NOT_ENOUGH_REPLICAS,
+    Kind.STORAGE_FULL: Error.KAFKA_STORAGE_ERROR,
+    Kind.OUT_OF_ORDER: Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Kind.SEQUENCE_CONFLICT: Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    Kind.UNKNOWN_PRODUCER: Error.UNKNOWN_PRODUCER_ID,
+    Kind.PRODUCER_EXPIRED: Error.UNKNOWN_PRODUCER_ID,
+    Kind.FENCED: Error.INVALID_PRODUCER_EPOCH,
+    Kind.TRANSACTION_ABORTED: Error.INVALID_PRODUCER_EPOCH,
+    Kind.TRANSACTION_ENDED: Error.INVALID_TXN_STATE,
+    # librdkafka takes 51 (CONCURRENT_TRANSACTIONS) for a permanent error.
+    Kind.TRANSACTION_CONFLICT: Error.NOT_ENOUGH_REPLICAS,
+    Kind.BATCH_TOO_LARGE: Error.MESSAGE_TOO_LARGE,
+    Kind.INVALID_BATCH: Error.INVALID_RECORD,
+    Kind.OFFSET_MISMATCH: Error.INVALID_RECORD,
+    Kind.UNKNOWN_TOPIC_OR_PARTITION: Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Kind.UNSUPPORTED_FORMAT: Error.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+_FIELDS = {
+    "name": Error.INVALID_TOPIC_EXCEPTION,
+    "group": Error.INVALID_GROUP_ID,
+    "partitions": Error.INVALID_PARTITIONS,
+    "placements": Error.INVALID_PARTITIONS,
+    "replicas": Error.INVALID_REPLICATION_FACTOR,
+    "offsets.metadata": Error.OFFSET_METADATA_TOO_LARGE,
+    **dict.fromkeys(
+        ("retention_ms", "retention_bytes", "max_batch_bytes", "expected_offsets", "formats"),
+        Error.INVALID_CONFIG,
+    ),
+}
+_RESOURCES = {
+    "topic": Error.TOPIC_AUTHORIZATION_FAILED,
+    "group": Error.GROUP_AUTHORIZATION_FAILED,
+    "producer": Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_CLASSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Error], ...] = (
+    (errors.UnknownTopicOrPartitionError, Error.UNKNOWN_TOPIC_OR_PARTITION),
+    (errors.TopicAlreadyExistsError, Error.TOPIC_ALREADY_EXISTS),
+    ((faults.NotLeaderError, errors.NotLeaderError), Error.NOT_LEADER_OR_FOLLOWER),
+    ((faults.NotReadyError, errors.NotReadyError), Error.NOT_LEADER_OR_FOLLOWER),
+    ((faults.ProposalTimeoutError, errors.RequestTimeoutError), Error.REQUEST_TIMED_OUT),
+    ((faults.FeatureOffError, errors.NotSupportedError), Error.UNSUPPORTED_VERSION),
+    (errors.ThrottledError, Error.THROTTLING_QUOTA_EXCEEDED),
+    (errors.GroupHasMembersError, Error.UNKNOWN_MEMBER_ID),
+    ((errors.StorageFullError, errors.CorruptLogError), Error.KAFKA_STORAGE_ERROR),
+    (OffsetOutOfRangeError, Error.OFFSET_OUT_OF_RANGE),
+)
+EXPECTED = (errors.OncelogError, faults.ClusterError, Rejected, OffsetOutOfRangeError)
+
+
+class InvalidConfigError(errors.InvalidRequestError):
+    """A topic's setting, under Kafka's name, that is not supported or has a wrong value."""
+
+
+def of_verdict(kind: Kind) -> Error:
+    """Return the number for a batch's verdict."""
+    return _VERDICTS[kind]
+
+
+def of_error(error: Exception) -> Error:
+    """Return the number for one of the EXPECTED errors."""
+    if isinstance(error, Rejected):
+        error = BY_REASON.get(error.reason, errors.InternalError)(str(error))
+    if isinstance(error, InvalidConfigError):
+        return Error.INVALID_CONFIG
+    if isinstance(error, errors.InvalidRequestError):
+        return _FIELDS.get(str(error).partition(": ")[0], Error.INVALID_REQUEST)
+    if isinstance(error, errors.NotAuthorizedError):
+        return _RESOURCES.get(error.kind, Error.CLUSTER_AUTHORIZATION_FAILED)
+    for kind, number in _CLASSES:
+        if isinstance(error, kind):
+            return number
+    return Error.UNKNOWN_SERVER_ERROR
+
+
+def of_command(error: Exception) -> Error:
+    """Return the number for an error of a change of the metadata: any node makes it."""
+    number = of_error(error)
+    return Error.NOT_CONTROLLER if number is Error.NOT_LEADER_OR_FOLLOWER else number
+
+
+def of_coordinator(error: Exception) -> Error:
+    """Return the number for an error of a call about a consumer group."""
+    match of_error(error):
+        case Error.NOT_LEADER_OR_FOLLOWER:
+            moved = isinstance(error, faults.NotLeaderError | errors.NotLeaderError)
+            return Error.NOT_COORDINATOR if moved else Error.COORDINATOR_LOAD_IN_PROGRESS
+        case Error.REQUEST_TIMED_OUT:
+            return Error.COORDINATOR_NOT_AVAILABLE
+        case number:
+            return number
+
+
+def of_unreadable(error: Exception) -> Error:
+    """Return the number for a stored batch that a Kafka client cannot get."""
+    missing = isinstance(error, errors.MissingExtraError)
+    return Error.UNSUPPORTED_COMPRESSION_TYPE if missing else Error.KAFKA_STORAGE_ERROR
+
+
+def text_of(error: Exception) -> str:
+    """Return the text for a client."""
+    return str(error)[:MAX_TEXT_CHARS]

@@ -1,0 +1,287 @@
+"""Fetch, ListOffsets, OffsetForLeaderEpoch: records and positions for readers.
+
+    session --> Fetching --the services' requests--> Reader --Sections--> parts of the answer
+                    '-- batches of the columnar format --> convert
+
+A Kafka batch goes out as it is stored, behind the head that its offset gives. No fetch sessions are
+kept (session id 0), so each request names all its partitions.
+
+The leader epoch of a request is the Raft term: an older one is FENCED, a newer one is of a leader
+that this node has not heard of. Batches carry none, as no client here ever needs to look for a
+truncated log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cluster.entries import KAFKA_V2
+from cluster.kafka.brokers import Brokers
+from cluster.kafka.codec import put_count, put_text
+from cluster.kafka.convert import to_kafka
+from cluster.kafka.errors import EXPECTED, Error, of_error, of_unreadable
+from cluster.kafka.frames import Parts
+from cluster.kafka.messages import (
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    Call,
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from cluster.kafka.needs import Rights
+from cluster.kafka.records import head as batch_head
+from cluster.kafka.times import NOWHERE, UNREADABLE, At, first_at
+from cluster.kafka.versions import Head
+from cluster.metadata.topics import is_internal
+from cluster.partition.disk_reads import in_thread
+from cluster.services.context import NodeContext
+from cluster.services.log.fetch import Reader
+from cluster.services.log.fetch_encoding import Section
+from cluster.services.routing import leading
+from cluster.services.slices import in_slices
+from oncelog.v1 import log_pb2 as pb
+
+MAX_WAIT_MS = 60_000
+LATEST, EARLIEST = -1, -2  # as timestamps
+NO_SESSION = 0
+_ERRORS = {
+    pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION: Error.UNKNOWN_TOPIC_OR_PARTITION,
+    pb.PARTITION_ERROR_NOT_LEADER: Error.NOT_LEADER_OR_FOLLOWER,
+    pb.PARTITION_ERROR_NOT_READY: Error.NOT_LEADER_OR_FOLLOWER,
+    pb.PARTITION_ERROR_OFFSET_OUT_OF_RANGE: Error.OFFSET_OUT_OF_RANGE,
+    pb.PARTITION_ERROR_STORAGE: Error.KAFKA_STORAGE_ERROR,
+}
+_ANSWER = struct.Struct(">ihi")
+_THROTTLE = struct.Struct(">i")
+_PARTITION = struct.Struct(">ihqq")
+_LOG_START = struct.Struct(">q")
+_REPLICA = struct.Struct(">i")
+
+
+class _Part(NamedTuple):
+    """One partition's part of an answer."""
+
+    partition: int
+    error: int
+    high_watermark: int = -1
+    log_start: int = -1
+    batches: Parts = ()
+
+
+class Fetching:
+    """Reads for one node."""
+
+    def __init__(self, node: NodeContext, brokers: Brokers) -> None:
+        self._node, self._brokers = node, brokers
+        self._reader = Reader(node)
+
+    # -- Fetch --------------------------------------------------------------------------
+
+    async def fetch(self, rights: Rights, head: Head, request: FetchRequest) -> Parts:
+        refused: dict[tuple[str, int], Error] = {}
+        wanted = list[pb.PartitionFetch]()
+        every = ((topic.topic, one) for topic in request.topics for one in topic.partitions)
+        async for name, one in in_slices(every):
+            error = self._refusal(rights, FETCH, name, one)
+            if error:
+                refused[name, one.partition] = error
+                continue
+            wanted.append(
+                pb.PartitionFetch(
+                    topic=name,
+                    partition=one.partition,
+                    offset=one.fetch_offset,
+                    max_bytes=max(1, one.partition_max_bytes),
+                )
+            )
+        wait_ms = 0 if refused else min(max(0, request.max_wait_ms), MAX_WAIT_MS)
+        try:
+            sections = await self._reader.sections(
+                pb.FetchRequest(
+                    partitions=wanted,
+                    max_wait_ms=wait_ms,
+                    min_bytes=max(0, request.min_bytes),
+                    max_bytes=max(1, request.max_bytes),
+                )
+            )
+        except EXPECTED:  # this node has no memory for an answer: the client asks again
+            sections = [
+                Section(pb.PartitionRecords(topic=one.topic, partition=one.partition))
+                for one in wanted
+            ]
+        parts = {(one.records.topic, one.records.partition): one for one in sections}
+        topics = list[tuple[str, list[_Part]]]()
+        for topic in request.topics:
+            listed = list[_Part]()
+            for one in topic.partitions:
+                key = topic.topic, one.partition
+                error = refused.get(key, Error.NONE)
+                listed.append(
+                    _Part(one.partition, error) if error else await self._part(parts[key])
+                )
+            topics.append((topic.topic, listed))
+        return _encoded(head, topics)
+
+    def _refusal(
+        self, rights: Rights, call: Call, topic: str, one: FetchPartition | ListOffsetsPartition
+    ) -> Error:
+        """Return why a partition may not be read here; NONE: the reader looks further."""
+        hidden = rights.refusal(call, topic)
+        if hidden is not None:
+            return of_error(hidden)
+        index = one.partition if isinstance(one, FetchPartition) else one.partition_index
+        group_id = self._node.metadata.group_of(topic, index)
+        if group_id is None or is_internal(topic):
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        return self._epoch_fault(group_id, one.current_leader_epoch)
+
+    def _epoch_fault(self, group_id: int, epoch: int) -> Error:
+        """Compare a client's leader epoch (-1: none) with this node's."""
+        known = self._node.leader_of(group_id)[1]
+        if epoch < 0 or epoch == known:
+            return Error.NONE
+        return Error.FENCED_LEADER_EPOCH if epoch < known else Error.UNKNOWN_LEADER_EPOCH
+
+    async def _part(self, section: Section) -> _Part:
+        records = section.records
+        error = _ERRORS.get(records.error, Error.UNKNOWN_SERVER_ERROR) if records.error else 0
+        if error:
+            return _Part(records.partition, error)
+        parts = list[bytes | bytearray | memoryview]()
+        for stored, payload in section.batches:
+            if stored.header.codec == KAFKA_V2:
+                crc = stored.header.crc32c
+                parts += (batch_head(stored.base_offset, len(payload), crc), payload)
+                continue
+            try:
+                parts.append(await in_thread(to_kafka, stored, payload))
+            except UNREADABLE as fault:
+                if parts:
+                    break  # the next request begins with this batch
+                return _Part(records.partition, of_unreadable(fault))
+        return _Part(records.partition, 0, records.high_watermark, records.log_start_offset, parts)
+
+    # -- ListOffsets --------------------------------------------------------------------
+
+    async def list_offsets(
+        self, rights: Rights, head: Head, request: ListOffsetsRequest
+    ) -> ListOffsetsResponse:
+        answer = ListOffsetsResponse()
+        for topic in request.topics:
+            listed = list[ListOffsetsPartitionResponse]()
+            async for one in in_slices(topic.partitions):
+                listed.append(await self._listed(rights, topic.name, one))
+            answer.topics.append(ListOffsetsTopicResponse(topic.name, listed))
+        return answer
+
+    async def _listed(
+        self, rights: Rights, topic: str, one: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        index, time_ms = one.partition_index, one.timestamp
+        error = self._refusal(rights, LIST_OFFSETS, topic, one)
+        if not error and time_ms < EARLIEST:
+            error = Error.INVALID_REQUEST
+        offset = found_ms = -1
+        if not error:
+            try:
+                if time_ms in (LATEST, EARLIEST):
+                    replica = leading(self._node, topic, index)
+                    latest = time_ms == LATEST
+                    offset = replica.high_watermark if latest else replica.log_start_offset
+                else:
+                    error, (offset, found_ms) = await self._record_at(topic, index, time_ms)
+            except EXPECTED as fault:
+                error = of_error(fault)
+        group_id = self._node.metadata.group_of(topic, index)
+        epoch = self._node.leader_of(group_id)[1] if group_id is not None and offset >= 0 else -1
+        return ListOffsetsPartitionResponse(
+            index, error, timestamp=found_ms, offset=offset, leader_epoch=epoch
+        )
+
+    async def _record_at(self, topic: str, index: int, time_ms: int) -> tuple[Error, At]:
+        """Find the first record at or after a time. Raises one of EXPECTED."""
+        query = pb.OffsetQuery(topic=topic, partition=index, timestamp_us=time_ms * 1000)
+        answer = await self._reader.list_offsets(pb.ListOffsetsRequest(queries=[query]))
+        (batch,) = answer.results
+        if batch.error:
+            return _ERRORS.get(batch.error, Error.UNKNOWN_SERVER_ERROR), NOWHERE
+        if batch.offset < 0:
+            return Error.NONE, NOWHERE
+        wanted = pb.PartitionFetch(topic=topic, partition=index, offset=batch.offset, max_bytes=1)
+        (section,) = await self._reader.sections(pb.FetchRequest(partitions=[wanted], max_bytes=1))
+        if section.records.error or not section.batches:
+            return _ERRORS.get(section.records.error, Error.UNKNOWN_SERVER_ERROR), NOWHERE
+        stored, payload = section.batches[0]
+        try:
+            return Error.NONE, await in_thread(first_at, stored, payload, time_ms, batch.offset)
+        except UNREADABLE as fault:
+            return of_unreadable(fault), NOWHERE
+
+    # -- OffsetForLeaderEpoch -----------------------------------------------------------
+
+    async def end_of_epoch(
+        self, rights: Rights, head: Head, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Answer that every epoch ends at the high watermark: no reader saw a record that went."""
+        answer = OffsetForLeaderEpochResponse()
+        for topic in request.topics:
+            result = OffsetForLeaderTopicResult(topic.topic)
+            hidden = rights.refusal(OFFSET_FOR_LEADER_EPOCH, topic.topic)
+            async for one in in_slices(topic.partitions):
+                end = EpochEndOffset(partition=one.partition)
+                try:
+                    if hidden is not None:
+                        raise hidden
+                    replica = leading(self._node, topic.topic, one.partition)
+                    group = replica.group.config.group
+                    end.error_code = self._epoch_fault(group, one.current_leader_epoch)
+                    if not end.error_code:
+                        end.leader_epoch, end.end_offset = one.leader_epoch, replica.high_watermark
+                except EXPECTED as fault:
+                    end.error_code = of_error(fault)
+                result.partitions.append(end)
+            answer.topics.append(result)
+        return answer
+
+
+def _encoded(head: Head, topics: Iterable[tuple[str, list[_Part]]]) -> Parts:
+    """Return a Fetch answer's parts; the batches are not copied."""
+    version, flexible = head.version, head.flexible
+    out, parts = head.begin_answer(), list[bytes | bytearray | memoryview]()
+    out += _ANSWER.pack(0, Error.NONE, NO_SESSION) if version >= 7 else _THROTTLE.pack(0)
+    listed = list(topics)
+    put_count(len(listed), out, flexible=flexible)
+    for topic, partitions in listed:
+        put_text(topic, out, flexible=flexible)
+        put_count(len(partitions), out, flexible=flexible)
+        for part in partitions:
+            end = part.high_watermark
+            out += _PARTITION.pack(part.partition, part.error, end, end)  # nothing readable is open
+            if version >= 5:
+                out += _LOG_START.pack(part.log_start)
+            put_count(0, out, flexible=flexible)  # no transaction was aborted among the records
+            if version >= 11:
+                out += _REPLICA.pack(-1)  # the leader serves
+            put_count(sum(map(len, part.batches)), out, flexible=flexible)
+            if part.batches:
+                parts += (out, *part.batches)
+                out = bytearray()
+            if flexible:
+                out.append(0)
+        if flexible:
+            out.append(0)
+    if flexible:
+        out.append(0)
+    return [*parts, out] if out else parts

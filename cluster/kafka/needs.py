@@ -1,0 +1,105 @@
+"""Rights that each Kafka call needs, by its key. `tests/test_house.py` fails on a missing call.
+
+    a call --key, names--> Rights.refusal --NEEDS--> Gate --> None, or the error for that name
+
+A Kafka request names many topics, and a client expects an error for each of them alone. So a call
+asks for each name, where gRPC's guard refuses a request as a whole. Operations and kinds are those
+of `cluster/security/permissions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cluster.access.gate import Gate
+from cluster.kafka.messages import (
+    ALTER_CONFIGS,
+    API_VERSIONS,
+    CALLS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
+    FETCH,
+    FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+    Call,
+)
+from cluster.security.caller import Caller
+from cluster.security.permissions import Need
+from oncelog.errors import OncelogError
+
+
+class Required(NamedTuple):
+    """Needed right on each thing that a request names. kind "": the call needs none."""
+
+    operation: str
+    kind: str
+
+
+_OPEN = Required("", "")
+NEEDS: Mapping[int, Required] = {
+    PRODUCE.key: Required("write", "topic"),
+    FETCH.key: Required("read", "topic"),
+    LIST_OFFSETS.key: Required("describe", "topic"),
+    METADATA.key: Required("describe", "topic"),
+    # Also `read` on each topic, as in CommitOffsets.
+    OFFSET_COMMIT.key: Required("read", "group"),
+    OFFSET_FETCH.key: Required("describe", "group"),
+    FIND_COORDINATOR.key: Required("describe", "group"),
+    # A client asks for versions before it identifies itself.
+    API_VERSIONS.key: _OPEN,
+    CREATE_TOPICS.key: Required("create", "topic"),
+    DELETE_TOPICS.key: Required("delete", "topic"),
+    # An id alone writes nothing: LeaseProducer without partitions needs nothing either.
+    INIT_PRODUCER_ID.key: _OPEN,
+    OFFSET_FOR_LEADER_EPOCH.key: Required("describe", "topic"),
+    DESCRIBE_CONFIGS.key: Required("describe", "topic"),
+    ALTER_CONFIGS.key: Required("alter", "topic"),
+    INCREMENTAL_ALTER_CONFIGS.key: Required("alter", "topic"),
+    CREATE_PARTITIONS.key: Required("alter", "topic"),
+    # Metadata tells the same to every client.
+    DESCRIBE_CLUSTER.key: _OPEN,
+}
+
+
+class Rights:
+    """Rights of one connection's caller."""
+
+    def __init__(self, gate: Gate, caller: Caller) -> None:
+        self._gate, self.caller = gate, caller
+
+    def refusal(
+        self, call: Call, name: str, required: Required | None = None
+    ) -> OncelogError | None:
+        """Return why the caller may not do this to the named topic or group; None: it may.
+
+        required: in place of the call's own.
+        """
+        operation, kind = required or NEEDS[call.key]
+        needs = (Need(operation, kind, name),) if kind and self._gate.reads_needs else ()
+        try:
+            self._gate.admit(_ACTIONS[call.key], self.caller, needs)
+        except OncelogError as error:
+            return error
+        return None
+
+    def ended(self, call: Call, name: str, result: str) -> None:
+        """Note a change that was let in. result: "ok", or the error's name."""
+        if self._gate.reads_needs:
+            self._gate.ended(
+                _ACTIONS[call.key], self.caller, (Need(*NEEDS[call.key], name),), result
+            )
+
+
+# Names of the calls for errors and the audit log.
+_ACTIONS = {key: f"kafka/{call.name}" for key, call in CALLS.items()}

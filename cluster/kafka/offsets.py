@@ -1,0 +1,241 @@
+"""Committed offsets of groups without members: FindCoordinator, OffsetCommit, OffsetFetch.
+
+session --> Offsets --the services' requests--> GroupService --> the partition of __offsets
+
+A group's coordinator is the leader of its partition of `__offsets`. Groups with members (JoinGroup)
+are not offered: a commit that names a member or a generation is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cluster.kafka.brokers import NO_NODE, Brokers
+from cluster.kafka.errors import EXPECTED, Error, of_coordinator, of_error, text_of
+from cluster.kafka.messages import (
+    FIND_COORDINATOR,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from cluster.kafka.needs import Required, Rights
+from cluster.kafka.versions import Head
+from cluster.services.groups.service import GroupService
+from oncelog.errors import NotReadyError
+from oncelog.v1 import batch_pb2
+from oncelog.v1 import group_pb2 as pb
+
+GROUP, TRANSACTION = 0, 1  # kinds of coordinators
+NO_TRANSACTIONS = "transactional.id: transactions are not supported by this port"
+_READ_TOPIC = Required("read", "topic")
+_DESCRIBE_TOPIC = Required("describe", "topic")
+_RESULTS = {
+    "": Error.NONE,
+    "UNKNOWN_TOPIC_OR_PARTITION": Error.UNKNOWN_TOPIC_OR_PARTITION,
+    "GROUP_HAS_MEMBERS": Error.UNKNOWN_MEMBER_ID,
+    "TRANSACTION_CONFLICT": Error.COORDINATOR_LOAD_IN_PROGRESS,
+    "THROTTLED": Error.COORDINATOR_NOT_AVAILABLE,
+}
+Stored = dict[tuple[str, int], pb.CommittedOffset]
+
+
+class Offsets:
+    """Committed offsets, for one node."""
+
+    def __init__(self, groups: GroupService, brokers: Brokers) -> None:
+        self._groups, self._brokers = groups, brokers
+
+    # -- FindCoordinator ----------------------------------------------------------------
+
+    async def find(
+        self, rights: Rights, head: Head, request: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        if head.version >= 4:
+            found = [await self._found(rights, key, request.key_type)
+                     for key in dict.fromkeys(request.coordinator_keys)]  # fmt: skip
+            return FindCoordinatorResponse(coordinators=found)
+        one = await self._found(rights, request.key, request.key_type)
+        return FindCoordinatorResponse(
+            0, one.error_code, one.error_message, one.node_id, one.host, one.port
+        )
+
+    async def _found(self, rights: Rights, key: str, kind: int) -> Coordinator:
+        if kind == TRANSACTION:
+            # Of the numbers that end a producer, the only one for its name.
+            number = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return Coordinator(key, NO_NODE, "", NO_NODE, number, NO_TRANSACTIONS)
+        if kind != GROUP:
+            text = f"key_type: {kind} must be {GROUP}, a group"
+            return Coordinator(key, NO_NODE, "", NO_NODE, Error.INVALID_REQUEST, text)
+        try:
+            refused = rights.refusal(FIND_COORDINATOR, key)
+            if refused is not None:
+                raise refused
+            broker = self._brokers.find(await self._groups.coordinator(key))
+            if broker is None:
+                raise NotReadyError("the group's partition has no leader with a Kafka address")
+        except EXPECTED as error:
+            number = of_coordinator(error)
+            if number in (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR):
+                number = Error.COORDINATOR_NOT_AVAILABLE
+            return Coordinator(key, NO_NODE, "", NO_NODE, number, text_of(error))
+        return Coordinator(key, *broker, Error.NONE, None)
+
+    # -- OffsetCommit -------------------------------------------------------------------
+
+    async def commit(
+        self, rights: Rights, head: Head, request: OffsetCommitRequest
+    ) -> OffsetCommitResponse:
+        results: dict[tuple[str, int], Error] = {}
+        commits = list[pb.OffsetCommit]()
+        refused = rights.refusal(OFFSET_COMMIT, request.group_id)
+        is_member = request.generation_id_or_member_epoch >= 0 or bool(request.member_id)
+        for topic in request.topics:
+            hidden = refused or rights.refusal(OFFSET_COMMIT, topic.name, _READ_TOPIC)
+            for one in topic.partitions:
+                key = topic.name, one.partition_index
+                if hidden is not None:
+                    results[key] = of_error(hidden)
+                elif is_member:
+                    results[key] = Error.UNKNOWN_MEMBER_ID
+                elif one.partition_index < 0:
+                    results[key] = Error.UNKNOWN_TOPIC_OR_PARTITION
+                elif key not in results:
+                    results[key] = Error.NONE
+                    commits.append(
+                        pb.OffsetCommit(
+                            topic=topic.name,
+                            partition=one.partition_index,
+                            offset=one.committed_offset,
+                            metadata=one.committed_metadata or "",
+                        )
+                    )
+        if commits:
+            results |= await self._committed(request.group_id, commits)
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    topic.name,
+                    [
+                        OffsetCommitResponsePartition(
+                            one.partition_index, results[topic.name, one.partition_index]
+                        )
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    async def _committed(
+        self, group: str, commits: Sequence[pb.OffsetCommit]
+    ) -> dict[tuple[str, int], Error]:
+        try:
+            answer = await self._groups.CommitOffsets(
+                pb.CommitOffsetsRequest(group=group, offsets=commits)
+            )
+        except EXPECTED as error:
+            number = of_coordinator(error)
+            return {(one.topic, one.partition): number for one in commits}
+        return {
+            (one.topic, one.partition): _RESULTS.get(one.error, Error.UNKNOWN_SERVER_ERROR)
+            for one in answer.results
+        }
+
+    # -- OffsetFetch --------------------------------------------------------------------
+
+    async def fetch(
+        self, rights: Rights, head: Head, request: OffsetFetchRequest
+    ) -> OffsetFetchResponse:
+        stable = request.require_stable
+        if head.version < 8:
+            topics = None
+            if request.topics is not None:
+                topics = [(one.name, one.partition_indexes) for one in request.topics]
+            found, error = await self._fetched(rights, request.group_id, topics, stable=stable)
+            return OffsetFetchResponse(
+                error_code=error,
+                topics=[
+                    OffsetFetchResponseTopic(
+                        name, [OffsetFetchResponsePartition(*one) for one in partitions]
+                    )
+                    for name, partitions in found
+                ],
+            )
+        answer = OffsetFetchResponse()
+        for group in request.groups:
+            topics = None
+            if group.topics is not None:
+                topics = [(one.name, one.partition_indexes) for one in group.topics]
+            found, error = await self._fetched(rights, group.group_id, topics, stable=stable)
+            listed = [
+                OffsetFetchResponseTopics(
+                    name, [OffsetFetchResponsePartitions(*one) for one in partitions]
+                )
+                for name, partitions in found
+            ]
+            answer.groups.append(OffsetFetchResponseGroup(group.group_id, listed, error))
+        return answer
+
+    async def _fetched(
+        self,
+        rights: Rights,
+        group: str,
+        topics: Iterable[tuple[str, list[int]]] | None,
+        *,
+        stable: bool,
+    ) -> tuple[list[tuple[str, list[tuple[int, int, int, str, int]]]], Error]:
+        """Return each topic with its partitions' (number, offset, epoch, metadata, error).
+
+        topics: None for all that the group committed.
+        """
+        keys = None if topics is None else [(t, n) for t, numbers in topics for n in numbers]
+        stored, error = Stored(), Error.NONE
+        try:
+            refused = rights.refusal(OFFSET_FETCH, group)
+            if refused is not None:
+                raise refused
+            stored = await self._stored(group, keys, stable=stable)
+        except EXPECTED as fault:
+            error = of_coordinator(fault)
+        found: dict[str, list[tuple[int, int, int, str, int]]] = {}
+        for topic, number in stored if keys is None else keys:
+            hidden = rights.refusal(OFFSET_FETCH, topic, _DESCRIBE_TOPIC)
+            one = None if hidden is not None else stored.get((topic, number))
+            offset, text = (-1, "") if one is None else (one.offset, one.metadata)
+            fault_code = error if hidden is None else of_error(hidden)
+            if hidden is None or keys is not None:
+                found.setdefault(topic, []).append((number, offset, -1, text, fault_code))
+        return list(found.items()), error
+
+    async def _stored(
+        self, group: str, keys: list[tuple[str, int]] | None, *, stable: bool
+    ) -> Stored:
+        """Return committed offsets. Raises one of EXPECTED."""
+        if keys is not None and not keys:
+            return {}
+        answer = await self._groups.FetchOffsets(
+            pb.FetchOffsetsRequest(
+                group=group,
+                partitions=[
+                    batch_pb2.TopicPartition(topic=topic, partition=number)
+                    for topic, number in keys or ()
+                    if number >= 0
+                ],
+                ignore_transactions=not stable,
+            )
+        )
+        return {(one.topic, one.partition): one for one in answer.offsets}

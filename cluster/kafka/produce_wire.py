@@ -1,0 +1,110 @@
+"""Bytes of Produce: one walk over a request, and its answer. By hand, as each batch passes here.
+
+    session --Source--> read_produce --views of the batches--> produce
+    produce --Results--> produce_answer --> the connection
+
+Versions 0 to 9 are one loop with two encodings of lengths. No batch is copied.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from cluster.kafka.codec import Source, put_count, put_text
+from cluster.kafka.versions import Head
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_ACKS = struct.Struct(">hi")
+_RESULT = struct.Struct(">ihq")
+_APPEND_TIME, _LOG_START = struct.Struct(">q"), struct.Struct(">q")
+# Least bytes of a topic and of a partition: a name and a count, a number and a length.
+_TOPIC_BYTES, _PARTITION_BYTES = 2, 5
+
+
+class PartitionData(NamedTuple):
+    """Records for one partition, as they came; empty if the client sent none."""
+
+    topic: str
+    partition: int
+    records: memoryview
+
+
+class ProduceRequest(NamedTuple):
+    """A request. acks: -1: all, 1: the leader, 0: no answer."""
+
+    acks: int
+    timeout_ms: int
+    partitions: list[PartitionData]
+
+
+class Result(NamedTuple):
+    """Answer for one partition, in the order of the request."""
+
+    error: int
+    base_offset: int = -1
+    log_start_offset: int = -1
+    message: str = ""
+
+
+def read_produce(source: Source, version: int, *, flexible: bool) -> ProduceRequest:
+    """Read a request. Raises CodecError."""
+    if version >= 3:
+        source.text(flexible=flexible, nullable=True)  # transactional id: the batches' bit counts
+    acks, timeout_ms = source.fixed(_ACKS)
+    partitions = list[PartitionData]()
+    for _ in range(source.count(_TOPIC_BYTES, flexible=flexible)):
+        topic = source.text(flexible=flexible) or ""
+        for _ in range(source.count(_PARTITION_BYTES, flexible=flexible)):
+            (index,) = source.fixed(_INT32)
+            size = source.length(_INT32, flexible=flexible)
+            partitions.append(PartitionData(topic, index, source.take(max(0, size))))
+            source.skip_tagged(flexible=flexible)
+        source.skip_tagged(flexible=flexible)
+    source.skip_tagged(flexible=flexible)
+    return ProduceRequest(acks, timeout_ms, partitions)
+
+
+def produce_answer(head: Head, pairs: Iterable[tuple[PartitionData, Result]]) -> bytearray:
+    """Return the answer of a request's partitions."""
+    version, flexible = head.version, head.flexible
+    out = head.begin_answer()
+    topics = list(_by_topic(pairs))
+    put_count(len(topics), out, flexible=flexible)
+    for topic, results in topics:
+        put_text(topic, out, flexible=flexible)
+        put_count(len(results), out, flexible=flexible)
+        for index, result in results:
+            out += _RESULT.pack(index, result.error, result.base_offset)
+            if version >= 2:
+                out += _APPEND_TIME.pack(-1)  # the records keep their own times
+            if version >= 5:
+                out += _LOG_START.pack(result.log_start_offset)
+            if version >= 8:
+                put_count(0, out, flexible=flexible)  # no record fails alone
+                put_text(result.message or None, out, flexible=flexible)
+            if flexible:
+                out.append(0)
+        if flexible:
+            out.append(0)
+    if version >= 1:
+        out += _INT32.pack(0)  # throttle_time_ms: a connection is not read instead
+    if flexible:
+        out.append(0)
+    return out
+
+
+def _by_topic(
+    pairs: Iterable[tuple[PartitionData, Result]],
+) -> Iterator[tuple[str, list[tuple[int, Result]]]]:
+    """Yield each topic with its partitions; a request names a topic's partitions together."""
+    topic, results = "", list[tuple[int, Result]]()
+    for data, result in pairs:
+        if results and data.topic != topic:
+            yield topic, results
+            results = []
+        topic = data.topic
+        results.append((data.partition, result))
+    if results:
+        yield topic, results

@@ -1,0 +1,82 @@
+"""Session of one connection: reads each request's head and hands it to its call.
+
+    Connection --Exchange--> Session --head, body--> Producing (at once, in order)
+                                  '--a task each--> Handler --> answer
+
+Produce is begun at once, in the order of the requests, and has no task. Every other request has
+one; it ends with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context, copy_context
+from typing import Any
+
+from cluster.kafka.codec import CodecError, Source, decode, encode
+from cluster.kafka.frames import Connection, Exchange
+from cluster.kafka.messages import API_VERSIONS, PRODUCE
+from cluster.kafka.needs import Rights
+from cluster.kafka.produce import Producing
+from cluster.kafka.versions import Head, api_versions, read_head
+from cluster.security.caller import CALLER
+
+log = logging.getLogger(__name__)
+
+# Takes a request and returns an answer of `messages`, or its finished parts.
+Handler = Callable[[Rights, Head, Any], Awaitable[Any]]
+
+
+class Session:
+    """Requests of one connection. handlers: by the call's key."""
+
+    def __init__(
+        self, rights: Rights, handlers: Mapping[int, Handler], producing: Producing
+    ) -> None:
+        self._rights, self._handlers, self._producing = rights, handlers, producing
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._context: Context = copy_context()
+        self._context.run(CALLER.set, rights.caller)
+
+    def begin(self, connection: Connection, exchange: Exchange) -> None:
+        """Begin to work on a request. Raises CodecError."""
+        source = Source(exchange.request)
+        head = read_head(source)
+        if head.call is API_VERSIONS:
+            exchange.answer((api_versions(head),))
+        elif head.call is PRODUCE:
+            self._context.run(self._producing.begin, head, source, exchange)
+        else:
+            kind = head.call.request
+            assert kind is not None, "only Produce is read by hand"
+            request: Any = decode(kind, source, head.version, flexible=head.flexible)
+            work = self._answer(connection, exchange, head, request)
+            task = asyncio.get_running_loop().create_task(work, context=self._context)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._producing.close()
+
+    async def _answer(
+        self, connection: Connection, exchange: Exchange, head: Head, request: Any
+    ) -> None:
+        try:
+            answer = await self._handlers[head.call.key](self._rights, head, request)
+        except CodecError as error:
+            log.info("connection of a Kafka client closed client=%s: %s", connection.address, error)
+            connection.close()
+        except Exception:  # the last stop: a handler answers all errors that are expected
+            log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)
+            connection.close()
+        else:
+            if isinstance(answer, list):
+                exchange.answer(answer)
+                return
+            out = head.begin_answer()
+            encode(answer, out, head.version, flexible=head.flexible)
+            exchange.answer((out,))

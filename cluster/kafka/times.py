@@ -1,0 +1,37 @@
+"""First record of a batch at or after a time: ListOffsets answers with a record, not with a batch.
+
+fetch --the batch that the index names--> first_at, in a thread: the batch is unpacked
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog.errors import InvalidBatchError, MissingExtraError
+from oncelog.v1.batch_pb2 import StoredBatch
+from oncelog.wire.batch import decode_payload
+from oncelog.wire.compression import decompress
+
+UNREADABLE = (InvalidBatchError, MissingExtraError)
+
+
+class At(NamedTuple):
+    """A record's offset and time (ms since the Unix epoch); -1, -1: there is none."""
+
+    offset: int
+    time_ms: int
+
+
+NOWHERE = At(-1, -1)
+
+
+def first_at(stored: StoredBatch, payload: bytes | memoryview, time_ms: int, start: int) -> At:
+    """Return the first record from offset `start` on with that time or a later one.
+
+    stored: the batch without its payload. Raises one of UNREADABLE.
+    """
+    columns = decode_payload(decompress(stored.header.codec, payload))
+    for offset, time_us in enumerate(columns.timestamps_us(), stored.base_offset):
+        if time_us // 1000 >= time_ms and offset >= start:
+            return At(offset, time_us // 1000)
+    return NOWHERE

@@ -1,0 +1,147 @@
+"""Topics: CreateTopics, DeleteTopics, CreatePartitions; any node answers.
+
+session --> Topics --the services' requests--> ClusterService
+
+A topic made here takes batches of Kafka's protocol (its setting `formats`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from cluster.kafka import configs
+from cluster.kafka.errors import EXPECTED, Error, of_command, of_error, text_of
+from cluster.kafka.messages import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    Call,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from cluster.kafka.needs import Rights
+from cluster.kafka.versions import Head
+from cluster.metadata.topics import invalid
+from cluster.services.admin.cluster_service import ClusterService
+from cluster.services.requests import MAX_TIMEOUT_MS
+from oncelog.v1 import cluster_pb2 as pb
+
+MANUAL = "replica assignments: not supported; the cluster places replicas"
+
+
+class Topics:
+    """Changes of topics, for one node."""
+
+    def __init__(self, service: ClusterService) -> None:
+        self._service = service
+
+    async def create(
+        self, rights: Rights, head: Head, request: CreateTopicsRequest
+    ) -> CreateTopicsResponse:
+        answer = CreateTopicsResponse()
+        names = [topic.name for topic in request.topics]
+        for topic in request.topics:
+            if names.count(topic.name) > 1:
+                text: str | None = "the request names the topic twice"
+                error = Error.INVALID_REQUEST
+            else:
+                work = self._create(topic, request.timeout_ms, request.validate_only)
+                error, text = await _changed(rights, CREATE_TOPICS, topic.name, work)
+            result = CreatableTopicResult(topic.name, error, text)
+            made = self._service.node.metadata.topic(topic.name)
+            if not error and made is not None:
+                result.num_partitions = len(made.partitions)
+                result.replication_factor = made.replica_count
+            answer.topics.append(result)
+        return answer
+
+    async def create_default(self, rights: Rights, name: str) -> Error:
+        """Create a topic that a client's metadata request names."""
+        work = self._create(CreatableTopic(name, -1, -1), 0, False)
+        error, _ = await _changed(rights, CREATE_TOPICS, name, work)
+        return Error.LEADER_NOT_AVAILABLE if error is Error.REQUEST_TIMED_OUT else error
+
+    async def _create(self, topic: CreatableTopic, timeout_ms: int, is_trial: bool) -> None:
+        if topic.assignments:
+            raise invalid("assignments", MANUAL)
+        for field, value in (("partitions", topic.num_partitions),
+                             ("replicas", topic.replication_factor)):  # fmt: skip
+            if value == 0 or value < -1:
+                raise invalid(field, f"{value} must be positive, or -1 for the default")
+        request = pb.CreateTopicRequest(
+            name=topic.name,
+            partitions=max(0, topic.num_partitions),
+            replicas=max(0, topic.replication_factor),
+            config=configs.created({one.name: one.value for one in topic.configs}),
+            timeout_ms=_timeout(timeout_ms),
+        )
+        if is_trial:
+            self._service.create_command(request)
+        else:
+            await self._service.CreateTopic(request)
+
+    async def delete(
+        self, rights: Rights, head: Head, request: DeleteTopicsRequest
+    ) -> DeleteTopicsResponse:
+        answer = DeleteTopicsResponse()
+        for name in request.topic_names:
+            work = self._service.DeleteTopic(pb.DeleteTopicRequest(name=name))
+            error, text = await _changed(rights, DELETE_TOPICS, name, work)
+            answer.responses.append(DeletableTopicResult(name, error, text))
+        return answer
+
+    async def create_partitions(
+        self, rights: Rights, head: Head, request: CreatePartitionsRequest
+    ) -> CreatePartitionsResponse:
+        answer = CreatePartitionsResponse()
+        for topic in request.topics:
+            work = self._grow(topic, request)
+            error, text = await _changed(rights, CREATE_PARTITIONS, topic.name, work)
+            answer.results.append(CreatePartitionsTopicResult(topic.name, error, text))
+        return answer
+
+    async def _grow(self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest) -> None:
+        if topic.assignments:
+            raise invalid("assignments", MANUAL)
+        if topic.count < 1:
+            raise invalid("partitions", f"{topic.count} must be positive")
+        await self._service.ResizeTopic(
+            pb.ResizeTopicRequest(
+                name=topic.name,
+                partitions=topic.count,
+                dry_run=request.validate_only,
+                timeout_ms=_timeout(request.timeout_ms),
+            )
+        )
+
+
+async def _changed(
+    rights: Rights, call: Call, name: str, work: Coroutine[Any, Any, object]
+) -> tuple[Error, str | None]:
+    """Make a change that the caller may make; returns the error's number and text."""
+    refused = rights.refusal(call, name)
+    if refused is not None:
+        work.close()
+        return of_error(refused), text_of(refused)
+    try:
+        await work
+    except EXPECTED as error:
+        number = of_command(error)
+        rights.ended(call, name, number.name)
+        return number, text_of(error)
+    rights.ended(call, name, "ok")
+    return Error.NONE, None
+
+
+def _timeout(timeout_ms: int) -> int:
+    return min(max(0, timeout_ms), MAX_TIMEOUT_MS)

@@ -1,0 +1,31 @@
+"""docs/kafka-protocol.md against the code: calls, versions, error numbers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cluster.dedup.verdict import Kind
+from cluster.kafka.errors import Error, of_verdict
+from cluster.kafka.messages import CALLS
+
+PAGE = (Path(__file__).parents[3] / "docs" / "kafka-protocol.md").read_text("utf-8")
+# Of transactions, which this port does not offer, and never an answer.
+HIDDEN = {"TRANSACTION_ABORTED", "TRANSACTION_ENDED", "TRANSACTION_CONFLICT", "STAGED",
+          "UNSPECIFIED", "JOINED", "STAGED_DUPLICATE", "UNREGISTERED"}  # fmt: skip
+
+
+def test_the_page_names_every_call_with_its_versions() -> None:
+    rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) to (\d+)", PAGE, re.MULTILINE)
+    found = {int(key): (int(oldest), int(newest)) for _, key, oldest, newest in rows}
+    assert found == {call.key: (call.oldest, call.newest) for call in CALLS.values()}
+
+
+def test_the_page_gives_each_verdict_the_number_that_clients_get() -> None:
+    rows = re.findall(r"^\| ([A-Z_]+) \| (\d+)(?: \((\w+)\))?", PAGE, re.MULTILINE)
+    assert {verdict for verdict, _, _ in rows} == {kind.name for kind in Kind} - HIDDEN
+    for verdict, number, name in rows:
+        assert of_verdict(Kind[verdict]) == int(number), verdict
+        assert not name or Error[name] == int(number)
+    named = re.findall(r"(\d+) \(([A-Z_]+)\)", PAGE)
+    assert named and all(Error[name] == int(number) for number, name in named)
