@@ -206,8 +206,8 @@ def test_an_operators_abort_is_noticed(one: Producer, cluster: LocalCluster, top
     (part,) = described["partitions"]
     assert (part["topic"], part["staged_records"], part["ended"]) == (topic, 1, False)
     assert "60000000" not in oncelog(cluster, "describe", number)
-    assert number in oncelog(cluster, "abort", number)
-    assert "UNKNOWN_TRANSACTION" in oncelog(cluster, "abort", "999999", code=1)
+    assert number in oncelog(cluster, "abort", number, "--yes")
+    assert "UNKNOWN_TRANSACTION" in oncelog(cluster, "abort", "999999", "--yes", code=1)
 
     def refused() -> bool:
         try:
