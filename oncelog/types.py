@@ -246,6 +246,7 @@ class ClusterInfo:
     upgrade: UpgradeInfo = UpgradeInfo()
     settings: Mapping[str, int] = field(default_factory=dict)  # of all nodes
     damaged_replicas: tuple[str, ...] = ()  # one text each: the replica, and its repair
+    founding: str = ""  # of the answering node, as OtherClusterError names it; "": not told
 
     @property
     def healthy(self) -> bool:

@@ -203,6 +203,7 @@ func describeCluster(ctx context.Context, c *cluster) (ClusterInfo, error) {
 		Upgrade:                   upgradeInfo(answer.GetUpgrade()),
 		Settings:                  settingsOf(answer.GetSettings()),
 		DamagedReplicas:           answer.GetDamagedReplicas(),
+		Founding:                  answer.GetFounding(),
 	}
 	for _, node := range answer.GetNodes() {
 		info.Nodes = append(info.Nodes, NodeInfo{

@@ -186,6 +186,8 @@ type ClusterInfo struct {
 	Settings map[string]int64
 	// DamagedReplicas says, for people, which have stopped for damage, and what is done about it.
 	DamagedReplicas []string
+	// Founding is the answering node's, as ErrOtherCluster names it; "": not told.
+	Founding string
 }
 
 // ProducerName is a producer name and the id and epoch it stands for.

@@ -163,7 +163,7 @@ class Node:
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
-        self._context = self._service_context()
+        self._context = self._service_context(lock)
         self._group_members = GroupMembers(self._context)
         keeps = partial(keep_version, lock)
         followed = (self.metadata, replicas, self._driver, clock)
@@ -180,9 +180,10 @@ class Node:
         known = (self._clocks, self._founding, self.metadata)
         return MetadataProposer(group, links, touch, *known)
 
-    def _service_context(self) -> ServiceContext:
+    def _service_context(self, lock: DirectoryLock) -> ServiceContext:
         return ServiceContext(
             config=self.config,
+            founding=lock.founding,
             metadata=self.metadata,
             metrics=self.metrics,
             upgrades=self.upgrades,

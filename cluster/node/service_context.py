@@ -37,6 +37,7 @@ class ServiceContext:
     """
 
     config: NodeConfig
+    founding: int
     metadata: MetadataState
     metrics: Metrics
     upgrades: Upgrades

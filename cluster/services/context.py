@@ -53,6 +53,7 @@ class NodeContext(Protocol):
     @property
     def sizes(self) -> Sizes: ...
 
+    founding: int  # of the cluster
     memory: Budget  # in bytes, for clients' requests and answers in progress
     batches_under_way: Budget
     turns: Turns

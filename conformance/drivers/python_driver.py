@@ -522,6 +522,7 @@ class Driver:
                 "target_version": found.upgrade.target_version,
             },
             "damaged_replicas": found.damaged_replicas,
+            "founding": found.founding,
         }
 
     def _fence_producer(self, fields: Fields) -> Fields:

@@ -37,6 +37,7 @@ def info(admin: Admin, as_json: bool) -> None:
     print_facts(
         [
             ("cluster", facts.cluster_id),
+            ("founding", facts.founding or None),
             ("controller", facts.controller_id or None),
             ("topics", facts.topics),
             ("partitions", facts.partitions),

@@ -84,7 +84,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, ask_leaders: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade", "settings", "damaged_replicas")
+    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade", "settings", "damaged_replicas", "founding")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class DescribeClusterResponse(_message.Message):
     UPGRADE_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    FOUNDING_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     answering_node_id: int
     controller_id: int
@@ -111,7 +112,8 @@ class DescribeClusterResponse(_message.Message):
     upgrade: UpgradeInfo
     settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
     damaged_replicas: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., damaged_replicas: _Optional[_Iterable[str]] = ...) -> None: ...
+    founding: str
+    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., damaged_replicas: _Optional[_Iterable[str]] = ..., founding: _Optional[str] = ...) -> None: ...
 
 class ClusterSetting(_message.Message):
     __slots__ = ("name", "value")

@@ -128,6 +128,7 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
         upgrade_info(message.upgrade),
         {setting.name: setting.value for setting in message.settings},
         tuple(message.damaged_replicas),
+        message.founding,
     )
 
 

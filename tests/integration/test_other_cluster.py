@@ -18,7 +18,6 @@ from oncelog import (
     TopicPartition,
 )
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_founding import identity
 from tests.integration.test_nodes import joining, wait_settled
 
 T0 = TopicPartition("t", 0)
@@ -55,7 +54,7 @@ def test_the_wiped_first_node_while_all_others_are_down(make_cluster: MakeCluste
         joining(cluster, 2, at).start()
         admin.add_node(2)
         wait_settled(admin, 2)
-        foundings = [f"{identity(cluster, 2)['founding']:016x}"]
+        foundings = [admin.describe_cluster().founding]
         cluster.kill([1, 2])
         aside = cluster.nodes[1].spec.data_dir.with_suffix(".aside")
         cluster.nodes[1].spec.data_dir.rename(aside)
@@ -64,7 +63,7 @@ def test_the_wiped_first_node_while_all_others_are_down(make_cluster: MakeCluste
         other.create_topic("t", 1, 1)
         pid = other.lease().producer_id
         assert verdict(cluster.produce(batch("t", 0, pid, 0, b"another"))) == "APPENDED"
-        foundings.append(f"{identity(cluster, 1)['founding']:016x}")
+        foundings.append(other.describe().founding)
         refused(admin.list_topics, foundings)
         refused(lambda: admin.create_topic("u", 1), foundings)
         refused(lambda: consumer.getmany(timeout_ms=10_000), foundings)

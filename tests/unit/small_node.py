@@ -58,6 +58,7 @@ class Node:
             ["--nodes", NODES, "--node-id", "1", "--lease-lifetime-ms", str(LIFETIME), *flags], {}
         )
         self.metadata = MetadataState(lease_lifetime_ms=LIFETIME)
+        self.founding = 1
         self.metrics = Metrics()
         self.memory = Budget(1 << 40, 1 << 39)
         self.batches_under_way = Budget(1 << 40, 1 << 39)

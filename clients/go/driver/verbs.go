@@ -360,7 +360,7 @@ func (d *driver) manage(c *command, admin *oncelog.Admin) (object, error) {
 			"upgrade": object{
 				"cluster_version": info.Upgrade.ClusterVersion, "target_version": info.Upgrade.TargetVersion,
 			},
-			"damaged_replicas": list(info.DamagedReplicas),
+			"damaged_replicas": list(info.DamagedReplicas), "founding": info.Founding,
 		}, err
 	case "resize_topic":
 		partitions, err := read[int32]("partitions", c.Partitions)

@@ -211,6 +211,8 @@ export interface ClusterInfo {
   readonly settings: ReadonlyMap<string, bigint>;
   /** For people: of the answering node, and what becomes of each. */
   readonly damagedReplicas: readonly string[];
+  /** Of the answering node, as OTHER_CLUSTER names it; "": not told. */
+  readonly founding: string;
 }
 
 /** A producer id and epoch. */

@@ -202,6 +202,7 @@ impl Admin {
             upgrade: upgrade_info(answer.upgrade),
             settings: settings_of(answer.settings),
             damaged_replicas: answer.damaged_replicas,
+            founding: answer.founding,
         })
     }
 

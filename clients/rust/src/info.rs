@@ -137,6 +137,9 @@ pub struct ClusterInfo {
     pub settings: HashMap<String, i64>,
     /// For people: which replicas have stopped for damage, and what is done about it.
     pub damaged_replicas: Vec<String>,
+    /// Of the answering node, as [`ErrorKind::OtherCluster`](crate::ErrorKind) names it; empty: not
+    /// told.
+    pub founding: String,
 }
 
 /// The epoch of a producer id: batches of lower epochs are fenced.

@@ -35,6 +35,7 @@ from cluster.services.slices import in_slices
 from cluster.v1 import metadata_pb2 as meta
 from oncelog import errors
 from oncelog.v1 import cluster_pb2 as pb
+from oncelog.wire.foundings import founding_text
 
 MAX_NAMES_PER_CALL = 10_000
 TOPICS_SLICE = 5  # each has up to 1,000 partitions
@@ -60,6 +61,7 @@ class ClusterService:
             upgrade=self._upgrade_info(),
             settings=self._settings(),
             damaged_replicas=await node_changes.damaged(node),
+            founding=founding_text(node.founding),
         )
         far_behind: set[int] = set()
         if request.ask_leaders:

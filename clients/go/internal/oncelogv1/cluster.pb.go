@@ -412,8 +412,10 @@ type DescribeClusterResponse struct {
 	Settings []*ClusterSetting `protobuf:"bytes,12,rep,name=settings,proto3" json:"settings,omitempty"`
 	// For people: a line for each replica that has stopped for damage, and what is done about it.
 	DamagedReplicas []string `protobuf:"bytes,15,rep,name=damaged_replicas,json=damagedReplicas,proto3" json:"damaged_replicas,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of the answering node, as OTHER_CLUSTER names it: 16 hexadecimal digits. Empty: an older release.
+	Founding      string `protobuf:"bytes,16,opt,name=founding,proto3" json:"founding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeClusterResponse) Reset() {
@@ -535,6 +537,13 @@ func (x *DescribeClusterResponse) GetDamagedReplicas() []string {
 		return x.DamagedReplicas
 	}
 	return nil
+}
+
+func (x *DescribeClusterResponse) GetFounding() string {
+	if x != nil {
+		return x.Founding
+	}
+	return ""
 }
 
 type ClusterSetting struct {
@@ -2550,7 +2559,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\binsecure\x18\x14 \x01(\bR\binsecure\"9\n" +
 	"\x16DescribeClusterRequest\x12\x1f\n" +
 	"\vask_leaders\x18\x01 \x01(\bR\n" +
-	"askLeaders\"\xd7\x04\n" +
+	"askLeaders\"\xf3\x04\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12*\n" +
@@ -2568,7 +2577,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	" \x01(\v2\x19.oncelog.v1.RequestLimitsR\x06limits\x121\n" +
 	"\aupgrade\x18\v \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\x126\n" +
 	"\bsettings\x18\f \x03(\v2\x1a.oncelog.v1.ClusterSettingR\bsettings\x12)\n" +
-	"\x10damaged_replicas\x18\x0f \x03(\tR\x0fdamagedReplicas\":\n" +
+	"\x10damaged_replicas\x18\x0f \x03(\tR\x0fdamagedReplicas\x12\x1a\n" +
+	"\bfounding\x18\x10 \x01(\tR\bfounding\":\n" +
 	"\x0eClusterSetting\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"P\n" +

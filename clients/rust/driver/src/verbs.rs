@@ -406,7 +406,7 @@ async fn manage_topic(admin: &Admin, verb: &str, c: &Value, topic: &str) -> Answ
                     "cluster_version": info.upgrade.cluster_version,
                     "target_version": info.upgrade.target_version,
                 },
-                "damaged_replicas": info.damaged_replicas,
+                "damaged_replicas": info.damaged_replicas, "founding": info.founding,
             }))
         }
         "fence_producer" => {

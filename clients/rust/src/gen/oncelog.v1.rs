@@ -174,6 +174,9 @@ pub struct DescribeClusterResponse {
     /// For people: a line for each replica that has stopped for damage, and what is done about it.
     #[prost(string, repeated, tag = "15")]
     pub damaged_replicas: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Of the answering node, as OTHER_CLUSTER names it: 16 hexadecimal digits. Empty: an older release.
+    #[prost(string, tag = "16")]
+    pub founding: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClusterSetting {

@@ -319,6 +319,8 @@ public final class Admin implements AutoCloseable {
    * @param controllerId leader of the metadata group; 0: not known
    * @param settings what all nodes go by
    * @param damagedReplicas for people: of the answering node, and what becomes of each
+   * @param founding of the answering node, as {@link ErrorKind#OTHER_CLUSTER} names it; empty: not
+   *     told
    */
   public record ClusterInfo(
       String clusterId,
@@ -332,7 +334,8 @@ public final class Admin implements AutoCloseable {
       long maxMessageBytes,
       UpgradeInfo upgrade,
       Map<String, Long> settings,
-      List<String> damagedReplicas) {}
+      List<String> damagedReplicas,
+      String founding) {}
 
   /**
    * Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.

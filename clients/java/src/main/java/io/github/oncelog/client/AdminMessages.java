@@ -107,7 +107,8 @@ final class AdminMessages {
         answer.getMaxMessageBytes(),
         info(answer.getUpgrade()),
         settings(answer.getSettingsList()),
-        List.copyOf(answer.getDamagedReplicasList()));
+        List.copyOf(answer.getDamagedReplicasList()),
+        answer.getFounding());
   }
 
   private static Admin.NodeInfo info(NodeInfo node) {
