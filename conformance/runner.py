@@ -193,9 +193,9 @@ class Play:
         cluster = self._broker.cluster
         lease = self._leases.get(given["lease"])
         if lease is None:
-            producer_id, epoch, end = cluster.lease()
-            token = cluster.token(producer_id, epoch, end).hex()
-            lease = {"producer_id": producer_id, "epoch": epoch, "lease_token": token}
+            producer_id = cluster.new_id()
+            token = cluster.token(producer_id, 0).hex()
+            lease = {"producer_id": producer_id, "epoch": 0, "lease_token": token}
             self._leases[given["lease"]] = lease
         return {**lease, **{name: value for name, value in given.items() if name != "lease"}}
 

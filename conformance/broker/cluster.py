@@ -120,6 +120,10 @@ class Cluster:
 
     def propose(self, **command: Any) -> meta.MetadataResult:
         """Applies a metadata command. Raises OncelogError if it is refused."""
+        return accepted(self.apply(**command))
+
+    def apply(self, **command: Any) -> meta.MetadataResult:
+        """Applies a metadata command; a refusal is in the result."""
         packed = meta.MetadataCommand(
             stamp_ms=self.now_ms,
             lease_lifetime_ms=self.metadata.lease_lifetime_ms,
@@ -128,7 +132,7 @@ class Cluster:
         ).SerializeToString()
         upgrade = "finalize_upgrade" in command
         result = self.metadata.apply(self.metadata.applied_index + 1, packed, upgrade=upgrade)
-        return accepted(meta.MetadataResult.FromString(result))
+        return meta.MetadataResult.FromString(result)
 
     # --- news ------------------------------------------------------------------------
 
@@ -155,21 +159,28 @@ class Cluster:
         placements = [meta.Placement(replicas=self.place(n)) for n in range(partitions)]
         command = meta.CreateTopic(name=name, placements=placements, config=config)
         self.propose(create_topic=command)
-        return self._open_partitions(name)
+        self.follow()
+        return self.topic(name)
 
     def place(self, number: int) -> list[int]:
         """Nodes of the partition with this number, the leader first."""
         nodes = list(self.node_ids)
         return nodes[number % len(nodes) :] + nodes[: number % len(nodes)]
 
-    def _open_partitions(self, name: str) -> TopicState:
-        topic = self.topic(name)
-        for number in range(len(topic.partitions)):
-            if (name, number) not in self.partitions:
-                new = Partition(name, number, tuple(self.place(number)))
-                self.partitions[name, number] = new
+    def follow(self) -> None:
+        """Opens and closes partitions, and ends transactions, as the metadata has it."""
+        placed = {
+            (topic.name, number): state.replicas
+            for topic in self.metadata.topics()
+            for number, state in enumerate(topic.partitions)
+        }
+        for key in self.partitions.keys() - placed.keys():
+            del self.partitions[key]
+        for key, replicas in placed.items():
+            if key not in self.partitions:
+                self.partitions[key] = Partition(*key, replicas)
+        self.transactions.mark()
         self.notify()
-        return topic
 
     def grow_topic(self, name: str, partitions: int) -> TopicState:
         """Grows the topic to this many partitions. Raises OncelogError, Rejected."""
@@ -183,14 +194,13 @@ class Cluster:
             placements=[meta.Placement(replicas=self.place(n)) for n in range(known, partitions)],
         )
         self.propose(add_partitions=command)
-        return self._open_partitions(name)
+        self.follow()
+        return self.topic(name)
 
     def delete_topic(self, name: str) -> None:
         """Deletes a topic. Raises OncelogError."""
         self.propose(delete_topic=meta.DeleteTopic(name=name))
-        for key in [key for key in self.partitions if key[0] == name]:
-            del self.partitions[key]
-        self.notify()
+        self.follow()
 
     def topic(self, name: str) -> TopicState:
         topic = self.metadata.topic(name)
@@ -200,26 +210,15 @@ class Cluster:
 
     # --- leases ----------------------------------------------------------------------
 
-    def lease(self) -> tuple[int, int, int]:
-        """Leases an id without a name; returns (producer id, epoch, end of the lease)."""
+    def new_id(self) -> int:
+        """Returns a fresh producer id."""
         ids = meta.AllocateProducerIds(node_id=1, count=1)
-        result = self.propose(allocate_producer_ids=ids)
-        return result.first_producer_id, 0, result.stamp_ms + self.metadata.lease_lifetime_ms
+        return self.propose(allocate_producer_ids=ids).first_producer_id
 
-    def lease_name(self, change: meta.LeaseName) -> tuple[int, int, int]:
-        """Leases a name. Raises FencedError, ProducerNameNotFoundError."""
-        try:
-            result = self.propose(lease_name=change)
-        except errors.FencedError as error:
-            held = self.metadata.name(change.name)
-            error.current_epoch = -1 if held is None else held.epoch
-            raise
-        self.transactions.mark()  # the name's open transaction is aborted
-        end = result.stamp_ms + self.metadata.lease_lifetime_ms
-        return result.producer_id, result.epoch, end
-
-    def token(self, producer_id: int, epoch: int, expire_ms: int) -> bytes:
-        return sign(SECRET, producer_id, epoch, expire_ms)
+    def token(self, producer_id: int, epoch: int) -> bytes:
+        """Returns the proof of a lease that begins now."""
+        end = self.now_ms + self.metadata.lease_lifetime_ms
+        return sign(SECRET, producer_id, epoch, end)
 
     def is_proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
         issued = self.metadata.is_issued(producer_id)
@@ -417,16 +416,18 @@ class Cluster:
 
     def take_over(self, name: str, topic: str, partition: int) -> None:
         """Leases the name for another instance, and opens the partition."""
-        producer_id, epoch, end = self.lease_elsewhere(name)
-        lease = (producer_id, epoch, self.token(producer_id, epoch, end))
+        producer_id, epoch = self.lease_elsewhere(name)
+        lease = (producer_id, epoch, self.token(producer_id, epoch))
         leader = self.partitions[topic, partition].leader_id
         answer = self.open_producer(leader, topic, partition, lease)
         assert answer.verdict.kind is Kind.APPENDED, answer
 
-    def lease_elsewhere(self, name: str) -> tuple[int, int, int]:
+    def lease_elsewhere(self, name: str) -> tuple[int, int]:
         """Leases the name for another instance, and opens nothing yet."""
         self._nonce += 1
-        return self.lease_name(meta.LeaseName(name=name, nonce=self._nonce))
+        result = self.propose(lease_name=meta.LeaseName(name=name, nonce=self._nonce))
+        self.transactions.mark()  # the name's open transaction is aborted
+        return result.producer_id, result.epoch
 
     def begin_elsewhere(self, name: str) -> None:
         """Begins a transaction of the instance that holds the name."""

@@ -1,26 +1,50 @@
-"""Administration by the nodes' own services over the simulated cluster.
+"""Transactions, sinks and administration by the nodes' own services over the simulated cluster.
 
-ClusterService, SecurityService of the kit --Stage: a lie, or none--> cluster.services --ask--> Node
+    gRPC --call--> Stage: a lie, or none --> cluster.services --ask--> Node, Transactions
+
+The tables name each call as cases do, with the facts by which a lie chooses its requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
+from secrets import randbits
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import grpc.aio
 from google.protobuf.message import Message
 
-from cluster.services.admin import cluster_service, security_service
+from cluster.metadata import upgrade
+from cluster.services.admin.cluster_service import ClusterService
+from cluster.services.admin.producer_service import ProducerService
+from cluster.services.admin.security_service import SecurityService
 from cluster.services.context import NodeContext
+from cluster.services.transactions.permissions import TransactionRights
+from cluster.services.transactions.service import TransactionService
+from cluster.services.transactions.sink_service import SinkService
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
+from conformance.broker import services
 from conformance.broker.lies import Lie
-from oncelog.v1 import security_pb2_grpc
+from oncelog.v1 import (
+    cluster_pb2_grpc,
+    producer_pb2_grpc,
+    security_pb2_grpc,
+    sink_pb2_grpc,
+    transaction_pb2_grpc,
+)
+from oncelog.v1.cluster_pb2 import DescribeTopicsRequest
 
 if TYPE_CHECKING:
     from conformance.broker.stage import Stage
 
-T = TypeVar("T", bound=Message)
+MESSAGE_BYTES = 64 * 1024 * 1024
+
+T = TypeVar("T")
+Facts = Callable[[Any], dict[str, Any]]
+Call = tuple[str, Facts]  # its name in a case, and its facts
 
 
 class Node:
@@ -29,10 +53,21 @@ class Node:
     def __init__(self, stage: Stage) -> None:
         self._cluster, self._node_id = stage.cluster, stage.node_id
         self.metadata = stage.cluster.metadata
-        self.config = SimpleNamespace(node_id=stage.node_id, nodes=(), request_timeout_ms=30_000)
-        self.sizes = self
+        self.config = SimpleNamespace(
+            node_id=stage.node_id,
+            cluster_id="conformance",
+            nodes=(),
+            default_partitions=1,
+            wanted_replicas=3,
+            max_batch_bytes=MESSAGE_BYTES,
+            max_message_bytes=MESSAGE_BYTES,
+            fetch_max_bytes=MESSAGE_BYTES,
+            request_timeout_ms=30_000,
+        )
+        self.sizes = self.upgrades = self
         self.lags: Mapping[tuple[int, int], int] = {}
         self.controller_id = 1
+        self.metrics = SimpleNamespace(leases=0, transaction_commit=SimpleNamespace(observe=float))
 
     async def ask(self) -> Mapping[int, Mapping[int, int]]:
         """Sizes of replicas: none, so nothing is moved."""
@@ -40,8 +75,28 @@ class Node:
 
     async def propose_metadata(self, command: MetadataCommand, timeout: float) -> MetadataResult:
         what = command.WhichOneof("command")
-        assert what is not None
-        return self._cluster.propose(**{what: getattr(command, what)})
+        if what is None:  # the caller waits for earlier commands, which are all applied
+            return MetadataResult()
+        result = self._cluster.apply(**{what: getattr(command, what)})
+        self._cluster.follow()
+        return result
+
+    async def next_producer_id(self) -> int:
+        return self._cluster.new_id()
+
+    async def wait_for_leaders(self, group_ids: list[int], timeout: float) -> bool:
+        return True
+
+    def plan(self) -> upgrade.Plan:
+        return upgrade.plan(self.metadata.finalized, {})
+
+    def release_of(self, node_id: int) -> None:
+        """Names no release: all nodes are this program."""
+
+    def clock_disagrees(self, node_id: int) -> bool:
+        return False
+
+    insecure = clock_disagrees
 
     async def listen_to_peers(self) -> None:
         """Does nothing: peers always listen here."""
@@ -69,51 +124,34 @@ class Node:
         return place[0].name, place[1]
 
 
-class Honest:
-    """The nodes' own services; calls are noted with all request fields as their facts."""
+def answering(servicer: T, stage: Stage, service: object, calls: Mapping[str, Call]) -> T:
+    """Has a gRPC servicer answer these methods: by a lie, or as the node's service does."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-        node = cast(NodeContext, Node(stage))
-        self.cluster = cluster_service.ClusterService(node)
-        self.security = security_service.SecurityService(node, None)
+    def method(name: str, call: str, facts: Facts) -> Any:
+        async def answered(request: Any, context: Any) -> Any:
+            async def truth(lie: Lie | None) -> Any:
+                answer = await getattr(service, name)(request)
+                if lie is not None:
+                    lie.bend(answer)
+                return answer
 
-    async def answer(
-        self,
-        call: str,
-        method: Callable[[Any], Awaitable[T]],
-        request: Any,
-        context: Any,
-    ) -> T:
-        async def truth(_: Lie | None) -> T:
-            return await method(request)
+            return await stage.answer(call, facts(request), request, context, truth)
 
-        return await self._stage.answer(call, facts_of(request), request, context, truth)
+        return answered
+
+    for name, (call, facts) in calls.items():
+        setattr(servicer, name, method(name, call, facts))
+    return servicer
 
 
-class SecurityService(security_pb2_grpc.SecurityServiceServicer):
-    """Service of rules and quotas, without enforcement."""
+def fields(*names: str, **facts: Callable[[Any], object]) -> Facts:
+    """Makes the facts of a request: fields by name, and those that a function gives."""
 
-    def __init__(self, honest: Honest) -> None:
-        self._honest, self._node = honest, honest.security
+    def of(request: Any) -> dict[str, Any]:
+        named = {name: getattr(request, name) for name in names}
+        return named | {name: fact(request) for name, fact in facts.items()}
 
-    async def AlterPermissions(self, request: Any, context: Any) -> Any:
-        method = self._node.AlterPermissions
-        return await self._honest.answer("alter_permissions", method, request, context)
-
-    async def ListPermissions(self, request: Any, context: Any) -> Any:
-        method = self._node.ListPermissions
-        return await self._honest.answer("list_permissions", method, request, context)
-
-    async def CheckPermission(self, request: Any, context: Any) -> Any:
-        method = self._node.CheckPermission
-        return await self._honest.answer("check_permission", method, request, context)
-
-    async def AlterQuotas(self, request: Any, context: Any) -> Any:
-        return await self._honest.answer("alter_quotas", self._node.AlterQuotas, request, context)
-
-    async def ListQuotas(self, request: Any, context: Any) -> Any:
-        return await self._honest.answer("list_quotas", self._node.ListQuotas, request, context)
+    return of
 
 
 def facts_of(message: Message) -> dict[str, Any]:
@@ -134,3 +172,117 @@ def _fact(field: Any, value: Any) -> Any:
         case Message():
             return facts_of(value)
     return [_fact(field, one) for one in value]
+
+
+BY_FIELD: Facts = facts_of
+PRODUCERS: dict[str, Call] = {
+    "LeaseProducer": (
+        "lease",
+        fields(
+            "nonce",
+            "held_epoch",
+            name=attrgetter("producer_name"),
+            held=lambda r: bool(r.held_producer_id),
+        ),
+    ),
+    "FenceProducer": ("fence", fields("nonce", name=attrgetter("producer_name"))),
+}
+SECURITY: dict[str, Call] = {
+    "AlterPermissions": ("alter_permissions", BY_FIELD),
+    "ListPermissions": ("list_permissions", BY_FIELD),
+    "CheckPermission": ("check_permission", BY_FIELD),
+    "AlterQuotas": ("alter_quotas", BY_FIELD),
+    "ListQuotas": ("list_quotas", BY_FIELD),
+}
+CLUSTER: dict[str, Call] = {
+    "DescribeCluster": ("describe_cluster", fields()),
+    "CreateTopic": ("create_topic", fields(topic=attrgetter("name"))),
+    "ResizeTopic": ("resize_topic", fields(topic=attrgetter("name"))),
+    "DeleteTopic": ("delete_topic", fields(topic=attrgetter("name"))),
+    "ReassignPartition": ("reassign_partition", BY_FIELD),
+    "ChangeNode": ("change_node", BY_FIELD),
+    "ListNodes": ("list_nodes", BY_FIELD),
+    "BalanceCluster": ("balance", BY_FIELD),
+}
+TRANSACTIONS: dict[str, Call] = {
+    "BeginTransaction": (
+        "begin",
+        fields("nonce", name=attrgetter("producer_name"), token=lambda r: bool(r.lease_token)),
+    ),
+    "KeepTransactionsAlive": (
+        "keep_alive",
+        fields(transactions=lambda r: list(r.transaction_ids)),
+    ),
+    "CommitTransaction": (
+        "commit_transaction",
+        fields(
+            transaction=attrgetter("transaction_id"),
+            runs=lambda r: len(r.runs),
+            offsets=lambda r: sum(one.offset_count for one in r.offsets),
+            records=lambda r: sum(run.record_count for run in r.runs),
+        ),
+    ),
+    "AbortTransaction": ("abort_transaction", fields(transaction=attrgetter("transaction_id"))),
+    "ListTransactions": ("list_transactions", fields()),
+    "DescribeTransaction": ("describe_transaction", fields()),
+}
+SINKS: dict[str, Call] = {
+    "DrawTicket": ("draw_ticket", fields("sink", "jobs")),
+    "BeginBatch": (
+        "begin_batch",
+        fields("sink", "query", "ticket", "batch", reset=lambda r: bool(r.reset)),
+    ),
+    "EndBatch": (
+        "end_batch",
+        fields(
+            "batch",
+            transaction=attrgetter("transaction_id"),
+            winners=lambda r: len(r.winners),
+            records=attrgetter("record_count"),
+        ),
+    ),
+    "AbortBatch": ("abort_batch", fields(transaction=attrgetter("transaction_id"))),
+    "ListSinks": ("list_sinks", fields("after", "limit")),
+    "DescribeSink": ("describe_sink", fields("sink")),
+    "ResetSink": ("reset_sink", fields("sink")),
+}
+
+
+def add_services(stage: Stage, server: grpc.aio.Server) -> None:
+    """Adds the services that the nodes' own code answers."""
+    node = cast(NodeContext, Node(stage))
+    ours, cluster = stage.cluster.transactions, stage.cluster
+    rights = TransactionRights(node, None)
+    transactions = TransactionService(node, ours, rights, now_ms=lambda: cluster.now_ms)
+    transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
+        answering(
+            transaction_pb2_grpc.TransactionServiceServicer(), stage, transactions, TRANSACTIONS
+        ),
+        server,
+    )
+    sinks = SinkService(node, ours)
+    sink_pb2_grpc.add_SinkServiceServicer_to_server(
+        answering(sink_pb2_grpc.SinkServiceServicer(), stage, sinks, SINKS), server
+    )
+    security = SecurityService(node, None)
+    security_pb2_grpc.add_SecurityServiceServicer_to_server(
+        answering(security_pb2_grpc.SecurityServiceServicer(), stage, security, SECURITY), server
+    )
+    producers = ProducerService(
+        node, now_ms=lambda: cluster.now_ms, new_nonce=partial(randbits, 63)
+    )
+    producer_pb2_grpc.add_ProducerServiceServicer_to_server(
+        answering(services.ProducerService(stage), stage, producers, PRODUCERS), server
+    )
+
+    def of_topics(request: DescribeTopicsRequest) -> dict[str, Any]:
+        nobody = (0, *cluster.stopped)
+        leaderless = sum(one.leader_id in nobody for one in cluster.partitions.values())
+        count = cluster.metadata.partition_count
+        return {"names": list(request.names), "partitions": count, "leaderless": leaderless}
+
+    calls = CLUSTER | {"DescribeTopics": ("describe_topics", of_topics)}
+    cluster_pb2_grpc.add_ClusterServiceServicer_to_server(
+        answering(cluster_pb2_grpc.ClusterServiceServicer(), stage, ClusterService(node), calls),
+        server,
+    )

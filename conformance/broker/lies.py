@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.broker.journal import matches
+from oncelog.v1.cluster_pb2 import DescribeTopicsResponse
 
 CALLS = (
     "produce",
@@ -99,6 +100,18 @@ class Lie:
         self.met += 1
         told = self.met - self.skip
         return told > 0 and (self.times == 0 or told <= self.times)
+
+    def bend(self, answer: object) -> None:
+        """Changes the leaders, or the number, of partitions in a description of topics."""
+        if not isinstance(answer, DescribeTopicsResponse):
+            return
+        for topic, number, leader, term in self.says:
+            for info in answer.topics:
+                if info.name == topic:
+                    info.partitions[number].leader_id = leader
+                    info.partitions[number].term = term
+        for info in answer.topics if self.partitions else ():
+            del info.partitions[self.partitions :]
 
     @property
     def told(self) -> bool:

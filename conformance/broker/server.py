@@ -13,24 +13,17 @@ from conformance.broker.cluster import Cluster
 from conformance.broker.foundings import NodeFounding
 from conformance.broker.gate import Gate
 from conformance.broker.groups import GroupService
-from conformance.broker.honest import Honest, SecurityService
+from conformance.broker.honest import add_services
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
 from conformance.broker.producing import Batches, Held
 from conformance.broker.secured import Secured
-from conformance.broker.services import ClusterService, LogService, ProducerService
-from conformance.broker.sinks import SinkService
+from conformance.broker.services import LogService
 from conformance.broker.stage import Stage
-from conformance.broker.transactions import TransactionService
 from oncelog.v1 import (
     cluster_pb2,
-    cluster_pb2_grpc,
     group_pb2_grpc,
     log_pb2_grpc,
-    producer_pb2_grpc,
-    security_pb2_grpc,
-    sink_pb2_grpc,
-    transaction_pb2_grpc,
 )
 
 OPTIONS = [
@@ -111,15 +104,8 @@ class Broker:
         server = grpc.aio.server(options=OPTIONS, interceptors=guards)
         log = LogService(stage, Batches(stage, self._held))
         log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
-        producer_pb2_grpc.add_ProducerServiceServicer_to_server(ProducerService(stage), server)
-        honest = Honest(stage)
-        cluster = ClusterService(stage, honest)
-        cluster_pb2_grpc.add_ClusterServiceServicer_to_server(cluster, server)
-        security_pb2_grpc.add_SecurityServiceServicer_to_server(SecurityService(honest), server)
         group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
-        transactions = TransactionService(stage)
-        transaction_pb2_grpc.add_TransactionServiceServicer_to_server(transactions, server)
-        sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(stage), server)
+        add_services(stage, server)
         gate = self._gates[node_id] = Gate(self.secured.port(server, self._host))
         await server.start()
         self._servers.append(server)

@@ -44,6 +44,13 @@ CLASSES = {
 DRIVER_PAGE = (ROOT / "conformance" / "DRIVER.md").read_text(encoding="utf-8")
 
 
+def test_the_checker_imports_nothing_of_the_nodes():
+    """The broker runs the nodes' services, so what judges it must not."""
+    for part in ("cases", "judge", "matching"):
+        text = (ROOT / "conformance" / f"{part}.py").read_text(encoding="utf-8")
+        assert not re.findall(r"^\s*(?:from|import) cluster\b", text, re.MULTILINE), part
+
+
 def test_there_are_cases_of_each_class():
     cases = load()
     assert len(cases) >= 60
@@ -215,8 +222,8 @@ class Stand:
         self.cluster.add_node(1, "127.0.0.1:1")
         self.cluster.create_topic("t")
         self.journal = Journal()
-        self.producer_id, _, end = self.cluster.lease()
-        self.token = self.cluster.token(self.producer_id, 0, end)
+        self.producer_id = self.cluster.new_id()
+        self.token = self.cluster.token(self.producer_id, 0)
         self.last_id = 0
         self.sent: list[Sent] = []
 
