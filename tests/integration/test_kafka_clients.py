@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import aiokafka
@@ -23,11 +24,14 @@ from confluent_kafka.admin import (
 
 import oncelog
 from harness.local_cluster import LocalCluster
+from oncelog.types import Header
 from tests.integration.conftest import STEADY
 from tests.integration.kafka_rig import admin, create, done, error_of, read, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 RECORDS = 300
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TEXT = b"some words that repeat themselves, " * 40
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def client(cluster: LocalCluster) -> AdminClient:
     return admin(cluster)
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_librdkafka_writes_and_reads(
     cluster: LocalCluster, client: AdminClient, topic: str, codec: str
 ) -> None:
@@ -189,6 +193,67 @@ def test_a_topic_of_the_other_format_takes_no_batch(
     refused.produce(topic, b"v", on_delivery=lambda error, _: errors.append(error))
     refused.flush(TIMEOUT)
     assert [error.code() for error in errors] == [KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+
+
+def test_each_reader_gets_the_records_of_both(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    create(client, topic, oncelog_formats="both")
+    headers: list[Header] = [("a", b"1"), ("a", None), ("", b"")]
+    expected: list[tuple[bytes | None, bytes | None, list[Header]]] = []
+    for number, codec in enumerate(CODECS):
+        producer = Producer(
+            {"bootstrap.servers": servers(cluster), "enable.idempotence": True,
+             "compression.type": codec, "linger.ms": 20}
+        )  # fmt: skip
+        for row in range(50):
+            value = None if row == 7 else b"%d/%d " % (number, row) + TEXT
+            producer.produce(
+                topic, value, b"k" if row % 2 else None, headers=headers, timestamp=1 + row
+            )
+            expected.append((value, b"k" if row % 2 else None, headers))
+        assert producer.flush(TIMEOUT) == 0
+        compression: Any = codec if codec in ("zstd", "lz4") else "none"
+        with oncelog.Producer(
+            bootstrap_servers=cluster.bootstrap, compression_type=compression
+        ) as native:
+            for row in range(50):
+                value = b"native %d/%d " % (number, row) + TEXT
+                native.send(topic, value, None, headers=headers, partition=0, timestamp_ms=1 + row)
+                expected.append((value, None, headers))
+    count = len(expected)
+    by_kafka = read(cluster, topic, 0, count)
+    found = [(one.value(), one.key(), one.headers()) for one in by_kafka]
+    assert found == expected
+    assert [one.offset() for one in by_kafka] == list(range(count))
+    with oncelog.Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        consumer.assign([oncelog.TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        records = list(islice(consumer, count))
+    assert [(one.value, one.key, list(one.headers)) for one in records] == expected
+    assert [one.offset for one in records] == list(range(count))
+    assert [one.timestamp_us for one in records] == [1000 + row % 50 * 1000 for row in range(count)]
+
+
+def test_arrow_has_the_records_of_a_kafka_producer(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    create(client, topic)
+    producer = Producer({"bootstrap.servers": servers(cluster), "compression.type": "snappy"})
+    for row in range(1000):
+        producer.produce(topic, b"%d" % row, timestamp=row)
+    assert producer.flush(TIMEOUT) == 0
+    values, offsets = list[bytes](), list[int]()
+    with oncelog.Consumer(bootstrap_servers=cluster.bootstrap) as consumer:
+        consumer.assign([oncelog.TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        for batch in consumer.batches():
+            values += batch.column("value").to_pylist()
+            offsets += batch.column("offset").to_pylist()
+            if len(values) == 1000:
+                break
+    assert values == [b"%d" % row for row in range(1000)]
+    assert offsets == list(range(1000))
 
 
 def test_a_batch_that_is_too_large_is_refused(
