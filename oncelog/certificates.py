@@ -49,7 +49,7 @@ def make_authorities(directory: Path, days: int) -> list[Path]:
     for name in (CLIENT_CA, PEER_CA):
         for path in (directory / f"{name}.crt", directory / f"{name}.key"):
             if path.exists():
-                raise ConfigError(f"{path} exists: what it signed would be worth nothing")
+                raise ConfigError(f"{path} exists: its certificates would become worthless")
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     made: list[Path] = []
     for name, text in ((CLIENT_CA, "oncelog clients CA"), (PEER_CA, "oncelog nodes CA")):

@@ -123,9 +123,9 @@ class DirectoryLock:
         if missing:
             raise MissingStoreError(
                 f"data directory {self.path} was used before, and {missing[0]} is missing: is a "
-                f"volume not mounted? Put it back as it was, and start again. If it is lost, so "
-                f"is what this node promised: keep {self.path} aside as a whole, and the cluster "
-                f"knows the node for one that lost its data"
+                f"volume not mounted? Put it back as it was, and start again. If it is lost, the "
+                f"node's promises are lost with it: keep {self.path} aside as a whole, so that the "
+                f"cluster sees a node that lost its data"
             )
 
     def note_store(self) -> None:

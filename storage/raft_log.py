@@ -151,7 +151,7 @@ class RaftLogStore:
         if data is not None and is_intact(data):
             return data
         self.read(index, index)
-        raise CorruptionError("entry is not what its checksum says", group=self._group, index=index)
+        raise CorruptionError("entry differs from its checksum", group=self._group, index=index)
 
     def _read_one(self, index: int) -> bytes | None:
         try:

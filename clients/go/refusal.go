@@ -166,7 +166,7 @@ func gapAfter(batch *openBatch, err *Error) *Error {
 		return nil // what follows goes with it
 	}
 	return fail(ErrProducerFatal, "%s: the records with the application's sequences %d to %d failed, "+
-		"and what follows must not be stored without them; go on behind Position with a new "+
+		"and later records must not be stored without them; go on behind Position with a new "+
 		"producer: %s", batch.lane.tp, batch.sequences[0], batch.sequences[len(batch.sequences)-1],
 		err.Message)
 }
@@ -174,7 +174,7 @@ func gapAfter(batch *openBatch, err *Error) *Error {
 // lostWithTopic returns what a producer stops with whose own sequences the partition has lost.
 func lostWithTopic(tp TopicPartition, stored int64) *Error {
 	return fail(ErrProducerFatal, "%s: the records with the application's sequences up to %d are no "+
-		"longer there, the topic was deleted and created anew; what follows must not be stored "+
+		"longer there, the topic was deleted and created anew; later records must not be stored "+
 		"without them: send all of them again with a new producer", tp, stored)
 }
 

@@ -63,7 +63,7 @@ export function lostWithTopic(tp: TopicPartition, stored: bigint): OncelogError 
   return new OncelogError(
     "PRODUCER_FAILED",
     `${keyOf(tp)}: the records with the application's sequences up to ${stored} are no longer ` +
-      "there, the topic was deleted and created anew; what follows must not be stored without " +
+      "there, the topic was deleted and created anew; later records must not be stored without " +
       "them: send all of them again with a new producer",
   );
 }
@@ -78,7 +78,7 @@ function gapAfter(batch: OpenBatch, error: OncelogError): OncelogError | undefin
   return new OncelogError(
     "PRODUCER_FAILED",
     `${keyOf(batch.lane.tp)}: the records with the application's sequences ` +
-      `${batch.sequences[0]} to ${batch.sequences.at(-1)} failed, and what follows must not be ` +
+      `${batch.sequences[0]} to ${batch.sequences.at(-1)} failed, and later records must not be ` +
       "stored without them; go on behind Producer.position with a new producer: " +
       error.message,
   );

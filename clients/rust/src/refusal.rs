@@ -275,7 +275,7 @@ fn gap_after(batch: &OpenBatch, error: &Error) -> Option<Error> {
         return None;
     }
     let message = format!(
-        "{}: the records with the application's sequences {} to {} failed, and what follows must \
+        "{}: the records with the application's sequences {} to {} failed, and later records must \
          not be stored without them; go on behind position() with a new producer: {error}",
         batch.delivery.tp,
         given[0],
@@ -288,7 +288,7 @@ fn gap_after(batch: &OpenBatch, error: &Error) -> Option<Error> {
 pub(crate) fn lost_with_topic(tp: &TopicPartition, stored: i64) -> Error {
     let message = format!(
         "{tp}: the records with the application's sequences up to {stored} are no longer there, \
-         the topic was deleted and created anew; what follows must not be stored without them: \
+         the topic was deleted and created anew; later records must not be stored without them: \
          send all of them again with a new producer"
     );
     Error::new(ErrorKind::ProducerFailed, message)

@@ -68,7 +68,7 @@ def gap_after(batch: OpenBatch, error: errors.OncelogError) -> errors.ProducerFa
         return None  # later records go with it
     return errors.ProducerFatalError(
         f"{batch.tp}: the records with the application's sequences {batch.sequences[0]} to "
-        f"{batch.sequences[-1]} failed, and what follows must not be stored without them; "
+        f"{batch.sequences[-1]} failed, and later records must not be stored without them; "
         f"go on behind position() with a new producer: {error}"
     )
 
@@ -77,7 +77,7 @@ def lost_with_topic(tp: TopicPartition, stored: int) -> errors.ProducerFatalErro
     """Return the error of a partition that lost the producer's sequences up to `stored`."""
     return errors.ProducerFatalError(
         f"{tp}: the records with the application's sequences up to {stored} are no longer there, "
-        f"the topic was deleted and created anew; what follows must not be stored without them: "
+        f"the topic was deleted and created anew; later records must not be stored without them: "
         f"send all of them again with a new producer"
     )
 

@@ -124,7 +124,7 @@ class ProducerTransaction:
         """Note the end that the application asks for; returns the call to make."""
         assert not self.is_over(), "a transaction ends once"
         if call is Call.COMMIT:
-            assert self.failure is None, "what has failed is aborted"
+            assert self.failure is None, "a failed transaction is aborted"
             self.state = State.COMMITTING
             self._asked_to_commit = True
         else:

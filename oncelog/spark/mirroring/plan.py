@@ -103,7 +103,7 @@ def _check_operators(source: Any, result: Any) -> set[str]:
             )
         names.add(name)
     if _SOURCE not in names:
-        raise _refused("it reads no stream: return what becomes of the DataFrame that was given")
+        raise _refused("it reads no stream: return a DataFrame made of the given one")
     return names
 
 
@@ -113,7 +113,7 @@ def _check_columns(source: DataFrame, result: DataFrame, runs_code: bool) -> Non
     for name in COLUMNS:
         if found.count(name) != 1:
             what = "is missing" if name not in found else f"is there {found.count(name)} times"
-            raise _refused(f"the column {name} {what} in what it returned")
+            raise _refused(f"the column {name} {what} in its result")
         kind = result.schema[name].dataType.simpleString()
         if kind not in _TYPES[name]:
             raise _refused(f"the column {name} is {kind}, and must be {' or '.join(_TYPES[name])}")
@@ -123,8 +123,8 @@ def _check_columns(source: DataFrame, result: DataFrame, runs_code: bool) -> Non
     for name in ("partition", "offset"):
         if not runs_code and before[name] != after[name]:
             raise _refused(
-                f"the column {name} was changed: it says where a record comes from, and is what "
-                "makes it recognisable"
+                f"the column {name} was changed: partition and offset identify a record of the "
+                "source"
             )
 
 

@@ -141,7 +141,7 @@ class PartitionCopy:
             if self._producer.producer_id != claimed.producer_id:
                 raise ProducerExpiredError(
                     f"the producer name {settings.producer_name(partition)!r} expired during "
-                    "the run: the target does not know any more what it holds"
+                    "the run: the target has forgotten how far the copy is"
                 )
             # In this order: if it is the right topic now, it was when the producer was opened.
             check_target(admin, settings)

@@ -93,8 +93,8 @@ class SinkOptions:
         """Raises ConfigError for options a streaming query does not support, or lacks."""
         if not self.sink_id:
             raise ConfigError(
-                "sinkId is missing: give this output a name of its own and keep it. By it the "
-                "cluster knows what was written if the checkpoint is lost",
+                "sinkId is missing: give this output a name of its own and keep it. By the name "
+                "the cluster recognizes written batches if the checkpoint is lost",
                 "sinkId",
             )
         if self.batch_id >= 0:

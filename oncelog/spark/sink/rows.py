@@ -50,7 +50,7 @@ def check_columns(schema: StructType, topic: str) -> None:
                 f"column {name!r} is {kind}, it must be {' or '.join(TYPES[name])}", name
             )
     if "value" not in found:
-        raise ConfigError("column 'value' is missing: it is what a record holds", "value")
+        raise ConfigError("column 'value' is missing: it is the content of a record", "value")
     if not topic and "topic" not in found:
         raise ConfigError("topic: give the option, or a column of that name", "topic")
 

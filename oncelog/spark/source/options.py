@@ -171,7 +171,7 @@ class SourceOptions:
         if self.ending is not None:
             raise ConfigError(
                 f"{self.ending.option} is for batch queries; a stream has no end, and "
-                "trigger(availableNow=True) stops at what is there now",
+                "trigger(availableNow=True) stops at the present end",
                 self.ending.option,
             )
 

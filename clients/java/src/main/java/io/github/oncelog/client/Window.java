@@ -595,7 +595,7 @@ final class Window {
     }
     return new OncelogException(
         ErrorKind.PRODUCER_FAILED,
-        "%s: the records with the application's sequences %d to %d failed, and what follows must"
+        "%s: the records with the application's sequences %d to %d failed, and later records must"
             + " not be stored without them; go on behind Producer.position with a new producer:"
             + " %s",
         batch.lane.tp,
@@ -609,7 +609,7 @@ final class Window {
     return new OncelogException(
         ErrorKind.PRODUCER_FAILED,
         "%s: the records with the application's sequences up to %d are no longer there, the topic"
-            + " was deleted and created anew; what follows must not be stored without them: send"
+            + " was deleted and created anew; later records must not be stored without them: send"
             + " all of them again with a new producer",
         tp,
         stored);
