@@ -310,6 +310,7 @@ def test_every_room_of_the_cluster_has_a_readme() -> None:
 
 def test_sentences_are_plain() -> None:
     assert words.too_many(words.of_folders(tree().values())) == []
+    assert words.too_many(words.of_messages(tree().values())) == []
     pages_of = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "conformance/*.md"]
     found = [page for pattern in [*pages_of, "clients/*/README.md"] for page in ROOT.glob(pattern)]
     assert len(found) > 15
@@ -321,6 +322,19 @@ def test_a_riddle_is_found() -> None:
     riddle = "Who asks is told what is known. " * 60
     assert words.too_many([("a", riddle), ("b", "Plain. " * 400)]) == [
         "a: 285.7 of what, who and the like in 1,000 words"
+    ]
+
+
+def test_a_message_is_found() -> None:
+    code = """
+'''What a module says of itself.'''
+raise ValueError(f"port: {port} is taken by" f" who came first")
+log.info("listens on %s", port)
+two = "no sentence"
+"""
+    assert list(words.messages(ast.parse(code))) == [
+        "port:   is taken by who came first",
+        "listens on %s",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Plain English in docstrings, comments and docs, as far as a program can tell.
+"""Plain English in docstrings, comments, messages and docs, as far as a program can tell.
 
 A sentence with one of RIDDLES often describes a thing that has a name.
 Well-kept projects have 0.4 to 2.6 of these words in 1,000.
@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
+from typing import TypeGuard
 
 from tests.house.pages import prose
 from tests.house.source import Rule, Snippets, Source
@@ -41,6 +42,34 @@ def of_folders(sources: Iterable[Source]) -> Iterator[tuple[str, str]]:
     for source in sources:
         for _, text in prose(source):
             yield str(PurePosixPath(source.path).parent), text
+
+
+def of_messages(sources: Iterable[Source]) -> Iterator[tuple[str, str]]:
+    """The errors, log lines and help of each folder of the product."""
+    for source in sources:
+        if source.area in ("cluster", "storage", "oncelog"):
+            for text in messages(source.tree):
+                yield f"messages of {source.path.parent}", text
+
+
+def messages(tree: ast.Module) -> Iterator[str]:
+    """Strings of three words or more that are no docstrings; an f-string without its values."""
+    docs = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    formatted = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    parts = {part for node in formatted for part in node.values}
+    texts = [" ".join(one.value for one in node.values if is_text(one)) for node in formatted]
+    texts += [node.value for node in ast.walk(tree) if is_text(node) and node not in docs | parts]
+    yield from (text for text in texts if len(text.split()) >= 3)
+
+
+class Text(ast.Constant):
+    """A literal string."""
+
+    value: str
+
+
+def is_text(node: ast.AST) -> TypeGuard[Text]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def docstrings_open_plainly(source: Source) -> Iterator[str]:
