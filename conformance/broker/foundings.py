@@ -22,10 +22,12 @@ class NodeFounding(grpc.aio.ServerInterceptor):
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
         self._present: OneFounding | None = None
+        self.number = 0
         self.found(FIRST)
 
     def found(self, founding: int) -> None:
         """Sets the node's founding; 0: its release names none."""
+        self.number = founding
         self._present = OneFounding(founding, f"node {self._node_id}") if founding else None
 
     async def intercept_service(

@@ -27,6 +27,7 @@ from cluster.services.transactions.service import TransactionService
 from cluster.services.transactions.sink_service import SinkService
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 from conformance.broker import services
+from conformance.broker.foundings import NodeFounding
 from conformance.broker.lies import Lie
 from oncelog.v1 import (
     cluster_pb2_grpc,
@@ -50,8 +51,8 @@ Call = tuple[str, Facts]  # its name in a case, and its facts
 class Node:
     """Stand-in for the node that these services need."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._cluster, self._node_id = stage.cluster, stage.node_id
+    def __init__(self, stage: Stage, founding: NodeFounding) -> None:
+        self._cluster, self._node_id, self._founding = stage.cluster, stage.node_id, founding
         self.metadata = stage.cluster.metadata
         self.config = SimpleNamespace(
             node_id=stage.node_id,
@@ -68,6 +69,10 @@ class Node:
         self.lags: Mapping[tuple[int, int], int] = {}
         self.controller_id = 1
         self.metrics = SimpleNamespace(leases=0, transaction_commit=SimpleNamespace(observe=float))
+
+    @property
+    def founding(self) -> int:
+        return self._founding.number
 
     async def ask(self) -> Mapping[int, Mapping[int, int]]:
         """Sizes of replicas: none, so nothing is moved."""
@@ -248,9 +253,9 @@ SINKS: dict[str, Call] = {
 }
 
 
-def add_services(stage: Stage, server: grpc.aio.Server) -> None:
+def add_services(stage: Stage, founding: NodeFounding, server: grpc.aio.Server) -> None:
     """Adds the services that the nodes' own code answers."""
-    node = cast(NodeContext, Node(stage))
+    node = cast(NodeContext, Node(stage, founding))
     ours, cluster = stage.cluster.transactions, stage.cluster
     rights = TransactionRights(node, None)
     transactions = TransactionService(node, ours, rights, now_ms=lambda: cluster.now_ms)

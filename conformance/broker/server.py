@@ -105,7 +105,7 @@ class Broker:
         log = LogService(stage, Batches(stage, self._held))
         log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
         group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
-        add_services(stage, server)
+        add_services(stage, founding, server)
         gate = self._gates[node_id] = Gate(self.secured.port(server, self._host))
         await server.start()
         self._servers.append(server)
