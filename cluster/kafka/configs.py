@@ -42,8 +42,10 @@ from cluster.kafka.versions import Head
 from cluster.metadata.topics import TopicSettings, is_internal
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.requests import invalid
+from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
 
+SLICE = 50  # topics between two turns of other tasks
 TOPIC, BROKER = 2, 4  # kinds of resources
 STRING, INT, LONG = 2, 3, 5  # types of values
 SET_HERE, DEFAULT = 1, 5  # sources of values
@@ -121,9 +123,10 @@ class Configs:
     async def describe(
         self, rights: Rights, head: Head, request: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(
-            results=[self._described(rights, resource) for resource in request.resources]
-        )
+        answer = DescribeConfigsResponse()
+        async for resource in in_slices(request.resources, SLICE):
+            answer.results.append(self._described(rights, resource))
+        return answer
 
     def _described(self, rights: Rights, wanted: DescribeConfigsResource) -> DescribeConfigsResult:
         name = wanted.resource_name
@@ -150,7 +153,7 @@ class Configs:
     ) -> AlterConfigsResponse:
         """Set all settings; those that are not named get their defaults."""
         answer = AlterConfigsResponse()
-        for resource in request.resources:
+        async for resource in in_slices(request.resources, SLICE):
             values = dict.fromkeys(SETTINGS) | {one.name: one.value for one in resource.configs}
             # The stored batches have their format: no default can change it.
             if values[FORMATS] is None:
@@ -164,7 +167,7 @@ class Configs:
         self, rights: Rights, head: Head, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         answer = IncrementalAlterConfigsResponse()
-        for resource in request.resources:
+        async for resource in in_slices(request.resources, SLICE):
             key = resource.resource_type, resource.resource_name
             work = self._alter_some(*key, resource.configs, request.validate_only)
             result = await self._altered(rights, INCREMENTAL_ALTER_CONFIGS, key, work)

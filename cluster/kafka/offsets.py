@@ -34,6 +34,7 @@ from cluster.kafka.messages import (
 from cluster.kafka.needs import Required, Rights
 from cluster.kafka.versions import Head
 from cluster.services.groups.service import GroupService
+from cluster.services.slices import in_slices
 from oncelog.errors import NotReadyError
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
@@ -64,9 +65,10 @@ class Offsets:
         self, rights: Rights, head: Head, request: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
         if head.version >= 4:
-            found = [await self._found(rights, key, request.key_type)
-                     for key in dict.fromkeys(request.coordinator_keys)]  # fmt: skip
-            return FindCoordinatorResponse(coordinators=found)
+            answer = FindCoordinatorResponse()
+            async for key in in_slices(dict.fromkeys(request.coordinator_keys)):
+                answer.coordinators.append(await self._found(rights, key, request.key_type))
+            return answer
         one = await self._found(rights, request.key, request.key_type)
         return FindCoordinatorResponse(
             0, one.error_code, one.error_message, one.node_id, one.host, one.port
@@ -105,7 +107,7 @@ class Offsets:
         is_member = request.generation_id_or_member_epoch >= 0 or bool(request.member_id)
         for topic in request.topics:
             hidden = refused or rights.refusal(OFFSET_COMMIT, topic.name, _READ_TOPIC)
-            for one in topic.partitions:
+            async for one in in_slices(topic.partitions):
                 key = topic.name, one.partition_index
                 if hidden is not None:
                     results[key] = of_error(hidden)
@@ -212,7 +214,7 @@ class Offsets:
         except EXPECTED as fault:
             error = of_coordinator(fault)
         found: dict[str, list[tuple[int, int, int, str, int]]] = {}
-        for topic, number in stored if keys is None else keys:
+        async for topic, number in in_slices(stored if keys is None else keys):
             hidden = rights.refusal(OFFSET_FETCH, topic, _DESCRIBE_TOPIC)
             one = None if hidden is not None else stored.get((topic, number))
             offset, text = (-1, "") if one is None else (one.offset, one.metadata)

@@ -7,6 +7,7 @@ A topic made here takes batches of Kafka's protocol (its setting `formats`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
@@ -34,8 +35,10 @@ from cluster.kafka.versions import Head
 from cluster.metadata.topics import invalid
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.requests import MAX_TIMEOUT_MS
+from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
 
+SLICE = 50  # topics between two turns of other tasks
 MANUAL = "replica assignments: not supported; the cluster places replicas"
 
 
@@ -49,9 +52,9 @@ class Topics:
         self, rights: Rights, head: Head, request: CreateTopicsRequest
     ) -> CreateTopicsResponse:
         answer = CreateTopicsResponse()
-        names = [topic.name for topic in request.topics]
-        for topic in request.topics:
-            if names.count(topic.name) > 1:
+        names = Counter(topic.name for topic in request.topics)
+        async for topic in in_slices(request.topics, SLICE):
+            if names[topic.name] > 1:
                 text: str | None = "the request names the topic twice"
                 error = Error.INVALID_REQUEST
             else:
@@ -94,7 +97,7 @@ class Topics:
         self, rights: Rights, head: Head, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
         answer = DeleteTopicsResponse()
-        for name in request.topic_names:
+        async for name in in_slices(request.topic_names, SLICE):
             work = self._service.DeleteTopic(pb.DeleteTopicRequest(name=name))
             error, text = await _changed(rights, DELETE_TOPICS, name, work)
             answer.responses.append(DeletableTopicResult(name, error, text))
@@ -104,7 +107,7 @@ class Topics:
         self, rights: Rights, head: Head, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
         answer = CreatePartitionsResponse()
-        for topic in request.topics:
+        async for topic in in_slices(request.topics, SLICE):
             work = self._grow(topic, request)
             error, text = await _changed(rights, CREATE_PARTITIONS, topic.name, work)
             answer.results.append(CreatePartitionsTopicResult(topic.name, error, text))
