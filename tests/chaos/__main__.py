@@ -24,7 +24,7 @@ from harness import network
 from harness.api import as_call
 from harness.arguments import number
 from harness.developer import DIRECTORY
-from harness.local_cluster import LocalCluster
+from harness.local_cluster import QUICK, LocalCluster
 from harness.node_process import ROOT, HarnessError
 from tests.chaos import failover, groups, linearizability, report, sick, transactions
 from tests.chaos.compose import NODES, Compose
@@ -317,6 +317,18 @@ def run_linearizability(options: argparse.Namespace, console: Console) -> int:
     return 0 if result.good else 1
 
 
+def run_kafka(options: argparse.Namespace, console: Console) -> int:
+    """Kills leaders under librdkafka's producers; counts lost, repeated and displaced records."""
+    from tests.chaos import kafka_producers
+
+    folder = RUN_DIRECTORY / "kafka"
+    LocalCluster.remove(folder)
+    with LocalCluster(folder, settings=QUICK, kafka=True) as cluster:
+        found = kafka_producers.run(cluster, "load", options.kills, once=not options.unprotected)
+    console.print(found, highlight=False)
+    return 1 if found.lost or found.twice or found.disordered else 0
+
+
 def measure_failover(options: argparse.Namespace, console: Console) -> int:
     """Kills leaders and cuts nodes off, and measures the disruption of each."""
     folder = RUN_DIRECTORY / "cluster"
@@ -447,6 +459,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--rejoins", type=number(int, 1), default=3,
                      help="of a follower and of a leader each (default 3)")  # fmt: skip
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "failover.json")
+    one = commands.add_parser("kafka", help=(run_kafka.__doc__ or ""))
+    one.set_defaults(action=run_kafka)
+    one.add_argument("--kills", type=number(int, 1), default=6, help="of leaders (default 6)")
+    one.add_argument("--unprotected", action="store_true",
+                     help="producers without idempotence: there must be duplicates")  # fmt: skip
     one = commands.add_parser("groups", help=(run_groups.__doc__ or ""))
     one.set_defaults(action=run_groups)
     one.add_argument("--minutes", type=float, default=1.0)

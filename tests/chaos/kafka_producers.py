@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, Message, Producer
 
 from harness.local_cluster import LocalCluster
-from tests.integration.kafka_rig import read, servers
+from tests.integration.kafka_rig import admin, create, read, servers
 
+PARTITIONS = 3
 DELIVERY_MS = 120_000
 FLUSH_TIMEOUT = 150.0
 ROOM = 20_000  # records that wait for their acknowledgement
@@ -107,6 +108,14 @@ def kill_leaders(cluster: LocalCluster, load: Load, times: int) -> None:
         cluster.kill([killed])
         load.wait_for(500)
         cluster.start_nodes([killed])
+
+
+def run(cluster: LocalCluster, topic: str, kills: int, *, once: bool) -> Found:
+    """Makes the topic, kills leaders under load, and checks it. once: idempotent producers."""
+    create(admin(cluster), topic, PARTITIONS)
+    with Load(cluster, topic, PARTITIONS, once=once).running() as load:
+        kill_leaders(cluster, load, kills)
+    return check(cluster, load)
 
 
 def check(cluster: LocalCluster, load: Load) -> Found:

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.local_cluster import QUICK, LocalCluster
-from tests.chaos.kafka_producers import Found, Load, check, kill_leaders
-from tests.integration.kafka_rig import admin, create
+from tests.chaos.kafka_producers import run
 
-PARTITIONS = 3
-KILLS = 3
+KILLS = 2
 MOST_TRIES = 5
 
 
@@ -24,17 +22,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield made
 
 
-def loaded(cluster: LocalCluster, topic: str, *, once: bool) -> Found:
-    create(admin(cluster), topic, PARTITIONS)
-    with Load(cluster, topic, PARTITIONS, once=once).running() as load:
-        kill_leaders(cluster, load, KILLS)
-    return check(cluster, load)
-
-
 def test_an_idempotent_producer_stores_each_record_once_and_in_order(
     cluster: LocalCluster,
 ) -> None:
-    found = loaded(cluster, "once", once=True)
+    found = run(cluster, "once", KILLS, once=True)
     assert found.sent > 10_000
     assert (found.lost, found.twice, found.disordered) == (0, 0, 0)
 
@@ -42,7 +33,7 @@ def test_an_idempotent_producer_stores_each_record_once_and_in_order(
 def test_without_idempotence_a_killed_leader_makes_duplicates(cluster: LocalCluster) -> None:
     """So the test above would see them. Nothing acknowledged is lost either way."""
     for attempt in range(MOST_TRIES):
-        found = loaded(cluster, f"many-{attempt}", once=False)
+        found = run(cluster, f"many-{attempt}", KILLS, once=False)
         assert not found.lost
         if found.twice:
             return

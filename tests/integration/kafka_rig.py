@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import pytest
 from confluent_kafka import (
     Consumer,
     KafkaError,
-    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -49,15 +47,6 @@ def create(
 ) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     done(client.create_topics([NewTopic(topic, partitions, replicas, config=settings)]))
-
-
-def error_of(call: Any, *arguments: Any, **named: Any) -> KafkaError:
-    """The error that a call raises."""
-    with pytest.raises(KafkaException) as raised:
-        call(*arguments, **named)
-    (found,) = raised.value.args
-    assert isinstance(found, KafkaError)
-    return found
 
 
 def send(producer: Producer, topic: str, values: Iterable[bytes], partition: int = 0) -> list[int]:

@@ -26,7 +26,7 @@ import oncelog
 from harness.local_cluster import LocalCluster
 from oncelog.types import Header
 from tests.integration.conftest import STEADY
-from tests.integration.kafka_rig import admin, create, done, error_of, read, send, servers
+from tests.integration.kafka_rig import admin, create, done, read, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 RECORDS = 300
@@ -149,6 +149,15 @@ def values(client: AdminClient, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (future,) = client.describe_configs([resource]).values()
     return {name: entry.value for name, entry in future.result(TIMEOUT).items()}
+
+
+def error_of(call: Any, *arguments: Any) -> KafkaError:
+    """The error that a call raises."""
+    with pytest.raises(KafkaException) as raised:
+        call(*arguments)
+    (found,) = raised.value.args
+    assert isinstance(found, KafkaError)
+    return found
 
 
 REFUSED: list[tuple[dict[str, Any], int]] = [
