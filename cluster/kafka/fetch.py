@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cluster.entries import KAFKA_V2
@@ -80,6 +81,51 @@ class _Part(NamedTuple):
     batches: Parts = ()
 
 
+@dataclass(slots=True)
+class _Room:
+    """Bytes that an answer may still take. Converted batches may be far larger than stored ones.
+
+    The first batch of an answer goes in any case (KIP-74).
+    """
+
+    left: int
+    is_empty: bool = True
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        self.is_empty = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.left <= 0 and not self.is_empty
+
+
+async def _part(section: Section, offset: int, room: _Room) -> _Part:
+    """Return a partition's part: its batches from the client's offset on, while there is room."""
+    records = section.records
+    error = _ERRORS.get(records.error, Error.UNKNOWN_SERVER_ERROR) if records.error else 0
+    if error:
+        return _Part(records.partition, error)
+    parts = list[bytes | bytearray | memoryview]()
+    for stored, payload in section.batches:
+        if room.is_full:
+            break  # the next request begins with this batch, as behind an unreadable one
+        if stored.header.codec == KAFKA_V2:
+            crc = stored.header.crc32c
+            parts += (batch_head(stored.base_offset, len(payload), crc), payload)
+            room.spend(len(payload))
+            continue
+        try:
+            converted = await in_thread(to_kafka, stored, payload, offset)
+        except UNREADABLE as fault:
+            if parts:
+                break
+            return _Part(records.partition, of_unreadable(fault))
+        parts.append(converted)
+        room.spend(len(converted))
+    return _Part(records.partition, 0, records.high_watermark, records.log_start_offset, parts)
+
+
 class Fetching:
     """Reads for one node."""
 
@@ -123,14 +169,16 @@ class Fetching:
             ]
         parts = {(one.records.topic, one.records.partition): one for one in sections}
         topics = list[tuple[str, list[_Part]]]()
+        room = _Room(min(max(1, request.max_bytes), self._node.config.fetch_max_bytes))
         for topic in request.topics:
             listed = list[_Part]()
             for one in topic.partitions:
                 key = topic.topic, one.partition
                 error = refused.get(key, Error.NONE)
-                listed.append(
-                    _Part(one.partition, error) if error else await self._part(parts[key])
-                )
+                if error:
+                    listed.append(_Part(one.partition, error))
+                else:
+                    listed.append(await _part(parts[key], one.fetch_offset, room))
             topics.append((topic.topic, listed))
         return _encoded(head, topics)
 
@@ -153,25 +201,6 @@ class Fetching:
         if epoch < 0 or epoch == known:
             return Error.NONE
         return Error.FENCED_LEADER_EPOCH if epoch < known else Error.UNKNOWN_LEADER_EPOCH
-
-    async def _part(self, section: Section) -> _Part:
-        records = section.records
-        error = _ERRORS.get(records.error, Error.UNKNOWN_SERVER_ERROR) if records.error else 0
-        if error:
-            return _Part(records.partition, error)
-        parts = list[bytes | bytearray | memoryview]()
-        for stored, payload in section.batches:
-            if stored.header.codec == KAFKA_V2:
-                crc = stored.header.crc32c
-                parts += (batch_head(stored.base_offset, len(payload), crc), payload)
-                continue
-            try:
-                parts.append(await in_thread(to_kafka, stored, payload))
-            except UNREADABLE as fault:
-                if parts:
-                    break  # the next request begins with this batch
-                return _Part(records.partition, of_unreadable(fault))
-        return _Part(records.partition, 0, records.high_watermark, records.log_start_offset, parts)
 
     # -- ListOffsets --------------------------------------------------------------------
 

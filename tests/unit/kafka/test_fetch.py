@@ -1,0 +1,52 @@
+"""One partition's part of a Fetch answer: the limit counts converted batches, not stored ones."""
+
+from __future__ import annotations
+
+from cluster.kafka.fetch import _part, _Room
+from cluster.kafka.records import read_batch
+from cluster.services.log.fetch_encoding import Section
+from oncelog.v1 import log_pb2 as pb
+from oncelog.v1.batch_pb2 import BatchHeader, StoredBatch
+from oncelog.wire.batch import encode_payload
+from oncelog.wire.compression import KAFKA_V2, ZSTD, compress
+from tests.unit.kafka.kafka_bytes import batch
+
+MIB = 1 << 20
+
+
+def section() -> Section:
+    """Ten batches of a record each, a MiB of zeros, stored in some bytes; then one of Kafka's."""
+    found = Section(pb.PartitionRecords(partition=3, high_watermark=11))
+    packed = compress(ZSTD, encode_payload([bytes(MIB)], [0]))
+    for offset in range(10):
+        header = BatchHeader(record_count=1, codec=ZSTD)  # type: ignore[arg-type]
+        found.add(StoredBatch(header=header, base_offset=offset), memoryview(packed), len(packed))
+    kafka = memoryview(batch())[21:]
+    header = BatchHeader(record_count=1, codec=KAFKA_V2)  # type: ignore[arg-type]
+    found.add(StoredBatch(header=header, base_offset=10), kafka, len(kafka))
+    return found
+
+
+async def test_an_answer_ends_with_the_batch_that_fills_it() -> None:
+    for limit, batches in ((1, 1), (MIB, 1), (3 * MIB, 3), (3 * MIB + 500, 4), (100 * MIB, 12)):
+        part = await _part(section(), 0, _Room(limit))
+        assert (part.error, part.high_watermark, len(part.batches)) == (0, 11, batches), limit
+        assert sum(map(len, part.batches)) < max(limit, MIB) + MIB + 200
+
+
+async def test_another_partition_of_a_full_answer_gets_nothing() -> None:
+    room = _Room(MIB)
+    assert len((await _part(section(), 0, room)).batches) == 1
+    second = await _part(section(), 0, room)
+    assert (second.error, second.high_watermark, second.batches) == (0, 11, [])
+
+
+async def test_slices_before_the_clients_offset_are_left_out() -> None:
+    values = [bytes(MIB // 2)] * 6
+    packed = encode_payload(values, [0] * 6)
+    found = Section(pb.PartitionRecords(partition=3))
+    stored = StoredBatch(header=BatchHeader(record_count=6), base_offset=100)
+    found.add(stored, memoryview(packed), len(packed))
+    (data,) = (await _part(found, 104, _Room(MIB))).batches
+    assert int.from_bytes(data[:8], "big") == 104
+    assert read_batch(memoryview(data)).record_count == 2
