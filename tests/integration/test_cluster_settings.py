@@ -80,7 +80,7 @@ def test_a_setting_is_changed_on_all_nodes(
     def cli(*words: str) -> tuple[object, str]:
         capsys.readouterr()
         with pytest.raises(SystemExit) as exited:
-            run(["cluster", *words, "--bootstrap", cluster.addresses[2]])
+            run(["cluster", "config", *words, "--bootstrap", cluster.addresses[2]])
         out, err = capsys.readouterr()
         return exited.value.code, out + err
 
@@ -93,7 +93,7 @@ def test_a_setting_is_changed_on_all_nodes(
         and "the cluster has learner_bytes_per_s, lease_lifetime_ms, max_batch_bytes" in text
     )
     code, text = cli("set", "lease_lifetime_ms", str(30 * 24 * HOUR))
-    assert code == 1 and "must be at most 86400000, which is in force" in text
+    assert code == 1 and "must be at most 86400000, the value in force" in text
     pid = cluster.api(1).lease().producer_id
     eventually(lambda: all(shown(cluster, n)["max_batch_bytes"] == 4096 for n in cluster.nodes),
                "all nodes know it")  # fmt: skip
