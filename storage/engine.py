@@ -30,14 +30,14 @@ from pathlib import Path
 from storage.batch import Batch
 from storage.commitlog.log import Pointer
 from storage.commitlog.record import encode
-from storage.commitlog.usage import Usage
+from storage.commitlog.usage import SegmentUsage
 from storage.database import Row
 from storage.errors import NotCachedError, StorageError, StorageFullError, fault_of, from_engine
-from storage.gate import Gate
+from storage.gate import ClosingGate
 from storage.identity import DirectoryLock
 from storage.kv import Family, WriteBatch
 from storage.metrics import EngineStats, measure
-from storage.opening import OpenStore, Setting, open_store
+from storage.opening import OpeningParameters, OpenStore, open_store
 from storage.options import EngineOptions
 from storage.page import KeyRow, paged, read_page, reading
 from storage.reclaim import Moved
@@ -70,9 +70,9 @@ class Engine:
         self._mark = mark
         self._failure: StorageError | None = None
         self._closed = False
-        self._gate = Gate()
+        self._gate = ClosingGate()
         self._write_lock = system.lock()
-        self._setting = Setting(
+        self._setting = OpeningParameters(
             path, options, system, directory, mark, self._write_lock, self._move
         )
         self._store: OpenStore | None = open_store(self._setting)
@@ -196,7 +196,7 @@ class Engine:
         except OSError as error:
             raise self._fail(error, "write") from error
         rows: list[Row] = []
-        usage = store.cycle.usages.setdefault(begin.segment, Usage())
+        usage = store.cycle.usages.setdefault(begin.segment, SegmentUsage())
         places = iter(encoded.places)
         for change in batch.operations:
             family, key, value, is_range = change

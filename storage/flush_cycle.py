@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from storage.commitlog.log import BEGIN, CommitLog, Place
-from storage.commitlog.usage import Usage
+from storage.commitlog.usage import SegmentUsage
 from storage.database import Database
 from storage.options import EngineOptions
 from storage.system import System
@@ -58,7 +58,7 @@ class FlushCycle:
         log: CommitLog,
         options: EngineOptions,
         done: Place,
-        usages: dict[int, Usage],
+        usages: dict[int, SegmentUsage],
         write_lock: AbstractContextManager[object],
         system: System,
     ) -> None:

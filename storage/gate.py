@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 
-class Gate:
+class ClosingGate:
     """`enter`/`leave` around each use, `shut`/`open` around closing."""
 
     __slots__ = ("_changed", "_inside", "_shut")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from storage.commitlog.log import BEGIN, CommitLog, Place, Pointer
 from storage.commitlog.replay import Replay
-from storage.commitlog.usage import Usage
+from storage.commitlog.usage import SegmentUsage
 from storage.database import Database, Row
 from storage.errors import CorruptionError, IdentityError, from_engine
 from storage.flush_cycle import FlushCycle, stored_place, usage_key
@@ -62,7 +62,7 @@ class OpenStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class OpeningParameters:
     """Parameters of an opening.
 
     directory: the store's owner; None for a tool, which takes any store. write_lock, move: see
@@ -83,7 +83,7 @@ class Setting:
         return self.directory is not None and self.directory.store is StoreState.MADE
 
 
-def open_store(setting: Setting) -> OpenStore:
+def open_store(setting: OpeningParameters) -> OpenStore:
     """Opens RocksDB and replays the log. Leaves nothing open on failure.
 
     Raises StorageError and its kinds.
@@ -103,7 +103,7 @@ def open_store(setting: Setting) -> OpenStore:
             has_log=setting.is_made,
             system=setting.system,
         )
-        usages = {done.segment: Usage.unpack(db.noted(usage_key(done.segment)) or b"")}
+        usages = {done.segment: SegmentUsage.unpack(db.noted(usage_key(done.segment)) or b"")}
         _replay(db, replay, usages)
         replay.finish()
         return _open_at_end(setting, db, replay, done, usages)
@@ -119,7 +119,11 @@ def open_store(setting: Setting) -> OpenStore:
 
 
 def _open_at_end(
-    setting: Setting, db: Database, replay: Replay, done: Place, usages: dict[int, Usage]
+    setting: OpeningParameters,
+    db: Database,
+    replay: Replay,
+    done: Place,
+    usages: dict[int, SegmentUsage],
 ) -> OpenStore:
     options, directory_id = setting.options, replay.directory_id or 0
     commit_log = CommitLog(
@@ -145,7 +149,7 @@ def _open_at_end(
     return OpenStore(db, commit_log, cycle, Reclaimer(db, commit_log, cycle, setting.move))
 
 
-def _directory_id(setting: Setting, db: Database, done: Place) -> int | None:
+def _directory_id(setting: OpeningParameters, db: Database, done: Place) -> int | None:
     """Returns the id that the log's headers must have, None for any.
 
     Raises IdentityError when RocksDB is another directory's, CorruptionError.
@@ -168,14 +172,14 @@ def _directory_id(setting: Setting, db: Database, done: Place) -> int | None:
     return found
 
 
-def _replay(db: Database, replay: Replay, usages: dict[int, Usage]) -> None:
+def _replay(db: Database, replay: Replay, usages: dict[int, SegmentUsage]) -> None:
     rows: list[Row] = []
     rows_bytes = 0
     for place, operations in replay.records():
         for (family, key, end, at, size, crc), value in operations:
             if family is Family.ENTRIES and at:
                 value = Pointer(place.segment, place.position + at, size, crc).pack()
-                usages.setdefault(place.segment, Usage()).note(key, size)
+                usages.setdefault(place.segment, SegmentUsage()).note(key, size)
             rows.append((family, key, value if end is None else end, end is not None))
             rows_bytes += len(key) + len(value or b"")
         if rows_bytes >= _REPLAYED_BYTES:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from storage import keys
 from storage.commitlog.log import CommitLog, Pointer
-from storage.commitlog.usage import Usage
+from storage.commitlog.usage import SegmentUsage
 from storage.database import Database
 from storage.errors import CorruptionError
 from storage.flush_cycle import FlushCycle, usage_key
@@ -42,7 +42,7 @@ class _Old:
     number: int
     size: int
     left: int
-    usage: Usage
+    usage: SegmentUsage
 
 
 class Reclaimer:
@@ -91,7 +91,7 @@ class Reclaimer:
             if row is None:
                 log.warning("segment %d of the commit log is not known; it stays", number)
                 continue
-            usage = Usage.unpack(row)
+            usage = SegmentUsage.unpack(row)
             left = sum(span.left(self._begin(group, begins)) for group, span in usage.spans.items())
             yield _Old(number, size, min(left, size), usage)
 

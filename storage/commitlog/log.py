@@ -32,7 +32,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from storage.commitlog.page_cache import PIECE_BYTES, PageCache
-from storage.commitlog.record import Encoded
+from storage.commitlog.record import EncodedRecord
 from storage.commitlog.segment import HEADER_BYTES, Header, Segment, numbers_in, path_of
 from storage.errors import NO_DESCRIPTORS, CorruptionError, StorageError, StorageFullError
 from storage.system import NO_SPACE, SYSTEM, System
@@ -157,7 +157,7 @@ class CommitLog:
 
     # -- writing ------------------------------------------------------------------
 
-    def append(self, encoded: Encoded) -> Place:
+    def append(self, encoded: EncodedRecord) -> Place:
         """Writes the next record, not durable yet; returns its place. `accept` must follow.
 
         Raises StorageFullError when there is no space and nothing was appended. After any other

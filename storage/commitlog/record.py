@@ -53,7 +53,7 @@ _NONE_KNOWN: Mapping[int, int] = {}
 Change = tuple[Family, bytes, bytes | None, bool]
 
 
-class Head(NamedTuple):
+class RecordHead(NamedTuple):
     """Sizes claimed by a record, not checked yet. salt: 0 in format 3."""
 
     salt: int
@@ -88,7 +88,7 @@ class Operation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedRecord:
     """Record ready to be written, except for its head.
 
     values: of all puts, referenced, not copied. places: for each of them (distance from the
@@ -109,7 +109,7 @@ class Encoded:
         return _HEAD.pack(salt, crc, body_bytes, values_bytes, number, synced)
 
 
-def encode(changes: Sequence[Change], checksums: Mapping[int, int] = _NONE_KNOWN) -> Encoded:
+def encode(changes: Sequence[Change], checksums: Mapping[int, int] = _NONE_KNOWN) -> EncodedRecord:
     """Encodes the record of these changes. Raises ValueError when it is larger than 4 GiB.
 
     checksums: CRC-32C of values by the number of their change, if made before. They are stored
@@ -141,7 +141,7 @@ def encode(changes: Sequence[Change], checksums: Mapping[int, int] = _NONE_KNOWN
     values_bytes = at - HEAD_BYTES - len(body)
     if max(len(body), values_bytes) > MAX_PART_BYTES:
         raise ValueError(f"a batch of {at} bytes, at most {MAX_PART_BYTES} are allowed")
-    return Encoded(body, values, places, at)
+    return EncodedRecord(body, values, places, at)
 
 
 def head_bytes(salt: int) -> int:
@@ -149,19 +149,19 @@ def head_bytes(salt: int) -> int:
     return HEAD_BYTES if salt else _OLD_HEAD.size
 
 
-def parse_head(content: bytes, salt: int) -> Head | None:
+def parse_head(content: bytes, salt: int) -> RecordHead | None:
     """Parses the first `head_bytes(salt)` bytes of a record in a segment with this salt.
 
     None: it does not begin with the salt.
     """
     if salt:
-        head = Head(*_HEAD.unpack(content))
+        head = RecordHead(*_HEAD.unpack(content))
         return head if head.salt == salt else None
     crc, body_bytes, values_bytes, number = _OLD_HEAD.unpack(content)
-    return Head(0, crc, body_bytes, values_bytes, number, 0)
+    return RecordHead(0, crc, body_bytes, values_bytes, number, 0)
 
 
-def is_whole(head: Head, body: bytes) -> bool:
+def is_whole(head: RecordHead, body: bytes) -> bool:
     """Whether this head was written with this body."""
     if head.salt:
         covered = _COVERED.pack(head.body_bytes, head.values_bytes, head.number, head.synced)
@@ -170,7 +170,7 @@ def is_whole(head: Head, body: bytes) -> bool:
     return len(body) == head.body_bytes and crc32c(body, crc32c(covered)) == head.crc
 
 
-def decode(head: Head, body: bytes) -> Iterator[Operation]:
+def decode(head: RecordHead, body: bytes) -> Iterator[Operation]:
     """Decodes a body that `is_whole`. Raises CorruptionError if it is malformed."""
     at, value_at = 0, head.head_bytes + len(body)
     try:

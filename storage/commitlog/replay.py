@@ -23,8 +23,8 @@ from storage.commitlog.log import Place
 from storage.commitlog.record import (
     HEAD_BYTES,
     SALT,
-    Head,
     Operation,
+    RecordHead,
     decode,
     head_bytes,
     is_whole,
@@ -41,7 +41,7 @@ _PIECE_BYTES = 1024 * 1024
 Replayed = tuple[Operation, bytes | None]
 
 
-class _Opened(NamedTuple):
+class _OpenedSegment(NamedTuple):
     """A segment. header: None in format 3."""
 
     segment: Segment
@@ -85,7 +85,7 @@ class Replay:
         self._has_log = has_log
         self._system = system
         self._unsynced_from = start
-        self._opened: _Opened | None = None
+        self._opened: _OpenedSegment | None = None
 
     # -- reading ------------------------------------------------------------------
 
@@ -117,13 +117,13 @@ class Replay:
         if opened is not None and not self.end.position:
             self.end = self._unsynced_from = self.end._replace(position=opened.begin)
 
-    def _at(self, number: int) -> _Opened | None:
+    def _at(self, number: int) -> _OpenedSegment | None:
         """Returns the segment; None if it is missing, or was torn during its creation."""
         if self._opened is None or self._opened.segment.number != number:
             self._opened = self._open(number)
         return self._opened
 
-    def _open(self, number: int) -> _Opened | None:
+    def _open(self, number: int) -> _OpenedSegment | None:
         path = path_of(self._directory, number)
         try:
             segment = Segment(self._directory, number, self._system)
@@ -141,11 +141,11 @@ class Replay:
                 f"{path} belongs to the data directory with id {header.directory_id}, "
                 f"here is {self.directory_id}: put back the files that belong together"
             )
-        return _Opened(segment, header)
+        return _OpenedSegment(segment, header)
 
-    def _without_header(self, segment: Segment) -> _Opened | None:
+    def _without_header(self, segment: Segment) -> _OpenedSegment | None:
         """Returns a segment of format 3, which begins with a record; else it may be torn."""
-        opened = _Opened(segment, None)
+        opened = _OpenedSegment(segment, None)
         if self._read_head(opened, 0) is not None:
             return opened
         if segment.size <= HEADER_BYTES:
@@ -183,7 +183,7 @@ class Replay:
         self.synced = claimed
         return self._next()
 
-    def _read_head(self, opened: _Opened, position: int) -> tuple[Head, bytes] | None:
+    def _read_head(self, opened: _OpenedSegment, position: int) -> tuple[RecordHead, bytes] | None:
         """Returns head and body of the record there, None when they are not whole."""
         size = head_bytes(opened.salt)
         content = opened.segment.read(position, size)
@@ -193,7 +193,7 @@ class Replay:
         body = opened.segment.read(position + size, head.body_bytes)
         return (head, body) if is_whole(head, body) else None
 
-    def _read(self, opened: _Opened) -> tuple[Head, list[Replayed]] | None:
+    def _read(self, opened: _OpenedSegment) -> tuple[RecordHead, list[Replayed]] | None:
         position, segment = self.end.position, opened.segment
         if (found := self._read_head(opened, position)) is None:
             return None
@@ -222,7 +222,7 @@ class Replay:
                     begin = self.end.position if number == self.end.segment else 0
                     yield from self._claims_in(opened, begin)
 
-    def _claims_in(self, opened: _Opened, begin: int) -> Iterator[int]:
+    def _claims_in(self, opened: _OpenedSegment, begin: int) -> Iterator[int]:
         """Yields the claims in one segment; a record may begin at each occurrence of the salt."""
         salt = SALT.pack(opened.salt)
         while len(content := opened.segment.read(begin, _PIECE_BYTES)) >= HEAD_BYTES:

@@ -44,7 +44,7 @@ class Span:
         return max(1, self.size * (high - start + 1) // max(1, high - low + 1))
 
 
-class Usage:
+class SegmentUsage:
     """Groups with entries in one segment."""
 
     __slots__ = ("spans",)
@@ -76,7 +76,7 @@ class Usage:
         return b"".join(parts)
 
     @classmethod
-    def unpack(cls, content: bytes) -> Usage:
+    def unpack(cls, content: bytes) -> SegmentUsage:
         """Unpacks a usage. Raises CorruptionError."""
         usage = cls()
         for span in _spans(content):

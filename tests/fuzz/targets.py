@@ -49,7 +49,7 @@ from oncelog.wire.kafka_batch import to_columns
 from storage import keys
 from storage.checkpoints import CheckpointStore
 from storage.commitlog.record import HEAD_BYTES, decode, encode, is_whole, parse_head
-from storage.commitlog.usage import Usage
+from storage.commitlog.usage import SegmentUsage
 from storage.errors import CorruptionError, IdentityError
 from storage.identity import parse
 from storage.kv import Family
@@ -508,17 +508,17 @@ def as_whole(data: bytes) -> bytes:
 
 def usage(data: bytes) -> None:
     try:
-        found = Usage.unpack(data)
+        found = SegmentUsage.unpack(data)
     except CorruptionError as error:
         expect(error, "usage of a segment")
         return
-    assert Usage.unpack(found.pack()).spans == found.spans
+    assert SegmentUsage.unpack(found.pack()).spans == found.spans
     for span in found.spans.values():
         assert 0 <= span.left(span.first) <= max(1, span.size)
 
 
 def usage_seeds() -> list[bytes]:
-    made = Usage()
+    made = SegmentUsage()
     for index in range(3):
         made.note(bytes(8) + index.to_bytes(8), 100)
     made.note(bytes(7) + b"\x01" + bytes(8), 5)

@@ -20,7 +20,7 @@ from storage.commitlog.record import (
 )
 from storage.commitlog.replay import Replay
 from storage.commitlog.segment import HEADER_BYTES, Segment, numbers_in, path_of
-from storage.commitlog.usage import Usage
+from storage.commitlog.usage import SegmentUsage
 from storage.errors import CorruptionError, IdentityError, StorageFullError
 from storage.kv import Family
 from storage.watermark import Watermark
@@ -459,18 +459,18 @@ def key(group: int, index: int) -> bytes:
 
 
 def test_usage_says_what_is_left() -> None:
-    usage = Usage()
+    usage = SegmentUsage()
     for index in range(10, 20):
         usage.note(key(1, index), 100)
     usage.note(key(2, 5), 7)
-    usage = Usage.unpack(usage.pack())
+    usage = SegmentUsage.unpack(usage.pack())
     one, two = usage.spans.values()
     assert usage.size == 1007
     assert [one.left(None), one.left(key(1, 20))] == [0, 0]
     assert [one.left(key(1, 1)), one.left(key(1, 15)), one.left(key(1, 19))] == [1000, 500, 100]
     assert (two.left(key(2, 5)), two.left(key(2, 6))) == (7, 0)
     with pytest.raises(CorruptionError):
-        Usage.unpack(usage.pack()[:-1])
+        SegmentUsage.unpack(usage.pack()[:-1])
     usage.note(b"\xff" * 16, 1)
     with pytest.raises(CorruptionError, match="is of no group"):
-        Usage.unpack(usage.pack())
+        SegmentUsage.unpack(usage.pack())
