@@ -61,7 +61,7 @@ class Configuration:
 NOBODY = Configuration(0, ())
 
 
-class Step(Enum):
+class ChangeStep(Enum):
     ADD = "add"  # as a learner
     PROMOTE = "promote"  # from learner to voter
     REMOVE = "remove"
@@ -69,10 +69,10 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigurationChange:
     """One step. expected: the version that it changes. directory: of a node that is added."""
 
-    step: Step
+    step: ChangeStep
     node: int
     expected: int
     directory: int = 0
@@ -86,7 +86,7 @@ class ChangeRefusedError(Exception):
         self.configuration = configuration
 
 
-def changed(now: Configuration, change: Change) -> Configuration:
+def changed(now: Configuration, change: ConfigurationChange) -> Configuration:
     """Returns the configuration after one step. Raises ChangeRefusedError."""
 
     def refused(text: str) -> ChangeRefusedError:
@@ -95,9 +95,9 @@ def changed(now: Configuration, change: Change) -> Configuration:
     if change.expected != now.version:
         raise refused(f"version {change.expected} is not in force")
     member, version = now.member(change.node), now.version + 1
-    if change.step is Step.CONFIRM:
+    if change.step is ChangeStep.CONFIRM:
         return replace(now, version=version)
-    if change.step is Step.ADD:
+    if change.step is ChangeStep.ADD:
         if member is not None:
             raise refused("it has a replica")
         if len(now.learners) >= MAX_LEARNERS:
@@ -107,7 +107,7 @@ def changed(now: Configuration, change: Change) -> Configuration:
     if member is None:
         raise refused("it has no replica")
     voters, learners = _without(now.voters, member), _without(now.learners, member)
-    if change.step is Step.PROMOTE:
+    if change.step is ChangeStep.PROMOTE:
         if member in now.voters:
             raise refused("it is a voter")
         if len(voters) >= MAX_VOTERS:

@@ -39,7 +39,7 @@ from cluster.consensus.message import (
     GroupMessage,
     Heartbeat,
     HeartbeatReply,
-    Leadership,
+    LeaderNotice,
     Message,
     Snapshot,
 )
@@ -328,7 +328,7 @@ class Driver:
         if isinstance(message, HeartbeatReply):
             self._heartbeats.on_reply(sender, message)
             return
-        assert not isinstance(message, (Leadership, ClockProbe, ClockReply)), "for the node"
+        assert not isinstance(message, (LeaderNotice, ClockProbe, ClockReply)), "for the node"
         gid = message.group
         group = self.groups.get(gid)
         if gid in self.tombstones:

@@ -24,7 +24,12 @@ from typing import Any
 
 from cluster.consensus.applying import Applying
 from cluster.consensus.checkpoints import Checkpoints
-from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Members
+from cluster.consensus.configuration import (
+    ChangeRefusedError,
+    Configuration,
+    ConfigurationChange,
+    Members,
+)
 from cluster.consensus.environment import Environment, GroupConfig, StateMachine
 from cluster.consensus.journal import Journal
 from cluster.consensus.leader_term import LeaderTerm
@@ -34,7 +39,7 @@ from cluster.consensus.port import LEADER, NO_OP, Core
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.consensus.raft import open_raft
 from cluster.consensus.receiving import Receiver
-from cluster.consensus.replication import Progress
+from cluster.consensus.replication import FollowerProgress
 from cluster.consensus.snapshots import Checked, base_reading, is_held, replace_by
 from cluster.consensus.state_check import StateDivergedError
 from cluster.consensus.survivor import is_survivor, who_else_decides
@@ -109,7 +114,7 @@ class Group:
         return min(raft.core.commit_index, raft.journal.durable_index)
 
     @property
-    def progress(self) -> Mapping[int, Progress]:
+    def progress(self) -> Mapping[int, FollowerProgress]:
         """Returns each follower's progress, as this leader knows it; empty if not leading."""
         return {} if self._leading is None else self._leading.replicator.peers
 
@@ -193,7 +198,7 @@ class Group:
         if self._leading is not None:
             self._leading.transfer(target)
 
-    def change(self, change: Change, done: Done) -> None:
+    def change(self, change: ConfigurationChange, done: Done) -> None:
         """Proposes one step of a change of the members; `done` gets the Configuration.
 
         Raises ChangeRefusedError, and nothing is changed.

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from cluster.consensus.configuration import (
-    Change,
     ChangeRefusedError,
+    ChangeStep,
     Configuration,
-    Step,
+    ConfigurationChange,
     changed,
     pack_configuration,
 )
@@ -112,7 +112,7 @@ class LeaderTerm:
 
     # -- changes of the configuration -----------------------------------------------------
 
-    def change(self, change: Change, done: Done) -> None:
+    def change(self, change: ConfigurationChange, done: Done) -> None:
         """Proposes the configuration after one step. Raises ChangeRefusedError.
 
         Only a leader that knows all commits proposes a change, one at a time. Two changes in
@@ -124,7 +124,7 @@ class LeaderTerm:
         if self._change_queued or journal.configurations[-1].index > journal.applied_index:
             raise ChangeRefusedError("another change is under way", now)
         after = changed(now, change)
-        if change.step is Step.PROMOTE:
+        if change.step is ChangeStep.PROMOTE:
             self._check_learner(change.node)
         elif after.voters != now.voters:
             self._check_left(after)

@@ -202,7 +202,7 @@ def checksum_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Leadership:
+class LeaderNotice:
     """Notice to nodes without a replica: `leader` leads the group in `term`."""
 
     group: int
@@ -251,9 +251,9 @@ GroupMessage = (
     Append | AppendReply | Vote | VoteReply | PreVote | PreVoteReply | TimeoutNow
     | CheckpointAt | StateChecksum | Removed
 )  # fmt: skip
-NodeMessage = Leadership | ClockProbe | ClockReply  # for the node, not for a group
+NodeMessage = LeaderNotice | ClockProbe | ClockReply  # for the node, not for a group
 Message = GroupMessage | NodeMessage | Heartbeat | HeartbeatReply
-NODE_MESSAGES = frozenset((Leadership, ClockProbe, ClockReply))
+NODE_MESSAGES = frozenset((LeaderNotice, ClockProbe, ClockReply))
 
 
 def addressed(message: GroupMessage, from_instance: int, to_instance: int) -> GroupMessage:

@@ -20,7 +20,7 @@ WORTH = 4
 MAX_SAVES = 8  # in one round of the node's loop, which all groups wait for
 
 
-class Member(Protocol):
+class ReplayingGroup(Protocol):
     """group: its id. replay_cost, state_bytes: of the log since the state, of the state."""
 
     group: int
@@ -36,9 +36,9 @@ class ReplayBudget:
         assert limit > 0
         self.limit, self.total = limit, 0
         self._look_above = limit  # no need to look at all members below this total
-        self._members: dict[int, Member] = {}
+        self._members: dict[int, ReplayingGroup] = {}
 
-    def join(self, member: Member) -> None:
+    def join(self, member: ReplayingGroup) -> None:
         """Adds a member, in place of the group's former one."""
         self.leave(member.group)
         self._members[member.group] = member
@@ -49,16 +49,16 @@ class ReplayBudget:
         if member is not None:
             self.saved(member)
 
-    def has(self, member: Member) -> bool:
+    def has(self, member: ReplayingGroup) -> bool:
         """Whether it is still the group's member."""
         return self._members.get(member.group) is member
 
-    def applied(self, member: Member, size: int) -> None:
+    def applied(self, member: ReplayingGroup, size: int) -> None:
         """Counts an applied entry of `size` bytes."""
         member.replay_cost += size + ENTRY_BYTES
         self.total += size + ENTRY_BYTES
 
-    def saved(self, member: Member) -> None:
+    def saved(self, member: ReplayingGroup) -> None:
         """Resets its count: a start has nothing of it to apply again."""
         self.total -= member.replay_cost
         member.replay_cost = 0

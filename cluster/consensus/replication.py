@@ -1,4 +1,4 @@
-"""Sender of a leader's entries to each follower: a pure part, one `Progress` a peer.
+"""Sender of a leader's entries to each follower: a pure part, one `FollowerProgress` a peer.
 
     propose, ack, nack, link up/down, heartbeat due --> Replicator --> Append
                                                               \\----> "needs a snapshot"
@@ -38,14 +38,14 @@ MAX_INFLIGHT_BYTES = 32 * 1024 * 1024
 MAX_INFLIGHT_MESSAGES = 256
 
 
-class State(Enum):
+class FollowerState(Enum):
     PROBE = "probe"
     REPLICATE = "replicate"
     SNAPSHOT = "snapshot"
 
 
 @dataclass(slots=True)
-class Progress:
+class FollowerProgress:
     """Progress of one follower, as this leader knows it."""
 
     next: int
@@ -53,7 +53,7 @@ class Progress:
     match: int = 0
     version: int = 0  # of the configuration that is in force there
     replied_at: float = float("-inf")  # by this leader's clock
-    state: State = State.PROBE
+    state: FollowerState = FollowerState.PROBE
     probe_sent: bool = False
     ahead: ReadAhead | None = None  # once it has needed entries that are in memory no more
     # (last index, bytes) of messages that are not acknowledged, oldest first.
@@ -87,7 +87,7 @@ class Progress:
 
     def probe_from(self, index: int) -> None:
         assert index > self.match
-        self.state = State.PROBE
+        self.state = FollowerState.PROBE
         self.probe_sent = False
         self.next = index
         self.clear_inflight()
@@ -135,8 +135,8 @@ class Replicator:
         self._windows, self._reads = windows, reads
         self.peers = {peer: self._progress(peer, start) for peer in members.peers}
 
-    def _progress(self, peer: int, start: int) -> Progress:
-        return Progress(next=start, window=self._windows[peer])
+    def _progress(self, peer: int, start: int) -> FollowerProgress:
+        return FollowerProgress(next=start, window=self._windows[peer])
 
     def configuration_changed(self) -> None:
         """Takes new members; their progress begins at the end of our log, as in a new term."""
@@ -164,19 +164,19 @@ class Replicator:
             progress.match = match
             progress.free_up_to(match)
             progress.next = max(progress.next, next_index)
-            if progress.state is not State.REPLICATE:
+            if progress.state is not FollowerState.REPLICATE:
                 progress.probe_from(match + 1)
-                progress.state = State.REPLICATE
+                progress.state = FollowerState.REPLICATE
             return
         if self._is_fresh(progress, reply):
             progress.probe_from(max(min(next_index, reply.rejected), progress.match + 1))
 
     @staticmethod
-    def _is_fresh(progress: Progress, reply: AppendReply) -> bool:
+    def _is_fresh(progress: FollowerProgress, reply: AppendReply) -> bool:
         """Whether the refusal is new: one gap causes a refusal of each message behind it."""
-        if progress.state is State.REPLICATE:
+        if progress.state is FollowerState.REPLICATE:
             return reply.rejected > progress.match
-        return progress.state is State.PROBE and reply.rejected == progress.next - 1
+        return progress.state is FollowerState.PROBE and reply.rejected == progress.next - 1
 
     def set_link(self, peer: int, up: bool) -> None:
         """Notes a link's state; a lost link may have lost messages, so probe again."""
@@ -185,12 +185,12 @@ class Replicator:
         else:
             self._up.discard(peer)
         progress = self.peers.get(peer)
-        if progress is not None and progress.state is not State.SNAPSHOT:
+        if progress is not None and progress.state is not FollowerState.SNAPSHOT:
             progress.probe_from(progress.match + 1 if progress.match else progress.next)
 
     def on_snapshot_sent(self, peer: int, index: int, installed: bool) -> None:
         progress = self.peers.get(peer)
-        if progress is not None and progress.state is State.SNAPSHOT:
+        if progress is not None and progress.state is FollowerState.SNAPSHOT:
             progress.probe_from(max(index if installed else progress.next, progress.match) + 1)
 
     def needs_snapshot(self) -> list[int]:
@@ -198,8 +198,11 @@ class Replicator:
         behind = []
         for peer in self.reachable():
             progress = self.peers[peer]
-            if progress.state is not State.SNAPSHOT and progress.next <= self._journal.base_index:
-                progress.state, progress.unreadable = State.SNAPSHOT, ""
+            if (
+                progress.state is not FollowerState.SNAPSHOT
+                and progress.next <= self._journal.base_index
+            ):
+                progress.state, progress.unreadable = FollowerState.SNAPSHOT, ""
                 progress.clear_inflight()
                 behind.append(peer)
         return behind
@@ -235,7 +238,7 @@ class Replicator:
         return [
             (peer, self._empty(self.peers[peer]))
             for peer in self.reachable()
-            if self.peers[peer].state is State.REPLICATE
+            if self.peers[peer].state is FollowerState.REPLICATE
         ]
 
     def level(self) -> bool:
@@ -243,23 +246,27 @@ class Replicator:
         reachable, last = self.reachable(), self._journal.last_index
         voters = sum(peer in self._up for peer in self._members.voters)
         return voters + 1 >= self._members.majority and all(
-            self.peers[peer].state is State.REPLICATE and self.peers[peer].match == last
+            self.peers[peer].state is FollowerState.REPLICATE and self.peers[peer].match == last
             for peer in reachable
         )
 
     def reachable(self) -> list[int]:
         return [peer for peer in self.peers if peer in self._up]
 
-    def _send(self, peer: int, progress: Progress) -> list[tuple[int, Append]]:
+    def _send(self, peer: int, progress: FollowerProgress) -> list[tuple[int, Append]]:
         out: list[tuple[int, Append]] = []
         last = self._journal.last_index
-        if progress.state is State.PROBE and not progress.probe_sent:
+        if progress.state is FollowerState.PROBE and not progress.probe_sent:
             if progress.next > self._journal.base_index:
                 progress.probe_sent = True
                 out.append((peer, self._append(progress, last, may_read=False)))
             return out
         rate = None if peer in self._members.voters else self._windows.learners
-        while progress.state is State.REPLICATE and progress.next <= last and progress.window_open:
+        while (
+            progress.state is FollowerState.REPLICATE
+            and progress.next <= last
+            and progress.window_open
+        ):
             if progress.next <= self._journal.base_index or not (rate is None or rate.is_open()):
                 break
             append = self._readable(progress, last)
@@ -275,7 +282,7 @@ class Replicator:
             progress.ahead.step_ends()
         return out
 
-    def _readable(self, progress: Progress, last: int) -> Append | None:
+    def _readable(self, progress: FollowerProgress, last: int) -> Append | None:
         """Appends as `_append`; None: the next entry is unreadable and nobody else can lead.
 
         A lone voter that cannot read an entry for a learner cannot read it for anybody: the learner
@@ -294,7 +301,7 @@ class Replicator:
                       self._group, progress.next, error)  # fmt: skip
             return None
 
-    def _append(self, progress: Progress, last: int, *, may_read: bool) -> Append:
+    def _append(self, progress: FollowerProgress, last: int, *, may_read: bool) -> Append:
         """Makes entries from progress.next on, as far as loaded; may_read: others are read."""
         first, journal = progress.next, self._journal
         prev = first - 1
@@ -325,14 +332,16 @@ class Replicator:
             tuple(checksums),
         )
 
-    def _from_disk(self, progress: Progress, index: int, last: int) -> tuple[bytes, int] | None:
+    def _from_disk(
+        self, progress: FollowerProgress, index: int, last: int
+    ) -> tuple[bytes, int] | None:
         if progress.ahead is None:
             progress.ahead = ReadAhead(self._group, self._journal, self._reads)
         return progress.ahead.entry(index, last, progress.window_bytes)
 
-    def _empty(self, progress: Progress) -> Append:
+    def _empty(self, progress: FollowerProgress) -> Append:
         prev = progress.next - 1
-        if progress.state is not State.REPLICATE or prev < self._journal.base_index:
+        if progress.state is not FollowerState.REPLICATE or prev < self._journal.base_index:
             return Append(self._group, self._term, 0, 0, 0)
         prev_term = self._journal.term_at(prev)
         return Append(self._group, self._term, prev, prev_term, self.commit_index)

@@ -25,7 +25,7 @@ from cluster.consensus.message import (
     NODE_MESSAGES,
     ClockProbe,
     ClockReply,
-    Leadership,
+    LeaderNotice,
     Message,
     Snapshot,
     SnapshotError,
@@ -413,13 +413,13 @@ class Node:
         for message in messages:
             if message.__class__ not in NODE_MESSAGES:
                 for_groups.append(message)
-            elif isinstance(message, Leadership):
+            elif isinstance(message, LeaderNotice):
                 self._on_leadership(message)
             elif isinstance(message, ClockProbe | ClockReply):
                 self._clocks.receive(peer, message)
         self._driver.receive(peer, for_groups)
 
-    def _on_leadership(self, message: Leadership) -> None:
+    def _on_leadership(self, message: LeaderNotice) -> None:
         replica = self._replicas.by_group.get(message.group)
         if self._leaders.announced(message) and replica is not None:
             replica.notify()  # its readers belong to the new leader
@@ -434,8 +434,8 @@ class Node:
             self._peers.send(peer, [self._leadership(gid) for gid in led])
         self._leaders.notify()
 
-    def _leadership(self, gid: int) -> Leadership:
-        return Leadership(gid, self._driver.groups[gid].term, self.config.node_id)
+    def _leadership(self, gid: int) -> LeaderNotice:
+        return LeaderNotice(gid, self._driver.groups[gid].term, self.config.node_id)
 
     def _on_role(self, gid: int) -> None:
         group = self._driver.groups.get(gid)

@@ -24,7 +24,7 @@ from cluster.consensus.message import (
     ClockReply,
     Heartbeat,
     HeartbeatReply,
-    Leadership,
+    LeaderNotice,
     Message,
     PreVote,
     PreVoteReply,
@@ -40,7 +40,7 @@ _PREFIX = struct.Struct("<II")
 _SNAPSHOT = struct.Struct("<QQQQ")
 HEARTBEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
-NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, Leadership, ClockProbe, ClockReply)
+NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, LeaderNotice, ClockProbe, ClockReply)
 
 
 class FrameError(ValueError):
@@ -172,7 +172,7 @@ def _head_of(message: Message) -> pb.Message:
         case StateChecksum(group, term, index, checksum):
             kind = pb.MESSAGE_TYPE_STATE_CHECKSUM
             return pb.Message(group=group, type=kind, term=term, index=index, checksum=checksum)
-        case Leadership(group, term, leader):
+        case LeaderNotice(group, term, leader):
             kind = pb.MESSAGE_TYPE_LEADER
             return pb.Message(group=group, type=kind, term=term, leader=leader)
         case Heartbeat(groups, terms, commits):
@@ -247,7 +247,7 @@ def _decode_of_node(raw: pb.Message) -> Message:
     """Decodes messages between nodes, not between replicas."""
     match raw.type:
         case pb.MESSAGE_TYPE_LEADER:
-            return Leadership(raw.group, raw.term, raw.leader)
+            return LeaderNotice(raw.group, raw.term, raw.leader)
         case pb.MESSAGE_TYPE_BEAT:
             return _heartbeat(raw)
         case pb.MESSAGE_TYPE_BEAT_REPLY:

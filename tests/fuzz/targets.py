@@ -22,7 +22,7 @@ from cluster.consensus.message import (
     Append,
     AppendReply,
     ClockReply,
-    Leadership,
+    LeaderNotice,
     Message,
     PreVote,
     Vote,
@@ -97,7 +97,7 @@ def frame_seeds() -> list[bytes]:
         AppendReply(3, 7, 12, True, 0),
         Vote(3, 8, 11, 7),
         PreVote(3, 8, 11, 7),
-        Leadership(3, 7, 2),
+        LeaderNotice(3, 7, 2),
         ClockReply(5, 1_700_000_000_000, True),
     ]
     hello = pb.Hello(cluster_id="oncelog", node_id=2, incarnation=99, protocol_version=1)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from cluster.consensus.message import Leadership
+from cluster.consensus.message import LeaderNotice
 
 
 class KnowsLeader(Protocol):
@@ -42,7 +42,7 @@ class Leaders:
             return group.leader_id, group.term
         return leader, term
 
-    def announced(self, message: Leadership) -> bool:
+    def announced(self, message: LeaderNotice) -> bool:
         """Note that a peer leads. Returns False if the message is older than known."""
         if message.term < self._announced.get(message.group, (0, 0))[0]:
             return False

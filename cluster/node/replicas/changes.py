@@ -16,7 +16,12 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from cluster.consensus.configuration import Change, ChangeRefusedError, Configuration, Step
+from cluster.consensus.configuration import (
+    ChangeRefusedError,
+    ChangeStep,
+    Configuration,
+    ConfigurationChange,
+)
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.survivor import is_unconfirmed
@@ -80,26 +85,31 @@ class ReplicaChanges:
         change = next_change(now, record.target, leader, is_responsive, record.lost, damaged)
         reached = gid != METADATA_GROUP and record.target and change is None and not damaged
         if change is None and self._confirms(group):
-            change = Step.CONFIRM, leader  # before the report: the leaving replica is still there
+            change = (
+                ChangeStep.CONFIRM,
+                leader,
+            )  # before the report: the leaving replica is still there
         elif now.version > record.version or not record.replicas or reached:
             self._report(gid, group)
             return
         if change is None or now.version < record.version:
             return  # this copy of the metadata, or this leader, is behind
         step, node = change
-        if step is Step.ADD and node in self._metadata.membership.expected:
+        if step is ChangeStep.ADD and node in self._metadata.membership.expected:
             self.waiting[gid] = f"node {node} has not come with its new data directory yet"
             return
-        if step is Step.ADD and self._learners >= MAX_LEARNERS:
+        if step is ChangeStep.ADD and self._learners >= MAX_LEARNERS:
             self.waiting[gid] = f"{self._learners} other replicas are filled by this node"
             return
-        directory = self._directory_of(node) if step is Step.ADD else 0
+        directory = self._directory_of(node) if step is ChangeStep.ADD else 0
         try:
-            group.change(Change(step, node, now.version, directory), lambda outcome: None)
+            group.change(
+                ConfigurationChange(step, node, now.version, directory), lambda outcome: None
+            )
         except ChangeRefusedError as error:
             self.waiting[gid] = str(error)
             return
-        self._learners += step is Step.ADD
+        self._learners += step is ChangeStep.ADD
         log.info("%s of node %d partition=%s, now %s", step.value, node, group.name, now)
         self._driver.touch(gid)
 
@@ -149,7 +159,7 @@ def next_change(
     is_responsive: Callable[[int], bool],
     lost: Collection[tuple[int, int]] = (),
     damaged: Collection[tuple[int, int]] = (),
-) -> tuple[Step, int] | None:
+) -> tuple[ChangeStep, int] | None:
     """Return the step from `now` towards `target`; None: it is reached, or there is none.
 
     A replica is added before one is removed, so that no majority gets smaller. Exceptions:
@@ -165,7 +175,7 @@ def next_change(
     voters = [one.node for one in now.voters]
     for one in now.learners + now.voters:
         if (one.node, one.instance) in lost and (one.node in target or one in now.learners):
-            return Step.REMOVE, one.node
+            return ChangeStep.REMOVE, one.node
     learners = [one.node for one in now.learners]
     living = {node for node in voters if node == leader or is_responsive(node)}
     marked = [one.node for one in now.learners + now.voters if (one.node, one.instance) in damaged]
@@ -174,10 +184,10 @@ def next_change(
     for node in marked:
         left = [one for one in voters if one != node]
         if len(living - {node}) > len(left) // 2:
-            return Step.REMOVE, node
+            return ChangeStep.REMOVE, node
     for node in learners:
         if node not in target:
-            return Step.REMOVE, node
+            return ChangeStep.REMOVE, node
     if marked:
         return None
     leaving = [node for node in voters if node not in target]
@@ -185,9 +195,9 @@ def next_change(
     if learners:
         dead = [node for node in leaving if node != leader and not is_responsive(node)]
         if dead and len(voters) > 2:
-            return Step.REMOVE, dead[0]
-        return Step.PROMOTE, learners[0]
+            return ChangeStep.REMOVE, dead[0]
+        return ChangeStep.PROMOTE, learners[0]
     for node in target:
         if node not in voters:
-            return Step.ADD, node
-    return (Step.REMOVE, leaving[0]) if leaving else None
+            return ChangeStep.ADD, node
+    return (ChangeStep.REMOVE, leaving[0]) if leaving else None

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.consensus import leader_term
-from cluster.consensus.configuration import Change, ChangeRefusedError, Step
+from cluster.consensus.configuration import ChangeRefusedError, ChangeStep, ConfigurationChange
 from cluster.consensus.message import (
     Append,
     AppendReply,
@@ -86,7 +86,7 @@ def a_snapshot_carries_the_configuration() -> None:
         stage.node(1).compact()
         stage.run(1.0)
     stage.assign(5, n5=4)
-    stage.change(1, Step.ADD, 5)
+    stage.change(1, ChangeStep.ADD, 5)
     stage.run(2.0)
     assert stage.cluster.installs == 1
     stage.crash(5)
@@ -95,7 +95,7 @@ def a_snapshot_carries_the_configuration() -> None:
     first = journal.configuration_at(journal.base_index).configuration
     assert [one.node for one in first.voters] == [1, 2, 4], first
     stage.run(1.0)
-    stage.change(1, Step.PROMOTE, 5)
+    stage.change(1, ChangeStep.PROMOTE, 5)
     stage.settle(gone=(3,))
 
 
@@ -148,25 +148,27 @@ def one_change_at_a_time() -> None:
     stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
     stage.campaign(1)
     assert stage.group(1).core.is_leader and not stage.group(1).is_ready
-    _refused(stage, Step.ADD, 4)
+    _refused(stage, ChangeStep.ADD, 4)
     stage.release()
     stage.run(1.0)
     stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
-    stage.propose(1, Step.ADD, 4)
-    _refused(stage, Step.REMOVE, 3)
+    stage.propose(1, ChangeStep.ADD, 4)
+    _refused(stage, ChangeStep.REMOVE, 3)
     stage.run(0.2)
-    _refused(stage, Step.REMOVE, 3)
+    _refused(stage, ChangeStep.REMOVE, 3)
     stage.release()
     stage.run(0.5)
     stage.remove(1, 3)
     with pytest.raises(ChangeRefusedError, match="version 1 is not in force") as refused:
-        stage.group(1).change(Change(Step.REMOVE, 2, expected=1), lambda outcome: None)
+        stage.group(1).change(
+            ConfigurationChange(ChangeStep.REMOVE, 2, expected=1), lambda outcome: None
+        )
     assert refused.value.configuration.version == 2
     stage.remove(1, 4)
     stage.settle()
 
 
-def _refused(stage: Changing, step: Step, node: int) -> None:
+def _refused(stage: Changing, step: ChangeStep, node: int) -> None:
     try:
         stage.propose(1, step, node)
     except ChangeRefusedError:
@@ -184,8 +186,8 @@ def nobody_stands_with_an_unapplied_configuration() -> None:
     slow = stage.group(3)
     slow._apply = lambda: None  # type: ignore[method-assign]
     stage.isolate(4, 5)
-    stage.change(1, Step.REMOVE, 5)
-    stage.change(1, Step.REMOVE, 4)
+    stage.change(1, ChangeStep.REMOVE, 5)
+    stage.change(1, ChangeStep.REMOVE, 4)
     assert slow.members.version == 0 and slow.journal.configurations[-1].configuration.version == 2
     stage.drop()
     stage.isolate(3, 4, 5)
@@ -214,7 +216,7 @@ def a_restart_knows_the_configuration_before() -> None:
     stage.isolate(3)
     stage.remove(2, 3)
     stage.learn(2, 4)
-    stage.change(2, Step.PROMOTE, 4)
+    stage.change(2, ChangeStep.PROMOTE, 4)
     stage.run(0.5)
     stage.crash(1)
     stage.produce(2, 2)
@@ -238,7 +240,7 @@ def a_lone_voter_leads_once_its_own_vote_is_durable() -> None:
     stage.learn(1, 2)
     quick = stage.node(1).sync_time
     stage.slow_disk(1, 0.1)
-    stage.propose(1, Step.PROMOTE, 2)
+    stage.propose(1, ChangeStep.PROMOTE, 2)
     while stage.group(1).journal.configurations[-1].configuration.version < 2:
         stage.cluster.scheduler.run_until(stage.cluster.scheduler.now + 0.0001)
     stage.slow_disk(1)  # from the next sync on
@@ -319,7 +321,7 @@ def a_leader_removes_itself_from_two() -> None:
             sender == 1 and not (isinstance(message, Append) and message.data)
         )
     )
-    stage.propose(1, Step.REMOVE, 1)
+    stage.propose(1, ChangeStep.REMOVE, 1)
     stage.run(4.0)
     if stage.leaders():
         raise Violation(f"{stage.leaders()} lead, though 1 was removed and nobody took over")
@@ -334,7 +336,7 @@ def a_leader_that_is_removed_hands_over() -> None:
     stage.elect(1)
     stage.produce(1)
     stage.run(1.0)
-    stage.change(1, Step.REMOVE, 1)
+    stage.change(1, ChangeStep.REMOVE, 1)
     stage.run(1.0)
     if len(stage.leaders()) != 1 or stage.leaders() == [1]:
         raise Violation(f"{stage.leaders()} lead after 1 was removed")
@@ -349,7 +351,7 @@ def of_two_voters_none_goes_without_the_other() -> None:
     stage.elect(1)
     stage.produce(1)
     stage.crash(2)
-    stage.propose(1, Step.REMOVE, 2)
+    stage.propose(1, ChangeStep.REMOVE, 2)
     lost = stage.send(1, stage.batch())
     stage.run(5.0)
     if lost.kind is Kind.APPENDED:
@@ -359,7 +361,7 @@ def of_two_voters_none_goes_without_the_other() -> None:
     stage.run(1.0)
     assert stage.members() == [1], "it was committed by both"
     try:
-        stage.propose(1, Step.REMOVE, 1)
+        stage.propose(1, ChangeStep.REMOVE, 1)
     except ChangeRefusedError:
         pass
     else:
@@ -384,7 +386,7 @@ def who_was_removed_proves_it() -> None:
         )
         stage.hold(lambda sender, receiver, message: isinstance(message, Removed))
         # 4 is told once more by the leader.
-        stage.propose(1, Step.REMOVE, 4)
+        stage.propose(1, ChangeStep.REMOVE, 4)
         stage.run(0.02)
         commit = stage.group(1).journal.last_index
         place = (commit, stage.group(1).term)
@@ -408,7 +410,7 @@ def an_older_snapshot_than_what_is_known_is_taken() -> None:
     stage.produce(1)
     stage.run(1.0)
     stage.isolate(1)
-    stage.propose(1, Step.ADD, 4)
+    stage.propose(1, ChangeStep.ADD, 4)
     stage.run(4.0)
     assert stage.group(1).journal.configurations[-1].configuration.version == 1
     stage.elect(2)
@@ -456,7 +458,7 @@ def who_is_not_known_is_voted_for() -> None:
     stage.run(1.0)
     stage.isolate(3)
     stage.learn(1, 4)
-    stage.change(1, Step.PROMOTE, 4)
+    stage.change(1, ChangeStep.PROMOTE, 4)
     stage.run(0.5)
     stage.remove(1, 2)
     stage.bury(2, 1)
@@ -473,7 +475,7 @@ def leadership_goes_to_who_has_the_configuration_in_force() -> None:
     stage.run(1.0)
     slow = stage.group(2)
     slow._apply = lambda: None  # type: ignore[method-assign]
-    stage.change(1, Step.REMOVE, 4)
+    stage.change(1, ChangeStep.REMOVE, 4)
     before = stage.group(2).term
     stage.group(1).transfer(2)
     stage.node(1).driver.touch(GID)
@@ -498,7 +500,7 @@ def who_was_removed_unheard_learns_it_from_an_answer_to_its_poll() -> None:
             receiver == 4 and isinstance(message, Append) and not message.data
         )
     )
-    stage.change(1, Step.REMOVE, 4)
+    stage.change(1, ChangeStep.REMOVE, 4)
     stage.drop()
     stage.produce(1, 2)
     assert stage.group(4).removed is None
@@ -567,7 +569,7 @@ def who_is_left_holds_what_is_committed() -> None:
 def _goes_on_without(stage: Changing, node: int) -> None:
     """Asks 1 to remove it; later batches are acknowledged all the same."""
     with suppress(ChangeRefusedError):
-        stage.propose(1, Step.REMOVE, node)
+        stage.propose(1, ChangeStep.REMOVE, node)
     stage.run(0.5)
     sent = stage.send(1, stage.batch())
     stage.run(2.0)
@@ -585,7 +587,7 @@ def a_learner_that_does_not_answer_gets_no_vote() -> None:
     stage.crash(2)
     stage.run(3.0)
     with suppress(ChangeRefusedError):
-        stage.propose(1, Step.PROMOTE, 2)
+        stage.propose(1, ChangeStep.PROMOTE, 2)
     stage.run(0.5)
     sent = stage.send(1, stage.batch())
     stage.run(2.0)
@@ -593,5 +595,5 @@ def a_learner_that_does_not_answer_gets_no_vote() -> None:
         raise Violation("a dead learner is a voter now, and 1 waits for it")
     stage.start(2)
     stage.run(1.0)
-    stage.change(1, Step.PROMOTE, 2)
+    stage.change(1, ChangeStep.PROMOTE, 2)
     stage.settle()

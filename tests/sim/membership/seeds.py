@@ -15,10 +15,10 @@ from typing import Protocol
 
 from cluster.consensus.configuration import (
     NOBODY,
-    Change,
     ChangeRefusedError,
+    ChangeStep,
     Configuration,
-    Step,
+    ConfigurationChange,
 )
 from cluster.consensus.group import Group
 from cluster.consensus.survivor import is_unconfirmed, who_else_decides
@@ -80,11 +80,11 @@ class Operator:
         lost = [one.node for one in now.voters if one[:2] in self.stage.record.lost]
         if self.closed and not (now.learners or lost):
             return
-        step, node = (Step.REMOVE, lost[0]) if lost else self._draw(now)
+        step, node = (ChangeStep.REMOVE, lost[0]) if lost else self._draw(now)
         unconfirmed = is_unconfirmed(group.members, group.journal.configurations)
         if unconfirmed and not lost and self.rng.random() < 0.5:
-            step, node = Step.CONFIRM, leader
-        change = Change(step, node, now.version, directory=node)
+            step, node = ChangeStep.CONFIRM, leader
+        change = ConfigurationChange(step, node, now.version, directory=node)
         try:
             group.change(change, lambda outcome: None)
         except ChangeRefusedError:
@@ -94,15 +94,15 @@ class Operator:
                                  now)  # fmt: skip
         self.stage.node(leader).driver.touch(GID)
 
-    def _draw(self, now: Configuration) -> tuple[Step, int]:
+    def _draw(self, now: Configuration) -> tuple[ChangeStep, int]:
         rng = self.rng
         voters = [one.node for one in now.voters]
         spare = [node for node in self.stage.cluster.node_ids if now.member(node) is None]
         if now.learners and (self.closed or rng.random() < 0.7):
-            return Step.PROMOTE, now.learners[0].node
+            return ChangeStep.PROMOTE, now.learners[0].node
         if spare and rng.random() < 0.5:
-            return Step.ADD, rng.choice(spare)
-        return Step.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
+            return ChangeStep.ADD, rng.choice(spare)
+        return ChangeStep.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
 
     def _lose_disk(self) -> bool:
         """Loses one of two voters' disks, while no change is in progress: the other one has all.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cluster.consensus.configuration import Change, Configuration, Step
+from cluster.consensus.configuration import ChangeStep, Configuration, ConfigurationChange
 from cluster.consensus.group import Group
 from cluster.consensus.message import ClockProbe, ClockReply
 from cluster.consensus.proposals import Outcome
@@ -110,7 +110,7 @@ class Changing(Stage):
 
     # -- changes --------------------------------------------------------------------------------
 
-    def propose(self, leader: int, step: Step, node: int) -> list[Any]:
+    def propose(self, leader: int, step: ChangeStep, node: int) -> list[Any]:
         """Proposes one step; the list gets its outcome."""
         outcomes: list[Any] = []
 
@@ -118,12 +118,12 @@ class Changing(Stage):
             outcomes.append(outcome)
 
         group = self.group(leader)
-        change = Change(step, node, group.members.version, directory=node)
+        change = ConfigurationChange(step, node, group.members.version, directory=node)
         group.change(change, done)
         self.node(leader).driver.touch(GID)
         return outcomes
 
-    def change(self, leader: int, step: Step, node: int) -> Configuration:
+    def change(self, leader: int, step: ChangeStep, node: int) -> Configuration:
         """Takes one step, and waits until it is in force at the leader."""
         before = self.group(leader).members.version
         self.propose(leader, step, node)
@@ -136,17 +136,17 @@ class Changing(Stage):
     def add(self, leader: int, node: int) -> None:
         """Adds a learner; once it has caught up, makes it a voter."""
         self.learn(leader, node)
-        self.change(leader, Step.PROMOTE, node)
+        self.change(leader, ChangeStep.PROMOTE, node)
         self.run(0.5)
 
     def learn(self, leader: int, node: int) -> None:
         version = self.group(leader).members.version + 1
-        self.change(leader, Step.ADD, node)
+        self.change(leader, ChangeStep.ADD, node)
         self.assign(node, **{f"n{node}": version})
         self.run(1.0)
 
     def remove(self, leader: int, node: int) -> None:
-        self.change(leader, Step.REMOVE, node)
+        self.change(leader, ChangeStep.REMOVE, node)
         self.run(0.5)
 
     def bury(self, node: int, witness: int) -> None:

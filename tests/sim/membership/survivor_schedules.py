@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cluster.consensus.configuration import Step
+from cluster.consensus.configuration import ChangeStep
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.survivor import who_else_decides
 from cluster.dedup.verdict import Kind
@@ -146,7 +146,7 @@ def who_may_be_outvoted_does_not_go_on_alone() -> None:
             and not (message.data and stage.group(1).members.version == 1)
         )
     )
-    stage.change(1, Step.PROMOTE, 3)
+    stage.change(1, ChangeStep.PROMOTE, 3)
     stage.drop()
     stage.isolate(2)
     stage.produce(1, 3)
@@ -171,7 +171,7 @@ def those_of_before_do_not_decide_beside_one_alone() -> None:
             sender == 3 and isinstance(message, Append) and not message.data
         )
     )
-    stage.change(3, Step.REMOVE, 1)
+    stage.change(3, ChangeStep.REMOVE, 1)
     assert stage.group(1).members.version == stage.group(2).members.version == 0
     stage.drop()
     stage.isolate(3)

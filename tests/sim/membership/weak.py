@@ -9,10 +9,10 @@ from typing import Any
 import cluster.consensus.group as group_module
 from cluster.consensus import election, leader_term, snapshots, survivor
 from cluster.consensus.configuration import (
-    Change,
+    ChangeStep,
     Configuration,
+    ConfigurationChange,
     Members,
-    Step,
     changed,
     pack_configuration,
     unpack_placed,
@@ -169,8 +169,8 @@ def removed_just_stops() -> Any:
 
 @mutation("R6: the last voter may be removed")
 def last_voter_removed() -> Any:
-    def any_removal(now: Configuration, change: Change) -> Configuration:
-        if change.step is Step.REMOVE and len(now.voters) == 1:
+    def any_removal(now: Configuration, change: ConfigurationChange) -> Configuration:
+        if change.step is ChangeStep.REMOVE and len(now.voters) == 1:
             return Configuration(now.version + 1, (), now.learners)
         return changed(now, change)
 
@@ -685,7 +685,7 @@ def first_damaged_only() -> Any:
 
     def first(now: Any, target: Any, leader: int, lives: Any, lost: Any, damaged: Any) -> Any:
         found = draw(now, target, leader, lives, lost, damaged[:1])
-        return None if damaged and found != (Step.REMOVE, damaged[0][0]) else found
+        return None if damaged and found != (ChangeStep.REMOVE, damaged[0][0]) else found
 
     return [(replica_changes, "next_change", first), (Repairs, "_sound", lambda self, gid: None)]
 

@@ -10,13 +10,13 @@ from cluster.consensus.configuration import (
     CONFIGURATION,
     MAX_LEARNERS,
     MAX_VOTERS,
-    Change,
     ChangeRefusedError,
+    ChangeStep,
     Configuration,
+    ConfigurationChange,
     Member,
     Members,
     Placed,
-    Step,
     changed,
     pack_configuration,
     pack_placed,
@@ -37,38 +37,44 @@ members = st.lists(
 
 
 def test_a_step_is_one_replica_and_one_version() -> None:
-    added = changed(THREE, Change(Step.ADD, 4, 0, directory=44))
+    added = changed(THREE, ConfigurationChange(ChangeStep.ADD, 4, 0, directory=44))
     assert added == Configuration(1, THREE.voters, (Member(4, 1, 44),))
-    promoted = changed(added, Change(Step.PROMOTE, 4, 1))
+    promoted = changed(added, ConfigurationChange(ChangeStep.PROMOTE, 4, 1))
     assert promoted == Configuration(2, (*THREE.voters, Member(4, 1, 44)))
-    removed = changed(promoted, Change(Step.REMOVE, 1, 2))
+    removed = changed(promoted, ConfigurationChange(ChangeStep.REMOVE, 1, 2))
     assert removed == Configuration(3, (Member(2), Member(3), Member(4, 1, 44)))
-    assert changed(added, Change(Step.REMOVE, 4, 1)) == Configuration(2, THREE.voters)
+    assert changed(added, ConfigurationChange(ChangeStep.REMOVE, 4, 1)) == Configuration(
+        2, THREE.voters
+    )
 
 
 @pytest.mark.parametrize(
     ("now", "change", "why"),
     [
-        (THREE, Change(Step.ADD, 4, 1), "version 1 is not in force"),
-        (THREE, Change(Step.ADD, 3, 0), "it has a replica"),
-        (WITH_LEARNER, Change(Step.ADD, 4, 4), "it has a replica"),
-        (THREE, Change(Step.PROMOTE, 4, 0), "it has no replica"),
-        (THREE, Change(Step.PROMOTE, 3, 0), "it is a voter"),
-        (THREE, Change(Step.REMOVE, 4, 0), "it has no replica"),
-        (Configuration(2, (Member(1),), (Member(2),)), Change(Step.REMOVE, 1, 2), "last voter"),
+        (THREE, ConfigurationChange(ChangeStep.ADD, 4, 1), "version 1 is not in force"),
+        (THREE, ConfigurationChange(ChangeStep.ADD, 3, 0), "it has a replica"),
+        (WITH_LEARNER, ConfigurationChange(ChangeStep.ADD, 4, 4), "it has a replica"),
+        (THREE, ConfigurationChange(ChangeStep.PROMOTE, 4, 0), "it has no replica"),
+        (THREE, ConfigurationChange(ChangeStep.PROMOTE, 3, 0), "it is a voter"),
+        (THREE, ConfigurationChange(ChangeStep.REMOVE, 4, 0), "it has no replica"),
+        (
+            Configuration(2, (Member(1),), (Member(2),)),
+            ConfigurationChange(ChangeStep.REMOVE, 1, 2),
+            "last voter",
+        ),
         (
             Configuration(0, (Member(1),), tuple(Member(2 + i) for i in range(MAX_LEARNERS))),
-            Change(Step.ADD, 99, 0),
+            ConfigurationChange(ChangeStep.ADD, 99, 0),
             f"more than {MAX_LEARNERS} learners",
         ),
         (
             Configuration(0, tuple(Member(1 + i) for i in range(MAX_VOTERS)), (Member(99),)),
-            Change(Step.PROMOTE, 99, 0),
+            ConfigurationChange(ChangeStep.PROMOTE, 99, 0),
             f"more than {MAX_VOTERS} voters",
         ),
     ],
 )
-def test_steps_that_are_refused(now: Configuration, change: Change, why: str) -> None:
+def test_steps_that_are_refused(now: Configuration, change: ConfigurationChange, why: str) -> None:
     with pytest.raises(ChangeRefusedError, match=why) as refused:
         changed(now, change)
     assert refused.value.configuration is now

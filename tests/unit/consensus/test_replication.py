@@ -12,7 +12,7 @@ from cluster.consensus.configuration import Configuration, Member, Placed
 from cluster.consensus.learner_rate import LearnerRate
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.peer_window import PeerWindows
-from cluster.consensus.replication import Replicator, State
+from cluster.consensus.replication import FollowerState, Replicator
 from tests.unit.consensus.raft_parts import GROUP, Parts, reads_at_once
 
 
@@ -44,7 +44,7 @@ class Leader:
         self.replicator.on_reply(2, AppendReply(GROUP, 2, next_index, False, rejected), 0.0)
 
     @property
-    def progress(self) -> replication.Progress:
+    def progress(self) -> replication.FollowerProgress:
         return self.replicator.peers[2]
 
 
@@ -82,7 +82,7 @@ def test_a_heartbeat_that_may_overtake_says_nothing_of_the_entries_on_their_way(
 def test_acknowledged_follower_gets_entries_as_they_come(leader: Leader) -> None:
     leader.send()
     leader.ack(7)
-    assert leader.progress.state is State.REPLICATE
+    assert leader.progress.state is FollowerState.REPLICATE
     for index in (7, 8):
         leader.parts.fill(2)
         (message,) = leader.send()
@@ -118,7 +118,7 @@ def test_late_refusal_is_not_news(leader: Leader) -> None:
     leader.send()
     leader.ack(7)
     leader.refuse(3, rejected=5)
-    assert leader.progress.state is State.REPLICATE
+    assert leader.progress.state is FollowerState.REPLICATE
     assert leader.progress.match == 6
 
 

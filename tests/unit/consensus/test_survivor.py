@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cluster.consensus.configuration import (
-    Change,
+    ChangeStep,
     Configuration,
+    ConfigurationChange,
     Member,
     Members,
     Placed,
-    Step,
     changed,
 )
 from cluster.consensus.survivor import is_survivor, is_unconfirmed, who_else_decides
@@ -102,7 +102,7 @@ def test_two_that_have_come_from_others_are_confirmed() -> None:
     assert is_unconfirmed(now, [in_force]), "it is not known who was before"
     assert not is_unconfirmed(now, [BEFORE, in_force])
     assert not is_unconfirmed(Members(1, 0, FOUNDING), [FOUNDING])
-    confirmed = changed(now.configuration, Change(Step.CONFIRM, 1, expected=3))
+    confirmed = changed(now.configuration, ConfigurationChange(ChangeStep.CONFIRM, 1, expected=3))
     assert confirmed == Configuration(4, (Member(1), Member(2)))
     now.take(Placed(9, 1, confirmed))
     assert not is_unconfirmed(now, [in_force, Placed(9, 1, confirmed)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from cluster.consensus.message import Leadership
+from cluster.consensus.message import LeaderNotice
 from cluster.node.leadership.leaders import Leaders
 from tests.sim.node import Process
 from tests.sim.run import run_seed
@@ -24,28 +24,28 @@ class Replica:
 def test_of_a_group_that_is_not_here_what_its_leader_announced_counts() -> None:
     leaders = Leaders({})
     assert leaders.leader_of(GID) == (0, 0)
-    assert leaders.announced(Leadership(GID, 3, 2))
+    assert leaders.announced(LeaderNotice(GID, 3, 2))
     assert leaders.leader_of(GID) == (2, 3)
 
 
 def test_a_later_announcement_counts_before_the_own_replica() -> None:
     """The replica may have stopped, and goes on leading an old term."""
     leaders = Leaders({GID: Replica(1, 4)})
-    leaders.announced(Leadership(GID, 5, 3))
+    leaders.announced(LeaderNotice(GID, 5, 3))
     assert leaders.leader_of(GID) == (3, 5)
 
 
 @pytest.mark.parametrize("term", [5, 6])
 def test_the_own_replica_counts_from_the_announced_term_on(term: int) -> None:
     leaders = Leaders({GID: Replica(0, term)})
-    leaders.announced(Leadership(GID, 5, 3))
+    leaders.announced(LeaderNotice(GID, 5, 3))
     assert leaders.leader_of(GID) == (0, term)
 
 
 def test_an_announcement_of_an_older_term_changes_nothing() -> None:
     leaders = Leaders({})
-    leaders.announced(Leadership(GID, 5, 3))
-    assert not leaders.announced(Leadership(GID, 4, 2))
+    leaders.announced(LeaderNotice(GID, 5, 3))
+    assert not leaders.announced(LeaderNotice(GID, 4, 2))
     assert leaders.leader_of(GID) == (3, 5)
 
 
@@ -72,7 +72,7 @@ async def test_waiting_for_leaders_ends_with_the_last_one() -> None:
     leaders = Leaders({GID: own})
     waiting = asyncio.create_task(leaders.wait_for_leaders([GID, GID + 1], 60.0))
     await asyncio.sleep(0)
-    leaders.announced(Leadership(GID + 1, 2, 3))
+    leaders.announced(LeaderNotice(GID + 1, 2, 3))
     await asyncio.sleep(0)
     assert not waiting.done()
     own.leader_id = 2

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.consensus.configuration import Change, Configuration, Member, Step, changed
+from cluster.consensus.configuration import (
+    ChangeStep,
+    Configuration,
+    ConfigurationChange,
+    Member,
+    changed,
+)
 from cluster.metadata.repairs import REPAIR_PERIOD_MS, outlook, repaired
 from cluster.metadata.replicas import reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
@@ -27,16 +33,16 @@ def configuration(voters: tuple[int, ...], *learners: int) -> Configuration:
 @pytest.mark.parametrize(
     ("now", "target", "dead", "step"),
     [
-        (configuration((1, 2, 3)), (1, 2, 4), (), (Step.ADD, 4)),
-        (configuration((1, 2, 3), 4), (1, 2, 4), (), (Step.PROMOTE, 4)),
-        (configuration((1, 2, 3, 4)), (1, 2, 4), (), (Step.REMOVE, 3)),
+        (configuration((1, 2, 3)), (1, 2, 4), (), (ChangeStep.ADD, 4)),
+        (configuration((1, 2, 3), 4), (1, 2, 4), (), (ChangeStep.PROMOTE, 4)),
+        (configuration((1, 2, 3, 4)), (1, 2, 4), (), (ChangeStep.REMOVE, 3)),
         (configuration((1, 2, 4)), (4, 2, 1), (), None),
-        (configuration((1, 2, 3), 4), (1, 2, 4), (3,), (Step.REMOVE, 3)),
-        (configuration((1, 2), 4), (1, 4), (2,), (Step.PROMOTE, 4)),
-        (configuration((1, 2, 3), 4), (1, 2, 3), (), (Step.REMOVE, 4)),
-        (configuration((1, 2, 3)), (4, 5), (), (Step.ADD, 4)),
-        (configuration((1, 2, 4, 5)), (4, 5), (), (Step.REMOVE, 2)),
-        (configuration((1, 4, 5)), (4, 5), (), (Step.REMOVE, 1)),
+        (configuration((1, 2, 3), 4), (1, 2, 4), (3,), (ChangeStep.REMOVE, 3)),
+        (configuration((1, 2), 4), (1, 4), (2,), (ChangeStep.PROMOTE, 4)),
+        (configuration((1, 2, 3), 4), (1, 2, 3), (), (ChangeStep.REMOVE, 4)),
+        (configuration((1, 2, 3)), (4, 5), (), (ChangeStep.ADD, 4)),
+        (configuration((1, 2, 4, 5)), (4, 5), (), (ChangeStep.REMOVE, 2)),
+        (configuration((1, 4, 5)), (4, 5), (), (ChangeStep.REMOVE, 1)),
         (configuration((1, 2, 3)), (), (), None),
     ],
     ids=[
@@ -49,7 +55,7 @@ def test_next_step(
     now: Configuration,
     target: tuple[int, ...],
     dead: tuple[int, ...],
-    step: tuple[Step, int] | None,
+    step: tuple[ChangeStep, int] | None,
 ) -> None:
     assert next_change(now, target, 1, lambda node: node not in dead) == step
 
@@ -57,10 +63,10 @@ def test_next_step(
 @pytest.mark.parametrize(
     ("voters", "learners", "dead", "step"),
     [
-        ((1, 2, 3), (), (), (Step.REMOVE, 2)),
+        ((1, 2, 3), (), (), (ChangeStep.REMOVE, 2)),
         ((1, 2, 3), (), (3,), None),
-        ((1, 2), (), (), (Step.REMOVE, 2)),
-        ((1, 3), (2,), (), (Step.REMOVE, 2)),
+        ((1, 2), (), (), (ChangeStep.REMOVE, 2)),
+        ((1, 3), (2,), (), (ChangeStep.REMOVE, 2)),
         ((2, 3, 4), (), (3,), None),
     ],
     ids=["goes first", "not while the others have no majority", "of two", "a learner", "nor then"],
@@ -69,26 +75,26 @@ def test_a_damaged_replica_goes(
     voters: tuple[int, ...],
     learners: tuple[int, ...],
     dead: tuple[int, ...],
-    step: tuple[Step, int] | None,
+    step: tuple[ChangeStep, int] | None,
 ) -> None:
     now = configuration(voters, *learners)
     leader = 1 if 1 in voters else 4
     found = next_change(now, (1, 2, 3), leader, lambda one: one not in dead, (), [(2, 0)])
     assert found == step
     lost = next_change(now, (1, 2, 3), leader, lambda one: one not in dead, [(3, 0)], [(2, 0)])
-    first = (Step.REMOVE, 3) if 3 in voters else step
+    first = (ChangeStep.REMOVE, 3) if 3 in voters else step
     assert lost == first, "what is lost has no word any more: it goes first"
 
 
 @pytest.mark.parametrize(
     ("now", "target", "dead", "damaged", "step"),
     [
-        (configuration((1, 2, 3)), (1, 2, 3), (3,), (2, 3), (Step.REMOVE, 3)),
-        (configuration((1, 2, 3)), (1, 2, 3), (2,), (2, 3), (Step.REMOVE, 2)),
+        (configuration((1, 2, 3)), (1, 2, 3), (3,), (2, 3), (ChangeStep.REMOVE, 3)),
+        (configuration((1, 2, 3)), (1, 2, 3), (2,), (2, 3), (ChangeStep.REMOVE, 2)),
         (configuration((1, 2, 3)), (1, 2, 3), (2, 3), (2, 3), None),
-        (configuration((1, 2), 3), (1, 2, 3), (), (2,), (Step.PROMOTE, 3)),
-        (configuration((1,), 3), (1, 3), (), (1,), (Step.PROMOTE, 3)),
-        (configuration((1,), 3), (1,), (), (1,), (Step.REMOVE, 3)),
+        (configuration((1, 2), 3), (1, 2, 3), (), (2,), (ChangeStep.PROMOTE, 3)),
+        (configuration((1,), 3), (1, 3), (), (1,), (ChangeStep.PROMOTE, 3)),
+        (configuration((1,), 3), (1,), (), (1,), (ChangeStep.REMOVE, 3)),
         (configuration((1,)), (1, 3), (), (1,), None),
     ],
     ids=[
@@ -101,7 +107,7 @@ def test_of_several_damaged_ones_the_first_that_can_goes(
     target: tuple[int, ...],
     dead: tuple[int, ...],
     damaged: tuple[int, ...],
-    step: tuple[Step, int] | None,
+    step: tuple[ChangeStep, int] | None,
 ) -> None:
     marks = [(node, 0) for node in damaged]
     assert next_change(now, target, 1, lambda one: one not in dead, (), marks) == step
@@ -111,7 +117,7 @@ def test_of_several_damaged_ones_the_first_that_can_goes(
 def test_the_steps_end_at_the_target(target: tuple[int, ...]) -> None:
     now, steps = configuration((1, 2, 3)), 0
     while (step := next_change(now, target, 1, lambda node: True)) is not None:
-        now, steps = changed(now, Change(*step, expected=now.version)), steps + 1
+        now, steps = changed(now, ConfigurationChange(*step, expected=now.version)), steps + 1
         assert len(now.voters) >= min(3, len(target))
     assert {one.node for one in now.voters} == set(target) and not now.learners
     assert steps <= 2 * len(set(target) - {1, 2, 3}) + 3
