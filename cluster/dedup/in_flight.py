@@ -18,7 +18,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import (
     BatchMeta,
     Kind,
-    Known,
+    KnownProducer,
     Verdict,
     admit,
     conflict,
@@ -32,7 +32,7 @@ from cluster.dedup.verdict import (
 _APPENDED = Kind.APPENDED
 
 
-class _Pending:
+class _PendingEntry:
     """A proposed entry: a batch, or an open (`meta` is None)."""
 
     __slots__ = ("doomed", "epoch", "meta", "pin", "producer_id", "token")
@@ -89,10 +89,10 @@ class InFlight:
 
     def __init__(self, last_seen: LastSeen, *, next_offset: int = 0) -> None:
         self._map = last_seen
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_PendingEntry] = deque()
         self._ahead: dict[int, _Ahead] = {}
         # (producer id, epoch, first, last) of each batch in flight
-        self._batches: dict[tuple[int, int, int, int], _Pending] = {}
+        self._batches: dict[tuple[int, int, int, int], _PendingEntry] = {}
         self._applied_next = next_offset
         self._records = 0
         self._new_producers = 0
@@ -148,7 +148,7 @@ class InFlight:
         last_sequence = ahead.last_sequence
         if meta.epoch != ahead.epoch or ahead.opened or meta.last > last_sequence:
             # None of these rows looks at the chain below its last sequence.
-            return judge(Known(ahead.epoch, last_sequence, ahead.opened, -1, ()), meta)
+            return judge(KnownProducer(ahead.epoch, last_sequence, ahead.opened, -1, ()), meta)
         original = self._batches.get((meta.producer_id, meta.epoch, meta.first, meta.last))
         if original is not None and original.meta is not None:
             if same_content(original.meta, meta):
@@ -187,17 +187,17 @@ class InFlight:
 
         `token` stands for the proposal; a duplicate is JOINED to it.
         """
-        pending = _Pending(token, meta.producer_id, meta.epoch, meta)
+        pending = _PendingEntry(token, meta.producer_id, meta.epoch, meta)
         self._pending.append(pending)
         self._track(pending)
 
     def add_open(self, producer_id: int, epoch: int, token: Hashable, *, pin: bool = True) -> None:
         """Adds a proposed open, right after `check_open` said APPENDED."""
-        pending = _Pending(token, producer_id, epoch, None, pin)
+        pending = _PendingEntry(token, producer_id, epoch, None, pin)
         self._pending.append(pending)
         self._track(pending)
 
-    def _track(self, pending: _Pending) -> None:
+    def _track(self, pending: _PendingEntry) -> None:
         meta = pending.meta
         if meta is not None:
             self._records += meta.count

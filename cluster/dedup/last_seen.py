@@ -36,14 +36,14 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from cluster.dedup.pid_table import Chunk, PidTable
+from cluster.dedup.pid_table import PidChunk, PidTable
 from cluster.dedup.record import (
     FLAGS_AT,
     OPENED,
     PINNED,
     RECORD_BYTES,
     START,
-    Run,
+    ReadableRun,
     append,
     first_record,
     is_pinned,
@@ -61,9 +61,9 @@ from cluster.dedup.verdict import (
     MAX_INT64,
     BatchMeta,
     Kind,
-    Known,
-    RecentBatch,
-    Resolution,
+    KnownProducer,
+    RememberedBatch,
+    ResolutionKind,
     Resolved,
     Verdict,
     admit,
@@ -94,7 +94,7 @@ class ProducerEntry(NamedTuple):
     last_append_ms: int
     opened: bool
     pinned: bool
-    recent: tuple[RecentBatch, ...]
+    recent: tuple[RememberedBatch, ...]
 
 
 class LastSeen:
@@ -219,7 +219,9 @@ class LastSeen:
         append(chunk.records, row * RECORD_BYTES, meta, base_offset)
         chunk.times[row] = self._clock
 
-    def publish(self, producer_id: int, run: Run, time_ms: int, *, pin: bool = False) -> None:
+    def publish(
+        self, producer_id: int, run: ReadableRun, time_ms: int, *, pin: bool = False
+    ) -> None:
         """Remembers a transaction's published run, at the end of the producer's chain.
 
         An id that has expired meanwhile stays expired: nothing of it is accepted any more.
@@ -335,7 +337,7 @@ class LastSeen:
 
     # --- looking at it
 
-    def known(self, producer_id: int) -> Known | None:
+    def known(self, producer_id: int) -> KnownProducer | None:
         """Returns the facts about a producer for `judge`; None: not in the map."""
         place = self._of(producer_id).find(producer_id)
         return None if place is None else unpack(place[0].records, place[1] * RECORD_BYTES)
@@ -365,7 +367,7 @@ class LastSeen:
         return found
 
     @staticmethod
-    def _entry(chunk: Chunk, row: int) -> ProducerEntry:
+    def _entry(chunk: PidChunk, row: int) -> ProducerEntry:
         at = row * RECORD_BYTES
         known = unpack(chunk.records, at)
         return ProducerEntry(
@@ -392,7 +394,7 @@ class LastSeen:
         if place is not None:
             return resolve(place[0].records, place[1] * RECORD_BYTES, epoch, sequence)
         gone = self._is_expired(producer_id)
-        resolution = Resolution.UNSPECIFIED if gone else Resolution.NOT_YET
+        resolution = ResolutionKind.UNSPECIFIED if gone else ResolutionKind.NOT_YET
         return Resolved(resolution, -1, -1, -1)
 
     # --- snapshots

@@ -28,7 +28,7 @@ _NEVER = 1 << 63
 _GONE = -1
 
 
-class Chunk:
+class PidChunk:
     """Rows with neighbouring producer ids. Rows move: (chunk, row) is good for one call."""
 
     __slots__ = ("bound", "pids", "records", "serial", "times")
@@ -53,10 +53,10 @@ class PidTable:
         self._pin_mask = pin_mask
         self._serial = 0
         self._rows = 0
-        self._due: list[tuple[int, int, Chunk]] = []
+        self._due: list[tuple[int, int, PidChunk]] = []
         self.oldest = _NEVER
         """No row that is not pinned was last used before this time."""
-        self._cache: dict[int, tuple[Chunk, int]] = {}
+        self._cache: dict[int, tuple[PidChunk, int]] = {}
         self._chunks = [self._chunk(array("q"), array("q"), bytearray())]
         # A lower bound of each chunk's ids, above all ids of the chunk before it.
         self._firsts = [0]
@@ -64,7 +64,7 @@ class PidTable:
     def __len__(self) -> int:
         return self._rows
 
-    def find(self, pid: int) -> tuple[Chunk, int] | None:
+    def find(self, pid: int) -> tuple[PidChunk, int] | None:
         """Returns the place of `pid`: a chunk and the row in it."""
         # A cached place proves itself: rows move, but a wrong place holds another id.
         place = self._cache.get(pid)
@@ -104,12 +104,12 @@ class PidTable:
         if not record[self._flags_at] & self._pin_mask:
             self.lower_bound(chunk, time)
 
-    def lower_bound(self, chunk: Chunk, time: int) -> None:
+    def lower_bound(self, chunk: PidChunk, time: int) -> None:
         """Notes that an unpinned row of `chunk` may have been last used at `time`."""
         if time < chunk.bound:
             self._set_bound(chunk, time)
 
-    def rows(self, after: int) -> Iterator[tuple[Chunk, int]]:
+    def rows(self, after: int) -> Iterator[tuple[PidChunk, int]]:
         """The places of all ids above `after`, rising; the table must not change meanwhile."""
         for chunk in self._chunks[bisect_right(self._firsts, after) - 1 :]:
             for at in range(bisect_right(chunk.pids, after), len(chunk.pids)):
@@ -193,16 +193,16 @@ class PidTable:
 
     # --- chunks
 
-    def _chunk(self, pids: array[int], times: array[int], records: bytearray) -> Chunk:
+    def _chunk(self, pids: array[int], times: array[int], records: bytearray) -> PidChunk:
         self._serial += 1
-        return Chunk(self._serial, pids, times, records)
+        return PidChunk(self._serial, pids, times, records)
 
-    def _is_pinned(self, chunk: Chunk, at: int) -> int:
+    def _is_pinned(self, chunk: PidChunk, at: int) -> int:
         return chunk.records[at * self._size + self._flags_at] & self._pin_mask
 
     def _keep(
         self,
-        chunk: Chunk,
+        chunk: PidChunk,
         runs: list[tuple[int, int]],
         between: tuple[int, int, bytes] | None = None,
     ) -> None:
@@ -222,7 +222,7 @@ class PidTable:
         chunk.pids, chunk.times = pids[:], times[:]
         chunk.records = bytearray(b"".join(records))
 
-    def _drop(self, chunk: Chunk, rows: list[int]) -> int:
+    def _drop(self, chunk: PidChunk, rows: list[int]) -> int:
         if rows:
             runs = []
             start = 0
@@ -248,7 +248,7 @@ class PidTable:
         self._firsts.insert(index + 1, right.pids[0])
         self._refresh_bound(right)
 
-    def _mend(self, touched: list[Chunk]) -> None:
+    def _mend(self, touched: list[PidChunk]) -> None:
         """Remove empty chunks and join small ones with a neighbour."""
         for chunk in touched:
             if chunk.bound == _GONE or len(chunk.pids) >= CHUNK_ROWS // 4:
@@ -261,7 +261,7 @@ class PidTable:
                 if 0 <= left < len(self._chunks) - 1 and self._join(left):
                     break
 
-    def _index(self, chunk: Chunk) -> int:
+    def _index(self, chunk: PidChunk) -> int:
         if not chunk.pids:
             return self._chunks.index(chunk)
         return bisect_right(self._firsts, chunk.pids[0]) - 1
@@ -289,14 +289,14 @@ class PidTable:
 
     # --- bounds
 
-    def _refresh_bound(self, chunk: Chunk) -> None:
+    def _refresh_bound(self, chunk: PidChunk) -> None:
         """Raise a chunk's bound to the exact one."""
         mask = self._pin_mask
         flags = chunk.records[self._flags_at :: self._size]
         times = [t for t, flag in zip(chunk.times, flags, strict=True) if not flag & mask]
         self._set_bound(chunk, min(times, default=_NEVER))
 
-    def _set_bound(self, chunk: Chunk, bound: int) -> None:
+    def _set_bound(self, chunk: PidChunk, bound: int) -> None:
         if bound != chunk.bound:
             chunk.bound = bound
             if 0 <= bound < _NEVER:
@@ -309,5 +309,5 @@ class PidTable:
             heapq.heappop(due)
         self.oldest = due[0][0] if due else _NEVER
 
-    def _pop_due(self) -> Chunk:
+    def _pop_due(self) -> PidChunk:
         return heapq.heappop(self._due)[2]

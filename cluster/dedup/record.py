@@ -18,9 +18,9 @@ from cluster.dedup.verdict import (
     MAX_UINT32,
     WINDOW,
     BatchMeta,
-    Known,
-    RecentBatch,
-    Resolution,
+    KnownProducer,
+    RememberedBatch,
+    ResolutionKind,
     Resolved,
 )
 
@@ -119,7 +119,7 @@ def append(records: bytearray, at: int, meta: BatchMeta, base_offset: int) -> No
     )  # fmt: skip
 
 
-class Run(NamedTuple):
+class ReadableRun(NamedTuple):
     """Published run of one producer: sequences first..last of `epoch`.
 
     `recent`: its newest batches with their offsets, oldest first; `whole`: these are all.
@@ -129,11 +129,11 @@ class Run(NamedTuple):
     first: int
     last: int
     last_offset: int
-    recent: tuple[RecentBatch, ...]
+    recent: tuple[RememberedBatch, ...]
     whole: bool
 
 
-def published(records: bytearray, at: int, run: Run) -> bytes:
+def published(records: bytearray, at: int, run: ReadableRun) -> bytes:
     """Returns the record at byte `at` after its run was published."""
     _, _, epoch, flags = START.unpack_from(records, at)
     pinned = flags & PINNED
@@ -155,16 +155,16 @@ def published(records: bytearray, at: int, run: Run) -> bytes:
     return bytes(record)
 
 
-def published_first(run: Run, pinned: int = 0) -> bytes:
+def published_first(run: ReadableRun, pinned: int = 0) -> bytes:
     """Makes the record of a chain that begins with this run; `pinned` is PINNED or 0."""
     return _chain(run, run.first - 1, pinned)
 
 
-def _meta(batch: RecentBatch, epoch: int, prev: int) -> BatchMeta:
+def _meta(batch: RememberedBatch, epoch: int, prev: int) -> BatchMeta:
     return BatchMeta(0, epoch, batch.first, batch.last, prev, batch.count, batch.crc)
 
 
-def _chain(run: Run, floor: int, pinned: int) -> bytes:
+def _chain(run: ReadableRun, floor: int, pinned: int) -> bytes:
     """Makes a record with a run's known batches in its window, in a chain with that floor."""
     if not run.recent:
         record = bytearray(HEAD.pack(run.last, run.last_offset, run.epoch, pinned, 0, 0, 1, 0))
@@ -183,7 +183,7 @@ def _chain(run: Run, floor: int, pinned: int) -> bytes:
     return bytes(record)
 
 
-def _opened_behind(epoch: int, run: Run, pinned: int) -> bytes:
+def _opened_behind(epoch: int, run: ReadableRun, pinned: int) -> bytes:
     """Makes the record of a producer that opened `epoch` before its predecessor's run ended."""
     record = bytearray(_chain(run, run.first - 1, pinned))
     _OPENED_PART.pack_into(record, _EPOCH_AT, epoch, record[FLAGS_AT] | OPENED, run.epoch)
@@ -201,13 +201,13 @@ def open_epoch(records: bytearray, at: int, epoch: int, pinned: bool) -> None:
     _OPENED_PART.pack_into(records, at + _EPOCH_AT, epoch, flags, extra)
 
 
-def unpack(records: bytearray, at: int) -> Known:
+def unpack(records: bytearray, at: int) -> KnownProducer:
     """Unpacks the record at byte `at`."""
     last_sequence, base, epoch, flags, extra, span, count, crc = HEAD.unpack_from(records, at)
     recent = []
     first = last_sequence - span
     if flags & RECENT:
-        recent.append(RecentBatch(first, last_sequence, base, count, crc))
+        recent.append(RememberedBatch(first, last_sequence, base, count, crc))
     at += _OLDER_AT
     for _ in range((flags & RECENT) - 1):
         gap, span, offsets, crc, short = _OLDER.unpack_from(records, at)
@@ -215,11 +215,11 @@ def unpack(records: bytearray, at: int) -> Known:
         last = first - gap
         first = last - span
         base -= offsets
-        recent.append(RecentBatch(first, last, base, short or span + 1, crc))
+        recent.append(RememberedBatch(first, last, base, short or span + 1, crc))
     recent.reverse()
     opened = bool(flags & OPENED)
     floor = last_sequence - extra if flags & FLOORED and not opened else -1
-    return Known(epoch, last_sequence, opened, floor, tuple(recent))
+    return KnownProducer(epoch, last_sequence, opened, floor, tuple(recent))
 
 
 def is_pinned(records: bytearray, at: int) -> bool:
@@ -240,43 +240,43 @@ def resolve(records: bytearray, at: int, epoch: int, sequence: int) -> Resolved:
     head = HEAD.unpack_from(records, at)
     flags, extra, count = head[3], head[4], head[6]
     known = unpack(records, at)
-    resolution, offset = Resolution.UNSPECIFIED, -1
+    resolution, offset = ResolutionKind.UNSPECIFIED, -1
     if epoch > known.epoch or (epoch == known.epoch and known.opened):
-        resolution = Resolution.NOT_YET
+        resolution = ResolutionKind.NOT_YET
     elif epoch == known.epoch:
         if sequence > known.last_sequence:
-            resolution = Resolution.NOT_YET
+            resolution = ResolutionKind.NOT_YET
         else:
             resolution, offset = _locate(known, sequence, sequence > known.floor)
     elif known.opened and not count:
         if not flags & FLOORED:
-            resolution = Resolution.NEVER
+            resolution = ResolutionKind.NEVER
     elif known.opened and epoch > extra:
         # Raised again before it stored anything.
-        resolution = Resolution.NEVER
+        resolution = ResolutionKind.NEVER
     elif known.opened and epoch == extra:
         if sequence > known.last_sequence:
-            resolution = Resolution.NEVER
+            resolution = ResolutionKind.NEVER
         else:
             # The open overwrote the floor of that chain, if it had one.
             resolution, offset = _locate(known, sequence, not flags & FLOORED)
     return Resolved(resolution, offset, known.last_sequence, known.epoch)
 
 
-def _locate(known: Known, sequence: int, stored_below: bool) -> tuple[Resolution, int]:
+def _locate(known: KnownProducer, sequence: int, stored_below: bool) -> tuple[ResolutionKind, int]:
     """Returns the place of a sequence up to the last one.
 
     `stored_below`: this chain stored everything below the recent batches.
     """
     if sequence < 0:
-        return Resolution.NEVER, -1
+        return ResolutionKind.NEVER, -1
     for first, last, base_offset, count, _ in known.recent:
         if sequence < first:
             break
         if sequence <= last:
             if count == last - first + 1 or sequence == first:
-                return Resolution.COMMITTED, base_offset + sequence - first
-            return Resolution.COMMITTED, base_offset + count - 1 if sequence == last else -1
+                return ResolutionKind.COMMITTED, base_offset + sequence - first
+            return ResolutionKind.COMMITTED, base_offset + count - 1 if sequence == last else -1
     if known.recent and sequence > known.recent[0].first:
-        return Resolution.NEVER, -1  # in a gap between two batches
-    return (Resolution.COMMITTED if stored_below else Resolution.UNSPECIFIED), -1
+        return ResolutionKind.NEVER, -1  # in a gap between two batches
+    return (ResolutionKind.COMMITTED if stored_below else ResolutionKind.UNSPECIFIED), -1

@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<4sHHqqQQ")
 _CRC = struct.Struct("<I")
 
 
-class State(NamedTuple):
+class DedupState(NamedTuple):
     """Unpacked state. Times in ms; `records` holds one record per producer id."""
 
     clock: int
@@ -77,7 +77,7 @@ def _parts(
         yield records
 
 
-def unpack_state(data: bytes) -> State:
+def unpack_state(data: bytes) -> DedupState:
     """Unpacks a map. Raises ValueError if the bytes are damaged or of another version."""
     if len(data) < packed_bytes(0, 0):
         raise _damaged(f"{len(data)} bytes, at least {packed_bytes(0, 0)} are expected")
@@ -101,12 +101,12 @@ def unpack_state(data: bytes) -> State:
         columns.append(_from_bytes(view[at : at + 8 * count]))
         at += 8 * count
     retired, pids, times = columns
-    state = State(clock, expired_below, retired, pids, times, view[at : -_CRC.size])
+    state = DedupState(clock, expired_below, retired, pids, times, view[at : -_CRC.size])
     _validate(state)
     return state
 
 
-def _validate(state: State) -> None:
+def _validate(state: DedupState) -> None:
     """Checks the rules that a checksum does not cover; by column, for up to a million rows."""
     clock, expired_below, retired, pids, times, records = state
     if clock < 0 or expired_below < 0:

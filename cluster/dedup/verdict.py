@@ -92,8 +92,8 @@ class Kind(IntEnum):
     UNSUPPORTED_FORMAT = 103
 
 
-class ExpectedOffsets(IntEnum):
-    """A topic's rule for BatchHeader.expected_offset; numbers of oncelog.v1.ExpectedOffsets."""
+class OffsetRule(IntEnum):
+    """A topic's rule for BatchHeader.expected_offset; numbers of oncelog.v1.OffsetRule."""
 
     CHECKED = 0
     IGNORED = 1
@@ -108,7 +108,7 @@ class Formats(IntEnum):
     BOTH = 2
 
 
-class Resolution(IntEnum):
+class ResolutionKind(IntEnum):
     """Answers about a sequence; the numbers of oncelog.v1.Resolution."""
 
     # The map alone cannot tell (an older epoch, an expired producer): the log can.
@@ -154,7 +154,7 @@ class Verdict(NamedTuple):
     token: Any = None
 
 
-class RecentBatch(NamedTuple):
+class RememberedBatch(NamedTuple):
     """A stored batch as the last-seen map remembers it."""
 
     first: int
@@ -164,7 +164,7 @@ class RecentBatch(NamedTuple):
     crc: int
 
 
-class Known(NamedTuple):
+class KnownProducer(NamedTuple):
     """A partition's knowledge of a producer.
 
     `opened`: the epoch was raised by an open and has stored nothing yet, so `last_sequence` and
@@ -176,13 +176,13 @@ class Known(NamedTuple):
     last_sequence: int
     opened: bool
     floor: int
-    recent: tuple[RecentBatch, ...]
+    recent: tuple[RememberedBatch, ...]
 
 
 class Resolved(NamedTuple):
     """Answer to "is this sequence stored, and where?"; offset -1: no longer known."""
 
-    resolution: Resolution
+    resolution: ResolutionKind
     offset: int
     last_sequence: int
     current_epoch: int
@@ -264,7 +264,7 @@ def fenced(epoch: int, current_epoch: int) -> Verdict:
     )
 
 
-def same_content(batch: RecentBatch | BatchMeta, meta: BatchMeta) -> bool:
+def same_content(batch: RememberedBatch | BatchMeta, meta: BatchMeta) -> bool:
     """Whether two batches with the same sequences also hold the same records.
 
     Clients of Kafka's protocol are trusted in this: they rebuild a batch for a retry.
@@ -272,7 +272,7 @@ def same_content(batch: RecentBatch | BatchMeta, meta: BatchMeta) -> bool:
     return meta.kafka or (batch.crc == meta.crc and batch.count == meta.count)
 
 
-def rebuilt(batch: RecentBatch | BatchMeta, meta: BatchMeta) -> str:
+def rebuilt(batch: RememberedBatch | BatchMeta, meta: BatchMeta) -> str:
     """Returns the message of a repeat: REBUILT if its bytes are others."""
     return "" if batch.crc == meta.crc else REBUILT
 
@@ -288,7 +288,7 @@ def conflict(meta: BatchMeta, last_sequence: int) -> Verdict:
     )
 
 
-def judge(known: Known, meta: BatchMeta) -> Verdict | None:
+def judge(known: KnownProducer, meta: BatchMeta) -> Verdict | None:
     """Returns a known producer's verdict; None: nothing speaks against appending."""
     epoch, last_sequence, opened, _, _ = known
     if meta.epoch < epoch:
@@ -317,7 +317,7 @@ def judge(known: Known, meta: BatchMeta) -> Verdict | None:
     return out_of_order(last_sequence, epoch, f"{what}; the last one stored is {last_sequence}")
 
 
-def _judge_old(known: Known, meta: BatchMeta) -> Verdict:
+def _judge_old(known: KnownProducer, meta: BatchMeta) -> Verdict:
     """Judges a batch of the current epoch that ends at or below the last sequence."""
     for batch in reversed(known.recent):
         if batch.last == meta.last and batch.first == meta.first:

@@ -19,7 +19,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Done, Outcome
 from cluster.dedup.in_flight import InFlight
 from cluster.dedup.sequences import placed
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Formats, Kind, Verdict, fenced
+from cluster.dedup.verdict import BatchMeta, Formats, Kind, OffsetRule, Verdict, fenced
 from cluster.entries import (
     HELD,
     BatchEntry,
@@ -112,7 +112,7 @@ class Leadership:
             self.answer(answer_to, Answer(full))
             return
         meta = request.meta
-        if self.policy.expected_offsets == ExpectedOffsets.IGNORED:
+        if self.policy.expected_offsets == OffsetRule.IGNORED:
             meta = meta._replace(expected_offset=-1)
         if meta.kafka:
             if self.policy.formats == Formats.COLUMNAR or not self._node.features.is_on(KAFKA):
@@ -155,7 +155,7 @@ class Leadership:
             )
         if verdict.kind in (Kind.DUPLICATE, Kind.JOINED, Kind.FENCED):
             return verdict  # a stored batch stays stored
-        required = self.policy.expected_offsets == ExpectedOffsets.REQUIRED
+        required = self.policy.expected_offsets == OffsetRule.REQUIRED
         if required and meta.expected_offset < 0:
             text = "expected_offset: missing, and the topic requires it"
             return Verdict(Kind.INVALID_BATCH, message=text)
@@ -256,7 +256,7 @@ class Leadership:
             return Verdict(Kind.INVALID_BATCH, message="transaction_id: not supported yet, use 0")
         if self._in_flight_bytes + self.staging.bytes > MAX_IN_FLIGHT_BYTES:
             return Verdict(Kind.THROTTLED, message="too many bytes in flight in this partition")
-        if self.policy.expected_offsets == ExpectedOffsets.REQUIRED:
+        if self.policy.expected_offsets == OffsetRule.REQUIRED:
             text = "expected_offset: the topic requires it, and a transaction cannot have one"
             return Verdict(Kind.INVALID_BATCH, message=text)
         verdict = self.staging.check(request, new_in_flight=self._in_flight.new_producers)

@@ -15,7 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
-from cluster.dedup.verdict import Resolution, Resolved
+from cluster.dedup.verdict import ResolutionKind, Resolved
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition.disk_reads import without_waiting
 from cluster.partition.replica import Partition
@@ -107,19 +107,19 @@ async def settled(
     UNSPECIFIED is left only where retention has deleted the evidence. Raises storage.StorageError.
     """
     known = partition.last_seen.describe(producer_id)
-    if found.resolution is Resolution.COMMITTED:
+    if found.resolution is ResolutionKind.COMMITTED:
         in_window = known is not None and known.recent and sequence >= known.recent[0].first
         if found.offset >= 0 or in_window:
             return found
-    elif found.resolution is not Resolution.UNSPECIFIED:
+    elif found.resolution is not ResolutionKind.UNSPECIFIED:
         return found
     elif known is not None and known.pinned and known.opened and known.last_offset < 0:
         # A name's id is remembered from its first batch on: there was no batch.
-        return found._replace(resolution=Resolution.NEVER)
+        return found._replace(resolution=ResolutionKind.NEVER)
     below = search_from(partition, producer_id)
     place = await find_batch(partition, producer_id, epoch, sequence, below=below)
     if isinstance(place, Found):
-        return found._replace(resolution=Resolution.COMMITTED, offset=place.offset_of(sequence))
+        return found._replace(resolution=ResolutionKind.COMMITTED, offset=place.offset_of(sequence))
     if place is Miss.ABSENT:
-        return found._replace(resolution=Resolution.NEVER, offset=-1)
+        return found._replace(resolution=ResolutionKind.NEVER, offset=-1)
     return found

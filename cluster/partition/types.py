@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Formats, Verdict
+from cluster.dedup.verdict import BatchMeta, Formats, OffsetRule, Verdict
 from cluster.features import Features
 from cluster.metadata.producer_names import NameState
 
@@ -45,7 +45,7 @@ class Policy:
     """Topic and cluster settings that the leader stamps into entries. Times in ms."""
 
     max_batch_bytes: int = 4 * 1024 * 1024
-    expected_offsets: int = ExpectedOffsets.CHECKED
+    expected_offsets: int = OffsetRule.CHECKED
     formats: int = Formats.COLUMNAR
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.dedup.verdict import WINDOW, BatchMeta, Known, RecentBatch
+from cluster.dedup.verdict import WINDOW, BatchMeta, KnownProducer, RememberedBatch
 from cluster.transactions.types import Published
 
 
@@ -41,16 +41,16 @@ class Run:
     records: int = 0
     size: int = 0
     max_timestamp_us: int = 0
-    recent: tuple[RecentBatch, ...] = ()
+    recent: tuple[RememberedBatch, ...] = ()
 
-    def known(self) -> Known:
+    def known(self) -> KnownProducer:
         """Returns the run as a chain of its own, for `judge`."""
-        return Known(self.epoch, self.last, False, self.first - 1, self.recent)
+        return KnownProducer(self.epoch, self.last, False, self.first - 1, self.recent)
 
     def add(self, meta: BatchMeta, size: int, max_timestamp_us: int) -> int:
         """Puts an admitted batch at the end; returns its offset in the run."""
         offset = self.records
-        batch = RecentBatch(meta.first, meta.last, offset, meta.count, meta.crc)
+        batch = RememberedBatch(meta.first, meta.last, offset, meta.count, meta.crc)
         self.recent = (*self.recent, batch)[-WINDOW:]
         self.last = meta.last
         self.batches += 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
-from cluster.dedup.verdict import MAX_INT64, WINDOW, RecentBatch
+from cluster.dedup.verdict import MAX_INT64, WINDOW, RememberedBatch
 from cluster.entries import MARKER, CorruptEntryError, has_unknown_fields
 from cluster.transactions.run import Ended, Run
 from cluster.transactions.types import Expected, Marker, Published
@@ -135,7 +135,9 @@ def _run_record(run: Run) -> pb.RunRecord:
 
 def _run_of(row: pb.RunRecord) -> Run:
     recent = tuple(
-        RecentBatch(b.first_sequence, b.last_sequence, b.relative_offset, b.record_count, b.crc32c)
+        RememberedBatch(
+            b.first_sequence, b.last_sequence, b.relative_offset, b.record_count, b.crc32c
+        )
         for b in row.recent
     )
     sound = (

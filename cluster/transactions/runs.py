@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.record import Run as PublishedChain
+from cluster.dedup.record import ReadableRun as PublishedChain
 from cluster.dedup.verdict import (
     BatchMeta,
     Kind,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind, Verdict, fenced
+from cluster.dedup.verdict import BatchMeta, Kind, OffsetRule, Verdict, fenced
 from cluster.features import PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
@@ -267,7 +267,7 @@ class Cluster:
         assert partition is not None and settings is not None, "else it was refused"
         if header.transaction_id:
             return Answer(self._staged(partition, batch, found), self.now_ms)
-        if settings.expected_offsets == ExpectedOffsets.IGNORED:
+        if settings.expected_offsets == OffsetRule.IGNORED:
             found = found._replace(expected_offset=-1)
         verdict = self._judge(partition, found, settings.expected_offsets)
         if verdict.kind is Kind.APPENDED:
@@ -291,7 +291,7 @@ class Cluster:
         verdict = partition.runs.check_plain(found, verdict)
         if verdict.kind in (Kind.DUPLICATE, Kind.FENCED):
             return verdict
-        if expected == ExpectedOffsets.REQUIRED and found.expected_offset < 0:
+        if expected == OffsetRule.REQUIRED and found.expected_offset < 0:
             text = "expected_offset: missing, and the topic requires it"
             return Verdict(Kind.INVALID_BATCH, message=text)
         return self._lease_verdict(partition, found.producer_id, found.epoch) or verdict

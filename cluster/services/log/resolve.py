@@ -16,7 +16,7 @@ from cluster.dedup.verdict import (
     MAX_INT64,
     BatchMeta,
     Kind,
-    Resolution,
+    ResolutionKind,
     Resolved,
     Verdict,
     conflict,
@@ -85,7 +85,7 @@ class Resolver:
         names, last_seen = partition.policy.names, partition.last_seen
         if partition.machine.runs.may_publish(producer_id, epoch, sequence):
             # Also under a fenced epoch: a commit may be decided, and its marker on its way.
-            return Resolved(Resolution.NOT_YET, -1, -1, -1)
+            return Resolved(ResolutionKind.NOT_YET, -1, -1, -1)
         if names.applied_index < partition.names_index:
             raise NotReadyError("the leader's copy of the producer names is behind")
         found = last_seen.resolve(producer_id, epoch, sequence)
@@ -94,8 +94,8 @@ class Resolver:
         if held is not None and (veto is None or veto.kind is not Kind.FENCED):
             # A name's id that is not in the map has never written here, but may come.
             if last_seen.known(producer_id) is None:
-                return Resolved(Resolution.NOT_YET, -1, -1, -1)
-        elif veto is not None and found.resolution is Resolution.NOT_YET:
+                return Resolved(ResolutionKind.NOT_YET, -1, -1, -1)
+        elif veto is not None and found.resolution is ResolutionKind.NOT_YET:
             await _shut_out(partition, producer_id, veto)
             found = last_seen.resolve(producer_id, epoch, sequence)
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.dedup import in_flight, last_seen, sequences, verdict
 from cluster.dedup.last_seen import KAFKA_LIFETIME_MS, LastSeen
-from cluster.dedup.verdict import KAFKA_IDS, BatchMeta, Kind, Known, Verdict
+from cluster.dedup.verdict import KAFKA_IDS, BatchMeta, Kind, KnownProducer, Verdict
 from cluster.kafka import ids
 from cluster.partition import leader
 from tests.sim.mutations import mutation
@@ -90,7 +90,7 @@ def _judging(change: Any) -> Any:
     """Patches `judge` where it is used."""
     judge = verdict.judge
 
-    def changed(known: Known, meta: BatchMeta) -> Verdict | None:
+    def changed(known: KnownProducer, meta: BatchMeta) -> Verdict | None:
         return change(judge, known, meta) if meta.kafka else judge(known, meta)
 
     return [(last_seen, "judge", changed), (in_flight, "judge", changed)]
@@ -98,7 +98,7 @@ def _judging(change: Any) -> Any:
 
 @mutation("an epoch that a Kafka client raised begins at any sequence")
 def epoch_begins_anywhere() -> Any:
-    def anywhere(judge: Any, known: Known, meta: BatchMeta) -> Any:
+    def anywhere(judge: Any, known: KnownProducer, meta: BatchMeta) -> Any:
         return None if meta.epoch > known.epoch else judge(known, meta)
 
     return _judging(anywhere)

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from cluster.consensus.proposals import Abandoned, Outcome
-from cluster.dedup.verdict import BatchMeta, Kind, Resolution
+from cluster.dedup.verdict import BatchMeta, Kind, ResolutionKind
 from cluster.entries import METADATA as METADATA_ENTRY
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.metadata.state import MetadataState
@@ -160,10 +160,10 @@ class PartitionLeader(Leader):
     def resolve(self, reply: Reply, producer_id: int, epoch: int, sequence: int) -> None:
         """Answers a sequence's outcome, once an entry of this term has committed."""
 
-        async def resolved() -> Resolution:
+        async def resolved() -> ResolutionKind:
             await confirm(self.partition)
             if self.partition.machine.runs.may_publish(producer_id, epoch, sequence):
-                return Resolution.NOT_YET
+                return ResolutionKind.NOT_YET
             return self.partition.last_seen.resolve(producer_id, epoch, sequence).resolution
 
         self.spawn(resolved(), reply)

@@ -12,7 +12,7 @@ from typing import Any
 
 import cluster.transactions.runs as runs_module
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.record import Run as PublishedChain
+from cluster.dedup.record import ReadableRun as PublishedChain
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.groups.ownership import GroupOwnership
 from cluster.groups.staged import StagedOffsets

@@ -10,13 +10,13 @@ import pytest
 
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.pid_table import CHUNK_ROWS
-from cluster.dedup.verdict import BatchMeta, Kind, Resolution
+from cluster.dedup.verdict import BatchMeta, Kind, ResolutionKind
 
 FAR = 2**32 - 1
 HOUR = 3600 * 1000
 DAY = 24 * HOUR
-COMMITTED, NEVER, NOT_YET = Resolution.COMMITTED, Resolution.NEVER, Resolution.NOT_YET
-UNKNOWN = Resolution.UNSPECIFIED
+COMMITTED, NEVER, NOT_YET = ResolutionKind.COMMITTED, ResolutionKind.NEVER, ResolutionKind.NOT_YET
+UNKNOWN = ResolutionKind.UNSPECIFIED
 
 
 class Log:
@@ -326,7 +326,9 @@ RESOLVE = [
     [r[1:] for r in RESOLVE],
     ids=[r[0] for r in RESOLVE],
 )
-def test_resolve(pid: int, epoch: int, sequence: int, resolution: Resolution, offset: int) -> None:
+def test_resolve(
+    pid: int, epoch: int, sequence: int, resolution: ResolutionKind, offset: int
+) -> None:
     log = Log()
     log.map.record(BatchMeta(60, 0, 0, 9, -1, 10, 1), 0, 0)
     assert log.map.advance(HOUR, lifetime_ms=0) == 1

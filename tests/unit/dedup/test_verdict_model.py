@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.verdict import BatchMeta, Kind, Resolution, Verdict, validate
+from cluster.dedup.verdict import BatchMeta, Kind, ResolutionKind, Verdict, validate
 from tests.unit.dedup.verdict_model import DAY, FAR, KAFKA, Answer, Batch, Model
 
 MAX_COUNT = 2**31 - 1
@@ -165,25 +165,29 @@ class LastSeenMachine(RuleBasedStateMachine):
         assert found == self.replicas[1].resolve(pid, epoch, sequence)
         if known is None:
             gone = pid < self.model.watermark or pid in self.model.gone
-            assert found.resolution == (Resolution.UNSPECIFIED if gone else Resolution.NOT_YET)
+            assert found.resolution == (
+                ResolutionKind.UNSPECIFIED if gone else ResolutionKind.NOT_YET
+            )
             return
         assert (found.last_sequence, found.current_epoch) == (known.last, known.epoch)
         # The resolution agrees with the answer that sending the sequence again would get.
         if epoch > known.epoch or (epoch == known.epoch and sequence > known.last):
-            assert found.resolution is Resolution.NOT_YET
+            assert found.resolution is ResolutionKind.NOT_YET
         if epoch < known.epoch:
-            assert found.resolution is not Resolution.NOT_YET
+            assert found.resolution is not ResolutionKind.NOT_YET
         if epoch == known.stored_epoch and known.chain:
             self._resolve_stored(known.chain, found.resolution, found.offset, sequence)
 
-    def _resolve_stored(self, chain, resolution: Resolution, offset: int, sequence: int) -> None:
+    def _resolve_stored(
+        self, chain, resolution: ResolutionKind, offset: int, sequence: int
+    ) -> None:
         """`chain` is all that this epoch stored."""
         holder = [s for s in chain if s.batch.first <= sequence <= s.batch.last]
-        if resolution is Resolution.NEVER:
+        if resolution is ResolutionKind.NEVER:
             assert not holder
-        if resolution is Resolution.NOT_YET:
+        if resolution is ResolutionKind.NOT_YET:
             assert sequence > chain[-1].batch.last or not holder
-        if resolution is Resolution.COMMITTED and offset >= 0:
+        if resolution is ResolutionKind.COMMITTED and offset >= 0:
             [s] = holder
             assert s.base <= offset < s.base + s.batch.count
             if s.batch.count == s.batch.last - s.batch.first + 1:
@@ -191,8 +195,8 @@ class LastSeenMachine(RuleBasedStateMachine):
         if holder:
             p = self.model.producers[chain[-1].batch.pid]
             too_old = sequence <= p.last - FAR or p.opened
-            assert resolution is Resolution.COMMITTED or (
-                too_old and resolution is Resolution.UNSPECIFIED
+            assert resolution is ResolutionKind.COMMITTED or (
+                too_old and resolution is ResolutionKind.UNSPECIFIED
             )
 
     @invariant()

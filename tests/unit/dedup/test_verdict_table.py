@@ -15,10 +15,10 @@ from cluster.dedup.in_flight import InFlight
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import (
     BatchMeta,
-    ExpectedOffsets,
     Formats,
     Kind,
-    Resolution,
+    OffsetRule,
+    ResolutionKind,
     Verdict,
     validate,
 )
@@ -281,8 +281,8 @@ def test_numbers_are_those_of_the_protocol() -> None:
     assert ours == theirs
     assert max(log_pb2.Verdict.values()) < Kind.JOINED
     modes = {n.removeprefix("EXPECTED_OFFSETS_"): v for n, v in cluster_pb2.ExpectedOffsets.items()}
-    assert {m.name: int(m) for m in ExpectedOffsets} == modes
+    assert {m.name: int(m) for m in OffsetRule} == modes
     formats = {n.removeprefix("TOPIC_FORMATS_"): v for n, v in cluster_pb2.TopicFormats.items()}
     assert {f.name: int(f) for f in Formats} == formats
     known = {n.removeprefix("RESOLUTION_"): v for n, v in log_pb2.Resolution.items()}
-    assert {r.name: int(r) for r in Resolution} == known
+    assert {r.name: int(r) for r in ResolutionKind} == known

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import crc32c
 
-from cluster.dedup.verdict import Known
+from cluster.dedup.verdict import KnownProducer
 from cluster.entries import (
     HELD,
     BatchEntry,
@@ -64,7 +64,7 @@ class Walk:
 
     def _batch(self) -> bytes:
         rng, pid, number = self.rng, self._producer(), 0
-        known: Known | None = self.machine.producers.last_seen.known(pid)
+        known: KnownProducer | None = self.machine.producers.last_seen.known(pid)
         run = self.machine.runs.run_of(pid)
         last, epoch = (-1, 0) if known is None else (known.last_sequence, max(0, known.epoch))
         if run is not None and rng.random() < 0.9:

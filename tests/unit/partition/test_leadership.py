@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cluster.consensus.proposals import Abandoned
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets, Kind
+from cluster.dedup.verdict import BatchMeta, Kind, OffsetRule
 from cluster.partition.replica import Answer, AppendRequest
 from tests.unit.partition.replica_world import World
 
-CHECKED, IGNORED, REQUIRED = ExpectedOffsets
+CHECKED, IGNORED, REQUIRED = OffsetRule
 NEXT = 2  # the next offset after the records of `stored`
 
 

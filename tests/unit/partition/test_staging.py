@@ -8,7 +8,7 @@ import crc32c
 import pytest
 
 from cluster.consensus.proposals import Abandoned, Applied, Done
-from cluster.dedup.verdict import BatchMeta, ExpectedOffsets
+from cluster.dedup.verdict import BatchMeta, OffsetRule
 from cluster.features import Features, Finalized
 from cluster.partition.group_offsets import pack_command
 from cluster.partition.replica import Partition, Policy
@@ -252,7 +252,7 @@ def test_what_a_transaction_cannot_have(leader: Leader, fields: Any, text: str) 
 
 
 def test_a_topic_that_requires_offsets_takes_no_transaction(leader: Leader) -> None:
-    leader.part.alter(Policy(expected_offsets=ExpectedOffsets.REQUIRED))
+    leader.part.alter(Policy(expected_offsets=OffsetRule.REQUIRED))
     (answer,) = leader.send(0, 1)
     assert answer.verdict.kind.name == "INVALID_BATCH" and "requires" in answer.verdict.message
 

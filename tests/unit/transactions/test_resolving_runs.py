@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.consensus.proposals import Applied
 from cluster.dedup.last_seen import LastSeen
-from cluster.dedup.verdict import BatchMeta, Resolution
+from cluster.dedup.verdict import BatchMeta, ResolutionKind
 from cluster.services.log.resolve import Resolver
 from cluster.transactions.runs import RunTable
 from cluster.transactions.types import Expected, Marker
@@ -44,7 +44,7 @@ class OnePartition:
         self.machine.runs.mark(marker, self.last_seen, index=2, next_offset=0, time_ms=2)
 
 
-async def resolved(partition: Any, sequence: int) -> Resolution:
+async def resolved(partition: Any, sequence: int) -> ResolutionKind:
     node: Any = SimpleNamespace()
     found = await Resolver(node)._resolve(partition, PRODUCER, 0, sequence)
     return found.resolution
@@ -52,16 +52,18 @@ async def resolved(partition: Any, sequence: int) -> Resolution:
 
 async def test_what_waits_for_a_commits_marker_is_not_never() -> None:
     partition = OnePartition()
-    assert await resolved(partition, 1) is Resolution.NOT_YET
+    assert await resolved(partition, 1) is ResolutionKind.NOT_YET
     partition.last_seen.open(PRODUCER, 1, 2)
-    assert await resolved(partition, 1) is Resolution.NOT_YET, "fenced, and still to be published"
-    assert await resolved(partition, 2) is Resolution.NEVER
+    assert await resolved(partition, 1) is ResolutionKind.NOT_YET, (
+        "fenced, and still to be published"
+    )
+    assert await resolved(partition, 2) is ResolutionKind.NEVER
     partition.mark(Expected(GROUP, PRODUCER, 2, 1))
-    assert await resolved(partition, 1) is Resolution.COMMITTED
+    assert await resolved(partition, 1) is ResolutionKind.COMMITTED
 
 
 async def test_what_was_dropped_is_never() -> None:
     partition = OnePartition()
     partition.last_seen.open(PRODUCER, 1, 2)
     partition.mark()
-    assert await resolved(partition, 1) is Resolution.NEVER
+    assert await resolved(partition, 1) is ResolutionKind.NEVER

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.dedup.verdict import Resolution
+from cluster.dedup.verdict import ResolutionKind
 from tests.sim.transactions.cases.registry import case, opened, same
 from tests.sim.transactions.stage import NOT_YET, Stage
 from tests.sim.transactions.world import METADATA, Call
@@ -49,10 +49,10 @@ def c14_what_is_being_published_is_not_never() -> None:
     stage.hold("write_markers")
     stage.ask(stage.commit_call(number, holder, (1, 2, 1)))
     stage.open(1, stage.lease("p"))
-    same(stage.resolve(1, holder, 1), Resolution.NOT_YET)
-    same(stage.resolve(1, holder, 2), Resolution.NEVER)
+    same(stage.resolve(1, holder, 1), ResolutionKind.NOT_YET)
+    same(stage.resolve(1, holder, 2), ResolutionKind.NEVER)
     stage.release()
-    same(stage.resolve(1, holder, 1), Resolution.COMMITTED)
+    same(stage.resolve(1, holder, 1), ResolutionKind.COMMITTED)
     stage.finish()
 
 
@@ -64,9 +64,9 @@ def c14_what_is_being_aborted_is_never_once_it_is_over() -> None:
     stage.put(1, holder, number, 0, 1)
     stage.hold("write_markers")
     stage.open(1, stage.lease("p"))
-    same(stage.resolve(1, holder, 1), Resolution.NOT_YET)
+    same(stage.resolve(1, holder, 1), ResolutionKind.NOT_YET)
     stage.release()
-    same(stage.resolve(1, holder, 1), Resolution.NEVER)
+    same(stage.resolve(1, holder, 1), ResolutionKind.NEVER)
     stage.finish()
 
 
