@@ -14,7 +14,7 @@ from cluster.metadata.topics import FENCED, INVALID_REQUEST, NOT_SUPPORTED, Reje
 from cluster.transactions.coordinator_records import transaction_record
 from cluster.transactions.run_records import expected_of, published_of
 from cluster.transactions.sinks import Asked
-from cluster.transactions.transaction import Transaction
+from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import (
     COMMIT_STATES,
     INVALID_ARGUMENT,
@@ -23,7 +23,7 @@ from cluster.transactions.types import (
     TOO_MANY_TRANSACTIONS,
     Holder,
     Refused,
-    State,
+    TransactionState,
 )
 from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
@@ -57,11 +57,13 @@ def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.Me
     )
 
 
-def _head(row: Transaction) -> tpb.TransactionRecord:
+def _head(row: TransactionRow) -> tpb.TransactionRecord:
     return transaction_record(replace(row, parts={}, expected=()))
 
 
-def _dispatch(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> Transaction | None:
+def _dispatch(
+    tables: Tables, command: tpb.TransactionCommand, now_ms: int
+) -> TransactionRow | None:
     coordinator = tables.coordinator
     match command.WhichOneof("what"):
         case "begin":
@@ -122,8 +124,8 @@ def _holder(producer_id: int, epoch: int) -> Holder | None:
 
 
 def _begin_next(
-    tables: Tables, row: Transaction | None, begin: tpb.BeginTransaction, now_ms: int
-) -> Transaction | None:
+    tables: Tables, row: TransactionRow | None, begin: tpb.BeginTransaction, now_ms: int
+) -> TransactionRow | None:
     """Begins the next one by the same command; None: its owner has to ask for it."""
     if row is None or row.sink or row.state not in COMMIT_STATES:
         return None
@@ -135,7 +137,9 @@ def _begin_next(
         return None  # the commit stands
 
 
-def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int, after: int = 0) -> Transaction:
+def _begin(
+    tables: Tables, begin: tpb.BeginTransaction, now_ms: int, after: int = 0
+) -> TransactionRow:
     name, holder = begin.producer_name, Holder(begin.producer_id, begin.epoch)
     known = tables.names.get(name)
     if known is None or known.tombstone or (known.producer_id, known.epoch) != holder:
@@ -153,6 +157,6 @@ def _begin(tables: Tables, begin: tpb.BeginTransaction, now_ms: int, after: int 
         after=after,
     )
     groups = [group for group in begin.groups if group in tables.groups]
-    if groups and row.state is State.OPEN and not row.parts:
+    if groups and row.state is TransactionState.OPEN and not row.parts:
         coordinator.register(row.transaction_id, holder, groups, tables.groups.__contains__)
     return row

@@ -11,7 +11,7 @@ from cluster.metrics.transactions import TransactionSample
 from cluster.node.replicas.repairs import Repairs
 from cluster.partition.replica import Partition
 from cluster.transactions.coordinator import Coordinator
-from cluster.transactions.types import State
+from cluster.transactions.types import TransactionState
 
 UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count as a replica
 
@@ -59,7 +59,7 @@ def transactions(coordinator: Coordinator, now_ms: int, orphaned: int = 0) -> Tr
     orphaned: see `orphaned_runs`.
     """
     rows = list(coordinator.unfinished())
-    opened = [row.begun_ms for row in rows if row.state is State.OPEN]
+    opened = [row.begun_ms for row in rows if row.state is TransactionState.OPEN]
     oldest_ms = max(0, now_ms - min(opened, default=now_ms))
     return TransactionSample(
         len(opened),

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from cluster.transactions import coordinator_records as records
 from cluster.transactions.sinks import Asked, BatchBegun, Sinks
-from cluster.transactions.transaction import Owner, Part, Transaction
+from cluster.transactions.transaction import NameOwner, Participant, TransactionRow
 from cluster.transactions.types import (
     ABORT_STATES,
     BY_FENCE,
@@ -52,7 +52,7 @@ from cluster.transactions.types import (
     Marker,
     Published,
     Refused,
-    State,
+    TransactionState,
 )
 
 MAX_OPEN = 10_000
@@ -68,11 +68,11 @@ class Coordinator:
     def __init__(self, *, max_open: int = MAX_OPEN, max_behind: int = MAX_BEHIND) -> None:
         self._max_open, self._max_behind = max_open, max_behind
         self._next = 1
-        self._rows: dict[int, Transaction] = {}
-        self._unfinished: OrderedDict[int, Transaction] = OrderedDict()  # in rising order
-        self._decided: dict[int, Transaction] = {}  # a part of `_unfinished`
+        self._rows: dict[int, TransactionRow] = {}
+        self._unfinished: OrderedDict[int, TransactionRow] = OrderedDict()  # in rising order
+        self._decided: dict[int, TransactionRow] = {}  # a part of `_unfinished`
         self._open = 0
-        self._owners: dict[str, Owner] = {}
+        self._owners: dict[str, NameOwner] = {}
         self.sinks = Sinks()
         self.aborts: Counter[str] = Counter()  # by reason; for metrics, not part of the state
 
@@ -92,7 +92,7 @@ class Coordinator:
     def open_count(self) -> int:
         return self._open
 
-    def get(self, transaction_id: int) -> Transaction | None:
+    def get(self, transaction_id: int) -> TransactionRow | None:
         """Returns a transaction that is not forgotten."""
         return self._rows.get(transaction_id)
 
@@ -109,7 +109,7 @@ class Coordinator:
         """Whether it has not ended in all its partitions."""
         return transaction_id in self._unfinished
 
-    def unfinished(self) -> Iterator[Transaction]:
+    def unfinished(self) -> Iterator[TransactionRow]:
         """Yields open and decided transactions, the oldest first."""
         return iter(self._unfinished.values())
 
@@ -119,22 +119,25 @@ class Coordinator:
 
     @property
     def has_aborting(self) -> bool:
-        return any(row.state is State.ABORTING for row in self._decided.values())
+        return any(row.state is TransactionState.ABORTING for row in self._decided.values())
 
-    def decided(self) -> list[Transaction]:
+    def decided(self) -> list[TransactionRow]:
         """Returns transactions with an outcome that some partitions do not know yet."""
         return list(self._decided.values())
 
-    def open_of(self, owner: str) -> Transaction | None:
+    def open_of(self, owner: str) -> TransactionRow | None:
         """Returns the open transaction of a producer's name."""
         known = self._owners.get(owner)
         row = self._rows.get(known.last_id) if known is not None else None
-        return row if row is not None and row.state is State.OPEN else None
+        return row if row is not None and row.state is TransactionState.OPEN else None
 
-    def marker(self, row: Transaction, group: int, stamp_ms: int) -> Marker:
+    def marker(self, row: TransactionRow, group: int, stamp_ms: int) -> Marker:
         """Returns the marker that ends a decided transaction in one of its partitions."""
-        assert row.state in (State.COMMITTING, State.ABORTING) and group in row.parts
-        committed = row.state is State.COMMITTING
+        assert (
+            row.state in (TransactionState.COMMITTING, TransactionState.ABORTING)
+            and group in row.parts
+        )
+        committed = row.state is TransactionState.COMMITTING
         expected = tuple(run for run in row.expected if run.group == group)
         return Marker(row.transaction_id, committed, expected, stamp_ms, self.open_low)
 
@@ -150,7 +153,7 @@ class Coordinator:
         idle_ms: int,
         total_ms: int,
         after: int = 0,
-    ) -> Transaction:
+    ) -> TransactionRow:
         """Begins a transaction of a name's holder; the caller has compared the name's epoch.
 
         Nonces of one holder rise. A repeat of the last one returns the same transaction again, in
@@ -169,9 +172,9 @@ class Coordinator:
             text = f"{owner!r} has transaction {before.transaction_id} open"
             raise Refused(TRANSACTION_OPEN, text, before.transaction_id)
         self._check_room(idle_ms, total_ms)
-        row = Transaction(self._next, owner, False, holder, now_ms, idle_ms, total_ms)
+        row = TransactionRow(self._next, owner, False, holder, now_ms, idle_ms, total_ms)
         self._add(row)
-        self._owners[owner] = Owner(holder, nonce, row.transaction_id, after)
+        self._owners[owner] = NameOwner(holder, nonce, row.transaction_id, after)
         if known is not None:
             self._forget(known.before_id)
             self._forget(known.last_id)
@@ -191,7 +194,7 @@ class Coordinator:
         sink = self.sinks.admit(asked)
         last = self._rows.get(sink.last_id)
         if last is not None and (asked.ticket, asked.batch) == (sink.ticket, sink.batch):
-            if last.state is State.OPEN:
+            if last.state is TransactionState.OPEN:
                 return BatchBegun(last)
             if last.state in ABORT_STATES:
                 raise self._not_open(last.transaction_id)
@@ -204,7 +207,7 @@ class Coordinator:
             self._check_room(total_ms, total_ms)
         # No refusal is possible from here on.
         self.sinks.fence(asked, sink)
-        if last is not None and last.state is State.OPEN:
+        if last is not None and last.state is TransactionState.OPEN:
             self._abort(last, BY_FENCE)
         if already:
             return BatchBegun(None, sink.committed_records, sink.committed_digest)
@@ -212,7 +215,7 @@ class Coordinator:
             return BatchBegun(None, busy=True)
         if overruled:
             self.sinks.reset(sink)
-        row = Transaction(self._next, asked.key, True, Holder(0, 0), now_ms, total_ms, total_ms)
+        row = TransactionRow(self._next, asked.key, True, Holder(0, 0), now_ms, total_ms, total_ms)
         self._add(row)
         before = sink.last_id
         self.sinks.begun(asked, sink, row.transaction_id)
@@ -225,7 +228,7 @@ class Coordinator:
         row = self._rows.get(transaction_id)
         return row is None or row.state in FINISHED
 
-    def check_committed(self, asked: Asked, records: int, digest: int) -> Transaction | None:
+    def check_committed(self, asked: Asked, records: int, digest: int) -> TransactionRow | None:
         """Returns the sink's newest transaction, if the batch is committed with these rows.
 
         Changes nothing. Raises Refused.
@@ -251,10 +254,10 @@ class Coordinator:
         self.sinks.reset(sink)
         sink.free = True
 
-    def open_in(self, key: str) -> Transaction | None:
+    def open_in(self, key: str) -> TransactionRow | None:
         """Returns the open transaction of a sink."""
         row = self._rows.get(self.sinks.last_id(key))
-        return row if row is not None and row.state is State.OPEN else None
+        return row if row is not None and row.state is TransactionState.OPEN else None
 
     def _check_room(self, idle_ms: int, total_ms: int) -> None:
         if not MIN_IDLE_MS <= idle_ms <= total_ms <= MAX_TOTAL_MS:
@@ -274,7 +277,7 @@ class Coordinator:
             )
             raise Refused(TOO_MANY_TRANSACTIONS, text, oldest.transaction_id)
 
-    def _add(self, row: Transaction) -> None:
+    def _add(self, row: TransactionRow) -> None:
         self._rows[row.transaction_id] = self._unfinished[row.transaction_id] = row
         self._next += 1
         self._open += 1
@@ -287,14 +290,14 @@ class Coordinator:
         holder: Holder | None,
         groups: Collection[int],
         exists: Callable[[int], bool],
-    ) -> Transaction:
+    ) -> TransactionRow:
         """Registers partitions that may have staged batches of the transaction from now on.
 
         No leader stages a batch before this, so each partition with a run gets a marker. `holder`:
         of the batch that asks; None: a client ahead of time.
         """
         row = self._existing(transaction_id)
-        if row is None or row.state is not State.OPEN:
+        if row is None or row.state is not TransactionState.OPEN:
             raise self._not_open(transaction_id)
         self._check_holder(row, holder)
         for group in groups:
@@ -305,7 +308,7 @@ class Coordinator:
             text = f"transaction {transaction_id} has {count} partitions, max {MAX_PARTITIONS}"
             raise Refused(TOO_MANY_PARTITIONS, text)
         for group in sorted(groups):
-            row.parts.setdefault(group, Part())
+            row.parts.setdefault(group, Participant())
         return row
 
     def _not_open(self, transaction_id: int) -> Refused:
@@ -319,7 +322,7 @@ class Coordinator:
         text = f"transaction {transaction_id} was aborted: {row.reason}"
         return Refused(TRANSACTION_ABORTED, text, transaction_id)
 
-    def _existing(self, transaction_id: int) -> Transaction | None:
+    def _existing(self, transaction_id: int) -> TransactionRow | None:
         """Returns the transaction; None: it has ended and is forgotten."""
         if not 0 < transaction_id < self._next:
             text = f"transaction {transaction_id} was never begun"
@@ -327,7 +330,7 @@ class Coordinator:
         return self._rows.get(transaction_id)
 
     @staticmethod
-    def _check_holder(row: Transaction, holder: Holder | None) -> None:
+    def _check_holder(row: TransactionRow, holder: Holder | None) -> None:
         if holder is None or row.sink or holder == row.holder:
             return
         same = holder.producer_id == row.holder.producer_id
@@ -346,7 +349,7 @@ class Coordinator:
         *,
         records: int = 0,
         digest: int = 0,
-    ) -> Transaction:
+    ) -> TransactionRow:
         """Decides to commit. The returned state has the outcome, which may be an abort.
 
         `expected` are the runs to publish, in that order, as the leaders of `checked` partitions
@@ -364,7 +367,7 @@ class Coordinator:
                 text = f"transaction {transaction_id} was committed with other runs than these"
                 raise Refused(COMMIT_DIFFERS, text, transaction_id)
             return row
-        if row.state is not State.OPEN:
+        if row.state is not TransactionState.OPEN:
             raise self._not_open(transaction_id)
         row.check_expected(expected)
         if checked != len(row.parts):
@@ -374,12 +377,12 @@ class Coordinator:
             self._abort(row, TOPIC_GONE)
             return row
         row.expected = tuple(expected)
-        self._decide(row, State.COMMITTING)
+        self._decide(row, TransactionState.COMMITTING)
         if row.sink:
             self.sinks.committed(row.owner, records, digest)
         return row
 
-    def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> Transaction:
+    def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> TransactionRow:
         """Decides to abort. Repeats are fine; an earlier commit stays."""
         row = self._existing(transaction_id)
         if row is None:
@@ -388,7 +391,7 @@ class Coordinator:
         if row.state in COMMIT_STATES:
             text = f"transaction {transaction_id} was committed, nothing is undone"
             raise Refused(TRANSACTION_COMMITTED, text, transaction_id)
-        if row.state is State.OPEN:
+        if row.state is TransactionState.OPEN:
             self._abort(row, reason)
         return row
 
@@ -398,13 +401,13 @@ class Coordinator:
         if row is not None and row.holder != holder:
             self._abort(row, BY_FENCE)
 
-    def _abort(self, row: Transaction, reason: str) -> None:
+    def _abort(self, row: TransactionRow, reason: str) -> None:
         row.reason = reason
         self.aborts[reason] += 1
-        self._decide(row, State.ABORTING)
+        self._decide(row, TransactionState.ABORTING)
 
-    def _decide(self, row: Transaction, state: State) -> None:
-        assert row.state is State.OPEN, "an outcome never changes"
+    def _decide(self, row: TransactionRow, state: TransactionState) -> None:
+        assert row.state is TransactionState.OPEN, "an outcome never changes"
         row.state = state
         self._decided[row.transaction_id] = row
         self._open -= 1
@@ -417,7 +420,7 @@ class Coordinator:
         row = self._rows.get(transaction_id)
         if row is None or row.state in FINISHED:
             return
-        assert row.state is not State.OPEN, "a marker is written after the decision"
+        assert row.state is not TransactionState.OPEN, "a marker is written after the decision"
         for group, runs in done.items():
             part = row.parts[group]
             if not part.done:
@@ -431,13 +434,17 @@ class Coordinator:
                 part = row.parts[group]
                 part.gone = part.gone or not part.done
                 part.done = True
-            if row.state is not State.OPEN:  # else its commit notices
+            if row.state is not TransactionState.OPEN:  # else its commit notices
                 self._finish(row)
 
-    def _finish(self, row: Transaction) -> None:
+    def _finish(self, row: TransactionRow) -> None:
         if not all(part.done for part in row.parts.values()):
             return
-        row.state = State.COMMITTED if row.state is State.COMMITTING else State.ABORTED
+        row.state = (
+            TransactionState.COMMITTED
+            if row.state is TransactionState.COMMITTING
+            else TransactionState.ABORTED
+        )
         before = self.open_low
         del self._unfinished[row.transaction_id], self._decided[row.transaction_id]
         for transaction_id in range(before, self.open_low):
@@ -481,5 +488,7 @@ class Coordinator:
         self._unfinished = OrderedDict(
             (i, row) for i, row in saved.rows.items() if row.state not in FINISHED
         )
-        self._decided = {i: r for i, r in self._unfinished.items() if r.state is not State.OPEN}
-        self._open = sum(row.state is State.OPEN for row in self._unfinished.values())
+        self._decided = {
+            i: r for i, r in self._unfinished.items() if r.state is not TransactionState.OPEN
+        }
+        self._open = sum(row.state is TransactionState.OPEN for row in self._unfinished.values())

@@ -19,20 +19,20 @@ from cluster.transactions.run_records import (
     published_record,
 )
 from cluster.transactions.sinks import Before, Sink, Sinks
-from cluster.transactions.transaction import Owner, Part, Transaction
-from cluster.transactions.types import FINISHED, Holder, State
+from cluster.transactions.transaction import NameOwner, Participant, TransactionRow
+from cluster.transactions.types import FINISHED, Holder, TransactionState
 from cluster.v1 import transactions_pb2 as pb
 
 
 class Saved(NamedTuple):
     next_id: int
-    rows: dict[int, Transaction]
-    owners: dict[str, Owner]
+    rows: dict[int, TransactionRow]
+    owners: dict[str, NameOwner]
     sinks: Sinks
 
 
 def packed(
-    next_id: int, rows: Iterable[Transaction], owners: Mapping[str, Owner], sinks: Sinks
+    next_id: int, rows: Iterable[TransactionRow], owners: Mapping[str, NameOwner], sinks: Sinks
 ) -> Iterator[bytes]:
     """Packs the state in pieces, which are one message."""
     for snapshot in _parts(next_id, rows, owners, sinks):
@@ -40,7 +40,7 @@ def packed(
 
 
 def _parts(
-    next_id: int, rows: Iterable[Transaction], owners: Mapping[str, Owner], sinks: Sinks
+    next_id: int, rows: Iterable[TransactionRow], owners: Mapping[str, NameOwner], sinks: Sinks
 ) -> Iterator[pb.CoordinatorSnapshot]:
     yield pb.CoordinatorSnapshot(next_transaction_id=next_id)
     for some in in_pieces(rows):
@@ -50,7 +50,7 @@ def _parts(
     yield pb.CoordinatorSnapshot(sinks=[_sink_record(key, sink) for key, sink in sinks])
 
 
-def _owner_record(name: str, owner: Owner) -> pb.TransactionOwnerRecord:
+def _owner_record(name: str, owner: NameOwner) -> pb.TransactionOwnerRecord:
     return pb.TransactionOwnerRecord(
         name=name,
         producer_id=owner.holder.producer_id,
@@ -69,7 +69,7 @@ def unpack(data: bytes) -> Saved:
         raise ValueError(f"transactions: {error}") from error
     if has_unknown_fields(snapshot):
         raise ValueError("transactions: they have fields unknown to this release")
-    rows: dict[int, Transaction] = {}
+    rows: dict[int, TransactionRow] = {}
     last = 0
     for record in snapshot.transactions:
         row = _transaction_of(record)
@@ -78,7 +78,7 @@ def unpack(data: bytes) -> Saved:
         last = row.transaction_id
         rows[last] = row
     owners = {
-        o.name: Owner(
+        o.name: NameOwner(
             Holder(o.producer_id, o.epoch),
             o.nonce,
             o.last_transaction_id,
@@ -106,7 +106,7 @@ def unpack(data: bytes) -> Saved:
     return Saved(snapshot.next_transaction_id, rows, owners, sinks)
 
 
-def transaction_record(row: Transaction) -> pb.TransactionRecord:
+def transaction_record(row: TransactionRow) -> pb.TransactionRecord:
     return pb.TransactionRecord(
         transaction_id=row.transaction_id,
         owner=row.owner,
@@ -131,12 +131,12 @@ def transaction_record(row: Transaction) -> pb.TransactionRecord:
     )
 
 
-def _transaction_of(record: pb.TransactionRecord) -> Transaction:
+def _transaction_of(record: pb.TransactionRecord) -> TransactionRow:
     parts = {
-        part.group_id: Part(part.done, part.gone, tuple(map(published_of, part.runs)))
+        part.group_id: Participant(part.done, part.gone, tuple(map(published_of, part.runs)))
         for part in record.parts
     }
-    row = Transaction(
+    row = TransactionRow(
         record.transaction_id,
         record.owner,
         record.sink,
@@ -144,13 +144,13 @@ def _transaction_of(record: pb.TransactionRecord) -> Transaction:
         record.begun_ms,
         record.idle_ms,
         record.total_ms,
-        State(record.state),
+        TransactionState(record.state),
         record.reason,
         parts,
         tuple(map(expected_of, record.expected)),
     )
-    finished = row.state in (State.COMMITTED, State.ABORTED)
-    decided = row.state in (State.COMMITTING, State.ABORTING)
+    finished = row.state in (TransactionState.COMMITTED, TransactionState.ABORTED)
+    decided = row.state in (TransactionState.COMMITTING, TransactionState.ABORTING)
     pending = bool(row.pending())
     if len(parts) != len(record.parts) or (finished and pending) or (decided and not pending):
         raise ValueError(f"transactions: the partitions of {row.transaction_id} cannot be")

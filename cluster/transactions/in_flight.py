@@ -23,7 +23,7 @@ from cluster.dedup.verdict import (
 from cluster.transactions.runs import RunTable
 
 
-class _Pending:
+class _PendingBatch:
     """A proposed batch. `counts`: no batch before it in its run was refused."""
 
     __slots__ = ("counts", "meta", "token", "transaction_id")
@@ -38,8 +38,8 @@ class StagedInFlight:
 
     def __init__(self, runs: RunTable) -> None:
         self._runs = runs
-        self._pending: deque[_Pending] = deque()
-        self._ahead: dict[int, list[_Pending]] = {}  # by producer id; only batches that count
+        self._pending: deque[_PendingBatch] = deque()
+        self._ahead: dict[int, list[_PendingBatch]] = {}  # by producer id; only batches that count
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -79,7 +79,7 @@ class StagedInFlight:
 
     def add(self, meta: BatchMeta, transaction_id: int, token: Hashable) -> None:
         """Adds a proposed batch, right after its verdict STAGED. `token` stands for it."""
-        pending = _Pending(token, meta, transaction_id)
+        pending = _PendingBatch(token, meta, transaction_id)
         self._pending.append(pending)
         self._ahead.setdefault(meta.producer_id, []).append(pending)
 

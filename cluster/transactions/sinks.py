@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.transactions.transaction import Transaction
+from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import (
     BATCH_BEHIND,
     BATCH_CHANGED,
@@ -100,7 +100,7 @@ class BatchBegun(NamedTuple):
     `busy`: neither, the sink's previous transaction has not ended yet.
     """
 
-    transaction: Transaction | None
+    transaction: TransactionRow | None
     records: int = 0
     digest: int = 0
     busy: bool = False

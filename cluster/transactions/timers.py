@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import State
+from cluster.transactions.transaction import TransactionRow
+from cluster.transactions.types import TransactionState
 
 
 class Timers:
@@ -29,12 +29,12 @@ class Timers:
         first, _ = self._seen.get(transaction_id, (now, now))
         self._seen[transaction_id] = (first, now)
 
-    def due(self, unfinished: Iterable[Transaction], now: float) -> list[Transaction]:
+    def due(self, unfinished: Iterable[TransactionRow], now: float) -> list[TransactionRow]:
         """Returns the open transactions past their time; call it regularly."""
         seen, self._seen = self._seen, {}
         found = []
         for row in unfinished:
-            if row.state is not State.OPEN:
+            if row.state is not TransactionState.OPEN:
                 continue
             first, last = self._seen[row.transaction_id] = seen.get(row.transaction_id, (now, now))
             idle, total = (now - last) * 1000, (now - first) * 1000

@@ -14,14 +14,14 @@ from cluster.transactions.types import (
     Holder,
     Published,
     Refused,
-    State,
+    TransactionState,
 )
 
 MAX_RUNS = 100_000  # that one commit publishes
 
 
 @dataclass(slots=True)
-class Part:
+class Participant:
     """A partition of a transaction. `gone`: it was deleted before its marker was written."""
 
     done: bool = False
@@ -30,7 +30,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Transaction:
+class TransactionRow:
     """A transaction of a producer's name, or of a sink (`owner` is its key, without a `holder`).
 
     parts: by Raft group, in the order of their registration. expected: the runs that a decided
@@ -44,15 +44,15 @@ class Transaction:
     begun_ms: int
     idle_ms: int
     total_ms: int
-    state: State = State.OPEN
+    state: TransactionState = TransactionState.OPEN
     reason: str = ""
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, Participant] = field(default_factory=dict)
     expected: tuple[Expected, ...] = ()
 
     def takes(self, group: int, holder: Holder) -> bool:
         """Whether the holder may stage batches in the group; False: perhaps later."""
         ours = self.sink or holder == self.holder
-        return self.state is State.OPEN and ours and group in self.parts
+        return self.state is TransactionState.OPEN and ours and group in self.parts
 
     def pending(self) -> list[int]:
         """Returns the groups with no known applied marker."""
@@ -98,7 +98,7 @@ class Transaction:
             seen.add(run.run)
 
 
-class Owner(NamedTuple):
+class NameOwner(NamedTuple):
     """A name that began transactions, with the last one, its holder and its nonce.
 
     before_id: the earlier transaction, if its commit began the last one; 0: none. Its owner may not

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 
-class State(IntEnum):
+class TransactionState(IntEnum):
     """States of a transaction; the numbers of cluster.v1.TransactionState.
 
     Number 6 is reserved for a prepared transaction: decided by another system.
@@ -19,9 +19,9 @@ class State(IntEnum):
     ABORTED = 5
 
 
-COMMIT_STATES = (State.COMMITTING, State.COMMITTED)
-ABORT_STATES = (State.ABORTING, State.ABORTED)
-FINISHED = (State.COMMITTED, State.ABORTED)
+COMMIT_STATES = (TransactionState.COMMITTING, TransactionState.COMMITTED)
+ABORT_STATES = (TransactionState.ABORTING, TransactionState.ABORTED)
+FINISHED = (TransactionState.COMMITTED, TransactionState.ABORTED)
 
 # Why a call is refused.
 UNKNOWN_TRANSACTION = "UNKNOWN_TRANSACTION"

@@ -19,8 +19,14 @@ from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
 from cluster.partition.group_state import CommitResult
 from cluster.services.groups.offsets_wire import offset_record
 from cluster.transactions.run_records import published_record
-from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import COMMIT_INCOMPLETE, Expected, Marker, Published, State
+from cluster.transactions.transaction import TransactionRow
+from cluster.transactions.types import (
+    COMMIT_INCOMPLETE,
+    Expected,
+    Marker,
+    Published,
+    TransactionState,
+)
 from cluster.v1 import offsets_pb2 as opb
 from cluster.v1 import transactions_pb2 as tpb
 from cluster.v1.peer_pb2 import StagedHere
@@ -166,22 +172,22 @@ class Transactions:
             raise Rejected(COMMIT_INCOMPLETE, f"nothing was staged of {missing[0]}")
         return [found[one.run] for one in asked]
 
-    async def published(self, row: Transaction) -> Mapping[int, Sequence[Published]]:
+    async def published(self, row: TransactionRow) -> Mapping[int, Sequence[Published]]:
         """Raises NotReadyError while a case holds the markers."""
-        if row.state is State.COMMITTING:
+        if row.state is TransactionState.COMMITTING:
             raise NotReadyError("the markers are on their way")
         return {group: part.runs for group, part in row.parts.items()}
 
-    def publish(self, row: Transaction) -> None:
+    def publish(self, row: TransactionRow) -> None:
         """Does nothing: the decision has written the markers, or a case holds them."""
 
-    async def finished(self, row: Transaction) -> None:
+    async def finished(self, row: TransactionRow) -> None:
         await self.published(row)
 
     async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]:
         rows = map(self._cluster.metadata.coordinator.get, transaction_ids)
         states = zip(transaction_ids, rows, strict=True)
-        return [n for n, row in states if row is None or row.state is not State.OPEN]
+        return [n for n, row in states if row is None or row.state is not TransactionState.OPEN]
 
     async def staged(self, transaction_ids: Sequence[int]) -> tuple[set[int], list[StagedHere]]:
         """Nothing is counted: other cases look at what is staged."""
@@ -221,7 +227,7 @@ class Transactions:
         for number in range(1, coordinator.open_low):
             row = coordinator.get(number)
             if row is not None:
-                self.ended[number] = row.state is State.COMMITTED
+                self.ended[number] = row.state is TransactionState.COMMITTED
 
     def _end(self, group: int, marker: Marker) -> tpb.PartRecord:
         partition = self._partition(group)

@@ -30,8 +30,8 @@ from cluster.transactions.run_records import (
     published_record,
 )
 from cluster.transactions.runs import Marked
-from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import Marker, Published, State
+from cluster.transactions.transaction import TransactionRow
+from cluster.transactions.types import Marker, Published, TransactionState
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
 
@@ -50,7 +50,7 @@ Ask = Callable[[int, pb.Request], Awaitable[pb.Response | None]]
 class _Work:
     """One transaction with markers in progress from here."""
 
-    def __init__(self, row: Transaction) -> None:
+    def __init__(self, row: TransactionRow) -> None:
         self.row = row
         self.runs: Runs = {}  # where they are applied
         self.ended: asyncio.Future[Runs] = asyncio.get_running_loop().create_future()
@@ -88,7 +88,7 @@ class Markers:
         """Report applied markers soon: a caller waits for the metadata to know."""
         self._hurry.set()
 
-    def begin(self, row: Transaction) -> asyncio.Future[Runs]:
+    def begin(self, row: TransactionRow) -> asyncio.Future[Runs]:
         """Write a decided transaction's markers; the future gives the readable runs."""
         work = self._works.get(row.transaction_id)
         if work is None:
@@ -101,7 +101,7 @@ class Markers:
         before, self._decided = self._decided, {}
         for row in self._metadata.coordinator.decided():
             since = self._decided[row.transaction_id] = before.get(row.transaction_id, now)
-            wait = REPORT_WAIT if row.state is State.COMMITTING else 0.0
+            wait = REPORT_WAIT if row.state is TransactionState.COMMITTING else 0.0
             if now - since >= wait:
                 self.begin(row)
 
@@ -132,7 +132,7 @@ class Markers:
             del self._works[number]
             work.ended.cancel()
 
-    async def _write(self, row: Transaction, groups: Sequence[int]) -> list[tpb.PartRecord]:
+    async def _write(self, row: TransactionRow, groups: Sequence[int]) -> list[tpb.PartRecord]:
         """Return the parts that applied them; sends one request to each node."""
         by_node: dict[int, list[pb.GroupMarker]] = defaultdict(list)
         for group in groups:

@@ -31,14 +31,14 @@ from cluster.services.outcomes import called_back
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import expected_of, expected_record
 from cluster.transactions.timers import Timers
-from cluster.transactions.transaction import Transaction
+from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import (
     BY_GROUP,
     COMMIT_INCOMPLETE,
     EXPIRED,
     FINISHED,
     Expected,
-    State,
+    TransactionState,
 )
 from cluster.transport.calls import PeerCallError
 from cluster.v1 import metadata_pb2 as mpb
@@ -157,19 +157,19 @@ class Transactions:
             return pb.ConfirmRunsResponse(not_led=request.groups)
         return response.confirm_runs
 
-    async def published(self, row: Transaction) -> Runs:
+    async def published(self, row: TransactionRow) -> Runs:
         """Return the readable runs of a decided transaction by group, once all are readable."""
         return await asyncio.shield(self.markers.begin(row))
 
-    def publish(self, row: Transaction) -> None:
+    def publish(self, row: TransactionRow) -> None:
         """Publish as `published`, without waiting for it."""
         self.markers.begin(row)
 
-    async def finished(self, row: Transaction) -> None:
+    async def finished(self, row: TransactionRow) -> None:
         """Return once this node's metadata shows that all partitions have applied the outcome."""
         await self.published(row)
         self.markers.hurry()
-        while row.state not in (State.COMMITTED, State.ABORTED):
+        while row.state not in (TransactionState.COMMITTED, TransactionState.ABORTED):
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
             await future
@@ -288,7 +288,7 @@ class Transactions:
         now = self._clock()
         for transaction_id in request.transaction_ids:
             row = self._metadata.coordinator.get(transaction_id)
-            if row is not None and row.state is State.OPEN:
+            if row is not None and row.state is TransactionState.OPEN:
                 self._timers.renew(transaction_id, now)
             else:
                 response.ended.append(transaction_id)
@@ -328,7 +328,7 @@ class Transactions:
                 continue
             for transaction_id in partition.group_offsets.overtaken():
                 row = self._metadata.coordinator.get(transaction_id)
-                if row is None or row.state is State.OPEN:
+                if row is None or row.state is TransactionState.OPEN:
                     tasks.spawn(self._abort(transaction_id, BY_GROUP))
 
     def _look_for_orphans(self) -> None:

@@ -26,7 +26,7 @@ from cluster.services.groups.offsets_wire import offset_record
 from cluster.services.log.added_partitions import AddedPartitions
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.requests import in_range, invalid
-from cluster.transactions.types import BY_GROUP, State
+from cluster.transactions.types import BY_GROUP, TransactionState
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import offsets_pb2 as internal
 from cluster.v1 import transactions_pb2 as tpb
@@ -125,7 +125,7 @@ class OffsetStaging:
     async def _abort(self, transaction_id: int) -> None:
         """Abort the transaction unless it is decided. Raises ClusterError."""
         row = self._node.metadata.coordinator.get(transaction_id)
-        if row is not None and row.state is not State.OPEN:
+        if row is not None and row.state is not TransactionState.OPEN:
             return
         abort = tpb.AbortTransaction(transaction_id=transaction_id, reason=BY_GROUP)
         command = meta.MetadataCommand(transaction=tpb.TransactionCommand(abort=abort))

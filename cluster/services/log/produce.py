@@ -34,7 +34,7 @@ from cluster.services.outcomes import one_answer
 from cluster.services.partition_events import Listening
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, decoded, in_range
 from cluster.services.routing import locate
-from cluster.transactions.types import State
+from cluster.transactions.types import TransactionState
 from oncelog.v1 import batch_pb2 as bpb
 from oncelog.v1 import log_pb2 as pb
 
@@ -235,7 +235,7 @@ class Appender:
         if run is None or run.transaction_id >= transaction_id:
             return False
         row = self.node.metadata.coordinator.get(run.transaction_id)
-        return row is None or row.state is not State.OPEN
+        return row is None or row.state is not TransactionState.OPEN
 
     def _watched(
         self,

@@ -17,14 +17,14 @@ from cluster.services.context import NodeContext
 from cluster.services.errors import accepted, rejection
 from cluster.services.requests import invalid, timeout_s
 from cluster.transactions.run_records import expected_record
-from cluster.transactions.transaction import Transaction
+from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import (
     ABORT_STATES,
     CHECK_AGAIN,
     TRANSACTION_ABORTED,
     Expected,
     Published,
-    State,
+    TransactionState,
 )
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import peer_pb2 as peer
@@ -38,11 +38,11 @@ class Coordination(Protocol):
         self, transaction_id: int, asked: Sequence[Expected], groups: Iterable[int], sink: bool
     ) -> list[Expected]: ...
 
-    async def published(self, row: Transaction) -> Mapping[int, Sequence[Published]]: ...
+    async def published(self, row: TransactionRow) -> Mapping[int, Sequence[Published]]: ...
 
-    def publish(self, row: Transaction) -> None: ...
+    def publish(self, row: TransactionRow) -> None: ...
 
-    async def finished(self, row: Transaction) -> None: ...
+    async def finished(self, row: TransactionRow) -> None: ...
 
     async def keep_alive(self, transaction_ids: Sequence[int]) -> list[int]: ...
 
@@ -54,7 +54,7 @@ class Coordination(Protocol):
 class Decided(NamedTuple):
     """row: the transaction to commit. following: the transaction that the commit has begun."""
 
-    row: Transaction
+    row: TransactionRow
     following: tpb.TransactionRecord | None
 
 
@@ -85,7 +85,7 @@ class Decisions:
             _check_whose(row, number, sink)
             groups = [] if row is None else list(row.parts)
             expected: Sequence[Expected] = asked
-            if row is not None and row.state is State.OPEN:
+            if row is not None and row.state is TransactionState.OPEN:
                 confirmed = await self._confirm(row, asked, groups)
                 if confirmed is None:
                     continue
@@ -96,7 +96,7 @@ class Decisions:
             result = await self.propose(tpb.TransactionCommand(commit=commit), timeout_ms)
             if result.error == CHECK_AGAIN:
                 continue
-            state = State(accepted(result).transaction.state)
+            state = TransactionState(accepted(result).transaction.state)
             decided = coordinator.get(number) or row
             if state in ABORT_STATES or decided is None:
                 text = f"transaction {number} was aborted: {result.transaction.reason}"
@@ -105,7 +105,7 @@ class Decisions:
             return Decided(decided, begun)
 
     async def _confirm(
-        self, row: Transaction, asked: Sequence[Expected], groups: list[int]
+        self, row: TransactionRow, asked: Sequence[Expected], groups: list[int]
     ) -> Sequence[Expected] | None:
         """Return the partitions' confirmations; None: this node was behind, so look again.
 
@@ -120,7 +120,11 @@ class Decisions:
         except Rejected:
             await self.catch_up()
             known = self.node.metadata.coordinator.get(row.transaction_id)
-            if known is not None and known.state is State.OPEN and list(known.parts) == groups:
+            if (
+                known is not None
+                and known.state is TransactionState.OPEN
+                and list(known.parts) == groups
+            ):
                 raise
             return None
 
@@ -136,7 +140,7 @@ class Decisions:
         return await self.node.propose_metadata(meta.MetadataCommand(transaction=command), timeout)
 
 
-def _check_whose(row: Transaction | None, number: int, sink: str) -> None:
+def _check_whose(row: TransactionRow | None, number: int, sink: str) -> None:
     if row is None or (row.owner == sink if row.sink else not sink):
         return
     whose = f"sink {row.owner!r}" if row.sink else "a producer"

@@ -27,7 +27,7 @@ from cluster.services.requests import count_in_range, in_range, invalid, page_si
 from cluster.services.transactions.commit import Coordination, Decisions
 from cluster.services.transactions.permissions import TransactionRights
 from cluster.transactions.coordinator import MAX_PARTITIONS, MAX_TOTAL_MS, MIN_IDLE_MS
-from cluster.transactions.transaction import Part, Transaction
+from cluster.transactions.transaction import Participant, TransactionRow
 from cluster.transactions.types import (
     BY_OPERATOR,
     BY_OWNER,
@@ -168,7 +168,7 @@ class TransactionService:
     def _add_places(
         self,
         response: pb.CommitTransactionResponse,
-        row: Transaction,
+        row: TransactionRow,
         published: Mapping[int, Sequence[Published]],
     ) -> None:
         response.state = pb.TRANSACTION_STATE_COMMITTED
@@ -221,7 +221,7 @@ class TransactionService:
         (described,) = await self._described([row])
         return pb.DescribeTransactionResponse(transaction=described)
 
-    async def _described(self, rows: Sequence[Transaction]) -> list[pb.TransactionDescription]:
+    async def _described(self, rows: Sequence[TransactionRow]) -> list[pb.TransactionDescription]:
         now_ms = self._now_ms()
         answered, found = await self._coordination.staged([row.transaction_id for row in rows])
         staged: dict[tuple[int, int], list[peer.StagedHere]] = defaultdict(list)
@@ -237,7 +237,7 @@ class TransactionService:
         return described
 
     def _description(
-        self, row: Transaction, now_ms: int, parts: Sequence[pb.TransactionPart]
+        self, row: TransactionRow, now_ms: int, parts: Sequence[pb.TransactionPart]
     ) -> pb.TransactionDescription:
         return pb.TransactionDescription(
             transaction_id=row.transaction_id,
@@ -256,7 +256,7 @@ class TransactionService:
         )
 
     def _part(
-        self, group: int, part: Part, staged: Sequence[peer.StagedHere], answered: set[int]
+        self, group: int, part: Participant, staged: Sequence[peer.StagedHere], answered: set[int]
     ) -> pb.TransactionPart:
         place = self.node.metadata.partition(group)
         if place is None:
@@ -271,7 +271,7 @@ class TransactionService:
         return found
 
 
-def _state(row: Transaction) -> str:
+def _state(row: TransactionRow) -> str:
     return f"TRANSACTION_STATE_{row.state.name}"
 
 

@@ -20,7 +20,7 @@ from cluster.services.requests import count_in_range, in_range, invalid, page_si
 from cluster.services.transactions.commit import Coordination, Decisions
 from cluster.transactions.coordinator import MAX_TOTAL_MS, MIN_IDLE_MS, Coordinator
 from cluster.transactions.sinks import Asked, Sink
-from cluster.transactions.transaction import MAX_RUNS, Transaction
+from cluster.transactions.transaction import MAX_RUNS, TransactionRow
 from cluster.transactions.types import BY_OWNER, UNKNOWN_TRANSACTION, Expected, Refused
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import sink_pb2 as pb
@@ -90,7 +90,7 @@ class SinkService:
             raise NotReadyError(text) from None
         return pb.EndBatchResponse(runs=self._published(row))
 
-    async def _decided(self, request: pb.EndBatchRequest) -> Transaction:
+    async def _decided(self, request: pb.EndBatchRequest) -> TransactionRow:
         asked = []
         for run in request.winners:
             group = self.node.metadata.group_of(run.topic, run.partition)
@@ -115,7 +115,7 @@ class SinkService:
             await self._coordination.finished(row)
         return pb.EndBatchResponse(already=True)
 
-    def _published(self, row: Transaction) -> list[transaction_pb.PublishedRun]:
+    def _published(self, row: TransactionRow) -> list[transaction_pb.PublishedRun]:
         found = []
         for group, part in row.parts.items():
             place = self.node.metadata.partition(group)

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.sinks import MAX_NAMELESS, MAX_RANGES, Asked, BatchBegun
-from cluster.transactions.types import Refused, State
+from cluster.transactions.types import Refused, TransactionState
 from tests.sim.sinks import weak
 from tests.sim.sinks.run import run_seed
 from tests.sim.sinks.world import Violation
@@ -115,7 +115,10 @@ def test_an_operators_reset_takes_any_batch_and_ends_what_is_open() -> None:
     commit(made, begin(made, 3))
     opened = begin(made, 4).transaction
     made.reset_sink("s")
-    assert opened is not None and (opened.state, opened.reason) == (State.ABORTED, "sink was reset")
+    assert opened is not None and (opened.state, opened.reason) == (
+        TransactionState.ABORTED,
+        "sink was reset",
+    )
     with pytest.raises(Refused, match="replaced"):
         made.begin_batch(Asked("s", "q", "r", 2, 4), now_ms=1, total_ms=9000)
     commit(made, begin(made, 0, query="other"))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.sinks import Asked
-from cluster.transactions.types import Expected, Published, Refused, State
+from cluster.transactions.types import Expected, Published, Refused, TransactionState
 from tests.sim import reloading
 
 KEYS = ("a", "b")
@@ -113,7 +113,7 @@ class World:
     def end(self, transaction: int, runs: tuple[tuple[int, int, int], ...], digest: int) -> Any:
         """Decides on a transaction; None: decided, and not yet readable everywhere."""
         row = self.coordinator.get(transaction)
-        if row is not None and row.state is State.OPEN:
+        if row is not None and row.state is TransactionState.OPEN:
             for group, producer, records in runs:
                 found = self.staged.get((transaction, group), {}).get(producer, [])
                 if len(found) != records:
@@ -131,7 +131,7 @@ class World:
         return self.is_readable(self.coordinator.check_committed(asked, rows, digest))
 
     def is_readable(self, row: Any) -> Any:
-        return None if row is not None and row.state is State.COMMITTING else "COMMITTED"
+        return None if row is not None and row.state is TransactionState.COMMITTING else "COMMITTED"
 
     # -- markers ------------------------------------------------------------------------
 

@@ -26,8 +26,8 @@ from cluster.services.transactions.commit import Decisions
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run import Ended
 from cluster.transactions.runs import RunTable
-from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import COMMIT_STATES, Expected, Marker, State
+from cluster.transactions.transaction import TransactionRow
+from cluster.transactions.types import COMMIT_STATES, Expected, Marker, TransactionState
 
 Patch = tuple[Any, str, Any]
 WEAKNESSES: dict[str, Callable[[], list[Patch]]] = {}
@@ -270,9 +270,9 @@ def the_last_one_of_an_owner_is_forgotten() -> list[Patch]:
     """A repeated commit is told that nobody knows the transaction."""
     finish = Coordinator._finish
 
-    def forgets(self: Coordinator, row: Transaction) -> None:
+    def forgets(self: Coordinator, row: TransactionRow) -> None:
         finish(self, row)
-        if row.transaction_id < self.open_low and row.state is State.COMMITTED:
+        if row.transaction_id < self.open_low and row.state is TransactionState.COMMITTED:
             row.parts.clear()
             row.expected = ()
 
@@ -295,7 +295,7 @@ def markers_only_once() -> list[Patch]:
 
     def aborts_only(self: Markers, now: float) -> None:
         for row in self._metadata.coordinator.decided():
-            if row.state is State.ABORTING:
+            if row.state is TransactionState.ABORTING:
                 self.begin(row)
 
     return [(Markers, "look", aborts_only)]
@@ -315,7 +315,7 @@ def a_deleted_partition_is_left_out() -> list[Patch]:
         for row in list(self._unfinished.values()):
             for group in row.parts.keys() & groups:
                 row.parts[group].done = True
-            if row.state is not State.OPEN:
+            if row.state is not TransactionState.OPEN:
                 self._finish(row)
 
     return [(Coordinator, "groups_gone", present)]
@@ -329,7 +329,7 @@ def batches_of_a_sink_overtake() -> list[Patch]:
     def at_once(self: Coordinator, asked: Any, **more: Any) -> Any:
         sink = self.sinks.admit(asked)
         last = self._rows.get(sink.last_id)
-        if last is not None and last.state is State.COMMITTING:
+        if last is not None and last.state is TransactionState.COMMITTING:
             last_id, sink.last_id = sink.last_id, 0
             try:
                 return begin_batch(self, asked, **more)
@@ -347,10 +347,10 @@ def batches_of_a_sink_overtake() -> list[Patch]:
 def offsets_before_records() -> list[Patch]:
     """A successor reads on from an offset whose records are not readable yet."""
 
-    def all_at_once(self: Transaction, done: Any = ()) -> list[int]:
+    def all_at_once(self: TransactionRow, done: Any = ()) -> list[int]:
         return [group for group in self.pending() if group not in done]
 
-    return [(Transaction, "next_markers", all_at_once)]
+    return [(TransactionRow, "next_markers", all_at_once)]
 
 
 @weakness

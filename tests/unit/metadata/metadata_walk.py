@@ -20,8 +20,8 @@ from cluster.metadata.topics import PartitionState
 from cluster.security.permissions import KINDS, OPERATIONS
 from cluster.security.quotas import NAMES as QUOTAS
 from cluster.transactions import coordinator, sinks
-from cluster.transactions.transaction import Transaction
-from cluster.transactions.types import State
+from cluster.transactions.transaction import TransactionRow
+from cluster.transactions.types import TransactionState
 from cluster.v1 import metadata_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.v1 import cluster_pb2 as cpb
@@ -257,7 +257,7 @@ class Walk:
     def _groups(self) -> list[int]:
         return [one.group_id for topic in self.state.topics() for one in topic.partitions]
 
-    def _transaction(self) -> Transaction | None:
+    def _transaction(self) -> TransactionRow | None:
         rows = [*self.state.coordinator.unfinished()]
         return self.rng.choice(rows) if rows else None
 
@@ -318,7 +318,7 @@ class Walk:
             tpb.MarkedParts(
                 transaction_id=row.transaction_id,
                 parts=[
-                    pb_part(group, committed=row.state is State.COMMITTING)
+                    pb_part(group, committed=row.state is TransactionState.COMMITTING)
                     for group in self._some(row.pending())
                 ],
             )

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.services.log import produce as producing
 from cluster.services.log.produce import Appender
-from cluster.transactions.types import State
+from cluster.transactions.types import TransactionState
 
 PRODUCER, BEFORE, NOW = 7, 1, 2
 
@@ -18,7 +18,7 @@ PRODUCER, BEFORE, NOW = 7, 1, 2
 class Rig:
     """A partition with a run of the transaction before, and its coordinator's view of it."""
 
-    def __init__(self, state: State | None) -> None:
+    def __init__(self, state: TransactionState | None) -> None:
         row = None if state is None else SimpleNamespace(state=state)
         self.run: Any = SimpleNamespace(transaction_id=BEFORE)
         self.listeners: set[Any] = set()
@@ -50,8 +50,11 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("state", [State.COMMITTING, State.ABORTING, State.COMMITTED, None])
-async def test_it_waits_for_the_marker_of_what_is_decided(state: State | None) -> None:
+@pytest.mark.parametrize(
+    "state",
+    [TransactionState.COMMITTING, TransactionState.ABORTING, TransactionState.COMMITTED, None],
+)
+async def test_it_waits_for_the_marker_of_what_is_decided(state: TransactionState | None) -> None:
     rig = Rig(state)
     task = rig.stage()
     await turns()
@@ -65,13 +68,13 @@ async def test_it_waits_for_the_marker_of_what_is_decided(state: State | None) -
 
 
 async def test_it_does_not_wait_for_what_is_open() -> None:
-    rig = Rig(State.OPEN)
+    rig = Rig(TransactionState.OPEN)
     await rig.stage()
     assert rig.appended == [NOW]
 
 
 async def test_it_does_not_wait_for_itself_or_a_later_one() -> None:
-    rig = Rig(State.COMMITTING)
+    rig = Rig(TransactionState.COMMITTING)
     for number in (NOW, NOW + 1):
         rig.run = SimpleNamespace(transaction_id=number)
         await rig.stage()
@@ -80,6 +83,6 @@ async def test_it_does_not_wait_for_itself_or_a_later_one() -> None:
 
 async def test_it_waits_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producing, "MARKER_WAIT", 0.0)
-    rig = Rig(State.COMMITTING)
+    rig = Rig(TransactionState.COMMITTING)
     await rig.stage()
     assert rig.appended == [NOW], "and is told to come again"

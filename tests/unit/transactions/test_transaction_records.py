@@ -16,7 +16,7 @@ from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.run_records import pack_marker, unpack_marker
 from cluster.transactions.runs import RunTable
 from cluster.transactions.sinks import Asked
-from cluster.transactions.transaction import Transaction
+from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import Expected, Holder, Marker, Published
 
 MARKER = Marker(5, True, (Expected(0, 7, 3, 2, 300, 9), Expected(0, 8, 1, 0, 100, 1)), 77, 4)
@@ -34,7 +34,7 @@ def runs() -> RunTable:
     return table
 
 
-def begin(made: Coordinator, asked: Asked) -> Transaction:
+def begin(made: Coordinator, asked: Asked) -> TransactionRow:
     made.draw_ticket(asked.key, jobs=asked.jobs)
     begun = made.begin_batch(asked, now_ms=5, total_ms=2000)
     assert begun.transaction is not None
