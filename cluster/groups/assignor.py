@@ -12,16 +12,16 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Mapping, Set
 
-from cluster.groups.ownership import RANGE, UNIFORM, TopicPartition
+from cluster.groups.ownership import RANGE, UNIFORM, TopicIdPartition
 
 Topics = Mapping[int, int]  # topic id -> how many partitions
 Subscriptions = Mapping[str, Set[int]]  # member -> topic ids
-Owners = Mapping[TopicPartition, str]
+Owners = Mapping[TopicIdPartition, str]
 
 
 def assign(
     name: str, topics: Topics, members: Subscriptions, owners: Owners
-) -> dict[TopicPartition, str]:
+) -> dict[TopicIdPartition, str]:
     """Return the wanted owner of each partition with a reader; other partitions are left out.
 
     `owners`: the present ones, without partitions already being given back.
@@ -30,11 +30,11 @@ def assign(
     return (_range if name == RANGE else _uniform)(topics, members, owners)
 
 
-def _uniform(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicPartition, str]:
+def _uniform(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicIdPartition, str]:
     """Assign as evenly as subscriptions allow, over all topics, with the fewest moves."""
     readers = _readers(topics, members)
-    target: dict[TopicPartition, str] = {}
-    held: dict[str, list[TopicPartition]] = {member: [] for member in sorted(members)}
+    target: dict[TopicIdPartition, str] = {}
+    held: dict[str, list[TopicIdPartition]] = {member: [] for member in sorted(members)}
     for partition in sorted(readers):
         owner = owners.get(partition, "")
         if owner in readers[partition]:
@@ -43,7 +43,7 @@ def _uniform(topics: Topics, members: Subscriptions, owners: Owners) -> dict[Top
     load = [(len(parts), member) for member, parts in held.items()]
     load.sort()
 
-    def give(partition: TopicPartition, count: int, member: str) -> None:
+    def give(partition: TopicIdPartition, count: int, member: str) -> None:
         load.remove((count, member))
         insort(load, (count + 1, member))
         held[member].append(partition)
@@ -57,9 +57,9 @@ def _uniform(topics: Topics, members: Subscriptions, owners: Owners) -> dict[Top
 
 
 def _level(
-    readers: Mapping[TopicPartition, Set[str]],
-    target: dict[TopicPartition, str],
-    held: dict[str, list[TopicPartition]],
+    readers: Mapping[TopicIdPartition, Set[str]],
+    target: dict[TopicIdPartition, str],
+    held: dict[str, list[TopicIdPartition]],
     load: list[tuple[int, str]],
 ) -> None:
     """Move one partition at a time from the most to the least loaded member, while that helps."""
@@ -91,30 +91,30 @@ def _level(
             break
 
 
-def _range(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicPartition, str]:
+def _range(topics: Topics, members: Subscriptions, owners: Owners) -> dict[TopicIdPartition, str]:
     """Give each reader a stretch of each topic, so that equal numbers of topics meet.
 
     Topics with the same readers and as many partitions are assigned alike. The stretches follow
     from the members' names alone, so a new member moves some.
     """
-    target: dict[TopicPartition, str] = {}
+    target: dict[TopicIdPartition, str] = {}
     for topic, count in sorted(topics.items()):
         readers = sorted(member for member, wanted in members.items() if topic in wanted)
         for place, member in enumerate(readers):
             first = place * count // len(readers)
             end = (place + 1) * count // len(readers)
             for number in range(first, end):
-                target[TopicPartition(topic, number)] = member
+                target[TopicIdPartition(topic, number)] = member
     return target
 
 
-def _readers(topics: Topics, members: Subscriptions) -> dict[TopicPartition, Set[str]]:
+def _readers(topics: Topics, members: Subscriptions) -> dict[TopicIdPartition, Set[str]]:
     """Return each partition's possible readers; partitions without readers are left out."""
     of_topic = {
         topic: {member for member, wanted in members.items() if topic in wanted} for topic in topics
     }
     return {
-        TopicPartition(topic, number): of_topic[topic]
+        TopicIdPartition(topic, number): of_topic[topic]
         for topic, count in topics.items()
         if of_topic[topic]
         for number in range(count)

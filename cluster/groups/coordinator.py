@@ -27,7 +27,7 @@ from cluster.groups.ownership import (
     GroupOwnership,
     GroupSettings,
     OwnerChange,
-    TopicPartition,
+    TopicIdPartition,
 )
 
 SESSION_ENDED, REVOKE_TIMEOUT, PROCESSING_TIMEOUT, INSTANCE_TAKEN, GROUP_FULL = (
@@ -56,15 +56,15 @@ class Hello(NamedTuple):
     instance: str = ""
     epoch: int = 0
     claim: int = 0
-    owned: frozenset[TopicPartition] = frozenset()
+    owned: frozenset[TopicIdPartition] = frozenset()
 
 
 class Assignment(NamedTuple):
     """All partitions of a member, the number of each ownership, and the partitions to give back."""
 
     epoch: int
-    partitions: dict[TopicPartition, int]
-    revoke: tuple[TopicPartition, ...]
+    partitions: dict[TopicIdPartition, int]
+    revoke: tuple[TopicIdPartition, ...]
 
 
 class Fenced(NamedTuple):
@@ -82,12 +82,12 @@ class InstanceHeld(NamedTuple):
 Push = tuple[str, int, Assignment | Fenced | InstanceHeld]  # member, connection, message
 
 
-class Change(NamedTuple):
+class OwnerChanges(NamedTuple):
     epoch: int
     changes: tuple[OwnerChange, ...]
 
 
-class Claim(NamedTuple):
+class InstanceClaim(NamedTuple):
     instance: str
     expected: int
     member: str
@@ -97,7 +97,7 @@ class Remove(NamedTuple):
     member: str
 
 
-Proposal = Change | Claim | Remove
+Proposal = OwnerChanges | InstanceClaim | Remove
 
 
 class MemberView(NamedTuple):
@@ -105,7 +105,7 @@ class MemberView(NamedTuple):
 
     member: str
     instance: str
-    revoking: tuple[TopicPartition, ...]
+    revoking: tuple[TopicIdPartition, ...]
     idle: float
 
 
@@ -123,11 +123,11 @@ class _Revocation(NamedTuple):
 
 
 @dataclass
-class _Member:
+class _ConnectedMember:
     hello: Hello
     deadline: float
-    revoking: dict[TopicPartition, _Revocation] = field(default_factory=dict)
-    released: dict[TopicPartition, int] = field(default_factory=dict)  # ownership given back
+    revoking: dict[TopicIdPartition, _Revocation] = field(default_factory=dict)
+    released: dict[TopicIdPartition, int] = field(default_factory=dict)  # ownership given back
     sent: Assignment | None = None  # the last one on this connection
     retiring: bool = False  # it makes no progress: all its partitions are asked back
     idle: float = 0.0
@@ -150,13 +150,13 @@ class GroupCoordinator:
         now: float,
     ) -> None:
         self._read_facts, self.settings, self._topics = facts, settings, dict(topics)
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, _ConnectedMember] = {}
         # They wait for an entry: their claim of an instance id, or the end of their last session.
         self._joining: dict[str, Hello] = {}
         self._dropped: set[str] = set()  # still in the facts
         self._pushes: list[Push] = []
         self._in_flight = False
-        self._target: dict[TopicPartition, str] = {}
+        self._target: dict[TopicIdPartition, str] = {}
         self._stale = True  # of the target
         self.epoch = self._facts.epoch
         self._awaited = dict.fromkeys(self._facts.members(), now + settings.session_timeout)
@@ -198,7 +198,7 @@ class GroupCoordinator:
         member: str,
         connection: int,
         epoch: int,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[TopicIdPartition],
     ) -> None:
         """Note that the member has handled the assignment `epoch`, and still holds these
         partitions.
@@ -275,7 +275,7 @@ class GroupCoordinator:
 
     # -- members ------------------------------------------------------------------------
 
-    def _live(self, now: float, member: str, connection: int) -> _Member | None:
+    def _live(self, now: float, member: str, connection: int) -> _ConnectedMember | None:
         known = self._members.get(member)
         if known is None or known.hello.connection != connection:
             return None
@@ -289,14 +289,14 @@ class GroupCoordinator:
             return
         deadline = now + self.settings.session_timeout
         if known is None:
-            self._members[hello.member] = _Member(hello, deadline)
+            self._members[hello.member] = _ConnectedMember(hello, deadline)
             self._stale = True
         else:
             self._stale |= known.hello.topics != hello.topics
             known.hello, known.deadline, known.sent = hello, deadline, None
         self._awaited.pop(hello.member, None)
 
-    def _take_back(self, known: _Member) -> None:
+    def _take_back(self, known: _ConnectedMember) -> None:
         """Take back the member's partitions in the facts that it does not hold."""
         for partition, number in self._facts.partitions_of(known.hello.member).items():
             if partition not in known.hello.owned:
@@ -364,19 +364,21 @@ class GroupCoordinator:
             if member not in self._members and member not in self._awaited
         ]
         proposals += [
-            Claim(hello.instance, hello.claim if hello.instance in facts.instances else 0, member)
+            InstanceClaim(
+                hello.instance, hello.claim if hello.instance in facts.instances else 0, member
+            )
             for member, hello in sorted(self._joining.items())
             if member not in self._dropped
         ]
         proposals += [
-            Claim(known.hello.instance, 0, member)
+            InstanceClaim(known.hello.instance, 0, member)
             for member, known in sorted(self._members.items())
             if known.hello.instance and known.hello.instance not in facts.instances
         ]
         if not proposals and not self._awaited:
             changes = self._changes(now)
             if changes:
-                proposals.append(Change(self.epoch, tuple(changes[:MAX_CHANGES])))
+                proposals.append(OwnerChanges(self.epoch, tuple(changes[:MAX_CHANGES])))
         return proposals
 
     def _changes(self, now: float) -> list[OwnerChange]:
@@ -386,7 +388,7 @@ class GroupCoordinator:
             self._find_target()
         changes: list[OwnerChange] = []
         room = MAX_OWNED - len(self._facts.owners)
-        asked: list[tuple[_Member, TopicPartition, int]] = []
+        asked: list[tuple[_ConnectedMember, TopicIdPartition, int]] = []
         for partition in sorted(self._target.keys() | self._facts.owners.keys()):
             wanted = self._target.get(partition, "")
             owner = self._facts.owners.get(partition)
@@ -423,11 +425,11 @@ class GroupCoordinator:
         }
         self._target = assign(self.settings.assignor, self._topics, members, busy)
 
-    def _is_coming_back(self, partition: TopicPartition, member: str) -> bool:
+    def _is_coming_back(self, partition: TopicIdPartition, member: str) -> bool:
         known = self._members.get(member)
         return known is not None and (partition in known.revoking or partition in known.released)
 
-    def _exists(self, partition: TopicPartition) -> bool:
+    def _exists(self, partition: TopicIdPartition) -> bool:
         return partition.partition < self._topics.get(partition.topic_id, 0)
 
     def _forget_moved(self) -> None:
@@ -453,14 +455,16 @@ class GroupCoordinator:
         self._pushes.append((hello.member, hello.connection, message))
 
     def _push_assignments(self) -> None:
-        by_member: dict[str, dict[TopicPartition, int]] = {member: {} for member in self._members}
+        by_member: dict[str, dict[TopicIdPartition, int]] = {member: {} for member in self._members}
         for partition, owner in self._facts.owners.items():
             if owner.member in by_member:
                 by_member[owner.member][partition] = owner.number
         for member, owns in by_member.items():
             self._push_assignment(self._members[member], owns)
 
-    def _push_assignment(self, known: _Member, owns: Mapping[TopicPartition, int]) -> None:
+    def _push_assignment(
+        self, known: _ConnectedMember, owns: Mapping[TopicIdPartition, int]
+    ) -> None:
         gone = known.revoking.keys() | known.released.keys()
         keeps = {partition: number for partition, number in owns.items() if partition not in gone}
         revoke = tuple(sorted(partition for partition in known.revoking if partition in owns))

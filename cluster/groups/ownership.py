@@ -38,7 +38,7 @@ class GroupSettings(NamedTuple):
     processing_timeout: float = 300.0
 
 
-class TopicPartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition of one creation of a topic; a recreated topic has another id."""
 
     topic_id: int
@@ -63,7 +63,7 @@ class Instance(NamedTuple):
 class OwnerChange(NamedTuple):
     """One partition goes to `member` ("": to none), if its ownership is still `expected`."""
 
-    partition: TopicPartition
+    partition: TopicIdPartition
     expected: int  # 0: no owner
     member: str
 
@@ -77,7 +77,7 @@ class GroupOwnership:
 
     def __init__(self) -> None:
         self.epoch, self.settings = 0, GroupSettings()
-        self.owners: dict[TopicPartition, Owner] = {}
+        self.owners: dict[TopicIdPartition, Owner] = {}
         self.instances: dict[str, Instance] = {}
 
     @property
@@ -90,7 +90,7 @@ class GroupOwnership:
         found = {owner.member for owner in self.owners.values()}
         return sorted(found | {one.member for one in self.instances.values()})
 
-    def partitions_of(self, member: str) -> dict[TopicPartition, int]:
+    def partitions_of(self, member: str) -> dict[TopicIdPartition, int]:
         """Return a member's partitions, with the number of each ownership."""
         return {part: one.number for part, one in self.owners.items() if one.member == member}
 
@@ -138,7 +138,7 @@ class GroupOwnership:
             del self.instances[name]
 
     def check_commit(
-        self, partition: TopicPartition, member: str, ownership: int, number: int
+        self, partition: TopicIdPartition, member: str, ownership: int, number: int
     ) -> str:
         """Return why a commit must not be stored; "" if it may. Changes nothing.
 
@@ -152,7 +152,7 @@ class GroupOwnership:
             return refused
         return OUT_OF_ORDER if number < self.owners[partition].last_commit else ""
 
-    def check_owner(self, partition: TopicPartition, member: str, ownership: int) -> str:
+    def check_owner(self, partition: TopicIdPartition, member: str, ownership: int) -> str:
         """Return why this member ("": none) does not own the partition; "" if it does."""
         if not member:
             return GROUP_HAS_MEMBERS if self.has_members else ""
@@ -160,10 +160,10 @@ class GroupOwnership:
         known = owner is not None and (owner.member, owner.number) == (member, ownership)
         return "" if known else FENCED_MEMBER
 
-    def is_repeat(self, partition: TopicPartition, number: int) -> bool:
+    def is_repeat(self, partition: TopicIdPartition, number: int) -> bool:
         """Return whether the owner's newest commit has this number."""
         return self.owners[partition].last_commit == number
 
-    def committed(self, partition: TopicPartition, number: int) -> None:
+    def committed(self, partition: TopicIdPartition, number: int) -> None:
         """Note the owner's stored commit."""
         self.owners[partition] = self.owners[partition]._replace(last_commit=number)

@@ -1,6 +1,6 @@
 """Offsets that open transactions have staged in a partition of `__offsets`. Deterministic, pure.
 
-    StageOffsets entry --OffsetsTable--> StagedOffsets --marker--> stored, or dropped
+    StageOffsets entry --OffsetsTable--> StagedOffsetsTable --marker--> stored, or dropped
 
 A transaction's calls for one group are kept in the order of their numbers, until its marker: a
 commit stores those that its decision names. Only one transaction at a time may stage an offset,
@@ -19,7 +19,7 @@ MAX_STAGED = 10_000  # offsets of one transaction and group, all calls together
 Key = tuple[str, int]  # topic, partition
 
 
-class StagedOffsets:
+class StagedOffsetsTable:
     """Staged offsets by transaction and group. `len`: how many groups have some."""
 
     def __init__(self) -> None:

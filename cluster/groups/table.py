@@ -13,7 +13,7 @@ from cluster.groups.ownership import (
     Instance,
     Owner,
     OwnerChange,
-    TopicPartition,
+    TopicIdPartition,
 )
 from cluster.v1 import offsets_pb2 as pb
 
@@ -40,7 +40,7 @@ class OwnershipTable:
 
     def change_owners(self, index: int, command: pb.ChangeOwners) -> bool:
         changes = [
-            OwnerChange(TopicPartition(one.topic_id, one.partition), one.expected, one.member)
+            OwnerChange(TopicIdPartition(one.topic_id, one.partition), one.expected, one.member)
             for one in command.changes
         ]
         facts = self._grown(command.group)
@@ -105,7 +105,7 @@ class OwnershipTable:
             facts = self._groups[record.group] = GroupOwnership()
             facts.epoch, facts.settings = record.epoch, settings_of(record.terms)
             facts.owners = {
-                TopicPartition(one.topic_id, one.partition): Owner(
+                TopicIdPartition(one.topic_id, one.partition): Owner(
                     one.member, one.number, one.last_commit
                 )
                 for one in record.owners

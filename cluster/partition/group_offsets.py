@@ -32,9 +32,9 @@ from cluster.groups.ownership import (
     FENCED_MEMBER,
     GROUP_HAS_MEMBERS,
     GroupOwnership,
-    TopicPartition,
+    TopicIdPartition,
 )
-from cluster.groups.staged import MAX_STAGED, StagedOffsets
+from cluster.groups.staged import MAX_STAGED, StagedOffsetsTable
 from cluster.groups.table import OwnershipTable
 from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.partition.group_state import (
@@ -101,7 +101,7 @@ class OffsetsTable:
         self._limits = (max_groups, max_offsets, max_bytes)
         self._groups: dict[str, GroupState] = {}
         self._ownerships = OwnershipTable()
-        self.staged = StagedOffsets()  # read only
+        self.staged = StagedOffsetsTable()  # read only
         # Groups with staged offsets and a change of owners since the last `overtaken`.
         self._moved: set[str] = set()
         self._clock_ms = 0
@@ -205,7 +205,7 @@ class OffsetsTable:
     ) -> CommitResult:
         """Commits an offset in a group with members, or for a committer that was one."""
         facts = self._ownerships.of(commit.group)
-        part = TopicPartition(record.topic_id, record.partition)
+        part = TopicIdPartition(record.topic_id, record.partition)
         error = facts.check_commit(part, commit.member, ownership, commit.number)
         state = self._groups.get(commit.group)
         before = None if state is None else state.get((record.topic, record.partition))
@@ -315,7 +315,7 @@ class OffsetsTable:
         self._reserve(call)
         facts = self._ownerships.of(call.group)
         for record in call.offsets if call.member else ():
-            facts.committed(TopicPartition(record.topic_id, record.partition), call.number)
+            facts.committed(TopicIdPartition(record.topic_id, record.partition), call.number)
         return CommitResult("", "", False, None)
 
     def _stage_refusal(
@@ -324,7 +324,7 @@ class OffsetsTable:
         """Returns (reason, text) if an offset must not be staged."""
         where = f"{record.topic}-{record.partition}"
         facts = self._ownerships.of(call.group)
-        part = TopicPartition(record.topic_id, record.partition)
+        part = TopicIdPartition(record.topic_id, record.partition)
         error = facts.check_commit(part, call.member, ownership, call.number)
         if not error and call.member and facts.is_repeat(part, call.number):
             error = OUT_OF_ORDER
@@ -422,7 +422,7 @@ def _lost(facts: GroupOwnership, call: pb.StageOffsets) -> bool:
     """Whether a partition of a staged call has another owner now."""
     return any(
         facts.check_commit(
-            TopicPartition(record.topic_id, record.partition), call.member, ownership, MAX_INT64
+            TopicIdPartition(record.topic_id, record.partition), call.member, ownership, MAX_INT64
         )
         for record, ownership in zip(call.offsets, _ownerships(call), strict=True)
     )

@@ -16,7 +16,7 @@ from cluster.budget import Account
 from cluster.dedup.verdict import MAX_INT64
 from cluster.features import GROUPS
 from cluster.groups.coordinator import Assignment, Fenced, Hello, InstanceHeld
-from cluster.groups.ownership import RANGE, UNIFORM, GroupSettings, TopicPartition
+from cluster.groups.ownership import RANGE, UNIFORM, GroupSettings, TopicIdPartition
 from cluster.partition.replica import Partition
 from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
@@ -165,13 +165,13 @@ class Joining:
                 raise invalid("message", "a hello begins a stream, and comes once")
         running.advance()
 
-    def _partitions(self, given: Any) -> frozenset[TopicPartition]:
+    def _partitions(self, given: Any) -> frozenset[TopicIdPartition]:
         """Return the partitions of existing topics; no member can own any other."""
-        found: set[TopicPartition] = set()
+        found: set[TopicIdPartition] = set()
         for one in given:
             topic = self._node.metadata.topic(one.topic)
             if topic is not None:
-                found.add(TopicPartition(topic.topic_id, one.partition))
+                found.add(TopicIdPartition(topic.topic_id, one.partition))
         return frozenset(found)
 
 
@@ -236,7 +236,7 @@ def _response(running: RunningGroup, connection: int, message: Message) -> pb.Jo
 
 
 def owned_partitions(
-    running: RunningGroup, partitions: dict[TopicPartition, int]
+    running: RunningGroup, partitions: dict[TopicIdPartition, int]
 ) -> list[pb.OwnedPartition]:
     """Return partitions by topic id and number, without those of deleted topics."""
     return [
@@ -247,7 +247,7 @@ def owned_partitions(
 
 
 def named(
-    running: RunningGroup, partitions: tuple[TopicPartition, ...]
+    running: RunningGroup, partitions: tuple[TopicIdPartition, ...]
 ) -> list[batch_pb2.TopicPartition]:
     return [
         batch_pb2.TopicPartition(topic=topic, partition=part.partition)

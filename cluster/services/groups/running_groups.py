@@ -17,12 +17,12 @@ from cluster.consensus.proposals import Outcome
 from cluster.errors import ClusterError, NotLeaderError
 from cluster.groups.coordinator import (
     Assignment,
-    Change,
-    Claim,
     Fenced,
     GroupCoordinator,
     Hello,
+    InstanceClaim,
     InstanceHeld,
+    OwnerChanges,
     Proposal,
     Push,
 )
@@ -198,7 +198,7 @@ class RunningGroup:
             self.advance()
 
     def _command(self, proposal: Proposal) -> internal.OffsetsCommand:
-        if isinstance(proposal, Change):
+        if isinstance(proposal, OwnerChanges):
             self.rebalances += 1
             changes = [
                 internal.OwnerChange(
@@ -213,7 +213,7 @@ class RunningGroup:
                 terms=terms_of(self.coordinator.settings),
             )
             return internal.OffsetsCommand(change_owners=change)
-        if isinstance(proposal, Claim):
+        if isinstance(proposal, InstanceClaim):
             claim = internal.ClaimInstance(
                 group=self.name,
                 instance=proposal.instance,

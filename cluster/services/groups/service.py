@@ -18,7 +18,7 @@ from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.features import GROUPS
-from cluster.groups.ownership import TopicPartition
+from cluster.groups.ownership import TopicIdPartition
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     TOPIC_ALREADY_EXISTS,
@@ -161,7 +161,7 @@ class GroupService:
             raise invalid("ownerships", "must be one for each of the partitions, and one at least")
         for wanted, number in zip(request.partitions, request.ownerships, strict=True):
             topic = self.node.metadata.topic(wanted.topic)
-            part = TopicPartition(0 if topic is None else topic.topic_id, wanted.partition)
+            part = TopicIdPartition(0 if topic is None else topic.topic_id, wanted.partition)
             if facts.check_owner(part, request.member_id, number):
                 where = f"{wanted.topic}-{wanted.partition}"
                 raise errors.FencedMemberError(f"{where} is not, or no longer, of this member")

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from cluster.groups.coordinator import GroupCoordinator, Hello
-from cluster.groups.ownership import FENCED_MEMBER, GroupOwnership, Owner, TopicPartition
+from cluster.groups.ownership import FENCED_MEMBER, GroupOwnership, Owner, TopicIdPartition
 from oncelog._engine.consume.membership import Membership
 
 Plant = Callable[[], Any]
@@ -21,7 +21,9 @@ def any_member_commits() -> Any:
 def member_id_is_enough() -> Any:
     """A commit is checked by the member's name, not by the ownership's number."""
 
-    def check(self: GroupOwnership, part: TopicPartition, member: str, _: int, number: int) -> str:
+    def check(
+        self: GroupOwnership, part: TopicIdPartition, member: str, _: int, number: int
+    ) -> str:
         owner = self.owners.get(part)
         known = owner is not None and owner.member == member and number >= owner.last_commit
         return "" if known else FENCED_MEMBER
@@ -33,7 +35,7 @@ def late_commits_count() -> Any:
     """A commit that was overtaken by a newer one is stored all the same."""
     whole = GroupOwnership.check_commit
 
-    def check(self: GroupOwnership, part: TopicPartition, *args: Any) -> str:
+    def check(self: GroupOwnership, part: TopicIdPartition, *args: Any) -> str:
         owner = self.owners.get(part)
         if owner is not None:
             self.owners[part] = owner._replace(last_commit=-1)

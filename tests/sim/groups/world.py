@@ -17,16 +17,16 @@ from typing import Any
 
 from cluster.groups.coordinator import (
     Assignment,
-    Change,
-    Claim,
     Fenced,
     GroupCoordinator,
     Hello,
+    InstanceClaim,
     InstanceHeld,
+    OwnerChanges,
     Proposal,
     Remove,
 )
-from cluster.groups.ownership import GroupOwnership, GroupSettings, TopicPartition
+from cluster.groups.ownership import GroupOwnership, GroupSettings, TopicIdPartition
 from oncelog._engine.consume.membership import Membership
 from tests.sim import reloading
 from tests.sim.clock import NEVER, Scheduler
@@ -80,7 +80,7 @@ class World:
         self.rng, self.scheduler = random.Random(seed), Scheduler()
         self.settings, self.topics = SETTINGS, dict(topics)
         self.facts = GroupOwnership()
-        self.committed: dict[TopicPartition, int] = {}
+        self.committed: dict[TopicIdPartition, int] = {}
         self.checker = Checker()
         self.index = 0
         self.delay, self.drop, self.late = 0.05, 0.0, 0.0
@@ -111,9 +111,9 @@ class World:
         self.index += 1
         self.entries += 1
         match proposal:
-            case Change(epoch, changes):
+            case OwnerChanges(epoch, changes):
                 self.facts.change(self.index, epoch, changes)
-            case Claim(instance, expected, member):
+            case InstanceClaim(instance, expected, member):
                 self.facts.claim(self.index, instance, expected, member)
             case Remove(member):
                 self.facts.remove(member)
@@ -155,7 +155,7 @@ class World:
         slow = 40 * self.delay if self.rng.random() < self.late else self.delay
         return slow * (0.2 + self.rng.random())
 
-    def commit(self, partition: TopicPartition, member: str, *rest: Any) -> None:
+    def commit(self, partition: TopicIdPartition, member: str, *rest: Any) -> None:
         """Delivers a CommitOffsets call: late, lost, or repeated; its answer is ignored."""
         if self.rng.random() < self.drop / 2:
             return
@@ -165,7 +165,7 @@ class World:
 
     def _apply_commit(
         self,
-        partition: TopicPartition,
+        partition: TopicIdPartition,
         member: str,
         ownership: int,
         number: int,
@@ -192,7 +192,7 @@ class Member:
         self.rejected = ""  # for good
         self._pushed: dict[int, Any] = {}  # connection -> the next message its stream will take
         # Committed when it began, committed since, read.
-        self.positions: dict[TopicPartition, tuple[int, int, int]] = {}
+        self.positions: dict[TopicIdPartition, tuple[int, int, int]] = {}
         self.moves = 0
         world.members[name] = self
         self._claim = 0
@@ -218,7 +218,7 @@ class Member:
                 self.instance,
                 self.membership.epoch,
                 self._claim,
-                frozenset(TopicPartition(*part) for part in self.membership.owned),
+                frozenset(TopicIdPartition(*part) for part in self.membership.owned),
             ),
         )
 
@@ -262,10 +262,10 @@ class Member:
                 numbers = {(part.topic_id, part.partition): n for part, n in partitions.items()}
                 step = self.membership.assignment(connection, epoch, numbers, revoke)
                 for part in step.lost:
-                    self.positions.pop(TopicPartition(*part), None)
+                    self.positions.pop(TopicIdPartition(*part), None)
                 for part in step.assigned:
                     if part not in self.positions:
-                        self._start(TopicPartition(*part))
+                        self._start(TopicIdPartition(*part))
                 if revoke:
                     wait = 2 * self.world.rng.random()
                     self.world.scheduler.after(wait, self._revoked, connection)
@@ -291,12 +291,12 @@ class Member:
             return
         back = [part for part in self.membership.owned if not self.membership.may_poll(part)]
         for part in back:
-            self._commit(TopicPartition(*part))
+            self._commit(TopicIdPartition(*part))
         owned = self.membership.released(connection, back)
         if owned is not None:
             for part in back:
-                self.positions.pop(TopicPartition(*part), None)
-            held = {TopicPartition(*part) for part in owned.partitions}
+                self.positions.pop(TopicIdPartition(*part), None)
+            held = {TopicIdPartition(*part) for part in owned.partitions}
             self._say("owned", self.name, owned.connection, owned.epoch, held)
 
     def _ping(self) -> None:
@@ -312,7 +312,7 @@ class Member:
 
     # -- its work -----------------------------------------------------------------------
 
-    def _start(self, partition: TopicPartition) -> None:
+    def _start(self, partition: TopicIdPartition) -> None:
         """Fetches the committed offset: the owner entry is applied, so nobody changes it."""
         self.moves += 1
         committed = self.world.committed.get(partition, 0)
@@ -330,7 +330,7 @@ class Member:
                         self._commit(partition)
         self.world.scheduler.after(0.5 + rng.random(), self._work)
 
-    def _commit(self, partition: TopicPartition) -> None:
+    def _commit(self, partition: TopicIdPartition) -> None:
         found = self.positions.get(partition)
         numbers = self.membership.next_commit(partition)
         if found is None or numbers is None or found[1] == found[2]:

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from cluster.consensus.proposals import Outcome
-from cluster.groups.ownership import TopicPartition
+from cluster.groups.ownership import TopicIdPartition
 from cluster.partition.group_offsets import pack_command
 from cluster.partition.group_state import CommitResult
 from cluster.services.groups.offsets_wire import offset_record
@@ -69,7 +69,7 @@ class OffsetsLeader(PartitionLeader):
 
         async def taken() -> object:
             table = self.partition.group_offsets
-            known = table.ownership(GROUP).owners.get(TopicPartition(TOPIC_ID, partition))
+            known = table.ownership(GROUP).owners.get(TopicIdPartition(TOPIC_ID, partition))
             change = internal.OwnerChange(
                 topic_id=TOPIC_ID,
                 partition=partition,
@@ -78,7 +78,7 @@ class OffsetsLeader(PartitionLeader):
             )
             owners = internal.ChangeOwners(group=GROUP, changes=[change])
             await self._propose(internal.OffsetsCommand(change_owners=owners))
-            owner = table.ownership(GROUP).owners.get(TopicPartition(TOPIC_ID, partition))
+            owner = table.ownership(GROUP).owners.get(TopicIdPartition(TOPIC_ID, partition))
             return owner.number if owner is not None and owner.member == member else LOST
 
         self.spawn(taken(), reply)

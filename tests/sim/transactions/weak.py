@@ -15,7 +15,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.record import ReadableRun as PublishedChain
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.groups.ownership import GroupOwnership
-from cluster.groups.staged import StagedOffsets
+from cluster.groups.staged import StagedOffsetsTable
 from cluster.node.transactions.markers import Markers
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.replica import Partition
@@ -358,7 +358,7 @@ def commits_beside_staged_offsets() -> list[Patch]:
     """A marker takes back the new owner's later commit."""
 
     def beside(self: OffsetsTable, group: str, record: Any) -> Any:
-        staged, self.staged = self.staged, StagedOffsets()
+        staged, self.staged = self.staged, StagedOffsetsTable()
         try:
             return commit_offset(self, group, record)
         finally:

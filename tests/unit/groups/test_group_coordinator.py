@@ -6,12 +6,12 @@ from typing import Any
 
 from cluster.groups.coordinator import (
     Assignment,
-    Change,
-    Claim,
     Fenced,
     GroupCoordinator,
     Hello,
+    InstanceClaim,
     InstanceHeld,
+    OwnerChanges,
     Push,
     Remove,
 )
@@ -19,7 +19,7 @@ from cluster.groups.ownership import (
     GroupOwnership,
     GroupSettings,
     OwnerChange,
-    TopicPartition,
+    TopicIdPartition,
 )
 from tests.sim.groups import weak
 
@@ -32,7 +32,7 @@ class Script:
     def __init__(self, topics: dict[int, int]) -> None:
         self.facts, self.topics, self.now, self.index = GroupOwnership(), topics, 0.0, 0
         self.last: dict[str, Any] = {}
-        self.moves: dict[TopicPartition, int] = {}
+        self.moves: dict[TopicIdPartition, int] = {}
         self.fail_over()
 
     def fail_over(self) -> None:
@@ -54,12 +54,12 @@ class Script:
     def _pushed(self, push: Push) -> None:
         self.last[push[0]] = push[2]
 
-    def _apply(self, proposal: Change | Claim | Remove) -> None:
+    def _apply(self, proposal: OwnerChanges | InstanceClaim | Remove) -> None:
         self.index += 1
         before = {part: owner.member for part, owner in self.facts.owners.items()}
-        if isinstance(proposal, Change):
+        if isinstance(proposal, OwnerChanges):
             self.facts.change(self.index, proposal.epoch, proposal.changes)
-        elif isinstance(proposal, Claim):
+        elif isinstance(proposal, InstanceClaim):
             self.facts.claim(self.index, *proposal)
         else:
             self.facts.remove(proposal.member)
@@ -84,7 +84,7 @@ class Script:
         self.coordinator.owned(self.now, member, connection, self.last[member].epoch, held)
         self.settle()
 
-    def owns(self, member: str) -> dict[TopicPartition, int]:
+    def owns(self, member: str) -> dict[TopicIdPartition, int]:
         return self.facts.partitions_of(member)
 
     def counts(self) -> dict[str, int]:
@@ -187,7 +187,7 @@ def test_a_member_that_does_not_get_on_gives_all_back_and_may_come_again() -> No
     assert group.counts() == {"a": 2, "b": 2}
 
 
-def lives_through_a_fail_over() -> dict[TopicPartition, int]:
+def lives_through_a_fail_over() -> dict[TopicIdPartition, int]:
     """Number of moves of each partition while three of four members came back."""
     group = Script({1: 8})
     for member in "abcd":
@@ -338,7 +338,7 @@ def test_range_gives_the_same_stretch_of_each_topic() -> None:
 
 def test_commits_are_the_owners_and_go_forward() -> None:
     facts = GroupOwnership()
-    part = TopicPartition(1, 0)
+    part = TopicIdPartition(1, 0)
     assert facts.check_commit(part, "", 0, 0) == ""
     facts.change(7, 1, [OwnerChange(part, 0, "a")])
     assert facts.check_commit(part, "", 0, 0) == "GROUP_HAS_MEMBERS"
