@@ -19,7 +19,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from cluster.features import KAFKA
-from cluster.metadata.registrations import Claim, Registration, is_put_back, put_back, registered
+from cluster.metadata.registrations import (
+    Registration,
+    RegistrationClaim,
+    is_put_back,
+    put_back,
+    registered,
+)
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid, is_internal
 from cluster.v1 import metadata_pb2 as pb
@@ -370,7 +376,7 @@ class NodesView:
         """Returns the node's last registered start."""
         return self._tables.registrations.get(node)
 
-    def put_back(self, node: int, directory: int, claim: Claim) -> str:
+    def put_back(self, node: int, directory: int, claim: RegistrationClaim) -> str:
         """Returns why a start of the node may not take part, as far as is known here; empty: it
         may.
 

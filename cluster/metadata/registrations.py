@@ -24,7 +24,7 @@ class Registration(NamedTuple):
     incarnation: int
 
 
-class Claim(NamedTuple):
+class RegistrationClaim(NamedTuple):
     """Claim of a starting node. begun: written, and perhaps registered. known, number: of the
     newest registration that was confirmed to it.
     """
@@ -47,7 +47,7 @@ def registered(
     return Registration(begun, last.number + (begun != last.id), command.incarnation)
 
 
-def is_put_back(last: Registration | None, claim: Claim) -> bool:
+def is_put_back(last: Registration | None, claim: RegistrationClaim) -> bool:
     """Whether the claim is from a directory that does not know the last registration.
 
     The checking node may be behind: a registration unknown to it is newer than all it knows.

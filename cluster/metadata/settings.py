@@ -21,7 +21,7 @@ MAX_LEARNER_RATE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class SettingRange:
     """Range of a setting. shrinks: it can only be lowered, as forgotten state stays forgotten."""
 
     low: int
@@ -30,11 +30,11 @@ class Range:
 
 
 # The same ranges as for the nodes' own settings in `cluster/config/node_config.py`.
-SETTINGS: Mapping[str, Range] = {
-    LEASE_LIFETIME: Range(1000, 30 * DAY_MS, shrinks=True),
-    NAME_EXPIRY: Range(1000, 365 * DAY_MS, shrinks=True),
-    MAX_BATCH_BYTES: Range(1024, 64 * MIB),
-    LEARNER_RATE: Range(0, MAX_LEARNER_RATE),
+SETTINGS: Mapping[str, SettingRange] = {
+    LEASE_LIFETIME: SettingRange(1000, 30 * DAY_MS, shrinks=True),
+    NAME_EXPIRY: SettingRange(1000, 365 * DAY_MS, shrinks=True),
+    MAX_BATCH_BYTES: SettingRange(1024, 64 * MIB),
+    LEARNER_RATE: SettingRange(0, MAX_LEARNER_RATE),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.features import REPLICA_CHANGES
-from cluster.metadata.registrations import Claim
+from cluster.metadata.registrations import RegistrationClaim
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.disk import Disk
 
@@ -51,9 +51,9 @@ class Registering:
         """Tells the node's partitions whether this start takes part."""
         return self.takes_part
 
-    def claim(self) -> Claim:
+    def claim(self) -> RegistrationClaim:
         stored = self.stored
-        return Claim(stored.begun, stored.known, stored.number, self._node.incarnation)
+        return RegistrationClaim(stored.begun, stored.known, stored.number, self._node.incarnation)
 
     def copied(self) -> tuple[Disk, Stored]:
         """Copies the directory."""

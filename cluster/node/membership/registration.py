@@ -23,7 +23,7 @@ from cluster.config.node_config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.features import KAFKA, REPLICA_CHANGES
 from cluster.metadata.nodes import NodesView
-from cluster.metadata.registrations import Claim
+from cluster.metadata.registrations import RegistrationClaim
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import FENCED
 from cluster.node.metadata.proposer import MetadataProposer
@@ -44,8 +44,8 @@ def write_claim(hello: pb.Hello, begun: int, known: int, number: int) -> None:
     hello.registration_number = number
 
 
-def claim_of(hello: pb.Hello) -> Claim:
-    return Claim(
+def claim_of(hello: pb.Hello) -> RegistrationClaim:
+    return RegistrationClaim(
         hello.registration, hello.known_registration, hello.registration_number, hello.incarnation
     )
 

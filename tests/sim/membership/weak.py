@@ -38,7 +38,7 @@ from cluster.metadata import placement, repairs
 from cluster.metadata import replicas as replica_rules
 from cluster.metadata.balance import plan
 from cluster.metadata.nodes import NodesView
-from cluster.metadata.registrations import Claim, Registration, is_put_back
+from cluster.metadata.registrations import Registration, RegistrationClaim, is_put_back
 from cluster.metadata.state import MetadataState
 from cluster.node.membership import known_nodes, welcome
 from cluster.node.membership.find_cluster import Admission
@@ -490,7 +490,7 @@ def behind_judges() -> Any:
 
 @mutation("who is behind judges a start of a newer directory by those of the old one")
 def behind_judges_starts() -> Any:
-    def judge(self: NodesView, node: int, directory: int, claim: Claim) -> str:
+    def judge(self: NodesView, node: int, directory: int, claim: RegistrationClaim) -> str:
         return "put back" if is_put_back(self.registration_of(node), claim) else ""
 
     return [(NodesView, "put_back", judge)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.metadata import nodes
-from cluster.metadata.registrations import Claim, Registration, is_put_back, registered
+from cluster.metadata.registrations import Registration, RegistrationClaim, is_put_back, registered
 from cluster.metadata.snapshot import load_tables, packed_tables
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import PartitionState, Rejected
@@ -50,19 +50,19 @@ def test_a_copy_from_before_is_refused(command: pb.RegisterNode) -> None:
 @pytest.mark.parametrize(
     ("claim", "put_back"),
     [
-        (Claim(80, 70, 3, 1), False),
-        (Claim(70, 60, 2, 1), False),
-        (Claim(80, 60, 2, 1), True),
-        (Claim(0, 0, 0, 1), True),
-        (Claim(90, 80, 4, 1), False),
-        (Claim(60, 50, 1, 900), False),
+        (RegistrationClaim(80, 70, 3, 1), False),
+        (RegistrationClaim(70, 60, 2, 1), False),
+        (RegistrationClaim(80, 60, 2, 1), True),
+        (RegistrationClaim(0, 0, 0, 1), True),
+        (RegistrationClaim(90, 80, 4, 1), False),
+        (RegistrationClaim(60, 50, 1, 900), False),
     ],
     ids=[
         "it knows it", "it has begun it", "a copy", "from before registrations",
         "this node is behind", "its process has renewed it since",
     ],
 )  # fmt: skip
-def test_whom_peers_refuse(claim: Claim, put_back: bool) -> None:
+def test_whom_peers_refuse(claim: RegistrationClaim, put_back: bool) -> None:
     assert is_put_back(LAST, claim) is put_back
     assert not is_put_back(None, claim)
 
@@ -86,7 +86,7 @@ def test_who_is_behind_knows_no_registration_of_a_newer_directory() -> None:
     tables = Tables(nodes={1: "h:1"})
     for begun, known in ((70, 0), (80, 70)):
         nodes.register(tables, start(begun, known))
-    view, claim = nodes.NodesView(tables), Claim(90, 85, 1, 2)
+    view, claim = nodes.NodesView(tables), RegistrationClaim(90, 85, 1, 2)
     assert view.put_back(1, 5, claim) and not view.put_back(1, 6, claim)
 
 
