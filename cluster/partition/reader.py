@@ -1,6 +1,6 @@
 """Reader of a replica's batches: by offset, backwards, by time. Committed and applied ones only.
 
-services --reading, offset_at--> Reader --> StoredBatches (rows) --> Journal (memory or disk)
+services --reading, offset_at--> ReplicaReader --> StoredBatches (rows) --> Journal (memory or disk)
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class BackwardRead:
         return out
 
 
-class Reader:
+class ReplicaReader:
     """Reader of one replica's batches."""
 
     def __init__(self, stored: StoredBatches, group: Group) -> None:

@@ -1,7 +1,7 @@
 """Replica of one partition: the narrow interface between services and consensus.
 
     services --append, open, propose--> Partition --> Leadership (while ready to lead) --> Group
-    services <---reading, offset_at---- Partition --> Reader <-- PartitionMachine <--apply-'
+    services <---reading, offset_at---- Partition --> ReplicaReader <-- PartitionMachine <--apply-'
 
 The machine has the state of all replicas, and the Leadership the state of one leadership. This
 module passes each call to one of them, and notifies the listeners.
@@ -21,7 +21,13 @@ from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leader import Leadership
 from cluster.partition.leases import lease_verdict
 from cluster.partition.machine import Loaded, PartitionMachine
-from cluster.partition.reader import BackwardRead, OffsetOutOfRangeError, Read, ReadBatch, Reader
+from cluster.partition.reader import (
+    BackwardRead,
+    OffsetOutOfRangeError,
+    Read,
+    ReadBatch,
+    ReplicaReader,
+)
 from cluster.partition.staging import UNREGISTERED
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
 from cluster.transactions.types import Expected, Marker
@@ -69,7 +75,7 @@ class Partition:
         self._leadership: Leadership | None = None
         self.machine = PartitionMachine(offsets, capacity=capacity, listeners=self.listeners)
         self.group = open_group(self)
-        self._reader = Reader(self.machine.stored, self.group)
+        self._reader = ReplicaReader(self.machine.stored, self.group)
 
     # -- the group's state machine ------------------------------------------------------
 
@@ -243,7 +249,7 @@ class Partition:
         return self._reader.reading_back(offset, max_bytes, max_batches)
 
     def offset_at(self, timestamp_us: int) -> Iterator[int | None]:
-        """See Reader.offset_at."""
+        """See ReplicaReader.offset_at."""
         return self._reader.offset_at(timestamp_us)
 
     def unreadable(self, error: StorageError) -> None:
