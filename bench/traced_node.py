@@ -21,7 +21,7 @@ from cluster.__main__ import main
 from cluster.consensus.driver import Driver
 from cluster.consensus.message import Append, AppendReply
 from cluster.partition.replica import Partition
-from cluster.services.log.produce import Appender, ProduceStream
+from cluster.services.log.produce import Appender, ProduceCall
 
 NOTES_VARIABLE = "BENCH_NOTES"
 Notes = list[tuple[int, str]]  # (nanoseconds, point)
@@ -61,7 +61,7 @@ def note_node(notes: Notes) -> None:
     note_calls(notes, Driver, "sync", before="fsync begins", after="fsync ends")
     note_calls(notes, Driver, "receive", before="entries come", if_=_brings_entries)
     note_calls(notes, Driver, "receive", before="reply comes", if_=_brings_reply)
-    note_calls(notes, ProduceStream, "_answer", before="committed")
+    note_calls(notes, ProduceCall, "_answer", before="committed")
     note_calls(notes, Appender, "result", after="answered")
 
 

@@ -1,7 +1,7 @@
 """Gate of a node: identifies callers, checks their permissions, notes refusals and changes.
 
     a protocol --address, token, certificate--> Gate.caller --Identities, Quotas--> Caller
-               --Caller, needs of a request---> Gate.admit  --Permissions--> nothing, or an error
+               --Caller, needs of a request---> Gate.admit  --Authorizer---> nothing, or an error
                                                     '--> Audit
 
 Each protocol has its own table of actions and their needs, and its own way to answer an error.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from cluster.security.audit import Audit
 from cluster.security.caller import Caller
 from cluster.security.identities import Identities, UnknownCallerError
-from cluster.security.permissions import Need, Permissions
+from cluster.security.permissions import Authorizer, Need
 from cluster.security.quotas import Quotas
 from cluster.security.tokens import TokensBusyError
 from oncelog.errors import (
@@ -43,7 +43,7 @@ class Gate:
     def __init__(
         self,
         identities: Identities | None,
-        permissions: Permissions | None,
+        permissions: Authorizer | None,
         audit: Audit | None,
         quotas: Quotas | None = None,
         wall_clock: Callable[[], float] = time.time,

@@ -27,13 +27,13 @@ MAX_DELAY = 1.0  # seconds that a call with one request waits
 LOOK_AGAIN = 1.0  # seconds until a stream that waits looks whether its quota was changed
 
 
-class Message(Protocol):
+class SizedMessage(Protocol):
     """A message of protobuf, or one that knows its size as such do."""
 
     def ByteSize(self) -> int: ...
 
 
-MessageT = TypeVar("MessageT", bound=Message)
+MessageT = TypeVar("MessageT", bound=SizedMessage)
 
 
 class Pace:
@@ -43,7 +43,7 @@ class Pace:
         self._rates = rates
         self._leases = NEW_PRODUCERS in rates
 
-    async def admit(self, usage: Usage, request: Message) -> None:
+    async def admit(self, usage: Usage, request: SizedMessage) -> None:
         """Count the request on arrival: so only as many wait as the rate admits in MAX_DELAY.
 
         Raises ExceededError.
@@ -60,7 +60,7 @@ class Pace:
             usage.delayed(name, seconds)
             await asyncio.sleep(seconds)
 
-    def received(self, usage: Usage, request: Message) -> None:
+    def received(self, usage: Usage, request: SizedMessage) -> None:
         """Count a request, or a message of a stream of them."""
         limits = usage.limits()
         if limits:
@@ -68,7 +68,7 @@ class Pace:
             if IN_BYTES in limits:
                 usage.take(IN_BYTES, size_of(request))
 
-    def answered(self, usage: Usage, answer: Message | bytes | None) -> None:
+    def answered(self, usage: Usage, answer: SizedMessage | bytes | None) -> None:
         """Count an answer; None: it was sent as an error."""
         if OUT_BYTES in usage.limits() and answer is not None:
             usage.take(OUT_BYTES, size_of(answer))
@@ -94,7 +94,7 @@ class Pace:
             await self.pause(usage)
 
 
-def size_of(message: Message | bytes) -> int:
+def size_of(message: SizedMessage | bytes) -> int:
     return len(message) if isinstance(message, bytes) else int(message.ByteSize())
 
 

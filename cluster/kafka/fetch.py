@@ -49,7 +49,7 @@ from cluster.metadata.topics import is_internal
 from cluster.partition.disk_reads import in_thread
 from cluster.services.context import NodeContext
 from cluster.services.log.fetch import Reader
-from cluster.services.log.fetch_encoding import Section
+from cluster.services.log.fetch_encoding import FetchSection
 from cluster.services.routing import leading
 from cluster.services.slices import in_slices
 from oncelog.v1 import log_pb2 as pb
@@ -100,7 +100,7 @@ class _Room:
         return self.left <= 0 and not self.is_empty
 
 
-async def _part(section: Section, offset: int, room: _Room) -> _Part:
+async def _part(section: FetchSection, offset: int, room: _Room) -> _Part:
     """Return a partition's part: its batches from the client's offset on, while there is room."""
     records = section.records
     error = _ERRORS.get(records.error, Error.UNKNOWN_SERVER_ERROR) if records.error else 0
@@ -164,7 +164,7 @@ class Fetching:
             )
         except EXPECTED:  # this node has no memory for an answer: the client asks again
             sections = [
-                Section(pb.PartitionRecords(topic=one.topic, partition=one.partition))
+                FetchSection(pb.PartitionRecords(topic=one.topic, partition=one.partition))
                 for one in wanted
             ]
         parts = {(one.records.topic, one.records.partition): one for one in sections}

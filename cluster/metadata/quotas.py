@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.metadata.topics import INVALID_REQUEST, Rejected, invalid
-from cluster.security.quotas import MAX_QUOTAS, NAMES, Quota, fault
+from cluster.security.quotas import MAX_QUOTAS, NAMES, QuotaRow, fault
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.v1 import security_pb2 as spb
 
 
-def altered_quotas(quotas: tuple[Quota, ...], change: pb.AlterQuotas) -> tuple[Quota, ...]:
+def altered_quotas(quotas: tuple[QuotaRow, ...], change: pb.AlterQuotas) -> tuple[QuotaRow, ...]:
     """Returns the altered quotas; the same object if nothing changed. Raises Rejected."""
     left = {(one.principal, one.name): one for one in quotas}
     for key in change.remove:
@@ -27,15 +27,15 @@ def altered_quotas(quotas: tuple[Quota, ...], change: pb.AlterQuotas) -> tuple[Q
     return quotas if after == quotas else after
 
 
-def read_quota(raw: spb.Quota) -> Quota:
-    return Quota(raw.principal, raw.name, raw.value)
+def read_quota(raw: spb.Quota) -> QuotaRow:
+    return QuotaRow(raw.principal, raw.name, raw.value)
 
 
-def write_quota(quota: Quota) -> spb.Quota:
+def write_quota(quota: QuotaRow) -> spb.Quota:
     return spb.Quota(principal=quota.principal, name=quota.name, value=quota.value)
 
 
-def read_quotas(raw: Sequence[spb.Quota]) -> tuple[Quota, ...]:
+def read_quotas(raw: Sequence[spb.Quota]) -> tuple[QuotaRow, ...]:
     """Reads the quotas of a snapshot. Raises ValueError."""
     quotas = tuple(map(read_quota, raw))
     for quota in quotas:

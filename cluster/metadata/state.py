@@ -52,7 +52,7 @@ from cluster.metadata.topics import (
     invalid,
 )
 from cluster.security.permissions import Rule
-from cluster.security.quotas import Quota
+from cluster.security.quotas import QuotaRow
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from cluster.v1 import metadata_pb2 as pb
@@ -150,7 +150,7 @@ class MetadataState:
         return self._tables.rules_version
 
     @property
-    def quotas(self) -> tuple[Quota, ...]:
+    def quotas(self) -> tuple[QuotaRow, ...]:
         """The quotas at a node: another object after each change."""
         return self._tables.quotas
 

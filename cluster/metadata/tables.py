@@ -12,7 +12,7 @@ from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.registrations import Registration
 from cluster.metadata.topics import PartitionState, TopicState
 from cluster.security.permissions import Rule
-from cluster.security.quotas import Quota
+from cluster.security.quotas import QuotaRow
 from cluster.transactions.coordinator import Coordinator
 
 # Ids below are the node's own groups, such as the metadata group itself.
@@ -64,7 +64,7 @@ class Tables:
     settings: dict[str, int] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     rules_version: int = 0
-    quotas: tuple[Quota, ...] = ()
+    quotas: tuple[QuotaRow, ...] = ()
     peers: dict[int, str] = field(default_factory=dict)
     kafka: dict[int, str] = field(default_factory=dict)
     expected: set[int] = field(default_factory=set)

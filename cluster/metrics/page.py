@@ -147,7 +147,7 @@ class UpgradePlan(Protocol):
     def is_pending(self) -> bool: ...
 
 
-class Upgrades(Protocol):
+class UpgradePlans(Protocol):
     """Possible upgrades of the cluster. `node.upgrades.Upgrades` is one."""
 
     def plan(self) -> UpgradePlan: ...
@@ -193,7 +193,7 @@ class Metrics:
         self.groups: GroupSource = tuple
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
-        self.upgrades: Upgrades | None = None
+        self.upgrades: UpgradePlans | None = None
         self.repairs: Callable[[], Iterable[Metric]] = tuple
         self.machine: Callable[[], Iterable[Metric]] = tuple  # limits of the system
         self.registry = CollectorRegistry()

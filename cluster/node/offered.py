@@ -16,7 +16,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metrics.page import Metrics
 from cluster.node.transactions.transactions import Transactions
 from cluster.rpc.services import add_service
-from cluster.security.permissions import Permissions
+from cluster.security.permissions import Authorizer
 from cluster.security.quotas import Quotas
 from cluster.security.settings import Security
 from cluster.services.admin.cluster_service import ClusterService
@@ -38,7 +38,7 @@ def gate_of(
     superusers = security.superusers or ()
     permissions = None
     if security.superusers is not None:
-        permissions = Permissions(lambda: metadata().rules, superusers)
+        permissions = Authorizer(lambda: metadata().rules, superusers)
     if security.identities is None:
         return None if security.audit is None else Gate(None, permissions, security.audit)
     quotas = metrics.quotas = Quotas(

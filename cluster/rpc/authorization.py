@@ -150,7 +150,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             needs = await self._let_in(method, caller, request, context)
             usage = caller.usage
             check = functools.partial(gate.go_on, method, caller, needs)
-            watched = _Watched(context, check, limited, usage)
+            watched = _WatchedContext(context, check, limited, usage)
             if usage is None:
                 return await call(request, watched)
             try:
@@ -212,7 +212,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             yield request
 
 
-class _Watched:
+class _WatchedContext:
     """A call's context that checks before each written message, at its principal's read rate.
 
     usage: None without quotas.

@@ -1,6 +1,6 @@
 """Table of the rights that each RPC needs. `tests/test_house.py` fails on a missing RPC.
 
-    Guarding --NEEDS[method](request)--> needs --> Permissions.missing
+    Guarding --NEEDS[method](request)--> needs --> Authorizer.missing
 
 The names to check are those in the request's body. An RPC that lists all of a kind either needs
 the whole kind, or its answer is filtered by the right to describe (`ALLOWED`).

@@ -1,6 +1,6 @@
 """Permission rules, and their only evaluation. Pure.
 
-    Need (resource, operation) --Permissions.allows--> rules of the metadata group, superusers
+    Need (resource, operation) --Authorizer.allows--> rules of the metadata group, superusers
 
 A rule allows or denies a principal some operations on a resource: one name, all names with a
 prefix, or "*" for all of a kind. Everything else is forbidden, and a rule that denies overrides
@@ -93,7 +93,7 @@ def tidy(rule: Rule) -> Rule:
     return Rule(rule.principal, rule.kind, rule.name, operations, rule.prefix, rule.deny)
 
 
-class Permissions:
+class Authorizer:
     """The evaluation that all code paths share.
 
     rules: those in force, the same object until they change.

@@ -34,7 +34,7 @@ MAX_ENDED = 10_000  # counted transactions that may have ended
 _NO_LIMITS: Mapping[str, int] = {}
 
 
-class Quota(NamedTuple):
+class QuotaRow(NamedTuple):
     """value 0: no limit, even if "*" has one."""
 
     principal: str
@@ -50,7 +50,7 @@ class ExceededError(Exception):
         self.quota, self.retry_after_s = quota, retry_after_s
 
 
-def fault(quota: Quota) -> str:
+def fault(quota: QuotaRow) -> str:
     """Return the fault of a quota, beginning with the field. Empty: none."""
     if not 1 <= len(quota.principal) <= MAX_CHARS or not quota.principal.isprintable():
         return f"principal: must have 1..{MAX_CHARS} printable characters"
@@ -273,14 +273,14 @@ class Quotas:
 
     def __init__(
         self,
-        rows: Callable[[], Sequence[Quota]],
+        rows: Callable[[], Sequence[QuotaRow]],
         clock: Callable[[], float],
         is_open: Callable[[int], bool],
         exempt: Iterable[str] = (),
     ) -> None:
         self._rows, self.clock, self.is_open = rows, clock, is_open
         self._exempt = frozenset(exempt)
-        self._known: Sequence[Quota] = ()
+        self._known: Sequence[QuotaRow] = ()
         self._of: dict[str, dict[str, int]] = {}
         self._usages: dict[str, Usage] = {}
         self.delayed = dict.fromkeys(RATES, 0.0)

@@ -20,7 +20,7 @@ from cluster.services.fair_turns import Turns
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
 
 
-class Upgrades(Protocol):
+class NodeReleases(Protocol):
     """The releases that nodes run, as far as the answering node knows."""
 
     def plan(self) -> Plan: ...
@@ -48,7 +48,7 @@ class NodeContext(Protocol):
     @property
     def metrics(self) -> Metrics: ...
     @property
-    def upgrades(self) -> Upgrades: ...
+    def upgrades(self) -> NodeReleases: ...
 
     @property
     def sizes(self) -> Sizes: ...

@@ -10,7 +10,7 @@ from cluster.features import PERMISSIONS, QUOTAS
 from cluster.metadata.permissions import read_rule, write_rule
 from cluster.metadata.quotas import read_quota, write_quota
 from cluster.security.caller import CALLER
-from cluster.security.permissions import KINDS, MAX_RULES, OPERATIONS, Need, Permissions, fault
+from cluster.security.permissions import KINDS, MAX_RULES, OPERATIONS, Authorizer, Need, fault
 from cluster.security.quotas import MAX_QUOTAS
 from cluster.security.quotas import fault as quota_fault
 from cluster.services.context import NodeContext
@@ -23,10 +23,10 @@ from oncelog.v1 import security_pb2 as pb
 class SecurityService:
     """Answers for one node. permissions: None if the node enforces none."""
 
-    def __init__(self, node: NodeContext, permissions: Permissions | None) -> None:
+    def __init__(self, node: NodeContext, permissions: Authorizer | None) -> None:
         self.node = node
         self._enforced = permissions is not None
-        self._permissions = permissions or Permissions(lambda: node.metadata.rules)
+        self._permissions = permissions or Authorizer(lambda: node.metadata.rules)
 
     async def AlterPermissions(
         self, request: pb.AlterPermissionsRequest

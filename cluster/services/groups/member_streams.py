@@ -1,6 +1,6 @@
 """Member's calls to its group: JoinGroup, a stream, and GroupHeartbeat, the same without one.
 
-JoinGroup  --hello--> RunningGroup.hello --> Connection --assignments--> stream
+JoinGroup  --hello--> RunningGroup.hello --> MemberConnection --assignments--> stream
            --owned, ping, leave--> GroupCoordinator --> advance
 GroupHeartbeat --one of these--> the same; answers with the newest message
 """
@@ -20,7 +20,12 @@ from cluster.groups.ownership import RANGE, UNIFORM, GroupSettings, TopicIdParti
 from cluster.partition.replica import Partition
 from cluster.security.caller import CALLER
 from cluster.services.context import NodeContext
-from cluster.services.groups.running_groups import Connection, GroupMembers, Message, RunningGroup
+from cluster.services.groups.running_groups import (
+    GroupMembers,
+    MemberConnection,
+    Message,
+    RunningGroup,
+)
 from cluster.services.groups.subscriptions import Subscription
 from cluster.services.requests import Write, count_in_range, decoded, in_range, invalid
 from oncelog.v1 import batch_pb2
@@ -106,7 +111,7 @@ class Joining:
 
     # -- parts --------------------------------------------------------------------------
 
-    async def _hello(self, hello: pb.MemberHello) -> tuple[RunningGroup, Connection]:
+    async def _hello(self, hello: pb.MemberHello) -> tuple[RunningGroup, MemberConnection]:
         self._node.metadata.features.require(GROUPS)
         _check_hello(hello)
         subscription = Subscription(hello.topics)

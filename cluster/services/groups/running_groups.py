@@ -1,7 +1,7 @@
 """Groups with members in the partitions of `__offsets` led here: connects streams to coordinators.
 
     GroupService --requests of a member--> GroupMembers --> RunningGroup --> GroupCoordinator
-    entries <--proposals-- RunningGroup --pushes--> Connection --> the member's stream
+    entries <--proposals-- RunningGroup --pushes--> MemberConnection --> the member's stream
 
 A RunningGroup lives for one term of its partition's leader. Its streams then break with
 NOT_LEADER, and the members continue with the next leader within their sessions.
@@ -43,7 +43,7 @@ RETRY = 1.0  # seconds after a proposal that this leader could not make
 Message = Assignment | Fenced | InstanceHeld
 
 
-class Connection:
+class MemberConnection:
     """A member's connection, with the messages to send next.
 
     Only the newest assignment counts, so there is never more than one message of each kind.
@@ -76,8 +76,8 @@ class Connection:
         raise self._error
 
 
-class _Member(NamedTuple):
-    connection: Connection
+class _RunningMember(NamedTuple):
+    connection: MemberConnection
     subscription: Subscription
     host: str
 
@@ -97,7 +97,7 @@ class RunningGroup:
         self.name, self._replica, self._metadata = name, replica, metadata
         self._loop = asyncio.get_running_loop()
         self._topic_names: Mapping[int, str] = {}
-        self._members: dict[str, _Member] = {}
+        self._members: dict[str, _RunningMember] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._outcomes_due = 0
         self.closed = False
@@ -114,7 +114,7 @@ class RunningGroup:
         """Return the name; empty if the topic is gone."""
         return self._topic_names.get(topic_id, "")
 
-    def connection(self, member: str, number: int) -> Connection | None:
+    def connection(self, member: str, number: int) -> MemberConnection | None:
         """Return the member's connection of this number, if it is the newest."""
         known = self._members.get(member)
         return known.connection if known and known.connection.number == number else None
@@ -125,15 +125,15 @@ class RunningGroup:
 
     # -- events -------------------------------------------------------------------------
 
-    def hello(self, hello: Hello, subscription: Subscription, host: str) -> Connection:
+    def hello(self, hello: Hello, subscription: Subscription, host: str) -> MemberConnection:
         """Begin a member's connection; its older one ends."""
         before = self._members.get(hello.member)
         if before is not None and before.connection.number > hello.connection:
             raise NotLeaderError("the member has a newer connection", 0)
-        connection = Connection(hello.connection)
+        connection = MemberConnection(hello.connection)
         if before is not None:
             before.connection.end(NotLeaderError("the member has a newer connection", 0))
-        self._members[hello.member] = _Member(connection, subscription, host)
+        self._members[hello.member] = _RunningMember(connection, subscription, host)
         topics = subscription.topic_ids(self._topic_names)
         self.coordinator.hello(self._loop.time(), hello._replace(topics=topics))
         self.advance()

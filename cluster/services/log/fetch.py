@@ -21,7 +21,7 @@ from cluster.partition.disk_reads import in_thread, without_waiting
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
 from cluster.services.context import NodeContext
 from cluster.services.fair_turns import SLICE_BATCHES, SLICE_BYTES, Turn
-from cluster.services.log.fetch_encoding import Section, encode
+from cluster.services.log.fetch_encoding import FetchSection, encode
 from cluster.services.partition_events import Listening
 from cluster.services.routing import has_stopped, leading, locate, replica_here, unreadable
 from oncelog.errors import (
@@ -48,7 +48,7 @@ class Collected:
     """Result of one look at the partitions. size: bytes. failed: one has an error."""
 
     budget: int  # bytes
-    sections: list[Section] = field(default_factory=list)
+    sections: list[FetchSection] = field(default_factory=list)
     size: int = 0
     batches: int = 0
     failed: bool = False
@@ -70,7 +70,7 @@ class Reader:
         """Return a serialized FetchResponse: see fetch_encoding.py."""
         return encode(await self.sections(request))
 
-    async def sections(self, request: pb.FetchRequest) -> list[Section]:
+    async def sections(self, request: pb.FetchRequest) -> list[FetchSection]:
         """Return each partition's batches, once there are `min_bytes` or the wait is over."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
@@ -152,10 +152,10 @@ class Reader:
         """
         found = Collected(budget)
         share = MAX_BATCHES // max(1, len(fetches))
-        more: list[tuple[pb.PartitionFetch, Section]] = []
+        more: list[tuple[pb.PartitionFetch, FetchSection]] = []
         for fetch in fetches:
             topic = self._node.metadata.topic(fetch.topic)
-            section = Section(
+            section = FetchSection(
                 pb.PartitionRecords(
                     topic=fetch.topic,
                     partition=fetch.partition,
@@ -173,7 +173,7 @@ class Reader:
         self,
         fetch: pb.PartitionFetch,
         any_replica: bool,
-        section: Section,
+        section: FetchSection,
         found: Collected,
         most: int,
     ) -> bool:

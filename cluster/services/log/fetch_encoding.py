@@ -28,7 +28,7 @@ _PAYLOAD = _tag(batch_pb2.StoredBatch, "payload")
 
 
 @dataclass(slots=True)
-class Section:
+class FetchSection:
     """One partition's part of an answer. `records` has no batches; they stand beside it.
 
     `size`: bytes of the batches, as they are stored.
@@ -61,6 +61,6 @@ class Section:
         return [_PARTITIONS + encode_varint(size), *parts]
 
 
-def encode(sections: list[Section]) -> bytes:
+def encode(sections: list[FetchSection]) -> bytes:
     """Return a serialized FetchResponse."""
     return b"".join(part for section in sections for part in section.parts())

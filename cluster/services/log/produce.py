@@ -1,10 +1,10 @@
 """Produce: takes batches into partitions, and returns their answers.
 
     LogService.Produce ------> Appender.all_of --.
-    LogService.ProduceStream -> ProduceStream ---+--> Appender.append --> admission.refusal
+    LogService.ProduceStream -> ProduceCall -----+--> Appender.append --> admission.refusal
                                                                     '--> Partition.append
 
-One `ProduceStream` has one reader task (batches into partitions, in order) and one writer
+One `ProduceCall` has one reader task (batches into partitions, in order) and one writer
 (results as they come, all available ones in one message). Batches that wait for an answer, and
 answers that wait for the client, are bounded for each stream and for the node (`budget`): a
 stream beyond its share is not read on, and gRPC's flow control carries that to the client.
@@ -347,7 +347,7 @@ class Appender:
                 return answer
 
 
-class ProduceStream:
+class ProduceCall:
     """One stream's batches that wait for their answer, and the answers to send."""
 
     def __init__(self, appender: Appender) -> None:

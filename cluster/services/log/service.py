@@ -13,7 +13,7 @@ from functools import partial
 
 from cluster.services.context import NodeContext
 from cluster.services.log.fetch import HELD_TWICE, Reader
-from cluster.services.log.produce import Appender, ProduceStream
+from cluster.services.log.produce import Appender, ProduceCall
 from cluster.services.log.resolve import Resolver
 from cluster.services.partition_events import Listening
 from cluster.services.requests import Write, count_in_range, in_range
@@ -36,7 +36,7 @@ class LogService:
         return pb.ProduceResponse(results=await self._appender.all_of(request))
 
     async def ProduceStream(self, requests: AsyncIterator[pb.ProduceRequest], write: Write) -> None:
-        stream = ProduceStream(self._appender)
+        stream = ProduceCall(self._appender)
         reader = asyncio.create_task(stream.read(requests))
         try:
             while answers := await stream.next_results():

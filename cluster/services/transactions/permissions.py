@@ -1,6 +1,6 @@
 """Permission check of calls about a transaction, on the name of its producer or sink.
 
-    TransactionService, GroupService --check(number)--> coordinator's row --> Permissions
+    TransactionService, GroupService --check(number)--> coordinator's row --> Authorizer
 
 The requests name the transaction only by number, so `needs.py` cannot say it.
 """
@@ -8,7 +8,7 @@ The requests name the transaction only by number, so `needs.py` cannot say it.
 from __future__ import annotations
 
 from cluster.security.caller import CALLER
-from cluster.security.permissions import ALL, Need, Permissions
+from cluster.security.permissions import ALL, Authorizer, Need
 from cluster.services.context import NodeContext
 from cluster.services.requests import timeout_s
 from cluster.v1 import metadata_pb2 as meta
@@ -18,7 +18,7 @@ from oncelog.errors import NotAuthorizedError
 class TransactionRights:
     """permissions: None if all is allowed."""
 
-    def __init__(self, node: NodeContext, permissions: Permissions | None) -> None:
+    def __init__(self, node: NodeContext, permissions: Authorizer | None) -> None:
         self._node, self._permissions = node, permissions
 
     async def check(self, operation: str, transaction_id: int) -> None:

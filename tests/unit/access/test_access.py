@@ -28,14 +28,14 @@ from cluster.partition.replica import Answer, AppendRequest
 from cluster.security.audit import Audit
 from cluster.security.caller import CALLER, Caller
 from cluster.security.identities import Identities
-from cluster.security.permissions import Need, Permissions, Rule, tidy
+from cluster.security.permissions import Authorizer, Need, Rule, tidy
 from cluster.security.quotas import (
     IN_BYTES,
     OUT_BYTES,
     PRODUCERS,
     REQUESTS,
     ExceededError,
-    Quota,
+    QuotaRow,
     Quotas,
 )
 from cluster.security.tokens import StaticTokens
@@ -71,9 +71,9 @@ class Guarded:
         self.file, self.clock = directory / "audit", Clock()
         self.audit = Audit(self.file, 1)
         self.rules: tuple[Rule, ...] = ()
-        self.rows: tuple[Quota, ...] = ()
+        self.rows: tuple[QuotaRow, ...] = ()
         self.quotas = Quotas(lambda: self.rows, self.clock, lambda _: True)
-        permissions = Permissions(lambda: self.rules)
+        permissions = Authorizer(lambda: self.rules)
         identities = Identities(StaticTokens(tokens), None)
         self.gate = Gate(identities, permissions, self.audit, self.quotas, self.clock)
 
@@ -190,7 +190,7 @@ async def test_a_request_waits_for_its_rate_or_is_refused_with_the_wait(
         await asyncio.sleep(0)
 
     monkeypatch.setattr(access_quotas, "asyncio", SimpleNamespace(sleep=sleep))
-    guarded.rows = (Quota("token:alice", IN_BYTES, 128), Quota("token:alice", OUT_BYTES, 10))
+    guarded.rows = (QuotaRow("token:alice", IN_BYTES, 128), QuotaRow("token:alice", OUT_BYTES, 10))
     usage, pace = (await guarded.alice()).usage, Pace((REQUESTS, IN_BYTES))
     assert usage is not None
     await pace.admit(usage, Frame(b"x" * 192))
@@ -277,7 +277,7 @@ async def test_a_batch_of_another_form_is_taken_as_it_is() -> None:
 
 
 async def test_a_quota_of_producer_ids_holds_for_any_protocol(guarded: Guarded) -> None:
-    guarded.rows = (Quota("token:alice", PRODUCERS, 1),)
+    guarded.rows = (QuotaRow("token:alice", PRODUCERS, 1),)
     node, caller = LogNode(), await guarded.alice()
     service, kinds = LogService(node), list[int]()
     for producer_id in (1, 2):

@@ -19,7 +19,7 @@ from cluster.kafka.messages import API_VERSIONS, CALLS, FETCH, METADATA, PRODUCE
 from cluster.kafka.needs import NEEDS, Rights
 from cluster.kafka.versions import Head, api_versions, read_head
 from cluster.security.caller import Caller
-from cluster.security.permissions import KINDS, OPERATIONS, Permissions, Rule
+from cluster.security.permissions import KINDS, OPERATIONS, Authorizer, Rule
 
 VERSIONS = range(FETCH.oldest, FETCH.newest + 1)
 
@@ -86,7 +86,7 @@ def test_every_call_declares_the_rights_that_it_needs() -> None:
 
 def test_a_right_is_asked_for_each_name() -> None:
     rule = Rule("alice", "topic", "mine", ("write",))
-    gate = Gate(_Nobody(), Permissions(lambda: (rule,), ()), None)  # type: ignore[arg-type]
+    gate = Gate(_Nobody(), Authorizer(lambda: (rule,), ()), None)  # type: ignore[arg-type]
     rights = Rights(gate, Caller("alice"))
     assert rights.refusal(PRODUCE, "mine") is None
     refused = rights.refusal(PRODUCE, "yours")

@@ -54,7 +54,7 @@ from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.jwks import FileKeys
 from cluster.security.jwts import Jwts
 from cluster.security.names import principal_of
-from cluster.security.permissions import Permissions, Rule, tidy
+from cluster.security.permissions import Authorizer, Rule, tidy
 from cluster.security.tokens import TokenError
 from cluster.v1 import metadata_pb2
 from harness.certificates import Authority, Pair, dns, replace, uri
@@ -305,9 +305,9 @@ def test_a_denial_is_what_keeps_a_topic_shut(method: str, monkeypatch: pytest.Mo
     ]
     rules = (*everything, tidy(Rule("bob", "topic", TOPIC, ("*",), deny=True)))
     needs = list(NEEDS[method](ABOUT_A_TOPIC[method](TOPIC)))
-    assert Permissions(lambda: rules).missing("bob", needs) is not None
+    assert Authorizer(lambda: rules).missing("bob", needs) is not None
     monkeypatch.setattr(Rule, "forbids", lambda self, operation: False)
-    assert Permissions(lambda: rules).missing("bob", needs) is None, "with the check off"
+    assert Authorizer(lambda: rules).missing("bob", needs) is None, "with the check off"
 
 
 async def test_each_rpc_answers_anybody_with_the_guard_off(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ def test_what_is_in_a_transaction_is_checked_one_by_one(method: str) -> None:
         tidy(Rule("bob", "group", "*", ("*",))),
         tidy(Rule("bob", "producer", "*", ("*",))),
     ]
-    may = Permissions(lambda: mine)
+    may = Authorizer(lambda: mine)
     needs = list(NEEDS[method](IN_A_TRANSACTION[method]))
     missing = may.missing("bob", needs)
     assert missing is not None and missing.name == TOPIC

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.features import CLUSTER_VERSIONS, FEATURES, THIS_RELEASE
 from cluster.metadata.state import MetadataCorruptError, MetadataState
-from cluster.security.permissions import ALL, OPERATIONS, Need, Permissions, Rule, fault, tidy
+from cluster.security.permissions import ALL, OPERATIONS, Authorizer, Need, Rule, fault, tidy
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.v1.security_pb2 import PermissionRule
 
@@ -26,7 +26,7 @@ def deny(principal: str, operations: str, kind: str, name: str = "", **more: boo
 
 
 def may(rules: list[Rule], principal: str, operation: str, kind: str, name: str = "") -> bool:
-    return Permissions(lambda: rules).allows(principal, Need(operation, kind, name))
+    return Authorizer(lambda: rules).allows(principal, Need(operation, kind, name))
 
 
 def test_nothing_is_allowed_without_a_rule() -> None:
@@ -77,14 +77,14 @@ def test_who_may_do_anything_may_describe() -> None:
 
 def test_superusers_cannot_shut_themselves_out() -> None:
     rules = [deny(ALL, "*", "cluster")]
-    permissions = Permissions(lambda: rules, [ALICE])
+    permissions = Authorizer(lambda: rules, [ALICE])
     assert permissions.allows(ALICE, Need("alter", "cluster"))
     assert not permissions.allows(BOB, Need("alter", "cluster"))
 
 
 def test_a_change_is_seen_with_the_next_question() -> None:
     held = [(allow(ALICE, "read", "topic", "t"),), ()]
-    permissions = Permissions(lambda: held[0])
+    permissions = Authorizer(lambda: held[0])
     assert permissions.allows(ALICE, Need("read", "topic", "t"))
     held[0] = held[1]
     assert not permissions.allows(ALICE, Need("read", "topic", "t"))

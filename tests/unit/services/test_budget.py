@@ -17,7 +17,7 @@ from cluster.services.log.produce import (
     BATCH_BYTES,
     MAX_WAITING_BYTES,
     RESULT_BYTES,
-    ProduceStream,
+    ProduceCall,
 )
 from oncelog.errors import ThrottledError
 from oncelog.v1 import log_pb2
@@ -142,7 +142,7 @@ async def for_ever(request: log_pb2.ProduceRequest) -> AsyncIterator[log_pb2.Pro
 async def test_a_stream_whose_answers_are_not_taken_is_not_read_on():
     """Before, the answers to refused batches were kept without an end."""
     node = LogNode()
-    stream = ProduceStream(node.appender)
+    stream = ProduceCall(node.appender)
     bad = log_pb2.ProduceRequest(batches=[batch(crc32c=1)] * 1000)
     reading = asyncio.create_task(stream.read(for_ever(bad)))
     most = MAX_WAITING_BYTES // BATCH_BYTES + 1
@@ -163,7 +163,7 @@ async def test_what_a_stream_had_under_way_is_counted_until_it_is_answered():
     node.log.propose = lambda data, done: proposed.append(done)  # type: ignore[method-assign]
 
     async def call() -> None:
-        stream = ProduceStream(node.appender)
+        stream = ProduceCall(node.appender)
         await stream._append(batch(), 10.0)
         stream.close()
 
@@ -187,7 +187,7 @@ def full() -> LogNode:
 
 async def test_batches_are_throttled_and_what_was_sent_behind_them_too(full: LogNode):
     answers: list[log_pb2.BatchResult] = []
-    stream = ProduceStream(full.appender)
+    stream = ProduceCall(full.appender)
     first, second = (
         full.batch(header(producer_id=1, base_sequence=number), batch().payload)
         for number in range(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.services.log.fetch_encoding import Section, encode
+from cluster.services.log.fetch_encoding import FetchSection, encode
 from oncelog.v1 import batch_pb2, log_pb2
 
 
@@ -24,7 +24,7 @@ batches = st.tuples(
     st.one_of(st.binary(max_size=200), st.integers(127, 70_000).map(bytes)).map(_view),
 )
 sections = st.builds(
-    Section,
+    FetchSection,
     st.builds(
         log_pb2.PartitionRecords,
         topic=st.text(max_size=9),
@@ -35,7 +35,7 @@ sections = st.builds(
 )
 
 
-def as_protobuf(section: Section) -> log_pb2.PartitionRecords:
+def as_protobuf(section: FetchSection) -> log_pb2.PartitionRecords:
     records = log_pb2.PartitionRecords()
     records.CopyFrom(section.records)
     for stored, payload in section.batches:
@@ -46,6 +46,6 @@ def as_protobuf(section: Section) -> log_pb2.PartitionRecords:
 
 
 @given(st.lists(sections, max_size=4))
-def test_protobuf_reads_it(answer: list[Section]) -> None:
+def test_protobuf_reads_it(answer: list[FetchSection]) -> None:
     expected = log_pb2.FetchResponse(partitions=[as_protobuf(section) for section in answer])
     assert log_pb2.FetchResponse.FromString(encode(answer)) == expected

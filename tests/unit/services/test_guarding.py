@@ -37,8 +37,8 @@ from cluster.security import audit as audit_log
 from cluster.security.audit import MAX_REFUSED, Audit
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.identities import Identities
-from cluster.security.permissions import Need, Permissions, Rule, tidy
-from cluster.security.quotas import Quota, Quotas
+from cluster.security.permissions import Authorizer, Need, Rule, tidy
+from cluster.security.quotas import QuotaRow, Quotas
 from cluster.security.tokens import StaticTokens
 from cluster.services.groups.running_groups import GroupMembers
 from oncelog import errors
@@ -127,8 +127,8 @@ class Guarded:
         self.audit_file = directory / "audit"
         self.audit = Audit(self.audit_file, 1)
         self.identities = Identities(StaticTokens(path), None)
-        self.permissions = Permissions(lambda: self.rules, ["token:root"])
-        self.limits: tuple[Quota, ...] = ()
+        self.permissions = Authorizer(lambda: self.rules, ["token:root"])
+        self.limits: tuple[QuotaRow, ...] = ()
         self.open_transactions: set[int] = set()
         self.quotas = Quotas(
             lambda: self.limits, time.monotonic, self.open_transactions.__contains__, ["token:root"]

@@ -15,7 +15,7 @@ from cluster.rpc.services import writer
 from cluster.services.fair_turns import SLICE_BATCHES
 from cluster.services.log import fetch as reading
 from cluster.services.log.fetch import Reader
-from cluster.services.log.produce import MAX_BATCHES, MAX_RESULTS, ProduceStream
+from cluster.services.log.produce import MAX_BATCHES, MAX_RESULTS, ProduceCall
 from oncelog import errors
 from oncelog.v1 import log_pb2
 from oncelog.wire.batch import encode_payload
@@ -63,7 +63,7 @@ async def test_a_stream_works_off_a_request_in_slices(node):
     async def requests() -> AsyncIterator[log_pb2.ProduceRequest]:
         yield log_pb2.ProduceRequest(batches=[SMALL] * MANY)
 
-    stream = ProduceStream(node.appender)
+    stream = ProduceCall(node.appender)
     _, turns = await turns_of_others(stream.read(requests()))
     assert turns >= MANY // SLICE_BATCHES - 1
     results: list[Any] = []

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from cluster.services.log import produce as producing
-from cluster.services.log.produce import ProduceStream
+from cluster.services.log.produce import ProduceCall
 from oncelog.v1 import log_pb2
 from tests.unit.services.log_rig import PAYLOAD, LogNode, header
 
 
-async def ask(stream: ProduceStream, node: LogNode, *, timeout_ms: int = 0) -> str:
+async def ask(stream: ProduceCall, node: LogNode, *, timeout_ms: int = 0) -> str:
     """The verdict on one batch."""
 
     async def requests() -> Any:
@@ -48,7 +48,7 @@ async def test_a_batch_that_is_not_committed_in_time_is_answered(timers, monkeyp
     node = LogNode()
     monkeypatch.setattr(node.log, "propose", lambda data, done: None)
     counted(timers, monkeypatch)
-    stream = ProduceStream(node.appender)
+    stream = ProduceCall(node.appender)
     assert await ask(stream, node, timeout_ms=5) == "TIMEOUT"
     assert timers
     assert await stream.next_results() == []  # the end: all is answered
@@ -56,7 +56,7 @@ async def test_a_batch_that_is_not_committed_in_time_is_answered(timers, monkeyp
 
 async def test_an_idle_stream_asks_for_no_timer(timers, monkeypatch):
     node = LogNode()
-    stream = ProduceStream(node.appender)
+    stream = ProduceCall(node.appender)
     assert await ask(stream, node) == "APPENDED"
     stream._ended = False  # the client sends nothing for now
     over, loop = asyncio.Event(), asyncio.get_running_loop()

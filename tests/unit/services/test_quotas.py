@@ -37,7 +37,7 @@ from cluster.security.quotas import (
     TRANSACTIONS,
     Bucket,
     ExceededError,
-    Quota,
+    QuotaRow,
     Quotas,
     fault,
 )
@@ -69,7 +69,7 @@ class Clock:
 class Rig:
     """Quotas over rows and transactions that a test may change."""
 
-    def __init__(self, *rows: Quota) -> None:
+    def __init__(self, *rows: QuotaRow) -> None:
         self.clock, self.rows = Clock(), rows
         self.open = set[int]()
         self.quotas = Quotas(lambda: self.rows, self.clock, self.open.__contains__, ["token:root"])
@@ -109,7 +109,7 @@ def test_a_rate_holds_over_time_whatever_the_size_of_messages() -> None:
 
 
 def test_each_principal_has_its_own_and_else_what_stands_for_all() -> None:
-    rig = Rig(Quota(ALL, REQUESTS, 10), Quota("a", REQUESTS, 100), Quota("b", REQUESTS, 0))
+    rig = Rig(QuotaRow(ALL, REQUESTS, 10), QuotaRow("a", REQUESTS, 100), QuotaRow("b", REQUESTS, 0))
     for who in ("a", "b", "c", "d", "token:root"):
         rig.quotas.usage(who).take(REQUESTS, 120)
     assert rig.wait("a") == pytest.approx(0.2)
@@ -119,23 +119,23 @@ def test_each_principal_has_its_own_and_else_what_stands_for_all() -> None:
 
 
 def test_a_changed_quota_is_in_force_at_once_and_no_way_out_of_a_debt() -> None:
-    rig = Rig(Quota("a", REQUESTS, 1))
+    rig = Rig(QuotaRow("a", REQUESTS, 1))
     usage = rig.quotas.usage("a")
     usage.take(REQUESTS, 11)
     assert rig.wait("a") == 10
-    rig.rows = (Quota("a", REQUESTS, 1), Quota("b", REQUESTS, 5))
+    rig.rows = (QuotaRow("a", REQUESTS, 1), QuotaRow("b", REQUESTS, 5))
     assert rig.wait("a") == 10, "another's change"
     rig.rows = ()
     assert rig.wait("a") == 0
     usage.take(REQUESTS, 1000)
-    rig.rows = (Quota("a", IN_BYTES, 1),)
+    rig.rows = (QuotaRow("a", IN_BYTES, 1),)
     usage.limits()
     usage.take(IN_BYTES, 2)
     assert rig.wait("a", IN_BYTES) == 1, "a stream that was open before"
 
 
 def test_who_is_idle_is_forgotten_and_who_owes_is_not() -> None:
-    rig = Rig(Quota(ALL, REQUESTS, 10))
+    rig = Rig(QuotaRow(ALL, REQUESTS, 10))
     rig.quotas.usage("debtor").take(REQUESTS, 10_000_000)
     for number in range(3 * MAX_TRACKED):
         rig.quotas.usage(str(number))
@@ -147,7 +147,7 @@ def test_who_is_idle_is_forgotten_and_who_owes_is_not() -> None:
 
 
 def test_streams_and_connections_are_counted_while_they_are_there() -> None:
-    rig = Rig(Quota("a", STREAMS, 2), Quota("a", CONNECTIONS, 2))
+    rig = Rig(QuotaRow("a", STREAMS, 2), QuotaRow("a", CONNECTIONS, 2))
     usage = rig.quotas.usage("a")
     with usage.call("one", stream=True), usage.call("two", stream=True):
         with pytest.raises(ExceededError, match="streams of a: 2 are used, the limit is 2"):
@@ -165,7 +165,7 @@ def test_streams_and_connections_are_counted_while_they_are_there() -> None:
 
 
 def test_transactions_are_counted_until_they_end() -> None:
-    rig = Rig(Quota("a", TRANSACTIONS, 2))
+    rig = Rig(QuotaRow("a", TRANSACTIONS, 2))
     usage = rig.quotas.usage("a")
 
     def begin(nonce: int, number: int) -> None:
@@ -186,7 +186,7 @@ def test_transactions_are_counted_until_they_end() -> None:
 
 
 async def test_two_producers_with_the_same_nonce_begin_two_transactions() -> None:
-    rig = Rig(Quota("a", TRANSACTIONS, 1))
+    rig = Rig(QuotaRow("a", TRANSACTIONS, 1))
     usage = rig.quotas.usage("a")
     limited = limiting.Limited("/oncelog.v1.TransactionService/BeginTransaction")
 
@@ -205,7 +205,7 @@ async def test_two_producers_with_the_same_nonce_begin_two_transactions() -> Non
 
 
 async def test_batches_of_sinks_count_as_transactions() -> None:
-    rig = Rig(Quota("a", TRANSACTIONS, 1))
+    rig = Rig(QuotaRow("a", TRANSACTIONS, 1))
     usage = rig.quotas.usage("a")
     limited = limiting.Limited("/oncelog.v1.SinkService/BeginBatch")
 
@@ -225,7 +225,7 @@ async def test_batches_of_sinks_count_as_transactions() -> None:
 
 
 async def test_what_a_commit_begins_takes_the_place_of_what_it_ends() -> None:
-    rig = Rig(Quota("a", TRANSACTIONS, 1))
+    rig = Rig(QuotaRow("a", TRANSACTIONS, 1))
     usage = rig.quotas.usage("a")
     limited = limiting.Limited("/oncelog.v1.TransactionService/CommitTransaction")
 
@@ -257,7 +257,7 @@ async def test_what_a_commit_begins_takes_the_place_of_what_it_ends() -> None:
 
 
 def test_staged_bytes_count_until_their_transaction_ends() -> None:
-    rig = Rig(Quota("a", STAGED_BYTES, 100))
+    rig = Rig(QuotaRow("a", STAGED_BYTES, 100))
     usage = rig.quotas.usage("a")
     rig.open |= {1, 2}
     for transaction in (1, 2):
@@ -277,7 +277,7 @@ def test_staged_bytes_count_until_their_transaction_ends() -> None:
 
 
 def test_producer_ids_of_a_partition_are_not_put_out_to_make_room() -> None:
-    rig = Rig(Quota("a", PRODUCERS, 2))
+    rig = Rig(QuotaRow("a", PRODUCERS, 2))
     usage, known = rig.quotas.usage("a"), {1, 2}
 
     def check(group: int, pid: int) -> None:
@@ -300,7 +300,7 @@ def test_producer_ids_of_a_partition_are_not_put_out_to_make_room() -> None:
 # --- metadata -----------------------------------------------------------------------------
 
 
-def alter(state: MetadataState, *rows: Quota, remove: tuple[tuple[str, str], ...] = ()) -> Any:
+def alter(state: MetadataState, *rows: QuotaRow, remove: tuple[tuple[str, str], ...] = ()) -> Any:
     command = mpb.MetadataCommand(
         stamp_ms=1,
         alter_quotas=mpb.AlterQuotas(
@@ -322,13 +322,13 @@ def state() -> MetadataState:
 
 
 def test_quotas_are_metadata(state: MetadataState) -> None:
-    assert not alter(state, Quota("b", STREAMS, 1), Quota("a", REQUESTS, 5)).error
+    assert not alter(state, QuotaRow("b", STREAMS, 1), QuotaRow("a", REQUESTS, 5)).error
     before = state.quotas
-    assert list(before) == [Quota("a", REQUESTS, 5), Quota("b", STREAMS, 1)]
-    assert not alter(state, Quota("a", REQUESTS, 5)).error
+    assert list(before) == [QuotaRow("a", REQUESTS, 5), QuotaRow("b", STREAMS, 1)]
+    assert not alter(state, QuotaRow("a", REQUESTS, 5)).error
     assert state.quotas is before, "nothing changed, and nobody works it out again"
-    alter(state, Quota("a", REQUESTS, 6), remove=(("b", ""), ("c", STREAMS)))
-    assert list(state.quotas) == [Quota("a", REQUESTS, 6)]
+    alter(state, QuotaRow("a", REQUESTS, 6), remove=(("b", ""), ("c", STREAMS)))
+    assert list(state.quotas) == [QuotaRow("a", REQUESTS, 6)]
     other = MetadataState()
     other.load(state.dump())
     assert other.quotas == state.quotas and other.dump() == state.dump()
@@ -337,15 +337,15 @@ def test_quotas_are_metadata(state: MetadataState) -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (Quota("", STREAMS, 1), "principal: must have"),
-        (Quota("a\n", STREAMS, 1), "principal: must have"),
-        (Quota("a", "bytes", 1), "name: 'bytes' must be one of"),
-        (Quota("a", STREAMS, -1), "value: -1 must be 0"),
-        (Quota("a", STREAMS, 2**60), "value: "),
+        (QuotaRow("", STREAMS, 1), "principal: must have"),
+        (QuotaRow("a\n", STREAMS, 1), "principal: must have"),
+        (QuotaRow("a", "bytes", 1), "name: 'bytes' must be one of"),
+        (QuotaRow("a", STREAMS, -1), "value: -1 must be 0"),
+        (QuotaRow("a", STREAMS, 2**60), "value: "),
     ],
 )
-def test_a_wrong_quota_changes_nothing(state: MetadataState, wrong: Quota, text: str) -> None:
-    result = alter(state, Quota("a", STREAMS, 1), wrong)
+def test_a_wrong_quota_changes_nothing(state: MetadataState, wrong: QuotaRow, text: str) -> None:
+    result = alter(state, QuotaRow("a", STREAMS, 1), wrong)
     assert result.error == "INVALID_REQUEST" and result.message.startswith(text)
     assert state.quotas == ()
     with pytest.raises(ValueError, match="a quota's"):
@@ -353,8 +353,8 @@ def test_a_wrong_quota_changes_nothing(state: MetadataState, wrong: Quota, text:
 
 
 def test_quotas_wait_for_their_upgrade() -> None:
-    assert alter(MetadataState(), Quota("a", STREAMS, 1)).error == "NOT_SUPPORTED"
-    assert not fault(Quota(ALL, STREAMS, 0))
+    assert alter(MetadataState(), QuotaRow("a", STREAMS, 1)).error == "NOT_SUPPORTED"
+    assert not fault(QuotaRow(ALL, STREAMS, 0))
 
 
 # --- calls --------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ async def test_a_call_beyond_its_rate_waits_and_then_is_told_how_long(tmp_path: 
     async with guard(tmp_path) as node:
         for _ in range(20):
             await node.call(TOPICS, "alice")  # shown first: without a quota nothing is refused
-        node.limits = (Quota("token:alice", REQUESTS, 2),)
+        node.limits = (QuotaRow("token:alice", REQUESTS, 2),)
         told = await flood(node, TOPICS, "alice")
         assert "requests_per_s of token:alice: used up for" in told.message
         assert told.retry_after_ms > 1000, "shorter waits are waited for"
@@ -409,7 +409,10 @@ async def test_a_call_beyond_its_rate_waits_and_then_is_told_how_long(tmp_path: 
 
 async def test_leases_have_a_rate_of_their_own(tmp_path: Path, slept: list[float]) -> None:
     async with guard(tmp_path) as node:
-        node.limits = (Quota("token:root", NEW_PRODUCERS, 1), Quota("token:bob", NEW_PRODUCERS, 1))
+        node.limits = (
+            QuotaRow("token:root", NEW_PRODUCERS, 1),
+            QuotaRow("token:bob", NEW_PRODUCERS, 1),
+        )
         assert "producer_ids_per_s" in (await flood(node, LEASE, "bob")).message
         await node.call(TOPICS, "bob")
 
@@ -421,7 +424,7 @@ async def test_a_stream_is_not_read_on_and_never_refused(
     would be minutes: until the quota is changed."""
     async with guard(tmp_path) as node:
         node.allow("alice", "write", "topic", log_rig.TOPIC)
-        node.limits = (Quota("token:alice", IN_BYTES, 1000),)
+        node.limits = (QuotaRow("token:alice", IN_BYTES, 1000),)
         method = node.channel.stream_stream(
             "/oncelog.v1.LogService/ProduceStream",
             request_serializer=lpb.ProduceRequest.SerializeToString,
@@ -446,7 +449,7 @@ async def test_a_stream_is_not_read_on_and_never_refused(
 async def test_a_subscriber_gets_its_next_message_later(tmp_path: Path, slept: list[float]) -> None:
     async with guard(tmp_path) as node:
         node.allow("bob", "read", "topic", log_rig.TOPIC)
-        node.limits = (Quota("token:bob", OUT_BYTES, 1),)
+        node.limits = (QuotaRow("token:bob", OUT_BYTES, 1),)
         request = lpb.SubscribeRequest(partitions=[lpb.PartitionFetch(topic="t", partition=99)])
         request.partitions[0].topic = log_rig.TOPIC
         await node.call("/oncelog.v1.LogService/Subscribe", "bob", request)
@@ -460,7 +463,7 @@ async def test_a_subscriber_gets_its_next_message_later(tmp_path: Path, slept: l
 
 async def test_heartbeats_count_and_do_not_wait(tmp_path: Path, slept: list[float]) -> None:
     async with guard(tmp_path) as node:
-        node.limits = (Quota("token:bob", REQUESTS, 1),)
+        node.limits = (QuotaRow("token:bob", REQUESTS, 1),)
         node.allow("bob", "read", "group", "g")
         beat = gpb.GroupHeartbeatRequest(group="g")
         for _ in range(30):
@@ -494,7 +497,7 @@ async def test_streams_beyond_the_count_are_refused(tmp_path: Path) -> None:
         for call in await opened(5):
             call.cancel()
         await until(lambda: not node.quotas.usage("token:alice")._streams)
-        node.limits = (Quota(ALL, STREAMS, 2),)
+        node.limits = (QuotaRow(ALL, STREAMS, 2),)
         calls = await opened(2)
         with pytest.raises(errors.ThrottledError, match="streams of token:alice: 2 are used"):
             await node.call(

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.dedup.verdict import Kind
 from cluster.services.log import refused_heads
-from cluster.services.log.produce import ProduceStream
+from cluster.services.log.produce import ProduceCall
 from cluster.services.log.refused_heads import RefusedHeads
 from oncelog.v1 import log_pb2
 from tests.unit.services.log_rig import GROUP, PAYLOAD, TOPIC, LogNode, header, serving
@@ -21,7 +21,7 @@ class Stream:
     """One ProduceStream to a node, batch by batch."""
 
     def __init__(self, node: LogNode) -> None:
-        self.node, self.stream = node, ProduceStream(node.appender)
+        self.node, self.stream = node, ProduceCall(node.appender)
 
     async def send(self, *sequences: int, **fields: Any) -> list[str]:
         """The verdicts on batches of one record that are sent in sequence."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.security.caller import CALLER, Caller
-from cluster.security.permissions import Permissions, Rule
+from cluster.security.permissions import Authorizer, Rule
 from cluster.services.transactions.permissions import TransactionRights
 from oncelog.errors import NotAuthorizedError
 from tests.unit.metadata.test_transactions import ask, begin, node
@@ -16,7 +16,7 @@ __all__ = ["node"]
 
 def rights(node: Node, *rules: Rule) -> TransactionRights:
     CALLER.set(Caller("bob"))
-    return TransactionRights(node, Permissions(lambda: rules))
+    return TransactionRights(node, Authorizer(lambda: rules))
 
 
 async def test_the_name_of_its_own_producer_counts(node: Node) -> None:
