@@ -55,7 +55,7 @@ from cluster.node.logging import log_families
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings
 from cluster.node.maintenance.loop import SnapshotSender, Tasks, start_maintenance
 from cluster.node.membership.find_cluster import Admission, find_cluster
-from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.known_nodes import KnownNodes, OtherNodes
 from cluster.node.membership.own_node import Opened, OwnPlace, bind
 from cluster.node.membership.registration import Registering
 from cluster.node.metadata.founding import Founding
@@ -81,7 +81,7 @@ from cluster.security.settings import Security
 from cluster.services.fair_turns import Turns
 from cluster.services.groups.metrics import group_samples
 from cluster.services.groups.running_groups import GroupMembers
-from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.link import MAX_FRAME_BYTES, PeerLink
 from cluster.transport.listener import PeerListener
 from cluster.transport.versions import PeerVersions
@@ -242,7 +242,7 @@ class Node:
         if not lock.instance:
             lock.check_members(config.nodes)
 
-        def identity_now() -> Identity:
+        def identity_now() -> NodeIdentity:
             return identity_of(
                 config,
                 lock,
@@ -293,7 +293,7 @@ class Node:
         stored = StoredRegistrations(config.data_dir / "db" / "lives")
         stack.callback(stored.close)
         prepare_metadata(engine, lock.instance)
-        opened = Opened(Known(identity, addresses, said, lock), listener, acceptance, stored)
+        opened = Opened(KnownNodes(identity, addresses, said, lock), listener, acceptance, stored)
         node = cls(config, engine, metrics, memory, stack, lock, opened)
         stack.callback(save_checkpoints, node._driver, engine)
         node._founding.check_own()
@@ -305,7 +305,7 @@ class Node:
 
     async def _run(
         self,
-        identity: Identity,
+        identity: NodeIdentity,
         opened: Opened,
         server: ClientPorts,
         security: Security,

@@ -1,6 +1,6 @@
 """Connections to other nodes, and the request of a new data directory to join.
 
-PeerLink --connect--> Connection --first_frame--> the other's Hello
+PeerLink --connect--> PeerConnection --first_frame--> the other's Hello
 a joining node --ask--> Welcome
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from cluster.config.addresses import host_and_port
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls
-from cluster.transport.connection import Connection, PlainConnection, TlsConnection
+from cluster.transport.connection import PeerConnection, PlainConnection, TlsConnection
 from cluster.transport.frames import decode_frame, encode_head
 from cluster.transport.stream import LENGTH, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
@@ -35,7 +35,7 @@ class StrangerError(Exception):
 
 async def connect(
     address: str, tls: PeerTls | None, peer: int = 0
-) -> tuple[Connection, Peer | None]:
+) -> tuple[PeerConnection, Peer | None]:
     """Connects; with TLS, also returns the peer. peer: the required node; 0: any.
 
     Raises OSError, ssl.SSLError, and NamelessError if it is another node.
@@ -55,7 +55,7 @@ async def connect(
     return connection, found
 
 
-async def first_frame(connection: Connection) -> pb.Frame:
+async def first_frame(connection: PeerConnection) -> pb.Frame:
     """Receives the first frame. Raises StrangerError, StreamError, FrameError, OSError."""
     (length,) = LENGTH.unpack(await _receive(connection, LENGTH.size))
     if length > MAX_HELLO_BYTES:
@@ -103,7 +103,7 @@ async def _connect_to(sock: socket.socket, address: Any) -> socket.socket:
     return sock
 
 
-async def _receive(connection: Connection, size: int) -> bytes:
+async def _receive(connection: PeerConnection, size: int) -> bytes:
     received = b""
     while len(received) < size:
         part = await connection.receive(size - len(received))

@@ -1,6 +1,6 @@
 """Connection that this node opened to a peer: plain TCP, or TLS over it.
 
-    PeerLink --hello, frames--> Connection --(TCP | TLS)--> PeerListener of the peer
+    PeerLink --hello, frames--> PeerConnection --(TCP | TLS)--> PeerListener of the peer
 
 Plain frames go from their pieces to the kernel without a copy (`stream.FrameWriter`). TLS copies
 everything it encrypts, so there the event loop's transport does the sending.
@@ -33,7 +33,7 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-class Connection(Protocol):
+class PeerConnection(Protocol):
     """Both directions. `receive` returns nothing at the end."""
 
     async def send(self, data: bytes) -> None: ...

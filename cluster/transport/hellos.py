@@ -1,6 +1,6 @@
 """Hellos between nodes: decide if a node is let in, or refused and why. Pure.
 
-    PeerLink --Identity.hello--> PeerListener --> Acceptance --a Hello--> Answers --> up, or not
+    PeerLink --NodeIdentity.hello--> PeerListener --> Acceptance --a Hello--> Answers --> up, or not
     joining node --Join--------> PeerListener --> Acceptance --> Welcome
 
 A stranger does not name this cluster and one of its nodes; it gets no answer, not even a reason. A
@@ -25,7 +25,7 @@ NO_NODE = "it is no node of the cluster any more"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """Identity of this process, as its Hello says.
 
     instance: the metadata group's replica that the directory joined as; 0: a founding one.
@@ -75,7 +75,7 @@ class Acceptance:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: NodeIdentity,
         peers: Mapping[int, str],
         directory_of: Callable[[int, int], int],
         welcome: Callable[[pb.Join], pb.Welcome] | None = None,
@@ -184,7 +184,7 @@ class Answers:
     """
 
     def __init__(
-        self, identity: Identity, peer: int, on_refusal: Callable[[int, str, bool], None]
+        self, identity: NodeIdentity, peer: int, on_refusal: Callable[[int, str, bool], None]
     ) -> None:
         self._identity, self._peer, self._on_refusal = identity, peer, on_refusal
         self._refusal = ""

@@ -31,9 +31,9 @@ from cluster.transport.connecting import (
     connect,
     first_frame,
 )
-from cluster.transport.connection import Connection, Writer
+from cluster.transport.connection import PeerConnection, Writer
 from cluster.transport.frames import decode_frame, encode_frame, encode_head, encode_hello
-from cluster.transport.hellos import Answers, Identity
+from cluster.transport.hellos import Answers, NodeIdentity
 from cluster.transport.send_queue import SendQueue
 from cluster.transport.stream import (
     FrameReader,
@@ -64,7 +64,7 @@ class PeerLink:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: NodeIdentity,
         peer: int,
         address: str,
         on_link: Callable[[int, bool], None],
@@ -150,7 +150,7 @@ class PeerLink:
             self.hello, self.version = answer, self._identity.versions.common(answer)
             await self._send_until_lost(connection)
 
-    async def _send_until_lost(self, connection: Connection) -> None:
+    async def _send_until_lost(self, connection: PeerConnection) -> None:
         """Sends while the connection lasts. Raises the error that broke it."""
         lost: asyncio.Future[Exception] = self._loop.create_future()
 
@@ -188,7 +188,7 @@ class PeerLink:
             end.cancel()
             await asyncio.gather(end, return_exceptions=True)
 
-    async def _read_answers(self, connection: Connection) -> None:
+    async def _read_answers(self, connection: PeerConnection) -> None:
         """Reads answers, which are all that the listener sends; returns when it closes."""
         reader = FrameReader(self._on_answer, MAX_ANSWER_BYTES)
         while data := await connection.receive(min(ANSWER_PIECE, len(reader.get_buffer()))):
@@ -217,7 +217,7 @@ class PeerLink:
         self._loop.call_soon(self._send_next)
         return True
 
-    async def _exchange_hellos(self, connection: Connection) -> pb.Hello:
+    async def _exchange_hellos(self, connection: PeerConnection) -> pb.Hello:
         await connection.send(framed(encode_hello(self._identity.hello())))
         answer = await first_frame(connection)
         if not answer.HasField("hello"):

@@ -14,14 +14,14 @@ from cluster.consensus.message import Message
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.security.peer_tls import Peer
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
-from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.membership import Membership
 from cluster.transport.stream import LENGTH
 from cluster.transport.versions import PROTOCOL, PeerVersions
 from cluster.v1 import peer_pb2 as pb
 
-OURS = Identity(
+OURS = NodeIdentity(
     "oncelog",
     1,
     11,

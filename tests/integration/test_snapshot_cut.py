@@ -14,7 +14,7 @@ from cluster.consensus.message import Snapshot, checksum_of
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
-from cluster.transport.hellos import Identity
+from cluster.transport.hellos import NodeIdentity
 from cluster.transport.link import PeerLink
 from cluster.transport.membership import Membership
 from cluster.transport.snapshots import send_snapshot
@@ -107,7 +107,9 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     membership = Membership((1, 2, 3), stored["founding"])
     # As the cluster is upgraded to the newest version, only this release may say so.
     versions = PeerVersions(THIS_RELEASE, Finalized)
-    identity = Identity(spec.cluster_id, sender, 1, stored["directory_id"], membership, versions)
+    identity = NodeIdentity(
+        spec.cluster_id, sender, 1, stored["directory_id"], membership, versions
+    )
     refused = asyncio.run(
         send_all(
             identity,
@@ -126,7 +128,7 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     assert compare({n: cluster.api(n) for n in cluster.nodes}, topic, [0]) == []
 
 
-async def send_all(identity: Identity, address: str, snapshots: list[Snapshot]) -> list[str]:
+async def send_all(identity: NodeIdentity, address: str, snapshots: list[Snapshot]) -> list[str]:
     """The reason why each was refused."""
     up = asyncio.Event()
     link = PeerLink(identity, 2, address, lambda *_: up.set(), lambda *_: None)

@@ -1,6 +1,6 @@
 """Meetings of simulated nodes: by the nodes' own code, over the simulated network.
 
-    Network.connect --> Contacts.meet: Identity.hello --> Acceptance --> Answers --> the link is up
+    Network.connect --> Contacts.meet: NodeIdentity.hello --> Acceptance --> Answers --> the link
     Joining --> Contacts.welcome: Join --> Acceptance --> OtherNodes --> Welcome
     metadata --> OtherNodes.follow --> Peers.connect_to --> the links
 
@@ -18,10 +18,10 @@ from cluster.consensus.group import Group
 from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import named, own_stream
 from cluster.node.links.peers import Peers
-from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.known_nodes import KnownNodes, OtherNodes
 from cluster.node.membership.registration import refusal, write_claim
 from cluster.transport.frames import FrameError
-from cluster.transport.hellos import Acceptance, Answers, Identity
+from cluster.transport.hellos import Acceptance, Answers, NodeIdentity
 from cluster.transport.membership import Membership
 from cluster.transport.stream import MISSED_PINGS, PING_EVERY
 from cluster.transport.versions import PeerVersions
@@ -41,7 +41,7 @@ class SimLink:
 
     is_closed = True
 
-    def __init__(self, node: Node, identity: Identity, peer: int, address: str,
+    def __init__(self, node: Node, identity: NodeIdentity, peer: int, address: str,
                  on_refusal: Any) -> None:  # fmt: skip
         self.address, self.answers = address, Answers(identity, peer, on_refusal)
         self._network, self._ends = node.cluster.network, (node.id, peer)
@@ -64,7 +64,7 @@ class Contacts:
             claim = node.registering.claim()
             write_claim(hello, claim.begun, claim.known, claim.number)
 
-        self.identity: Identity = Identity(
+        self.identity: NodeIdentity = NodeIdentity(
             joining.config.cluster_id,
             node.id,
             node.incarnation,
@@ -77,7 +77,7 @@ class Contacts:
         )
         addresses = {**joining.said, **named(joining.config)}
         self.group, self.propose = group, node.propose_metadata
-        known = Known(self.identity, addresses, joining.said, joining)
+        known = KnownNodes(self.identity, addresses, joining.said, joining)
         self.others = OtherNodes(joining.config, known, peers, state, self)
         self.acceptance = Acceptance(
             self.identity,

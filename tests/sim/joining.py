@@ -14,7 +14,7 @@ from cluster.features import Finalized
 from cluster.node.links.addresses import asked, own_stream
 from cluster.node.membership.find_cluster import Admission
 from cluster.node.replicas.replicas import METADATA_GROUP
-from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb
@@ -202,7 +202,7 @@ class Joining:
 
         versions, membership = PeerVersions(self._node.release, version), Membership((), 0)
         return self._admission.acceptance(
-            Identity("sim", self._node.id, 0, self.directory_id, membership, versions)
+            NodeIdentity("sim", self._node.id, 0, self.directory_id, membership, versions)
         )
 
     def _ask_all(self) -> dict[int, str]:

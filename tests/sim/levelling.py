@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.driver import Driver
 from cluster.node.replicas.balance import Balancing, Moves
-from cluster.node.replicas.replicas import Metadata
+from cluster.node.replicas.replicas import PlacementView
 from cluster.node.replicas.sizes import largest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SCALE = 200_000
 class Levelling:
     """Levelling of one process of a node."""
 
-    def __init__(self, node: Node, driver: Driver, metadata: Metadata) -> None:
+    def __init__(self, node: Node, driver: Driver, metadata: PlacementView) -> None:
         self._node = node
         self._balancing = Balancing(driver, metadata, self._alive, self._propose)
         self._is_busy = False

@@ -37,7 +37,7 @@ from cluster.node.replicas.node_changes import NodeChanges
 from cluster.node.replicas.repairs import Repairs
 from cluster.node.replicas.replicas import (
     METADATA_GROUP,
-    Metadata,
+    PlacementView,
     ReplicaContext,
     Replicas,
     ReplicaSettings,
@@ -206,7 +206,7 @@ class Process:
         if self.contacts is not None:
             self.contacts.others.follow()
 
-    def _repairs(self, node: Node, facts: Metadata) -> Repairs:
+    def _repairs(self, node: Node, facts: PlacementView) -> Repairs:
         delay, propose = node.settings.repair_after, node.propose_metadata
         return Repairs(node.id, delay, self.replicas, facts, self.clock, propose)
 

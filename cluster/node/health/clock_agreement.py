@@ -27,7 +27,7 @@ RECHECK_MS = 100  # the own clock may shift by this before all samples are looke
 MAX_ERROR = 0.25  # of the bound; a slower round trip says too little
 
 
-class _Sample(NamedTuple):
+class _ClockSample(NamedTuple):
     """A peer's clock: ahead of this node's steady clock by `offset_ms`, give or take `error_ms`."""
 
     sent_us: int
@@ -63,7 +63,7 @@ class ClockAgreement:
         self._steady, self._wall_ms, self._send = steady, wall_ms, send
         self._is_sick = is_sick
         self._majority = (len(self._peers) + 1) // 2 + 1
-        self._samples: dict[int, _Sample] = {}
+        self._samples: dict[int, _ClockSample] = {}
         self._reached: set[int] = set()
         self._checked_ms = self._alone_ms = self._own_ms(wall_ms())
         self._last_ms = 0 if self._peers else wall_ms()
@@ -101,7 +101,7 @@ class ClockAgreement:
         """Return whether enough clocks were compared, and this one is not a majority's."""
         return not self.agreed and len(self._counted()) + 1 >= self._majority
 
-    def _counted(self) -> list[_Sample]:
+    def _counted(self) -> list[_ClockSample]:
         return [sample for peer, sample in self._samples.items() if peer in self._peers]
 
     def offsets(self) -> dict[int, float]:
@@ -149,7 +149,7 @@ class ClockAgreement:
         if late or not 0 <= error_ms <= MAX_ERROR * self._bound_ms:
             return
         offset_ms = reply.wall_ms - (now_us + reply.sent_us) / 2000
-        self._samples[peer] = _Sample(reply.sent_us, offset_ms, error_ms)
+        self._samples[peer] = _ClockSample(reply.sent_us, offset_ms, error_ms)
         if reply.disagrees:
             self.wrong.add(peer)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from cluster.config.addresses import shifted
 from cluster.config.node_config import NodeConfig
-from cluster.transport.hellos import Identity
+from cluster.transport.hellos import NodeIdentity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import peer_pb2 as pb
@@ -19,9 +19,9 @@ def identity_of(
     lock: DirectoryLock,
     versions: PeerVersions,
     write_registration: Callable[[pb.Hello], None],
-) -> Identity:
+) -> NodeIdentity:
     """Return this process's identity for each Hello."""
-    return Identity(
+    return NodeIdentity(
         config.cluster_id,
         config.node_id,
         incarnation=int.from_bytes(os.urandom(8)),

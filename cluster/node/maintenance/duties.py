@@ -18,7 +18,7 @@ from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.node_health import successor
 from cluster.node.leadership.handover import MAX_HANDOVERS
 from cluster.node.leadership.preferred_leader import PreferredLeader
-from cluster.node.replicas.replicas import METADATA_GROUP, Metadata, Replicas
+from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView, Replicas
 from cluster.partition.replica import Partition
 from storage.errors import StorageError
 
@@ -56,7 +56,7 @@ class Maintenance:
         settings: MaintenanceSettings,
         driver: Driver,
         replicas: Replicas,
-        metadata: Metadata,
+        metadata: PlacementView,
         clock: Callable[[], float],
         linked_since: Mapping[int, float],
         clocks: ClockAgreement,

@@ -25,7 +25,7 @@ from cluster.node.links.peers import REFUSAL_TIMEOUT
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import PeerTls
 from cluster.transport.connecting import StrangerError, ask
-from cluster.transport.hellos import Acceptance, Identity, NewHere
+from cluster.transport.hellos import Acceptance, NewHere, NodeIdentity
 from cluster.transport.listener import PeerListener
 from cluster.transport.stream import StreamError
 from cluster.v1 import peer_pb2 as pb
@@ -75,7 +75,7 @@ class Admission:
         """A directory that joined also asks, for the other nodes' addresses."""
         return not self._directory.founding or self._directory.instance > 0
 
-    def acceptance(self, identity: Identity) -> Acceptance:
+    def acceptance(self, identity: NodeIdentity) -> Acceptance:
         """Return an acceptance that lets no node in."""
         heard_of, welcome = self.heard_of, self.welcome
         return NewHere(identity, {}, lambda node, instance: 0, welcome, heard_of=heard_of)

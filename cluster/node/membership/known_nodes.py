@@ -25,7 +25,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import join_of, named, own_stream
 from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
 from cluster.node.membership.welcome import welcome
-from cluster.transport.hellos import Identity
+from cluster.transport.hellos import NodeIdentity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.errors import StorageError
@@ -36,7 +36,7 @@ ASK_AGAIN = 3.0  # seconds without a leader
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNodes:
     """A node's knowledge of nodes before it opens its replicas.
 
     addresses: nodes that its listener lets in; changes in place.
@@ -44,7 +44,7 @@ class Known:
     founder: admits directories of the nodes that the cluster begins with, if it founded it.
     """
 
-    identity: Identity
+    identity: NodeIdentity
     addresses: dict[int, str]
     said: Mapping[int, str]
     founder: Founder
@@ -85,7 +85,7 @@ class OtherNodes:
     def __init__(
         self,
         config: NodeConfig,
-        known: Known,
+        known: KnownNodes,
         peers: Peers,
         metadata: MetadataState,
         proposer: Proposer,
@@ -287,7 +287,7 @@ class OtherNodes:
             )
 
 
-def _founded_twice(ours: Identity, older: pb.Hello) -> str:
+def _founded_twice(ours: NodeIdentity, older: pb.Hello) -> str:
     return (
         f"node {older.node_id} at {older.peer_address} looks here for node {ours.node_id} of "
         f"cluster {ours.cluster_id!r}, founded as {older.founding:016x}. This node founded another "

@@ -19,7 +19,7 @@ from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import own_listen
 from cluster.node.maintenance.loop import Tasks
 from cluster.node.membership.find_cluster import ask_all
-from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.known_nodes import KnownNodes, OtherNodes
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.transport.hellos import Acceptance
 from cluster.transport.listener import PeerListener
@@ -36,7 +36,7 @@ COMMAND_TIMEOUT = 5.0
 class Opened:
     """Knowledge of other nodes before the replicas open, and the listener for them."""
 
-    known: Known
+    known: KnownNodes
     listener: PeerListener
     acceptance: Acceptance
     stored: StoredRegistrations

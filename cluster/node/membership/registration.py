@@ -27,7 +27,7 @@ from cluster.metadata.registrations import RegistrationClaim
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import FENCED
 from cluster.node.metadata.proposer import MetadataProposer
-from cluster.transport.hellos import Identity
+from cluster.transport.hellos import NodeIdentity
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from storage.errors import StorageError
@@ -61,7 +61,7 @@ class Registering:
     def __init__(
         self,
         config: NodeConfig,
-        identity: Identity,
+        identity: NodeIdentity,
         stored: StoredRegistrations,
         metadata: MetadataState,
         proposer: MetadataProposer,

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 LOOK_PERIOD = 1.0  # seconds
 
 
-class Proposer(Protocol):
+class CommandProposer(Protocol):
     """Takes metadata commands. `MetadataProposer` is one."""
 
     group: Group
@@ -86,7 +86,7 @@ class Founding:
             commands.append(mpb.MetadataCommand(found_cluster_settings=found))
         return commands
 
-    async def watch(self, proposer: Proposer, timeout: float) -> None:
+    async def watch(self, proposer: CommandProposer, timeout: float) -> None:
         """Propose due upgrades and founding commands periodically, on the leader."""
         while True:
             await asyncio.sleep(LOOK_PERIOD)
@@ -108,7 +108,9 @@ class Founding:
         self._said = different
 
 
-async def _proposed(proposer: Proposer, command: mpb.MetadataCommand, timeout: float) -> None:
+async def _proposed(
+    proposer: CommandProposer, command: mpb.MetadataCommand, timeout: float
+) -> None:
     try:
         result = await proposer.propose(command, timeout)
     except ClusterError as error:

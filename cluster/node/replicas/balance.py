@@ -19,7 +19,7 @@ from cluster.metadata.balance import plan
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas.changes import Propose
 from cluster.node.replicas.node_changes import MAX_MOVES
-from cluster.node.replicas.replicas import METADATA_GROUP, Metadata
+from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Balancing:
     def __init__(
         self,
         driver: Driver,
-        metadata: Metadata,
+        metadata: PlacementView,
         alive: Callable[[int], bool],
         propose: Propose,
     ) -> None:

@@ -1,7 +1,7 @@
 """Steps that bring each group to its target nodes, one after the other.
 
-    metadata: target --> ReplicaChanges at the partition's leader --Change--> the group's log
-    metadata <--ReportReplicas-- in force at the leader
+    metadata: target --> ReplicaChanges at the leader --ConfigurationChange--> the group's log
+    metadata <--ReportReplicas-- in force there
 
 Each step follows from the configuration in force and the target, so the next leader continues
 after the last one. The next step waits until the last one is reported: the report tells nodes
@@ -26,7 +26,7 @@ from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.survivor import is_unconfirmed
 from cluster.metadata.topics import PartitionState
-from cluster.node.replicas.replicas import METADATA_GROUP, Metadata
+from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class ReplicaChanges:
     def __init__(
         self,
         driver: Driver,
-        metadata: Metadata,
+        metadata: PlacementView,
         directory_of: Callable[[int], int],
         propose: Propose,
     ) -> None:

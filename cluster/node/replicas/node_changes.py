@@ -22,7 +22,7 @@ from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replicas.changes import Propose
-from cluster.node.replicas.replicas import METADATA_GROUP, Metadata
+from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class NodeChanges:
     def __init__(
         self,
         driver: Driver,
-        metadata: Metadata,
+        metadata: PlacementView,
         propose: Propose,
         replicas: int = DEFAULT_REPLICAS,
     ) -> None:

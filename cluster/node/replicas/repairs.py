@@ -18,7 +18,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.state_check import StateDivergedError
 from cluster.metadata.repairs import damage_of, marked_ms, may_stay
 from cluster.node.replicas.changes import Propose
-from cluster.node.replicas.replicas import Metadata, Replicas
+from cluster.node.replicas.replicas import PlacementView, Replicas
 from cluster.v1 import metadata_pb2 as mpb
 from storage.errors import CorruptionError
 
@@ -51,7 +51,7 @@ class Repairs:
         node_id: int,
         delay: float,
         replicas: Replicas,
-        metadata: Metadata,
+        metadata: PlacementView,
         clock: Callable[[], float],
         propose: Propose,
     ) -> None:

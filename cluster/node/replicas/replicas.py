@@ -89,7 +89,7 @@ def prepare_metadata(store: KeyValue, instance: int) -> None:
         store.sync()
 
 
-class Metadata(Names, Protocol):
+class PlacementView(Names, Protocol):
     """The metadata for replicas and maintenance. `MetadataState` is one."""
 
     @property
@@ -122,7 +122,7 @@ class ReplicaContext:
     clock: Callable[[], float]
     clocks: ClockAgreement
     rng: random.Random
-    metadata: Metadata
+    metadata: PlacementView
     linked: Collection[int]
     on_role: Callable[[int], None]
     leader_changed: Callable[[], None]

@@ -17,9 +17,9 @@ from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import asked
 from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
 from cluster.node.membership.find_cluster import HEAR_TIME, Admission
-from cluster.node.membership.known_nodes import Known, OtherNodes
+from cluster.node.membership.known_nodes import KnownNodes, OtherNodes
 from cluster.node.membership.welcome import welcome
-from cluster.transport.hellos import Identity
+from cluster.transport.hellos import NodeIdentity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions
 from cluster.v1 import metadata_pb2 as meta
@@ -185,12 +185,12 @@ def others_of(new: New, known: int = 1) -> OtherNodes:
     for node in range(1, known + 1):
         register = meta.RegisterNode(node_id=node, address=f"h{node}:1", directory_id=node)
         state.apply(node, meta.MetadataCommand(register_node=register).SerializeToString())
-    identity = Identity(
+    identity = NodeIdentity(
         "oncelog", 1, 11, 0xD1, Membership(directory.members, directory.founding),
         PeerVersions(THIS_RELEASE, Finalized),
     )  # fmt: skip
     peers = Peers(lambda: 0.0, lambda peer, up: None, lambda error: None)
-    known_nodes = Known(identity, {}, {}, directory)
+    known_nodes = KnownNodes(identity, {}, {}, directory)
     return OtherNodes(new.config, known_nodes, peers, state, SimpleNamespace(group=GROUP))
 
 

@@ -30,7 +30,7 @@ from cluster.transport import stream as peer_stream
 from cluster.transport.calls import PeerCallError
 from cluster.transport.connecting import MAX_HELLO_BYTES
 from cluster.transport.frames import encode_frame, encode_head, encode_hello
-from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.link import PeerLink
 from cluster.transport.listener import PeerListener, PeerStream
 from cluster.transport.membership import Membership
@@ -50,8 +50,8 @@ def membership(founding: int = 7, members: tuple[int, ...] = NODES) -> Membershi
 
 
 VERSIONS = PeerVersions(THIS_RELEASE, Finalized)
-OURS = Identity("c", 1, 11, directory_id=111, membership=membership(), versions=VERSIONS)
-PEER = Identity("c", 2, 22, directory_id=222, membership=membership(), versions=VERSIONS)
+OURS = NodeIdentity("c", 1, 11, directory_id=111, membership=membership(), versions=VERSIONS)
+PEER = NodeIdentity("c", 2, 22, directory_id=222, membership=membership(), versions=VERSIONS)
 NEWER = Release("2.0", Versions(1, 2))
 MAX_FRAME = 24 * MIB
 KNOWN_VERSION = 5  # version of the metadata group's configuration, at the listening node
@@ -65,7 +65,7 @@ def entry(number: int, size: int = 10) -> Append:
 class Side:
     """The listening node 1, and the events that it and its links received."""
 
-    def __init__(self, at: str = "127.0.0.1:0", ours: Identity = OURS) -> None:
+    def __init__(self, at: str = "127.0.0.1:0", ours: NodeIdentity = OURS) -> None:
         self.received: list[tuple[int, Message]] = []
         self.links: list[tuple[int, bool]] = []
         self.refusals: list[str] = []
@@ -111,7 +111,7 @@ class Side:
         self.refusals.append(reason)
         self.news.set()
 
-    def link(self, identity: Identity = PEER, port: int = 0) -> PeerLink:
+    def link(self, identity: NodeIdentity = PEER, port: int = 0) -> PeerLink:
         address = f"127.0.0.1:{port or self.port}"
         return PeerLink(identity, 1, address, self.on_link, self.on_refusal)
 
@@ -123,7 +123,7 @@ class Side:
 
 
 @asynccontextmanager
-async def listening(at: str = "127.0.0.1:0", ours: Identity = OURS) -> AsyncIterator[Side]:
+async def listening(at: str = "127.0.0.1:0", ours: NodeIdentity = OURS) -> AsyncIterator[Side]:
     side = Side(at, ours)
     await side.listener.start()
     try:
@@ -133,7 +133,9 @@ async def listening(at: str = "127.0.0.1:0", ours: Identity = OURS) -> AsyncIter
 
 
 @asynccontextmanager
-async def linked(side: Side, identity: Identity = PEER, port: int = 0) -> AsyncIterator[PeerLink]:
+async def linked(
+    side: Side, identity: NodeIdentity = PEER, port: int = 0
+) -> AsyncIterator[PeerLink]:
     link = side.link(identity, port)
     try:
         await side.until(lambda: link.up)
@@ -169,7 +171,7 @@ async def test_messages_arrive_in_order_small_and_large() -> None:
         ),
     ],
 )
-async def test_a_member_that_is_not_let_in_is_told_why(identity: Identity, reason: str) -> None:
+async def test_a_member_that_is_not_let_in_is_told_why(identity: NodeIdentity, reason: str) -> None:
     async with listening() as side:
         link = side.link(identity)
         await side.until(lambda: bool(side.refusals))
@@ -232,7 +234,9 @@ async def test_no_common_protocol_is_refused_with_both_ranges() -> None:
         await link.close()
 
 
-def of_release(identity: Identity, release: Release, *, protocol: Versions = PROTOCOL) -> Identity:
+def of_release(
+    identity: NodeIdentity, release: Release, *, protocol: Versions = PROTOCOL
+) -> NodeIdentity:
     return replace(identity, versions=PeerVersions(release, Finalized, protocol))
 
 
@@ -246,7 +250,7 @@ class BeforeTheGate(PeerVersions):
         return "" if hello.protocol_version == 3 else "protocol_version is not 3"
 
 
-def before_the_gate(identity: Identity) -> Identity:
+def before_the_gate(identity: NodeIdentity) -> NodeIdentity:
     return replace(identity, versions=BeforeTheGate(Release(), Finalized))
 
 

@@ -28,7 +28,7 @@ from cluster.transport import listener as listener_module
 from cluster.transport import stream
 from cluster.transport.connection import MAX_JOINED_BYTES, RECORD_BYTES, joined
 from cluster.transport.frames import encode_frame, encode_hello
-from cluster.transport.hellos import Acceptance, Identity
+from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.link import PeerLink
 from cluster.transport.listener import PeerListener
 from cluster.transport.membership import Membership
@@ -43,10 +43,10 @@ CLUSTER = "c"
 MAX_FRAME = 24 * 1024 * 1024
 
 
-def identity(node: int) -> Identity:
+def identity(node: int) -> NodeIdentity:
     members = Membership((1, 2, 3), 7)
     versions = PeerVersions(THIS_RELEASE, Finalized)
-    return Identity(CLUSTER, node, node * 11, node * 111, members, versions)
+    return NodeIdentity(CLUSTER, node, node * 11, node * 111, members, versions)
 
 
 def name_of(node: int, cluster: str = CLUSTER) -> str:
