@@ -22,7 +22,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, TopicPartition
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
 from oncelog._engine.consume.groups import Groups
-from oncelog._engine.consume.member import GroupMember
+from oncelog._engine.consume.member import GroupSession
 from oncelog._engine.consume.rebalance import Rebalance
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import ConsumerConfig
@@ -52,7 +52,7 @@ class Member:
         self._changed = asyncio.Event()
         buffer = FetchBuffer(1, lambda _: None)
         buffer.listener = self._changed.set
-        self._member = GroupMember(config, self._cluster, Groups(self._cluster), buffer, [TOPIC])
+        self._member = GroupSession(config, self._cluster, Groups(self._cluster), buffer, [TOPIC])
         self.rebalance = Rebalance(config, buffer, self._member, lambda: None, ask, tell)
         self._task = asyncio.create_task(self._follow())
 

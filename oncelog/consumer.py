@@ -17,7 +17,7 @@ from oncelog import errors
 from oncelog._engine.arguments import as_commits, as_int, as_partition, as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk, Starts
 from oncelog._engine.consume.fetcher import Fetcher, end_reading
-from oncelog._engine.consume.member import GroupMember
+from oncelog._engine.consume.member import GroupSession
 from oncelog._engine.consume.one_reader import OneReader, check_free
 from oncelog._engine.consume.positions import partition_gone
 from oncelog._engine.consume.rebalance import (
@@ -71,7 +71,7 @@ class Consumer:
         self._cluster, self._fetcher = runtime.run(self._build())
         self._buffer = self._fetcher.buffer
         self._one = OneReader()
-        self._member: GroupMember | None = None
+        self._member: GroupSession | None = None
         self._rebalance: Rebalance | None = None
         self._subscribed: frozenset[str] = frozenset()
         self._closed = False
@@ -124,7 +124,7 @@ class Consumer:
             self._subscribed = frozenset(names)
             return
         positions = self._fetcher.positions
-        member = GroupMember(self.config, self._cluster, positions, self._buffer, names)
+        member = GroupSession(self.config, self._cluster, positions, self._buffer, names)
         try:
             await member.joined(self._request_s)
         except BaseException:

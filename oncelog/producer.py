@@ -37,7 +37,7 @@ from oncelog._engine.produce.interruption import take_back
 from oncelog._engine.produce.placement import Placement
 from oncelog._engine.produce.sender import Sender
 from oncelog._engine.produce.sharing import Connections
-from oncelog._engine.produce.transactions import Transactions
+from oncelog._engine.produce.transactions import ProducerTransactions
 from oncelog.config import ProducerConfig
 from oncelog.dotted import settings_from_dotted
 from oncelog.settings import ProducerSettings
@@ -64,7 +64,7 @@ class Producer:
         self.config = ProducerConfig.from_settings(settings)
         self._why_closed = "the producer is closed"
         self._cluster, self._sender, self._accumulator = runtime.run(self._build())
-        self._transactions = Transactions(self._sender)
+        self._transactions = ProducerTransactions(self._sender)
         self._topics = self._cluster.leaders.topics
         self._placement = Placement(self._accumulator, self.config.partitioner, self._sender.ask)
         # For `send`: one attribute instead of three.

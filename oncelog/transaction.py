@@ -16,8 +16,8 @@ from oncelog import errors
 from oncelog._engine.arguments import Bytes, Headers, as_commits
 from oncelog._engine.net import runtime
 from oncelog._engine.produce.futures import OnDelivery
-from oncelog._engine.produce.transaction import ProducerTransaction, State
-from oncelog._engine.produce.transactions import Transactions
+from oncelog._engine.produce.transaction import ProducerTransaction, TransactionPhase
+from oncelog._engine.produce.transactions import ProducerTransactions
 from oncelog.config import check_name
 from oncelog.types import (
     BatchMetadata,
@@ -126,7 +126,7 @@ class Transaction:
         """Send as `Producer.send` does. Raises TransactionAbortedError if it cannot commit."""
         # Inlined `check_open` and `Producer.send`: as few calls for each record as possible.
         begun, producer = self._begun, self._producer
-        if begun is None or begun.failure is not None or begun.state is not State.OPEN:
+        if begun is None or begun.failure is not None or begun.state is not TransactionPhase.OPEN:
             self.check_open()
         if partition is None and key is None and headers is None and on_delivery is None:
             return producer.send(topic, value, timestamp_ms=timestamp_ms, sequence=sequence)
@@ -197,7 +197,7 @@ class Transaction:
 
     def __del__(self) -> None:
         begun, producer = self._begun, self._producer
-        if begun is not None and begun.state is State.OPEN and not producer._closed:
+        if begun is not None and begun.state is TransactionPhase.OPEN and not producer._closed:
             transactions = producer._transactions
             runtime.end_dropped("a transaction", lambda: transactions.end_dropped(begun))
 
@@ -219,7 +219,7 @@ class Transaction:
         if error is None:
             if not begun.is_over():
                 await transactions.commit(begun)
-        elif begun.state is State.OPEN:
+        elif begun.state is TransactionPhase.OPEN:
             try:
                 await transactions.abort(begun)
             except errors.OncelogError as failed:
@@ -241,7 +241,7 @@ def positions_of(
 
 
 async def stage_offsets(
-    transactions: Transactions,
+    transactions: ProducerTransactions,
     transaction: ProducerTransaction,
     group: str,
     commits: Mapping[TopicPartition, OffsetCommit],

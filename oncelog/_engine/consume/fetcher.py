@@ -18,7 +18,7 @@ import grpc.aio
 from oncelog import errors
 from oncelog._engine.consume.catch_up import MOST_STREAMS, CatchUp
 from oncelog._engine.consume.fetch_buffer import Added, FetchBuffer, Wanted
-from oncelog._engine.consume.member import GroupMember
+from oncelog._engine.consume.member import GroupSession
 from oncelog._engine.consume.new_partitions import NewPartitions
 from oncelog._engine.consume.positions import Positions, partition_gone
 from oncelog._engine.consume.routes import Routes
@@ -442,7 +442,7 @@ class Fetcher:
         return self.config.request_timeout_ms / 1000
 
 
-async def end_reading(fetcher: Fetcher, member: GroupMember | None, cluster: Cluster) -> None:
+async def end_reading(fetcher: Fetcher, member: GroupSession | None, cluster: Cluster) -> None:
     """Free everything. `member` leaves its group, without a callback and without a commit."""
     if member is not None:
         await member.leave()

@@ -1,7 +1,7 @@
 """A consumer's place in its group: a stream that brings assignments, and calls that answer.
 
-    coordinator --JoinGroup stream--> GroupMember --> Membership --Change--> fetch_buffer
-    coordinator <--GroupHeartbeat---- GroupMember <-- `rebalance`, on the user's thread
+    coordinator --JoinGroup--> GroupSession --> MemberOwnerships --MembershipChange--> fetch_buffer
+    coordinator <--GroupHeartbeat-- GroupSession <-- `rebalance`, on the user's thread
 
 Place in the flow: runs on the engine's loop, beside `fetcher`. Changes reach the user's thread as
 interruptions; only that thread changes the user's state. All but the hello goes by calls, not by
@@ -39,7 +39,7 @@ _INSTANCE_TAKEN, _GROUP_FULL = "INSTANCE_TAKEN", "GROUP_FULL"
 MAX_HOST_CHARS = 255
 
 
-class Change(NamedTuple):
+class MembershipChange(NamedTuple):
     """A change for the user's thread; an empty one: look again."""
 
     connection: int
@@ -49,10 +49,10 @@ class Change(NamedTuple):
 
 
 _NOTHING: Step[TopicPartition] = Step((), (), {})
-LOOK_AGAIN = Change(0, _NOTHING, 0.0)
+LOOK_AGAIN = MembershipChange(0, _NOTHING, 0.0)
 
 
-class GroupMember:
+class GroupSession:
     """One consumer in its group, over all connections and memberships, until `leave`."""
 
     def __init__(
@@ -105,7 +105,7 @@ class GroupMember:
         self._topics = list(topics)
         self._send(None)
 
-    async def asked_back(self, change: Change) -> list[TopicPartition]:
+    async def asked_back(self, change: MembershipChange) -> list[TopicPartition]:
         """Return the revoked partitions still to be given back on this connection."""
         if change.connection != self._machine.connection:
             return []  # asked again on the new connection, if at all
@@ -113,7 +113,7 @@ class GroupMember:
         return [tp for tp in change.step.revoked if tp in owned and not may_poll(tp)]
 
     async def release(
-        self, change: Change, tps: Iterable[TopicPartition]
+        self, change: MembershipChange, tps: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """Give back finished and committed partitions; returns the remaining ones, with numbers."""
         self._answer(change.connection, tps)
@@ -329,7 +329,7 @@ class GroupMember:
         self._claim, self._was_member, self._is_in = 0, True, True
         if step != _NOTHING:
             deadline = time.monotonic() + self._config.revoke_timeout_ms / 1000
-            self._buffer.interrupt(Change(connection, step, deadline))
+            self._buffer.interrupt(MembershipChange(connection, step, deadline))
         if any(tp not in self._machine.owned for tp in revoke):
             # Given and asked back before this member heard of it: only the newest assignment is
             # sent. There is nothing to finish.
@@ -349,7 +349,7 @@ class GroupMember:
 
     def _lose_all(self) -> None:
         lost = self._machine.fenced()
-        self._buffer.interrupt(Change(0, Step(lost, (), {}), 0.0, ended=True))
+        self._buffer.interrupt(MembershipChange(0, Step(lost, (), {}), 0.0, ended=True))
 
     def _taken(self) -> errors.FencedMemberError:
         name = self._config.group_instance_id
@@ -385,4 +385,4 @@ def _wire(tps: Iterable[TopicPartition]) -> list[batch_pb2.TopicPartition]:
     return [batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition) for tp in tps]
 
 
-__all__ = ["LOOK_AGAIN", "Change", "GroupMember"]
+__all__ = ["LOOK_AGAIN", "GroupSession", "MembershipChange"]

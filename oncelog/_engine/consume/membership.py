@@ -1,6 +1,6 @@
 """Membership of a consumer in its group: partitions owned, and those to give back. Pure.
 
-    stream --assignment, fenced--> Membership --Step--> on_lost, on_revoked, on_assigned
+    stream --assignment, fenced--> MemberOwnerships --Step--> on_lost, on_revoked, on_assigned
     on_revoked is done --released--> Owned --> stream
 
 An ownership has a number. The same partition under another number is another ownership: records
@@ -36,7 +36,7 @@ class Step(NamedTuple, Generic[Part]):
     assigned: dict[Part, int]
 
 
-class Membership(Generic[Part]):
+class MemberOwnerships(Generic[Part]):
     """One member's ownerships over all its connections.
 
     connection: of the newest hello; rises.

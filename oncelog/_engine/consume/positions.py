@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
-from oncelog._engine.consume.membership import Membership
+from oncelog._engine.consume.membership import MemberOwnerships
 from oncelog._engine.consume.routes import Routes
 from oncelog._engine.net.cluster import (
     MAX_LEADER_FAILURES,
@@ -41,11 +41,13 @@ class Positions:
         self._routes = routes
         self.groups = Groups(cluster)
         self.member_id = str(uuid.uuid4())
-        self.membership: Membership[TopicPartition] = Membership()  # shared with `member`
+        self.membership: MemberOwnerships[TopicPartition] = (
+            MemberOwnerships()
+        )  # shared with `member`
 
     def end_membership(self) -> None:
         """Become another member: the one that has left does not come back."""
-        self.member_id, self.membership = str(uuid.uuid4()), Membership()
+        self.member_id, self.membership = str(uuid.uuid4()), MemberOwnerships()
 
     async def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets, if there is a group.

@@ -1,7 +1,7 @@
 """Partition changes of a consumer: runs on its own thread, between two records.
 
-    GroupMember --Change--> fetch_buffer --interruption--> Rebalance --> on_lost, on_revoked,
-    Owned, commits <-- GroupMember <-- the engine's thread <-'           on_assigned
+    GroupSession --MembershipChange--> fetch_buffer --interruption--> Rebalance --> on_lost,
+    Owned, commits <-- GroupSession <-- the engine's thread <-'           on_revoked, on_assigned
 
 Threads and asyncio share this class: the calls to the engine and to the user's callbacks are passed
 in.
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
-from oncelog._engine.consume.member import Change, GroupMember
+from oncelog._engine.consume.member import GroupSession, MembershipChange
 from oncelog._engine.net import runtime
 from oncelog.config import ConsumerConfig
 from oncelog.types import OffsetCommit, TopicPartition
@@ -42,7 +42,7 @@ class Rebalance:
         self,
         config: ConsumerConfig,
         buffer: FetchBuffer,
-        member: GroupMember,
+        member: GroupSession,
         wake_fetcher: Callable[[], None],
         ask: Ask,
         tell: Tell,
@@ -79,7 +79,7 @@ class Rebalance:
         if self._config.enable_auto_commit and time.monotonic() >= self._commit_at:
             await self._commit(list(self.numbers))
 
-    async def _follow(self, change: Change) -> None:
+    async def _follow(self, change: MembershipChange) -> None:
         """Apply a change, then remove it: an interrupted one is there for the next call."""
         try:
             await self._take(change)
@@ -105,7 +105,7 @@ class Rebalance:
 
     # --- parts -----------------------------------------------------------------------------
 
-    async def _take(self, change: Change) -> None:
+    async def _take(self, change: MembershipChange) -> None:
         """Apply all of a change, even if callbacks raise; then raise the first error.
 
         A cancellation or a signal may interrupt it anywhere. Then it runs again from its beginning,
@@ -120,7 +120,7 @@ class Rebalance:
             if error is not None:
                 raise error
 
-    async def _lose(self, change: Change) -> Exception | None:
+    async def _lose(self, change: MembershipChange) -> Exception | None:
         lost = {tp: self.numbers[tp] for tp in change.step.lost if tp in self.numbers}
         self._drop(lost)
         try:
@@ -132,7 +132,7 @@ class Rebalance:
             await self._ask(self._member.come_back())
         return raised
 
-    async def _give_back(self, change: Change) -> Exception | None:
+    async def _give_back(self, change: MembershipChange) -> Exception | None:
         if not change.step.revoked:
             return None
         asked = await self._ask(self._member.asked_back(change))
@@ -145,7 +145,7 @@ class Rebalance:
         again = [tp for tp in known if tp in self.numbers]
         return raised or await self._call(self._config.on_assigned, again)
 
-    async def _gain(self, change: Change) -> Exception | None:
+    async def _gain(self, change: MembershipChange) -> Exception | None:
         new = {}
         if change.step.assigned:
             new = await self._ask(self._member.still_owned(change.step.assigned))

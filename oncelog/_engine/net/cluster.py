@@ -19,7 +19,7 @@ import grpc.aio
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.net.channels import ChannelPool
 from oncelog._engine.net.founding import ClientFounding
-from oncelog._engine.net.leaders import Leaders
+from oncelog._engine.net.leaders import LeaderCache
 from oncelog._engine.net.wrong_ports import certain, likely
 from oncelog.config import ClientConfig
 from oncelog.errors import (
@@ -64,7 +64,7 @@ class Cluster:
     def __init__(self, config: ClientConfig, pool: ChannelPool | None = None) -> None:
         """pool: a channel pool shared with other clients. Raises ConfigError."""
         self.config = config
-        self.leaders = Leaders()
+        self.leaders = LeaderCache()
         self.founding = ClientFounding()
         self.backoff = Backoff(
             config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, random.Random()

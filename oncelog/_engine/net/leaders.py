@@ -17,7 +17,7 @@ DEFAULT_MAX_BATCH_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Leader:
+class KnownLeader:
     node_id: int = 0
     address: str = ""  # "": not known
     term: int = -1
@@ -34,10 +34,10 @@ class TopicView:
     name: str
     topic_id: int
     max_batch_bytes: int
-    partitions: list[Leader] = field(default_factory=list)
+    partitions: list[KnownLeader] = field(default_factory=list)
 
 
-class Leaders:
+class LeaderCache:
     def __init__(self) -> None:
         self.nodes: dict[int, str] = {}
         self.topics: dict[str, TopicView] = {}
@@ -67,7 +67,7 @@ class Leaders:
             missing -= len(view.partitions)
             if missing > 0:  # a lagging node names fewer; partitions never become fewer
                 # All at once: another thread places keys by the count.
-                view.partitions = [*view.partitions, *(Leader() for _ in range(missing))]
+                view.partitions = [*view.partitions, *(KnownLeader() for _ in range(missing))]
             self.topics[topic.name] = view
             for info in topic.partitions:
                 tp = TopicPartition(topic.name, info.partition)
@@ -76,7 +76,7 @@ class Leaders:
         return changed
 
     def _update_leader(
-        self, tp: TopicPartition, leader: Leader, info: cluster_pb2.PartitionInfo
+        self, tp: TopicPartition, leader: KnownLeader, info: cluster_pb2.PartitionInfo
     ) -> bool:
         leader.replicas, leader.added = tuple(info.replicas), info.added_ms > 0
         address = self.nodes.get(info.leader_id, "")
@@ -131,7 +131,7 @@ class Leaders:
         counts = {name: len(view.partitions) for name, view in self.topics.items()}
         return [tp for tp in tps if tp.partition >= counts.get(tp.topic, tp.partition + 1)]
 
-    def leader(self, tp: TopicPartition) -> Leader | None:
+    def leader(self, tp: TopicPartition) -> KnownLeader | None:
         view = self.topics.get(tp.topic)
         if view is None or not 0 <= tp.partition < len(view.partitions):
             return None
@@ -157,4 +157,4 @@ class Leaders:
         return leader.address if leader else ""
 
 
-__all__ = ["DEFAULT_MAX_BATCH_BYTES", "Leader", "Leaders", "TopicView"]
+__all__ = ["DEFAULT_MAX_BATCH_BYTES", "KnownLeader", "LeaderCache", "TopicView"]

@@ -20,7 +20,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from oncelog._engine.net import threads
-from oncelog._engine.produce.batches import SHUT, Lane, OpenBatch, check_condition, check_fits
+from oncelog._engine.produce.batches import (
+    SHUT,
+    OpenBatch,
+    PartitionQueue,
+    check_condition,
+    check_fits,
+)
 from oncelog._engine.produce.futures import BatchFuture, Delivery, OnDelivery, RecordFuture
 from oncelog._engine.produce.interruption import take_back_in
 from oncelog._engine.produce.stickiness import Stickiness
@@ -66,7 +72,7 @@ class Accumulator:
         self._waiting = 0
         self._space_watchers: list[Callable[[], None]] = []
         self._delivery_lock = threads.shared_lock()
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._lanes: dict[TopicPartition, PartitionQueue] = {}
         self.stickiness = Stickiness(is_available)
         self._ready: dict[TopicPartition, None] = {}
         self._lingering: deque[OpenBatch] = deque()
@@ -80,18 +86,18 @@ class Accumulator:
         self.paused: OncelogError | None = None
         self.transaction: ProducerTransaction | None = None
         # Numbering of each lane before the transaction: by the producer or the application.
-        self._numbered_before: dict[Lane, tuple[bool, int | None]] = {}
+        self._numbered_before: dict[PartitionQueue, tuple[bool, int | None]] = {}
         self.stopped = False
 
-    def lane(self, tp: TopicPartition) -> Lane:
+    def lane(self, tp: TopicPartition) -> PartitionQueue:
         lane = self._lanes.get(tp)
-        return lane if lane is not None else self._lanes.setdefault(tp, Lane(tp))
+        return lane if lane is not None else self._lanes.setdefault(tp, PartitionQueue(tp))
 
     # --- the user's threads ----------------------------------------------------------
 
     def append(
         self,
-        lane: Lane,
+        lane: PartitionQueue,
         value: bytes | None,
         key: bytes | None,
         headers: Sequence[Header],
@@ -100,7 +106,7 @@ class Accumulator:
         expected_offset: int,
         on_delivery: OnDelivery | None,
         max_batch_bytes: int,
-        others: Sequence[Lane],
+        others: Sequence[PartitionQueue],
     ) -> RecordFuture:
         """Add a record to its partition's open batch; blocks while the buffer is full.
 
@@ -157,8 +163,12 @@ class Accumulator:
         return future
 
     def _lane_with_room(
-        self, lane: Lane, size: int, max_batch_bytes: int, others: Sequence[Lane]
-    ) -> Lane:
+        self,
+        lane: PartitionQueue,
+        size: int,
+        max_batch_bytes: int,
+        others: Sequence[PartitionQueue],
+    ) -> PartitionQueue:
         check_fits(size + BATCH_OVERHEAD, max_batch_bytes, self.buffer_memory)
         batch = lane.open
         if others and batch is not None and batch.size + size > batch.cap:
@@ -169,7 +179,7 @@ class Accumulator:
 
     def append_payload(
         self,
-        lane: Lane,
+        lane: PartitionQueue,
         payload: bytes | memoryview,
         record_count: int,
         max_timestamp_us: int,
@@ -211,12 +221,12 @@ class Accumulator:
         self.wake()
         return BatchFuture.of(batch.delivery, -1)
 
-    def _number(self, lane: Lane, first: int | None, last: int | None) -> None:
+    def _number(self, lane: PartitionQueue, first: int | None, last: int | None) -> None:
         if self.transaction is not None:
             self._numbered_before.setdefault(lane, (lane.counted, lane.last_given))
         lane.check_sequences(first, last)
 
-    def _room(self, lane: Lane, size: int, cap: int, alone: bool) -> OpenBatch:
+    def _room(self, lane: PartitionQueue, size: int, cap: int, alone: bool) -> OpenBatch:
         """Return an open batch with room for `size` bytes. Called with the lock held."""
         deadline: float | None = None
         while True:
@@ -257,7 +267,7 @@ class Accumulator:
                 deadline = self.clock() + self.max_block_s
             self._wait_for_space(deadline)
 
-    def _start(self, lane: Lane, reserve: int, cap: int) -> OpenBatch:
+    def _start(self, lane: PartitionQueue, reserve: int, cap: int) -> OpenBatch:
         delivery = Delivery(lane.tp, self._delivery_lock)
         batch = OpenBatch(lane, delivery, self.clock(), reserve, cap, self.transaction)
         if self.linger_s <= 0 or self._flushing:

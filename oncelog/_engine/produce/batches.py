@@ -38,7 +38,7 @@ def check_fits(size: int, max_batch_bytes: int, buffer_memory: int) -> None:
         raise BatchTooLargeError(f"{size} bytes do not fit into buffer_memory={buffer_memory}")
 
 
-class Lane:
+class PartitionQueue:
     """Waiting batches of one partition."""
 
     __slots__ = ("closed", "counted", "last_given", "open", "tp")
@@ -109,7 +109,7 @@ class OpenBatch:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: PartitionQueue,
         delivery: Delivery,
         created: float,
         reserved: int,
@@ -249,4 +249,4 @@ class OpenBatch:
         self.limit = self.room
 
 
-__all__ = ["SHUT", "Lane", "OpenBatch", "check_condition", "check_fits"]
+__all__ = ["SHUT", "OpenBatch", "PartitionQueue", "check_condition", "check_fits"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelog._engine.produce.sealing import Identity
+from oncelog._engine.produce.sealing import LeasedIdentity
 from oncelog.v1 import transaction_pb2 as pb
 
 # An application that begins so soon after a commit is expected to do so again; the following
@@ -23,7 +23,7 @@ _IDLE_SHARE = 4
 class Terms:
     """Owner of the transaction, and the times that the application asked for."""
 
-    identity: Identity
+    identity: LeasedIdentity
     idle_timeout_ms: int
     total_timeout_ms: int
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from oncelog import errors
 from oncelog._engine.net.cluster import Cluster, check_answers, producer_stub
-from oncelog._engine.produce.sealing import Identity
+from oncelog._engine.produce.sealing import LeasedIdentity
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, producer_pb2
@@ -28,7 +28,7 @@ _RENEW_AT = 0.9
 _ATTEMPT_S = 2.0
 
 
-class Identities:
+class ProducerIdentities:
     def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
         self._config = config
         self._cluster = cluster
@@ -36,14 +36,14 @@ class Identities:
         self._attempt_s = min(_ATTEMPT_S, config.request_timeout_ms / 1000)
         self._serial = 0
         self._lock = asyncio.Lock()
-        self.current: Identity | None = None
+        self.current: LeasedIdentity | None = None
         # The newest epoch that this producer has leased under its name.
-        self._newest: Identity | None = None
+        self._newest: LeasedIdentity | None = None
         # Nonce of the present lease call, until it is answered. A cancelled call may have raised
         # the epoch: with another nonce the next call would find the name taken over.
         self._nonce = 0
 
-    async def acquire(self, tp: TopicPartition, used: Identity) -> tuple[Identity, int]:
+    async def acquire(self, tp: TopicPartition, used: LeasedIdentity) -> tuple[LeasedIdentity, int]:
         """Return an identity that the partition has not used, and its last sequence there.
 
         Retries while errors are retriable; records have their own deadline. Raises FencedError if
@@ -63,8 +63,8 @@ class Identities:
         return identity, -1
 
     async def for_transaction(
-        self, total_s: float, used_up: Callable[[Identity], bool]
-    ) -> Identity:
+        self, total_s: float, used_up: Callable[[LeasedIdentity], bool]
+    ) -> LeasedIdentity:
         """Return an identity that lasts for a transaction, if leases last so long.
 
         It is not renewed while one is open: that would raise the name's epoch, and fence it.
@@ -88,12 +88,12 @@ class Identities:
             except (errors.RetriableError, TimeoutError) as error:
                 log.debug("lease not renewed yet: %s", error)
 
-    async def _lease(self) -> Identity:
+    async def _lease(self) -> LeasedIdentity:
         self._serial += 1
         resume_from = self._config.resume_from
         if resume_from is not None:
             forever = float("inf")
-            return Identity(
+            return LeasedIdentity(
                 resume_from.producer_id,
                 resume_from.epoch,
                 self._serial,
@@ -114,7 +114,7 @@ class Identities:
         start = time.monotonic()
         answer = await self._call(lambda channel: producer_stub(channel).LeaseProducer, request)
         lifetime = answer.lifetime_ms / 1000 if answer.lifetime_ms > 0 else float("inf")
-        identity = Identity(
+        identity = LeasedIdentity(
             answer.producer_id,
             answer.epoch,
             self._serial,
@@ -128,7 +128,7 @@ class Identities:
         log.info("producer id %d epoch %d", identity.producer_id, identity.epoch)
         return identity
 
-    async def _open(self, tp: TopicPartition, identity: Identity) -> int:
+    async def _open(self, tp: TopicPartition, identity: LeasedIdentity) -> int:
         """Fence the predecessor in this partition; return the last stored sequence."""
         request = producer_pb2.OpenProducerRequest(
             producer_id=identity.producer_id,
@@ -173,7 +173,7 @@ class Identities:
             if self._cluster.leaders.gone([tp]):
                 return -1  # nothing is sent there: its records fail
 
-    async def last_stored(self, tp: TopicPartition, identity: Identity) -> int:
+    async def last_stored(self, tp: TopicPartition, identity: LeasedIdentity) -> int:
         """Return the producer's last sequence in a partition, from its leader; -1: none."""
         request = producer_pb2.DescribeProducersRequest(
             topic=tp.topic, partition=tp.partition, producer_id=identity.producer_id, limit=1
@@ -194,7 +194,7 @@ class Identities:
                 await asyncio.sleep(self._cluster.backoff.delay(failures))
 
 
-def _lasts(identity: Identity, now: float, total_s: float) -> bool:
+def _lasts(identity: LeasedIdentity, now: float, total_s: float) -> bool:
     if identity.renew_at == float("inf"):
         return True
     # The last tenth of a lease lies between its renewal and its end.
@@ -202,4 +202,4 @@ def _lasts(identity: Identity, now: float, total_s: float) -> bool:
     return identity.renew_at - now >= min(total_s, lifetime_s / 2)
 
 
-__all__ = ["Identities"]
+__all__ = ["ProducerIdentities"]

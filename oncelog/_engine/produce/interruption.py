@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog._engine.produce.batches import Lane, OpenBatch
+from oncelog._engine.produce.batches import OpenBatch, PartitionQueue
 from oncelog._engine.produce.futures import RecordFuture
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _cut(added: OpenBatch | None, future: RecordFuture | None) -> None:
 
 def take_back_in(
     accumulator: Accumulator,
-    lane: Lane,
+    lane: PartitionQueue,
     added: OpenBatch | None,
     future: RecordFuture | None,
     before: int | None,

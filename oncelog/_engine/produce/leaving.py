@@ -20,7 +20,7 @@ from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.net.threads import refuse_to_wait
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.sender import Sender
-from oncelog._engine.produce.transactions import Transactions
+from oncelog._engine.produce.transactions import ProducerTransactions
 
 log = logging.getLogger("oncelog.producer")
 
@@ -49,7 +49,7 @@ async def end(sender: Sender, cluster: Cluster) -> None:
     await cluster.close()
 
 
-async def end_dropped(sender: Sender, transactions: Transactions, cluster: Cluster) -> None:
+async def end_dropped(sender: Sender, transactions: ProducerTransactions, cluster: Cluster) -> None:
     """End a dropped producer once its records are settled."""
     await transactions.close(None)
     sender.accumulator.begin_flush()

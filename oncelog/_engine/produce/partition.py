@@ -37,7 +37,7 @@ from oncelog._engine.produce.outcomes import (
     not_stored_again,
     with_outcome,
 )
-from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch, seal
+from oncelog._engine.produce.sealing import NO_IDENTITY, LeasedIdentity, SealedBatch, seal
 from oncelog._engine.produce.transaction import ProducerTransaction
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
@@ -99,11 +99,11 @@ class PartitionSender:
 
     # --- identity --------------------------------------------------------------------
 
-    def needs_identity(self, now: float, current: Identity | None) -> bool:
+    def needs_identity(self, now: float, current: LeasedIdentity | None) -> bool:
         """Tell whether `adopt` must come before the next batch can be sealed."""
         return not self.window and self._identity_over(now, current)
 
-    def _identity_over(self, now: float, current: Identity | None) -> bool:
+    def _identity_over(self, now: float, current: LeasedIdentity | None) -> bool:
         """Tell whether no further batch may be sealed with the identity; the window drains."""
         if not self._idempotent:
             return False
@@ -115,10 +115,10 @@ class PartitionSender:
         """True if this partition needs an identity that it has not used yet."""
         return self._dead and self.identity is not NO_IDENTITY
 
-    def has_used_up(self, identity: Identity) -> bool:
+    def has_used_up(self, identity: LeasedIdentity) -> bool:
         return self.was_reset and self.identity.serial >= identity.serial
 
-    def adopt(self, identity: Identity, last_sequence: int, topic_id: int) -> None:
+    def adopt(self, identity: LeasedIdentity, last_sequence: int, topic_id: int) -> None:
         """Go on with this identity after `last_sequence` (-1: from the start)."""
         assert not self.window, "an identity changes only when nothing is on its way"
         self.identity = identity
@@ -132,7 +132,7 @@ class PartitionSender:
     def idle(self) -> bool:
         return not self.window and not self.again
 
-    def next(self, now: float, current: Identity | None) -> SealedBatch | Reaction:
+    def next(self, now: float, current: LeasedIdentity | None) -> SealedBatch | Reaction:
         """Return the next batch to send or, if there is none now, the sender's next steps."""
         if now < self.retry_at or self._gap is not None:
             return Reaction(fatal=self._gap)

@@ -12,7 +12,7 @@ from operator import index
 
 from oncelog._engine.net.leaders import TopicView
 from oncelog._engine.produce.accumulator import Accumulator
-from oncelog._engine.produce.batches import Lane
+from oncelog._engine.produce.batches import PartitionQueue
 from oncelog._engine.produce.partitioners import KeyPartitioner
 from oncelog.errors import UnknownTopicOrPartitionError
 from oncelog.settings import Partitioner
@@ -31,11 +31,11 @@ class Placement:
         self._partitioner = partitioner
         self._ask_again = ask_again
         self._keys = KeyPartitioner()
-        self._lanes: dict[str, list[Lane]] = {}  # of each topic, one for each partition
+        self._lanes: dict[str, list[PartitionQueue]] = {}  # of each topic, one for each partition
 
     def lane(
         self, view: TopicView, key: bytes | None, partition: int | None
-    ) -> tuple[Lane, Sequence[Lane]]:
+    ) -> tuple[PartitionQueue, Sequence[PartitionQueue]]:
         """Return a record's lane, and further lanes if it has no key."""
         lanes = self._lanes.get(view.name)
         if lanes is None or len(lanes) != len(view.partitions):

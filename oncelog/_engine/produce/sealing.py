@@ -18,7 +18,7 @@ from oncelog.wire.varint import encode_varint
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class LeasedIdentity:
     """Right to write as (producer_id, epoch). `serial` rises with each new one."""
 
     producer_id: int
@@ -30,7 +30,7 @@ class Identity:
     proves_each: bool = False  # nodes may authenticate callers: then each batch has the proof
 
 
-NO_IDENTITY = Identity(0, 0, 0, float("inf"), float("inf"))
+NO_IDENTITY = LeasedIdentity(0, 0, 0, float("inf"), float("inf"))
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +38,7 @@ class SealedBatch:
     """A batch in flight. Its bytes never change; the rest is the state of its sending."""
 
     batch: OpenBatch
-    identity: Identity
+    identity: LeasedIdentity
     base_sequence: int
     last_sequence: int
     prev_sequence: int
@@ -68,7 +68,7 @@ class SealedBatch:
 
 def seal(
     batch: OpenBatch,
-    identity: Identity,
+    identity: LeasedIdentity,
     prev_sequence: int,
     deadline: float,
     codec: int,
@@ -147,4 +147,4 @@ def request_end(timeout_ms: int) -> bytes:
     return _TIMEOUT_TAG + encode_varint(timeout_ms)
 
 
-__all__ = ["NO_IDENTITY", "Identity", "SealedBatch", "request_end", "request_parts", "seal"]
+__all__ = ["NO_IDENTITY", "LeasedIdentity", "SealedBatch", "request_end", "request_parts", "seal"]

@@ -18,11 +18,11 @@ from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import Delivery
-from oncelog._engine.produce.identities import Identities
+from oncelog._engine.produce.identities import ProducerIdentities
 from oncelog._engine.produce.leader_watch import LeaderWatch
 from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
 from oncelog._engine.produce.partition import PartitionSender
-from oncelog._engine.produce.sealing import NO_IDENTITY, Identity, SealedBatch
+from oncelog._engine.produce.sealing import NO_IDENTITY, LeasedIdentity, SealedBatch
 from oncelog._engine.produce.sharing import Connections
 from oncelog._engine.produce.shrinking import give_up
 from oncelog._engine.produce.standstill import postpone
@@ -57,7 +57,7 @@ class Sender:
         self.cluster = cluster
         self.accumulator = accumulator
         self.stats = Stats()
-        self.identities = Identities(config, cluster)
+        self.identities = ProducerIdentities(config, cluster)
         # Failed batches that flush and close have not reported yet.
         self.failed: deque[Delivery] = deque()
         self.failed_dropped = 0
@@ -257,7 +257,7 @@ class Sender:
         for partition in self._partitions.values():
             partition.roll_back(transaction)
 
-    def has_used_up(self, one: Identity) -> bool:
+    def has_used_up(self, one: LeasedIdentity) -> bool:
         return any(partition.has_used_up(one) for partition in self._partitions.values())
 
     def _partition(self, tp: TopicPartition) -> PartitionSender:

@@ -30,7 +30,7 @@ MAX_WAITING_BYTES = 16 * 1024 * 1024
 _ATTEMPT_MS = 10_000
 
 
-class Encoded(NamedTuple):
+class EncodedBatch(NamedTuple):
     """The payload of a batch, not compressed."""
 
     payload: bytes
@@ -75,7 +75,7 @@ class Stager:
             timeout_s=self._timeout_s,
         )
 
-    async def put(self, tp: TopicPartition, encoded: Encoded) -> None:
+    async def put(self, tp: TopicPartition, encoded: EncodedBatch) -> None:
         """Take a batch; waits while too much is in flight. Raises earlier errors."""
         chain = self._chains.setdefault(tp, _Chain())
         payload = compress(self._codec, encoded.payload)
@@ -203,4 +203,4 @@ def _request(chain: _Chain) -> log_pb2.ProduceRequest:
     return request
 
 
-__all__ = ["Encoded", "Stager"]
+__all__ = ["EncodedBatch", "Stager"]

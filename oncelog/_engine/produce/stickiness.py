@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from oncelog._engine.produce.batches import Lane, OpenBatch
+from oncelog._engine.produce.batches import OpenBatch, PartitionQueue
 from oncelog._engine.produce.futures import Delivery
 from oncelog.types import TopicPartition
 
@@ -31,7 +31,7 @@ class Stickiness:
         # Each topic's open batch for keyless records.
         self.batches: dict[str, OpenBatch] = {}
         # Each topic's last closed batch, and the bytes that its partition got.
-        self._last: dict[str, tuple[Lane, Delivery, int]] = {}
+        self._last: dict[str, tuple[PartitionQueue, Delivery, int]] = {}
 
     def opened(self, batch: OpenBatch) -> None:
         """Note a batch that takes a record without a key."""
@@ -56,7 +56,7 @@ class Stickiness:
         if size < STAY_BYTES:
             self._last[topic] = (lane, batch.delivery, size)
 
-    def lane(self, topic: str, lanes: Sequence[Lane]) -> Lane:
+    def lane(self, topic: str, lanes: Sequence[PartitionQueue]) -> PartitionQueue:
         """Return the lane for the next record without a key; `lanes`: of the topic's partitions."""
         batch = self.batches.get(topic)
         if batch is not None:
@@ -70,7 +70,7 @@ class Stickiness:
                 return lane
         return self.any_lane(lanes)
 
-    def any_lane(self, lanes: Sequence[Lane]) -> Lane:
+    def any_lane(self, lanes: Sequence[PartitionQueue]) -> PartitionQueue:
         lane = random.choice(lanes)
         if self._is_available(lane.tp):
             return lane  # the usual case: no list is made for it

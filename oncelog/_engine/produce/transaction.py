@@ -21,7 +21,7 @@ from oncelog import errors
 from oncelog.types import CommittedTransaction, PublishedRun, TopicPartition
 
 
-class State(Enum):
+class TransactionPhase(Enum):
     OPEN = "open"
     COMMITTING = "committing"
     ABORTING = "aborting"
@@ -31,7 +31,7 @@ class State(Enum):
     UNKNOWN = "unknown"
 
 
-OVER = (State.COMMITTED, State.ABORTED, State.UNKNOWN)
+OVER = (TransactionPhase.COMMITTED, TransactionPhase.ABORTED, TransactionPhase.UNKNOWN)
 
 
 class Call(Enum):
@@ -71,7 +71,7 @@ class ProducerTransaction:
         self.producer_id = producer_id
         self.epoch = epoch
         self.idle_timeout_s = idle_timeout_s
-        self.state = State.OPEN
+        self.state = TransactionPhase.OPEN
         self.runs: dict[TopicPartition, StagedRun] = {}
         self.offsets: dict[str, StagedOffsets] = {}
         self.failure: errors.OncelogError | None = None
@@ -97,7 +97,7 @@ class ProducerTransaction:
 
     def fail(self, error: errors.OncelogError) -> None:
         """Note that some of it is lost: it must not be committed. The first failure counts."""
-        if self.failure is None and self.state is State.OPEN:
+        if self.failure is None and self.state is TransactionPhase.OPEN:
             self.failure = error
 
     def refusal(self) -> errors.TransactionAbortedError:
@@ -113,7 +113,7 @@ class ProducerTransaction:
         """Raises the error for calls that go on with it."""
         if self.failure is not None:
             raise self.refusal()
-        if self.state is not State.OPEN:
+        if self.state is not TransactionPhase.OPEN:
             raise errors.InvalidRequestError(
                 f"transaction {self.transaction_id} is {self.state.value}", field="transaction"
             )
@@ -125,10 +125,10 @@ class ProducerTransaction:
         assert not self.is_over(), "a transaction ends once"
         if call is Call.COMMIT:
             assert self.failure is None, "a failed transaction is aborted"
-            self.state = State.COMMITTING
+            self.state = TransactionPhase.COMMITTING
             self._asked_to_commit = True
         else:
-            self.state = State.ABORTING
+            self.state = TransactionPhase.ABORTING
         return call
 
     def answered(self, call: Call, error: errors.OncelogError | None) -> Call | None:
@@ -146,38 +146,40 @@ class ProducerTransaction:
 
     def _commit_answered(self, error: errors.OncelogError | None) -> Call | None:
         if error is None:
-            self.state = State.COMMITTED
+            self.state = TransactionPhase.COMMITTED
             return None
         self._refusal = self._refusal or error
         unknown = isinstance(error, errors.UnknownTransactionError)
         if isinstance(error, errors.TransactionAbortedError) or (unknown and not self._in_doubt):
-            self.state = State.ABORTED
+            self.state = TransactionPhase.ABORTED
             return None
         if self._was_committed:
             # It is committed, but the places of its records are forgotten.
-            self.state = State.COMMITTED
+            self.state = TransactionPhase.COMMITTED
             return None
         if unknown:
-            self.state = State.UNKNOWN
+            self.state = TransactionPhase.UNKNOWN
             return None
         # Rejected; yet an earlier, unanswered call may have been granted.
-        self.state = State.ABORTING
+        self.state = TransactionPhase.ABORTING
         return Call.ABORT
 
     def _abort_answered(self, error: errors.OncelogError | None) -> Call | None:
         if isinstance(error, errors.TransactionCommittedError) and self._asked_to_commit:
             self._was_committed = True
             self._refusal = None
-            self.state = State.COMMITTING
+            self.state = TransactionPhase.COMMITTING
             return Call.COMMIT
         if error is None or not self._asked_to_commit:
             # Without a commit call it is never readable: if it cannot be aborted now, it is aborted
             # after its idle time.
-            self.state = State.ABORTED
+            self.state = TransactionPhase.ABORTED
             return None
         self._refusal = self._refusal or error
         ended = errors.TransactionEndedError | errors.UnknownTransactionError
-        self.state = State.UNKNOWN if isinstance(error, ended) else State.ABORTING
+        self.state = (
+            TransactionPhase.UNKNOWN if isinstance(error, ended) else TransactionPhase.ABORTING
+        )
         return None
 
     def error(self) -> errors.OncelogError:
@@ -189,23 +191,29 @@ class ProducerTransaction:
         error = self._refusal or errors.TransactionAbortedError(
             f"transaction {self.transaction_id} was aborted"
         )
-        if self.state is State.UNKNOWN and isinstance(error, errors.UnknownTransactionError):
+        if self.state is TransactionPhase.UNKNOWN and isinstance(
+            error, errors.UnknownTransactionError
+        ):
             hint = "how it ended is forgotten: resolve() of one of its records tells"
             error = errors.UnknownTransactionError(f"{error.message}; {hint}")
-        elif self.state is State.ABORTED and isinstance(error, errors.UnknownTransactionError):
+        elif self.state is TransactionPhase.ABORTED and isinstance(
+            error, errors.UnknownTransactionError
+        ):
             # No commit call of ours had a chance, and its name has begun another since.
             error = errors.TransactionAbortedError(error.message)
         if isinstance(error, errors.DeliveryError):
-            error.outcome = "unknown" if self.state is not State.ABORTED else "not_stored"
+            error.outcome = (
+                "unknown" if self.state is not TransactionPhase.ABORTED else "not_stored"
+            )
         return error
 
     def published(self, places: Mapping[TopicPartition, PublishedRun]) -> CommittedTransaction:
         """Note that it is committed, with the places of its records."""
-        assert self.state is State.COMMITTED
+        assert self.state is TransactionPhase.COMMITTED
         for tp, place in places.items():
             self.run(tp).base_offset = place.base_offset
         self.result = CommittedTransaction(self.transaction_id, dict(places))
         return self.result
 
 
-__all__ = ["OVER", "Call", "ProducerTransaction", "StagedOffsets", "StagedRun", "State"]
+__all__ = ["OVER", "Call", "ProducerTransaction", "StagedOffsets", "StagedRun", "TransactionPhase"]

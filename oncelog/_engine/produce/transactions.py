@@ -20,9 +20,14 @@ from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
 from oncelog._engine.net.cluster import transaction_stub
 from oncelog._engine.produce.following import Following, Terms
-from oncelog._engine.produce.sealing import Identity
+from oncelog._engine.produce.sealing import LeasedIdentity
 from oncelog._engine.produce.sender import Sender
-from oncelog._engine.produce.transaction import Call, ProducerTransaction, StagedOffsets, State
+from oncelog._engine.produce.transaction import (
+    Call,
+    ProducerTransaction,
+    StagedOffsets,
+    TransactionPhase,
+)
 from oncelog.types import CommittedTransaction, OffsetCommit, PublishedRun, TopicPartition
 from oncelog.v1 import transaction_pb2 as pb
 from oncelog.v1.batch_pb2 import TopicPartition as Partition
@@ -37,7 +42,7 @@ _DEFAULT_TOTAL_S = 900.0
 _SIGNS = 3
 
 
-class Transactions:
+class ProducerTransactions:
     """Transactions of one producer, one after the other."""
 
     def __init__(self, sender: Sender) -> None:
@@ -87,7 +92,7 @@ class Transactions:
 
     def give_back(self, begun: ProducerTransaction) -> None:
         """Return an unclaimed transaction: the next begin takes it, or it is aborted soon."""
-        if begun.state is not State.OPEN:
+        if begun.state is not TransactionPhase.OPEN:
             return  # the producer is being closed
         if self._alive is not None:
             self._alive.cancel()
@@ -105,8 +110,8 @@ class Transactions:
         before = self.current
         if before is None or before.is_over():
             return
-        if before.state is not State.OPEN:
-            asked = Call.COMMIT if before.state is State.COMMITTING else Call.ABORT
+        if before.state is not TransactionPhase.OPEN:
+            asked = Call.COMMIT if before.state is TransactionPhase.COMMITTING else Call.ABORT
             await self._end(before, asked)
             if before.is_over():
                 return
@@ -205,7 +210,7 @@ class Transactions:
 
     @staticmethod
     def _transaction(
-        identity: Identity, answer: pb.BeginTransactionResponse
+        identity: LeasedIdentity, answer: pb.BeginTransactionResponse
     ) -> ProducerTransaction:
         if answer.transaction_id <= 0 or answer.idle_timeout_ms <= 0:
             raise errors.InternalError("the node has begun a transaction without a number or time")
@@ -242,7 +247,10 @@ class Transactions:
             except errors.OncelogError as error:
                 log.debug("transaction %d: no sign of life: %s", transaction.transaction_id, error)
                 continue
-            if transaction.transaction_id in answer.ended and transaction.state is State.OPEN:
+            if (
+                transaction.transaction_id in answer.ended
+                and transaction.state is TransactionPhase.OPEN
+            ):
                 gone = errors.TransactionAbortedError(
                     f"transaction {transaction.transaction_id} is not open any more: "
                     "it was idle or open for too long, or was aborted by a successor or an operator"
@@ -285,7 +293,10 @@ class Transactions:
             if not transaction.is_over():
                 self._pause(transaction)
                 await self._drain()
-                failed = transaction.failure is not None or transaction.state is State.ABORTING
+                failed = (
+                    transaction.failure is not None
+                    or transaction.state is TransactionPhase.ABORTING
+                )
                 await self._end(transaction, Call.ABORT if failed else Call.COMMIT)
             if transaction.result is None:
                 raise transaction.error()
@@ -299,11 +310,11 @@ class Transactions:
                 text = f"transaction {transaction.transaction_id} was aborted"
                 self._sender.drop(transaction, errors.TransactionAbortedError(text))
                 await self._end(transaction, Call.ABORT)
-            if transaction.state is State.COMMITTED:
+            if transaction.state is TransactionPhase.COMMITTED:
                 raise errors.TransactionCommittedError(
                     f"transaction {transaction.transaction_id} is committed, nothing is undone"
                 )
-            if transaction.state is not State.ABORTED:
+            if transaction.state is not TransactionPhase.ABORTED:
                 raise transaction.error()
 
     async def end_dropped(self, transaction: ProducerTransaction) -> None:
@@ -379,7 +390,7 @@ class Transactions:
         )
 
     def _over(self, transaction: ProducerTransaction, answer: Any) -> None:
-        if transaction.state is State.COMMITTED:
+        if transaction.state is TransactionPhase.COMMITTED:
             runs = answer.runs if answer is not None else ()
             transaction.published(
                 {
@@ -389,9 +400,9 @@ class Transactions:
                     for run in runs
                 }
             )
-        elif transaction.state is State.ABORTED:
+        elif transaction.state is TransactionPhase.ABORTED:
             self._sender.roll_back(transaction)
-        elif transaction.state is State.UNKNOWN:
+        elif transaction.state is TransactionPhase.UNKNOWN:
             # The stored sequences are not known, either.
             text = f"how transaction {transaction.transaction_id} ended is not known"
             self._sender.fail(errors.ProducerFatalError(text))
@@ -415,7 +426,7 @@ class Transactions:
                 async with asyncio.timeout(min(request_s, timeout_s or request_s)):
                     async with self._lock:
                         pass  # it is ending; its caller may be gone
-                    if self.current is not None and self.current.state is State.OPEN:
+                    if self.current is not None and self.current.state is TransactionPhase.OPEN:
                         await self.abort(self.current)
                     await self._abort_following()
                     await self._abort_unanswered()
@@ -464,4 +475,4 @@ def _commit_request(
     return request
 
 
-__all__ = ["Transactions"]
+__all__ = ["ProducerTransactions"]

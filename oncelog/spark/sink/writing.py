@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
-from oncelog._engine.produce.staged import Encoded, Stager
+from oncelog._engine.produce.staged import EncodedBatch, Stager
 from oncelog._engine.sinks import SinkCalls
 from oncelog.config import AdminConfig
 from oncelog.errors import OncelogError, TransactionError
@@ -174,7 +174,7 @@ class _Buffer:
         del self._sizes[tp]
         whole = pa.concat_batches(self._waiting.pop(tp))
         for piece in _cut(whole):
-            encoded = Encoded(*encode_arrow(piece, time.time_ns() // 1000))
+            encoded = EncodedBatch(*encode_arrow(piece, time.time_ns() // 1000))
             runtime.run(self._stager.put(tp, encoded))
 
 

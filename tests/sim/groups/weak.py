@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from cluster.groups.coordinator import GroupCoordinator, Hello
 from cluster.groups.ownership import FENCED_MEMBER, GroupOwnership, Owner, TopicIdPartition
-from oncelog._engine.consume.membership import Membership
+from oncelog._engine.consume.membership import MemberOwnerships
 
 Plant = Callable[[], Any]
 
@@ -79,19 +79,19 @@ def rejoins_at_once() -> Any:
 
 def released_on_any_connection() -> Any:
     """A partition asked back on an older connection is given back silently on the new one."""
-    whole = Membership.released
-    connect = Membership.connect
+    whole = MemberOwnerships.released
+    connect = MemberOwnerships.connect
 
-    def released(self: Membership, connection: int, parts: Any) -> Any:
+    def released(self: MemberOwnerships, connection: int, parts: Any) -> Any:
         return whole(self, self.connection, parts) if connection else None
 
-    def keep(self: Membership) -> int:
+    def keep(self: MemberOwnerships) -> int:
         revoking = set(self._revoking)
         number = connect(self)
         self._revoking |= revoking
         return number
 
-    return patch.multiple(Membership, released=released, connect=keep)
+    return patch.multiple(MemberOwnerships, released=released, connect=keep)
 
 
 def instance_without_compare() -> Any:

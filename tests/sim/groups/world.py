@@ -2,7 +2,7 @@
 
     Member --hello, owned, ping, commit--> Node (coordinator) --proposals--> Log --apply--> facts
 
-The product's own pure machines run in it: GroupOwnership, GroupCoordinator, Membership. The
+The product's own pure machines run in it: GroupOwnership, GroupCoordinator, MemberOwnerships. The
 log is the simplest thing that a Raft group promises: entries in one order, each applied at
 most once, those in flight at a fail-over kept or lost. A deposed leader goes on for a while
 with the facts that it knew, as a leader that is cut off does.
@@ -27,7 +27,7 @@ from cluster.groups.coordinator import (
     Remove,
 )
 from cluster.groups.ownership import GroupOwnership, GroupSettings, TopicIdPartition
-from oncelog._engine.consume.membership import Membership
+from oncelog._engine.consume.membership import MemberOwnerships
 from tests.sim import reloading
 from tests.sim.clock import NEVER, Scheduler
 from tests.sim.groups.checker import Checker
@@ -185,7 +185,7 @@ class Member:
 
     def __init__(self, world: World, name: str, topics: set[int], instance: str = "") -> None:
         self.world, self.name, self.topics, self.instance = world, name, topics, instance
-        self.membership: Membership[tuple[int, int]] = Membership()
+        self.membership: MemberOwnerships[tuple[int, int]] = MemberOwnerships()
         self.node: Node | None = None
         self.alive, self.stopped_until, self.stuck = True, 0.0, False
         self.fenced: list[str] = []

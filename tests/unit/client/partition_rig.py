@@ -14,7 +14,7 @@ from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.futures import RecordFuture
 from oncelog._engine.produce.outcomes import Reaction, Stats
 from oncelog._engine.produce.partition import PartitionSender
-from oncelog._engine.produce.sealing import Identity, SealedBatch
+from oncelog._engine.produce.sealing import LeasedIdentity, SealedBatch
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2
 from oncelog.wire.batch import decode_payload
@@ -25,8 +25,10 @@ FOREVER = float("inf")
 Sent = tuple[SealedBatch, int]
 
 
-def identity(pid: int, epoch: int = 0, serial: int = 1, expire_at: float = FOREVER) -> Identity:
-    return Identity(pid, epoch, serial, expire_at, expire_at)
+def identity(
+    pid: int, epoch: int = 0, serial: int = 1, expire_at: float = FOREVER
+) -> LeasedIdentity:
+    return LeasedIdentity(pid, epoch, serial, expire_at, expire_at)
 
 
 class Rig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog._engine.net.cluster import Cluster
-from oncelog._engine.net.leaders import Leaders
+from oncelog._engine.net.leaders import LeaderCache
 from oncelog.config import ProducerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import cluster_pb2
@@ -32,7 +32,7 @@ def sized(partitions: int, topic_id: int = 5) -> cluster_pb2.DescribeTopicsRespo
 
 
 def test_a_count_of_partitions_is_taken_over_whole_and_never_falls() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(sized(3))
     seen = leaders.topics["t"].partitions
     leaders.update(sized(6))
@@ -45,7 +45,7 @@ def test_a_count_of_partitions_is_taken_over_whole_and_never_falls() -> None:
 
 
 def test_the_higher_term_is_believed() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     assert leaders.update(answer(1, term=3)) == [TP]
     assert leaders.update(answer(2, term=2)) == []
     assert leaders.address(TP) == "a:1"
@@ -55,7 +55,7 @@ def test_the_higher_term_is_believed() -> None:
 
 def test_a_hint_lasts_until_it_leads_nowhere() -> None:
     """A hint names no term. A node that refused does not lead again in the same term."""
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(answer(1, term=3))
     assert leaders.hint(TP, 2, "b:2")
     assert leaders.update(answer(3, term=2)) == []
@@ -70,7 +70,7 @@ def test_a_hint_lasts_until_it_leads_nowhere() -> None:
 
 
 def test_what_nodes_say_of_the_same_term_takes_the_place_of_a_hint() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(answer(1, term=3))
     leaders.hint(TP, 2, "b:2")
     assert leaders.update(answer(3, term=3)) == [TP]
@@ -79,7 +79,7 @@ def test_what_nodes_say_of_the_same_term_takes_the_place_of_a_hint() -> None:
 
 
 def test_a_topic_made_anew_is_not_taken_back() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(answer(1, term=30))
     leaders.update(answer(2, term=1, topic_id=6))
     assert (leaders.topics["t"].topic_id, leaders.address(TP)) == (6, "b:2")
@@ -102,7 +102,7 @@ def test_nodes_that_were_avoided_are_asked_last() -> None:
 
 
 def test_a_partition_is_available_while_its_leader_is_known_and_can_be_reached() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(answer(1, term=3))
     assert leaders.is_available(TP)
     leaders.forget(TP, "a:1")
@@ -116,7 +116,7 @@ def test_a_partition_is_available_while_its_leader_is_known_and_can_be_reached()
 
 
 def test_a_partition_for_which_a_node_names_nobody_is_not_available() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(answer(1, term=3))
     leaders.update(answer(0, term=2))
     assert leaders.is_available(TP), "that node is behind"
@@ -133,7 +133,7 @@ def test_a_partition_for_which_a_node_names_nobody_is_not_available() -> None:
 
 
 def test_a_topic_made_anew_begins_with_nothing_known_of_its_leaders() -> None:
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(answer(0, term=3))
     leaders.update(answer(1, term=1, topic_id=6))
     assert leaders.is_available(TP)

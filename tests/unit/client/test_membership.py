@@ -4,16 +4,16 @@ partitions.
 
 from __future__ import annotations
 
-from oncelog._engine.consume.membership import Membership, Owned, Step
+from oncelog._engine.consume.membership import MemberOwnerships, Owned, Step
 from oncelog.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NOTHING: Step[TopicPartition] = Step((), (), {})
 
 
-def member() -> Membership[TopicPartition]:
+def member() -> MemberOwnerships[TopicPartition]:
     """A member that owns both partitions under number 5."""
-    one: Membership[TopicPartition] = Membership()
+    one: MemberOwnerships[TopicPartition] = MemberOwnerships()
     one.connect()
     assert one.assignment(1, 2, {A: 5, B: 5}, ()) == Step((), (), {A: 5, B: 5})
     return one
@@ -47,7 +47,7 @@ def test_what_was_asked_back_on_an_older_connection_is_kept() -> None:
 
 def test_what_it_never_heard_of_is_asked_back() -> None:
     """Only the newest assignment is sent; the answer lists the partitions held."""
-    one: Membership[TopicPartition] = Membership()
+    one: MemberOwnerships[TopicPartition] = MemberOwnerships()
     one.connect()
     assert one.assignment(1, 3, {A: 5}, [B]) == Step((), (), {A: 5})
     assert one.released(1, ()) == Owned(1, 3, frozenset({A}))

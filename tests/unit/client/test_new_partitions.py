@@ -10,7 +10,7 @@ import pytest
 
 from oncelog._engine.consume.fetch_buffer import FetchBuffer
 from oncelog._engine.consume.new_partitions import NewPartitions
-from oncelog._engine.net.leaders import Leaders
+from oncelog._engine.net.leaders import LeaderCache
 from oncelog._engine.produce.placement import Placement
 from oncelog.config import ConsumerConfig
 from oncelog.errors import UnknownTopicOrPartitionError
@@ -24,7 +24,7 @@ class Known:
     """The client's knowledge of its cluster; `refresh` receives the news."""
 
     def __init__(self) -> None:
-        self.leaders, self.partitions = Leaders(), 3
+        self.leaders, self.partitions = LeaderCache(), 3
         self.leaders.update(sized(3))
         self.asked: list[str] = []
 
@@ -93,7 +93,7 @@ def test_a_partition_that_is_not_known_is_asked_for() -> None:
     asked: list[str] = []
     accumulator: Any = SimpleNamespace(lane=lambda tp: tp)
     placement = Placement(accumulator, None, asked.append)
-    leaders = Leaders()
+    leaders = LeaderCache()
     leaders.update(sized(3))
     keys = [b"%d" % number for number in range(50)]
 

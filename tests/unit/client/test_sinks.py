@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncelog import errors
-from oncelog._engine.produce.staged import MAX_REQUEST_BYTES, Encoded, Stager
+from oncelog._engine.produce.staged import MAX_REQUEST_BYTES, EncodedBatch, Stager
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2, producer_pb2
 
@@ -58,7 +58,7 @@ def stage(node: Node, *sizes: int, timeout_s: float = 60.0) -> dict[TopicPartiti
         await stager.start()
         try:
             for size in sizes:
-                await stager.put(TP, Encoded(bytes(size), 10, 1))
+                await stager.put(TP, EncodedBatch(bytes(size), 10, 1))
             return await stager.flush()
         finally:
             await stager.close()

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from oncelog._engine.produce.batches import Lane
+from oncelog._engine.produce.batches import PartitionQueue
 from oncelog._engine.produce.stickiness import STAY_BYTES
 from oncelog.errors import RequestTimeoutError
 from oncelog.types import TopicPartition
@@ -22,7 +22,7 @@ class Records(Rig):
         self.choices: list[int] = []  # the partitions chosen at random, from the end
         monkeypatch.setattr(random, "choice", self._choice)
 
-    def _choice(self, lanes: list[Lane]) -> Lane:
+    def _choice(self, lanes: list[PartitionQueue]) -> PartitionQueue:
         return lanes[self.choices.pop()]
 
     def place(self) -> TopicPartition:

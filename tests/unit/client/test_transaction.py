@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog import errors
-from oncelog._engine.produce.transaction import Call, ProducerTransaction, State
+from oncelog._engine.produce.transaction import Call, ProducerTransaction, TransactionPhase
 from oncelog.types import PublishedRun, TopicPartition
 from oncelog.v1 import batch_pb2
 from tests.unit.client.partition_rig import TP, Rig, V, bytes_of, outcome, sequences, three, values
@@ -26,35 +26,37 @@ def begun() -> ProducerTransaction:
 # --- how it ends: requests, answers, next requests -----------------------------------------
 
 Answer = tuple[Call, errors.OncelogError | None]
-ENDS: list[tuple[Call, list[Answer], State]] = [
-    (COMMIT, [(COMMIT, None)], State.COMMITTED),
-    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, NO_ANSWER), (COMMIT, None)], State.COMMITTED),
-    (COMMIT, [(COMMIT, ABORTED)], State.ABORTED),
-    (COMMIT, [(COMMIT, INCOMPLETE), (ABORT, None)], State.ABORTED),
+ENDS: list[tuple[Call, list[Answer], TransactionPhase]] = [
+    (COMMIT, [(COMMIT, None)], TransactionPhase.COMMITTED),
+    (COMMIT, [(COMMIT, NO_ANSWER)] * 2 + [(COMMIT, None)], TransactionPhase.COMMITTED),
+    (COMMIT, [(COMMIT, ABORTED)], TransactionPhase.ABORTED),
+    (COMMIT, [(COMMIT, INCOMPLETE), (ABORT, None)], TransactionPhase.ABORTED),
     # The call without an answer had decided: the abort tells, and the client asks for the places.
     (
         COMMIT,
         [(COMMIT, NO_ANSWER), (COMMIT, INCOMPLETE), (ABORT, COMMITTED), (COMMIT, None)],
-        State.COMMITTED,
+        TransactionPhase.COMMITTED,
     ),
     (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, INCOMPLETE), (ABORT, NO_ANSWER), (ABORT, None)],
-     State.ABORTED),
+     TransactionPhase.ABORTED),
     # Committed for sure, though the client gets no places: the state stays committed.
-    (COMMIT, [(COMMIT, DENIED), (ABORT, COMMITTED), (COMMIT, DENIED)], State.COMMITTED),
-    (COMMIT, [(COMMIT, UNKNOWN)], State.ABORTED),
-    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, UNKNOWN)], State.UNKNOWN),
-    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, DENIED), (ABORT, UNKNOWN)], State.UNKNOWN),
-    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, DENIED), (ABORT, DENIED)], State.ABORTING),
-    (ABORT, [(ABORT, None)], State.ABORTED),
-    (ABORT, [(ABORT, NO_ANSWER), (ABORT, None)], State.ABORTED),
+    (COMMIT, [(COMMIT, DENIED), (ABORT, COMMITTED), (COMMIT, DENIED)], TransactionPhase.COMMITTED),
+    (COMMIT, [(COMMIT, UNKNOWN)], TransactionPhase.ABORTED),
+    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, UNKNOWN)], TransactionPhase.UNKNOWN),
+    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, DENIED), (ABORT, UNKNOWN)], TransactionPhase.UNKNOWN),
+    (COMMIT, [(COMMIT, NO_ANSWER), (COMMIT, DENIED), (ABORT, DENIED)], TransactionPhase.ABORTING),
+    (ABORT, [(ABORT, None)], TransactionPhase.ABORTED),
+    (ABORT, [(ABORT, NO_ANSWER), (ABORT, None)], TransactionPhase.ABORTED),
     # Without a commit call nothing of it is ever readable.
-    (ABORT, [(ABORT, UNKNOWN)], State.ABORTED),
-    (ABORT, [(ABORT, DENIED)], State.ABORTED),
+    (ABORT, [(ABORT, UNKNOWN)], TransactionPhase.ABORTED),
+    (ABORT, [(ABORT, DENIED)], TransactionPhase.ABORTED),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("wanted", "answers", "state"), ENDS)
-def test_no_outcome_is_guessed(wanted: Call, answers: list[Answer], state: State) -> None:
+def test_no_outcome_is_guessed(
+    wanted: Call, answers: list[Answer], state: TransactionPhase
+) -> None:
     one = begun()
     call: Call | None = one.end(wanted)
     for expected, error in answers:
@@ -62,7 +64,7 @@ def test_no_outcome_is_guessed(wanted: Call, answers: list[Answer], state: State
         call = one.answered(call, error)
     assert call is None
     assert one.state is state
-    assert one.is_over() == (state is not State.ABORTING)
+    assert one.is_over() == (state is not TransactionPhase.ABORTING)
 
 
 def test_an_abort_after_a_commit_without_an_answer_tells_what_became_of_it() -> None:
@@ -70,7 +72,7 @@ def test_an_abort_after_a_commit_without_an_answer_tells_what_became_of_it() -> 
     assert one.answered(one.end(COMMIT), NO_ANSWER) is COMMIT
     assert one.answered(one.end(ABORT), COMMITTED) is COMMIT
     assert one.answered(COMMIT, None) is None
-    assert one.state is State.COMMITTED
+    assert one.state is TransactionPhase.COMMITTED
 
 
 def test_what_an_error_says_of_the_outcome() -> None:
