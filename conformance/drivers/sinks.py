@@ -30,7 +30,7 @@ class SinkVerbs:
 
     def _open(self, fields: Fields) -> Fields:
         from oncelog.spark.sink.options import SinkOptions
-        from oncelog.spark.sink.writing import Batch, connected
+        from oncelog.spark.sink.writing import SinkBatch, connected
 
         config = fields["config"]
         options = SinkOptions.parse(
@@ -45,7 +45,7 @@ class SinkVerbs:
         with connected(options) as sink:
             ticket = sink.draw_ticket(options.sink_id, jobs)
         query = "" if jobs else fields["query"]
-        asked = Batch(options.sink_id, jobs, query, fields["handle"], ticket, 0)
+        asked = SinkBatch(options.sink_id, jobs, query, fields["handle"], ticket, 0)
         self._runs[fields["handle"]] = options, asked
         return {"ticket": ticket}
 

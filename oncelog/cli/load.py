@@ -241,13 +241,13 @@ def latency_at_rate(
         for number in range(sent, target - 1):
             send(topic, values[number % _VALUES])
         if target > sent:
-            send(topic, values[0], on_delivery=_Sample(due, times))
+            send(topic, values[0], on_delivery=_AckSample(due, times))
         sent = target
     client.flush(timeout_ms=1000 * _DRAIN_S)
     return clock.figures(sent, size) | percentiles(times) | {"asked_records_per_s": rate}
 
 
-class _Sample:
+class _AckSample:
     """Notes the time of one record's acknowledgement; called on the client's thread."""
 
     __slots__ = ("_due", "_times")

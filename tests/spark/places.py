@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AFTER = {
-    "draw": (writing.Sink, "draw_ticket"),
-    "begin": (writing.Sink, "begin"),
+    "draw": (writing.SinkConnection, "draw_ticket"),
+    "begin": (writing.SinkConnection, "begin"),
     "flush": (writing._Buffer, "flush"),
-    "ended": (writing.Sink, "end"),
+    "ended": (writing.SinkConnection, "end"),
 }
 PLACES = (*AFTER, "some", "end")
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, NotReadyError, Producer, TopicPartition
-from oncelog.spark.source.offsets import Place
+from oncelog.spark.source.offsets import StreamPosition
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner
 from tests.integration.conftest import STEADY
@@ -124,7 +124,7 @@ def test_the_end_of_a_partition_without_a_leader_is_its_last_known(
     )
     with Planner(options(one_down)) as planner:
         now = planner.look()
-    start = Place(dict.fromkeys(now.offsets, 5), now.ids).to_json()
+    start = StreamPosition(dict.fromkeys(now.offsets, 5), now.ids).to_json()
     try:
         with caplog.at_level(logging.WARNING, "pyspark_oncelog"):
             end = reader.latestOffset(start, ReadAllAvailable())
@@ -141,7 +141,7 @@ def test_the_end_of_a_partition_without_a_leader_is_its_last_known(
         with pytest.raises(NotReadyError, match=f"pollTimeoutMs={WAIT_MS}"):
             reader.prepareForTriggerAvailableNow()
         # A partition that the query has not read yet begins when it has a leader.
-        new = Place({tp: 5 for tp in now.offsets if tp not in crippled}, now.ids).to_json()
+        new = StreamPosition({tp: 5 for tp in now.offsets if tp not in crippled}, now.ids).to_json()
         assert reader.latestOffset(new, ReadAllAvailable())[TOPIC].keys().isdisjoint(gone)
     finally:
         reader.stop()

@@ -29,10 +29,10 @@ from oncelog.errors import (
 )
 from oncelog.spark.mirroring import run as mirror_run
 from oncelog.spark.mirroring.ranges import goes_whole, pack, read, to_copy, unpack
-from oncelog.spark.mirroring.run import Claim, MirrorSettings, claim, claims
+from oncelog.spark.mirroring.run import MirrorSettings, RunStart, claim, claims
 from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
-from oncelog.spark.source.offsets import Range
-from oncelog.spark.source.reading import Part
+from oncelog.spark.source.offsets import OffsetRange
+from oncelog.spark.source.reading import BatchPart
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import rising_ends, schema
 from oncelog.wire.batch import encode_payload
@@ -111,7 +111,7 @@ def go_on(copy: PartitionCopy, batch: Any) -> None:
     copy.finish()
 
 
-def claimed(settings: MirrorSettings) -> dict[int, Claim]:
+def claimed(settings: MirrorSettings) -> dict[int, RunStart]:
     with settings.admin() as admin:
         return claims(admin, settings)
 
@@ -137,7 +137,7 @@ def run_task(settings: MirrorSettings, *batches: Any, partition: int = 0) -> Par
 def test_a_replayed_micro_batch_writes_what_is_missing(settings: Make, producer: Producer) -> None:
     run = settings()
     fill(producer, run.source_topic, 100)
-    assert claim(run, {}) == {0: Claim(0, claimed(run)[0].producer_id)}
+    assert claim(run, {}) == {0: RunStart(0, claimed(run)[0].producer_id)}
     # The first attempt ends in the middle; the second gets the rows cut in another way.
     assert run_task(run, rows(range(10)), rows(range(10, 25))).copied == 25
     assert run_task(run, rows(range(17)), rows(range(17, 60))).copied == 35
@@ -293,7 +293,7 @@ def payloads(settings: MirrorSettings) -> list[bytes]:
 
 def test_a_row_holds_a_range(settings: Make) -> None:
     run = settings()
-    ranges = [Range(TopicPartition(run.source_topic, p), 2**40 * p, 2**41) for p in range(3)]
+    ranges = [OffsetRange(TopicPartition(run.source_topic, p), 2**40 * p, 2**41) for p in range(3)]
     together = pa.Table.from_batches(map(pack, ranges)).combine_chunks().to_batches()
     assert [batch.num_rows for batch in together] == [3]
     assert list(unpack(run, together)) == ranges
@@ -303,7 +303,7 @@ def test_a_task_reads_its_range_for_itself(settings: Make, producer: Producer) -
     run = settings()
     fill(producer, run.source_topic, 100)
     source = TopicPartition(run.source_topic, 0)
-    (some,) = read(run, [pack(Range(source, 10, 40))])
+    (some,) = read(run, [pack(OffsetRange(source, 10, 40))])
     assert some.schema.names == list(COLUMNS)
     assert some["offset"].to_pylist() == list(range(10, 40))
 
@@ -313,22 +313,22 @@ def test_only_what_may_be_sent_on_unseen_goes_as_it_is_stored(settings: Make) ->
     lz4 = stored_batch(range(100_000), codec="lz4")
     assert 64 * 1024 < len(large.payload) < 1024 * 1024 and len(lz4.payload) > 64 * 1024
     whole = {
-        "large": (settings(), Part(large, 10_000)),
-        "compressed as wanted": (settings(compression_type="lz4"), Part(lz4, 100_000)),
+        "large": (settings(), BatchPart(large, 10_000)),
+        "compressed as wanted": (settings(compression_type="lz4"), BatchPart(lz4, 100_000)),
     }
     not_whole = {
-        "its end is behind the range": (settings(), Part(large, 9_999)),
-        "its start is before the range": (settings(), Part(large._replace(skip=1), 9_999)),
-        "small": (settings(), Part(stored_batch(range(100)), 100)),
-        "very large": (settings(), Part(stored_batch(range(300_000)), 300_000)),
-        "compressed": (settings(), Part(lz4, 100_000)),
-        "not compressed": (settings(compression_type="lz4"), Part(large, 10_000)),
+        "its end is behind the range": (settings(), BatchPart(large, 9_999)),
+        "its start is before the range": (settings(), BatchPart(large._replace(skip=1), 9_999)),
+        "small": (settings(), BatchPart(stored_batch(range(100)), 100)),
+        "very large": (settings(), BatchPart(stored_batch(range(300_000)), 300_000)),
+        "compressed": (settings(), BatchPart(lz4, 100_000)),
+        "not compressed": (settings(compression_type="lz4"), BatchPart(large, 10_000)),
     }
     assert {name for name, case in (whole | not_whole).items() if goes_whole(*case)} == set(whole)
-    parts = [Part(stored_batch(range(5)), 5), Part(stored_batch(range(5, 9)), 4)]
+    parts = [BatchPart(stored_batch(range(5)), 5), BatchPart(stored_batch(range(5, 9)), 4)]
     parts += [
-        Part(stored_batch(range(9, 10_009)), 10_000),
-        Part(stored_batch(range(10_009, 10_019)), 6),
+        BatchPart(stored_batch(range(9, 10_009)), 10_000),
+        BatchPart(stored_batch(range(10_009, 10_019)), 6),
     ]
     small, one, rest = to_copy(settings(), parts)
     assert (small["offset"].to_pylist(), rest["offset"].to_pylist()) == (

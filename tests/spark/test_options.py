@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.errors import ConfigError
-from oncelog.spark.source.offsets import EARLIEST, LATEST, Place, Range, admit, split
+from oncelog.spark.source.offsets import EARLIEST, LATEST, OffsetRange, StreamPosition, admit, split
 from oncelog.spark.source.options import NAMES, Bound, SourceOptions
 from oncelog.types import TopicPartition
 
@@ -68,11 +68,15 @@ def test_bounds() -> None:
         "startingTimestamp", everywhere=5, by_time=True
     )
     by_time = parse(startingOffsetsByTimestamp='{"t": {"0": 5}}').starting
-    assert by_time == Bound("startingOffsetsByTimestamp", each=Place({T0: 5}), by_time=True)
+    assert by_time == Bound(
+        "startingOffsetsByTimestamp", each=StreamPosition({T0: 5}), by_time=True
+    )
     assert parse(endingOffsets="latest").ending == Bound("endingOffsets", everywhere=LATEST)
     # Offsets of a query's progress can be pasted.
-    pasted = parse(startingOffsets=json.dumps(Place({T0: 5}, {"t": "1-2"}).to_json())).starting
-    assert pasted is not None and pasted.each == Place({T0: 5}, {"t": "1-2"})
+    pasted = parse(
+        startingOffsets=json.dumps(StreamPosition({T0: 5}, {"t": "1-2"}).to_json())
+    ).starting
+    assert pasted is not None and pasted.each == StreamPosition({T0: 5}, {"t": "1-2"})
 
 
 ERRORS = [
@@ -174,10 +178,12 @@ backlogs = st.dictionaries(tps, st.integers(0, 10_000), min_size=1)
 
 
 def test_a_place_survives_json_whatever_its_order() -> None:
-    place = Place({TopicPartition("t", 10): 1, T1: 2, U0: 2**63 - 1}, {"u": "2-5", "t": "1-5"})
+    place = StreamPosition(
+        {TopicPartition("t", 10): 1, T1: 2, U0: 2**63 - 1}, {"u": "2-5", "t": "1-5"}
+    )
     text = json.dumps(place.to_json())
-    assert Place.from_json(json.loads(text)) == place
-    again = Place(dict(reversed(place.offsets.items())), dict(reversed(place.ids.items())))
+    assert StreamPosition.from_json(json.loads(text)) == place
+    again = StreamPosition(dict(reversed(place.offsets.items())), dict(reversed(place.ids.items())))
     assert json.dumps(again.to_json()) == text
     assert text == (
         '{"@id": {"t": "1-5", "u": "2-5"}, "t": {"1": 2, "10": 1}, "u": {"0": 9223372036854775807}}'
@@ -214,7 +220,7 @@ def test_admission_shares_in_proportion() -> None:
 
 @given(backlogs, st.integers(0, 300))
 def test_splits(backlog: dict[TopicPartition, int], at_least: int) -> None:
-    ranges = [Range(tp, 7, 7 + size) for tp, size in backlog.items()]
+    ranges = [OffsetRange(tp, 7, 7 + size) for tp, size in backlog.items()]
     pieces = split(ranges, at_least)
     full = [one for one in ranges if one.size]
     assert len(pieces) == min(max(at_least, len(full)), sum(one.size for one in full))
@@ -227,5 +233,5 @@ def test_splits(backlog: dict[TopicPartition, int], at_least: int) -> None:
 
 
 def test_splits_go_where_most_is() -> None:
-    pieces = split([Range(T0, 0, 900), Range(T1, 0, 100), Range(U0, 5, 5)], 10)
+    pieces = split([OffsetRange(T0, 0, 900), OffsetRange(T1, 0, 100), OffsetRange(U0, 5, 5)], 10)
     assert [piece.tp for piece in pieces].count(T0) == 9

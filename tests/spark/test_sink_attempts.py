@@ -17,7 +17,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.errors import BatchChangedError, OncelogError, TransactionError
 from oncelog.spark.sink.options import SinkOptions
-from oncelog.spark.sink.writing import Batch, Staged, connected, end_batch, stage_rows
+from oncelog.spark.sink.writing import SinkBatch, Staged, connected, end_batch, stage_rows
 from tests.integration.conftest import MakeCluster
 from tests.spark.copies import TIMEOUT_S, contents
 
@@ -33,13 +33,13 @@ class Query:
         )
         self.bootstrap, self.topic = bootstrap, topic
 
-    def draw(self, batch: int) -> Batch:
+    def draw(self, batch: int) -> SinkBatch:
         """A driver begins a batch."""
         with connected(self.options) as sink:
             ticket = sink.draw_ticket(self.topic, jobs=False)
-        return Batch(self.topic, False, f"q {self.topic}", "r", ticket, batch)
+        return SinkBatch(self.topic, False, f"q {self.topic}", "r", ticket, batch)
 
-    def attempt(self, asked: Batch, task: int, rows: range, gate: Gate | None = None) -> Staged:
+    def attempt(self, asked: SinkBatch, task: int, rows: range, gate: Gate | None = None) -> Staged:
         pieces = rows_of(rows)
         return stage_rows(self.options, asked, task, pieces if gate is None else gate.hold(pieces))
 
@@ -47,7 +47,7 @@ class Query:
         asked = self.draw(batch)
         self.end(self.stage(asked, rows, tasks))
 
-    def stage(self, asked: Batch, rows: range, tasks: int = 2) -> list[Staged]:
+    def stage(self, asked: SinkBatch, rows: range, tasks: int = 2) -> list[Staged]:
         return [self.attempt(asked, task, rows[task::tasks]) for task in range(tasks)]
 
     def end(self, staged: list[Staged]) -> None:
@@ -90,10 +90,10 @@ def killed(cluster: LocalCluster, node: int) -> Iterator[None]:
 class Naive(Query):
     """A sink written by hand: rows of every attempt stay, and nobody ends anything."""
 
-    def draw(self, batch: int) -> Batch:
-        return Batch(self.topic, False, "q", "r", 0, batch)
+    def draw(self, batch: int) -> SinkBatch:
+        return SinkBatch(self.topic, False, "q", "r", 0, batch)
 
-    def attempt(self, asked: Batch, task: int, rows: range, gate: Gate | None = None) -> Staged:
+    def attempt(self, asked: SinkBatch, task: int, rows: range, gate: Gate | None = None) -> Staged:
         pieces = rows_of(rows)
         with Producer(bootstrap_servers=self.bootstrap) as producer:
             for piece in pieces if gate is None else gate.hold(pieces):

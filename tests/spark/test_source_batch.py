@@ -16,7 +16,7 @@ from harness.ports import free_ports
 from oncelog import Admin, Consumer, Header, Producer, Record, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError, RequestTimeoutError
 from oncelog.spark.source import planning
-from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner
 from oncelog.spark.source.reading import JOIN_BYTES, SPLIT_BYTES, read_range
@@ -386,7 +386,7 @@ def test_small_batches_are_joined_and_large_ones_split(
     producer.send_batch(topic, 2, [Record(bytes(6 * MIB)), Record(b"x")]).result(20)
 
     def sizes(partition: int, count: int) -> list[int]:
-        one = Range(TopicPartition(topic, partition), 0, count)
+        one = OffsetRange(TopicPartition(topic, partition), 0, count)
         batches = list(read_range(options_for(cluster, topic), one, COLUMNS))
         offsets = [n for batch in batches for n in batch.column("offset").to_pylist()]
         assert offsets == list(range(count))
@@ -405,7 +405,7 @@ def test_a_record_that_never_comes_is_a_timeout(
 ) -> None:
     admin.create_topic(topic, 1, 3)
     fill(producer, topic, 5)
-    one = Range(TopicPartition(topic, 0), 3, 6)  # the log ends at 5
+    one = OffsetRange(TopicPartition(topic, 0), 3, 6)  # the log ends at 5
     batches = read_range(options_for(cluster, topic, pollTimeoutMs="1000"), one, COLUMNS)
     with pytest.raises(
         RequestTimeoutError,
@@ -456,7 +456,7 @@ def test_offsets_below_the_start_of_the_log(
     assert places(read(topic)) == spans((0, start, 120)), "earliest is what is there"
 
     # The same error after the plan, as a worker meets it.
-    one = Range(TopicPartition(topic, 0), 20, 110)
+    one = OffsetRange(TopicPartition(topic, 0), 20, 110)
     with pytest.raises(OffsetOutOfRangeError, match=f"begins at offset {start} now: 20 to"):
         list(read_range(options_for(cluster, topic), one, COLUMNS))
     with caplog.at_level(logging.WARNING):
@@ -465,7 +465,7 @@ def test_offsets_below_the_start_of_the_log(
         )
     assert [n for b in batches for n in b.column("offset").to_pylist()] == list(range(start, 110))
     assert f"failOnDataLoss=false: {topic}-0 begins at offset {start} now" in caplog.text
-    nothing_left = Range(one.tp, 20, start)
+    nothing_left = OffsetRange(one.tp, 20, start)
     skipping_options = options_for(cluster, topic, failOnDataLoss="false")
     assert list(read_range(skipping_options, nothing_left, COLUMNS)) == []
 

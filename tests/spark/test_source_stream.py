@@ -16,7 +16,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, TopicConfig
 from oncelog.errors import ConfigError, OffsetOutOfRangeError
 from oncelog.spark import lag
-from oncelog.spark.source.offsets import Place, Range
+from oncelog.spark.source.offsets import OffsetRange, StreamPosition
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import TopicGoneError
 from oncelog.spark.source.reading import read_range
@@ -489,7 +489,7 @@ def test_a_leader_that_knows_less_than_the_query(
     fill(producer, topic, 5)
     place = TopicPartition(topic, 0)
     ids = reader().initialOffset()["@id"]
-    ahead = Place({place: 8}, ids).to_json()
+    ahead = StreamPosition({place: 8}, ids).to_json()
     assert reader().latestOffset(ahead, ReadAllAvailable()) == ahead, "no news, and no error"
 
     with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="none") as consumer:
@@ -498,6 +498,6 @@ def test_a_leader_that_knows_less_than_the_query(
         with pytest.raises(OffsetOutOfRangeError):
             next(consumer.batches(timeout_ms=20_000))
     options = SourceOptions.parse({"bootstrap.servers": cluster.bootstrap, "subscribe": topic})
-    batches = in_background(lambda: list(read_range(options, Range(place, 7, 9), ["offset"])))
+    batches = in_background(lambda: list(read_range(options, OffsetRange(place, 7, 9), ["offset"])))
     fill(producer, topic, 5)
     assert [n for b in batches.result(TIMEOUT) for n in b.column(0).to_pylist()] == [7, 8]

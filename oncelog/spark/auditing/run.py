@@ -137,7 +137,7 @@ def _report(
 ) -> AuditReport:
     """Make one report from the rows."""
     from oncelog.spark.auditing.checks import findings, kinds, pairs, ranked
-    from oncelog.spark.auditing.tables import Tables
+    from oncelog.spark.auditing.tables import AuditTables
 
     rows = spark.read.parquet(f"{path}/records")
     # Sorted by identity once, and used several times; on disk if memory is short.
@@ -149,7 +149,7 @@ def _report(
             table.unpersist()
     found = spark.read.parquet(f"{path}/findings")
     looked_for = kinds(numbered, copy is not None)
-    tables = Tables(rows, found, list(looked_for))
+    tables = AuditTables(rows, found, list(looked_for))
     written = tables.all()
     for name, table in written.items():
         table.write.parquet(f"{path}/{name}")

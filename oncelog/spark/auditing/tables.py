@@ -20,7 +20,7 @@ TIMES = 120  # stretches of time
 PARTITIONS, PRODUCERS, EXAMPLES = 64, 30, 200  # on a page
 
 
-class Tables:
+class AuditTables:
     """`rows`: those of both sides, with the column `side`; `found`: the findings."""
 
     def __init__(self, rows: DataFrame, found: DataFrame, kinds: list[str]) -> None:
@@ -141,4 +141,4 @@ class Tables:
         )
 
 
-__all__ = ["Tables"]
+__all__ = ["AuditTables"]

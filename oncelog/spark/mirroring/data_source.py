@@ -37,7 +37,7 @@ from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.mirroring import ranges as mirror_ranges
 from oncelog.spark.mirroring.run import OPTION, MirrorSettings, claims, keep_names
 from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
-from oncelog.spark.source.offsets import Offsets, Place, Range
+from oncelog.spark.source.offsets import OffsetRange, Offsets, StreamPosition
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import TopicGoneError
 from oncelog.spark.source.reading import join
@@ -91,14 +91,14 @@ class MirrorStreamReader(OncelogStreamReader):
         self._planned_to: Offsets | None = None  # the end of the last planned micro-batch
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return Place(self._claimed(), self._ids()).to_json()
+        return StreamPosition(self._claimed(), self._ids()).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._keep_names()
-        place = Place.from_json(start)
+        place = StreamPosition.from_json(start)
         claimed = self._claimed()
         ahead = {tp: max(at, claimed.get(tp, at)) for tp, at in place.offsets.items()}
-        return super().latestOffset(Place(ahead, place.ids).to_json(), limit)
+        return super().latestOffset(StreamPosition(ahead, place.ids).to_json(), limit)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return one for each partition of the topic, in their order; empty ones read nothing."""
@@ -106,18 +106,18 @@ class MirrorStreamReader(OncelogStreamReader):
         # Asked for each time: a replaced run must not go on.
         claimed = self._claimed()
         begin = claimed if self._begin_at is None else self._begin_at
-        first, last = Place.from_json(start).offsets, Place.from_json(end).offsets
+        first, last = StreamPosition.from_json(start).offsets, StreamPosition.from_json(end).offsets
         if first == self._planned_to:
             # Spark plans a micro-batch when all before it are written.
             begin = {tp: max(at, first[tp]) for tp, at in begin.items()}
         self._begin_at, self._planned_to = begin, last
-        ranges = [Range(tp, at, last[tp]) for tp, at in sorted(begin.items())]
+        ranges = [OffsetRange(tp, at, last[tp]) for tp, at in sorted(begin.items())]
         return [InputPartition(tuple(one) if one.size > 0 else None) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not self._settings.by_range:
             return super().read(partition)
-        ranges = [] if partition.value is None else [Range(*partition.value)]
+        ranges = [] if partition.value is None else [OffsetRange(*partition.value)]
         return map(mirror_ranges.pack, ranges)
 
     def _columns(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class MirrorStreamReader(OncelogStreamReader):
     def _ids(self) -> dict[str, str]:
         """Return the ids. Raises TopicGoneError for another topic, ConfigError if it has grown."""
         topic, known = self._settings.source_topic, self._settings.source_id
-        place = self._ready().look(known=Place({}, {topic: known}))
+        place = self._ready().look(known=StreamPosition({}, {topic: known}))
         now = place.ids
         if now.get(topic) != known:
             raise TopicGoneError(

@@ -19,9 +19,9 @@ from typing import Any
 
 from oncelog.spark.mirroring.run import MirrorSettings
 from oncelog.spark.mirroring.writer import COLUMNS
-from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.reading import SPLIT_BYTES, Part, join, read_stored
+from oncelog.spark.source.reading import SPLIT_BYTES, BatchPart, join, read_stored
 from oncelog.types import TopicPartition
 from oncelog.wire.arrow import import_pyarrow
 from oncelog.wire.compression import CODECS
@@ -31,7 +31,7 @@ RANGE_DDL = "partition bigint, first bigint, behind bigint"
 _NAMES = [column.split()[0] for column in RANGE_DDL.split(", ")]
 
 
-def pack(one: Range) -> Any:
+def pack(one: OffsetRange) -> Any:
     """Return a pyarrow.RecordBatch of one row that holds the range.
 
     Made of buffers: to convert Python's numbers, pyarrow would import pandas first.
@@ -42,12 +42,12 @@ def pack(one: Range) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=_NAMES)
 
 
-def unpack(settings: MirrorSettings, rows: Iterable[Any]) -> Iterator[Range]:
+def unpack(settings: MirrorSettings, rows: Iterable[Any]) -> Iterator[OffsetRange]:
     """Yield the ranges of the Arrow batches that Spark hands over."""
     for batch in rows:
         for row in range(batch.num_rows):
             partition, start, end = (column[row].as_py() for column in batch.columns)
-            yield Range(TopicPartition(settings.source_topic, partition), start, end)
+            yield OffsetRange(TopicPartition(settings.source_topic, partition), start, end)
 
 
 def read(settings: MirrorSettings, rows: Iterable[Any]) -> Iterator[Any]:
@@ -60,7 +60,7 @@ def read(settings: MirrorSettings, rows: Iterable[Any]) -> Iterator[Any]:
         yield from to_copy(settings, read_stored(options, one))
 
 
-def to_copy(settings: MirrorSettings, parts: Iterable[Part]) -> Iterator[Any]:
+def to_copy(settings: MirrorSettings, parts: Iterable[BatchPart]) -> Iterator[Any]:
     """Yield a StoredBatch for each part that goes whole, Arrow batches for the others."""
     for whole, some in groupby(parts, lambda part: goes_whole(settings, part)):
         if whole:
@@ -69,7 +69,7 @@ def to_copy(settings: MirrorSettings, parts: Iterable[Part]) -> Iterator[Any]:
             yield from join(part.arrow().select(list(COLUMNS)) for part in some)
 
 
-def goes_whole(settings: MirrorSettings, part: Part) -> bool:
+def goes_whole(settings: MirrorSettings, part: BatchPart) -> bool:
     """Tell whether it may be forwarded as it is stored."""
     return part.is_whole and part.batch.goes_whole(CODECS[settings.compression_type], SPLIT_BYTES)
 

@@ -1,7 +1,7 @@
 """Run of a mirror: its claim on the target, and the records the target already holds.
 
 Place in the flow: the driver `claim`s the target when a mirror starts; the reader asks for the
-`Claim` when it plans a micro-batch, each task before it writes. Nothing here needs Spark.
+`RunStart` when it plans a micro-batch, each task before it writes. Nothing here needs Spark.
 
 All progress of a run lies in the target cluster:
 
@@ -111,7 +111,7 @@ class MirrorSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class RunStart:
     """A run's start in one partition of the target, and its producer."""
 
     begin: int  # source offset; all before it is copied, or excluded
@@ -121,7 +121,7 @@ class Claim:
 # --- starting a run ------------------------------------------------------------------
 
 
-def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Claim]:
+def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, RunStart]:
     """Fence all earlier runs and find their progress; return the start offsets.
 
     `starting`: the source offsets of partitions of which this mirror has stored nothing; default
@@ -138,7 +138,7 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
         ends = planner.latest(sources, {sources[p]: one.last + 1 for p, one in enumerate(opened)})
     with Consumer(bootstrap_servers=settings.target_bootstrap, client_id=CLIENT_ID) as consumer:
         filled = offsets_at_start(consumer, targets, "latest")
-    claims: dict[int, Claim] = {}
+    claims: dict[int, RunStart] = {}
     for p, one in enumerate(opened):
         if one.last >= 0:
             begin = _go_on(settings, sources[p], one.last, starts[sources[p]], ends[sources[p]])
@@ -155,7 +155,7 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
             )
         else:
             begin = starts[sources[p]]
-        claims[p] = Claim(begin, one.producer_id)
+        claims[p] = RunStart(begin, one.producer_id)
     with settings.admin() as admin:
         _check_same_source(admin, settings, any(one.last >= 0 for one in opened))
         _commit(admin, settings, claims, opened)
@@ -163,17 +163,17 @@ def claim(settings: MirrorSettings, starting: Mapping[int, int]) -> dict[int, Cl
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenedTarget:
     producer_id: int
     epoch: int
     last: int  # source offset of the last stored record; -1: none
 
 
-def _open(settings: MirrorSettings, partition: int) -> _Opened:
+def _open(settings: MirrorSettings, partition: int) -> _OpenedTarget:
     with settings.producer(partition) as producer:
         last = producer.position(settings.target_topic, partition)
         assert producer.producer_id is not None and producer.epoch is not None
-        return _Opened(producer.producer_id, producer.epoch, last)
+        return _OpenedTarget(producer.producer_id, producer.epoch, last)
 
 
 def _go_on(settings: MirrorSettings, tp: TopicPartition, last: int, start: int, end: int) -> int:
@@ -212,7 +212,10 @@ def _check_same_source(admin: Admin, settings: MirrorSettings, copied: bool) -> 
 
 
 def _commit(
-    admin: Admin, settings: MirrorSettings, claims: Mapping[int, Claim], opened: list[_Opened]
+    admin: Admin,
+    settings: MirrorSettings,
+    claims: Mapping[int, RunStart],
+    opened: list[_OpenedTarget],
 ) -> None:
     metadata = json.dumps({"run": settings.run, "source_id": settings.source_id})
     commits = {
@@ -230,9 +233,9 @@ def _commit(
 # --- during a run --------------------------------------------------------------------
 
 
-def claims(admin: Admin, settings: MirrorSettings) -> dict[int, Claim]:
+def claims(admin: Admin, settings: MirrorSettings) -> dict[int, RunStart]:
     """Return this run's claims; raises FencedError if another run came after it."""
-    found: dict[int, Claim] = {}
+    found: dict[int, RunStart] = {}
     for partition, (one, metadata) in _committed(admin, settings).items():
         if metadata.get("run") != settings.run:
             raise FencedError(
@@ -250,10 +253,10 @@ def claims(admin: Admin, settings: MirrorSettings) -> dict[int, Claim]:
 
 def _committed(
     admin: Admin, settings: MirrorSettings
-) -> dict[int, tuple[Claim, dict[str, object]]]:
+) -> dict[int, tuple[RunStart, dict[str, object]]]:
     offsets = admin.describe_group(settings.name).offsets
     return {
-        tp.partition: (Claim(one.offset, one.producer_id), _parsed(one.metadata))
+        tp.partition: (RunStart(one.offset, one.producer_id), _parsed(one.metadata))
         for tp, one in offsets.items()
         if tp.topic == settings.target_topic
     }
@@ -291,8 +294,8 @@ def keep_names(admin: Admin, settings: MirrorSettings) -> None:
 
 __all__ = [
     "OPTION",
-    "Claim",
     "MirrorSettings",
+    "RunStart",
     "check_target",
     "claim",
     "claims",

@@ -28,7 +28,7 @@ from typing import Any
 from oncelog.errors import InvalidRequestError, OutOfOrderError, ProducerExpiredError
 from oncelog.producer import Producer
 from oncelog.spark.mirroring.run import MirrorSettings, check_target, claims, last_stored
-from oncelog.spark.source.reading import Part
+from oncelog.spark.source.reading import BatchPart
 from oncelog.types import BatchMetadata
 from oncelog.wire.stored import StoredBatch
 
@@ -88,7 +88,7 @@ class PartitionCopy:
         fits = len(batch.payload) <= self._settings.max_batch_bytes
         if self._producer is None or first <= self._stored or not fits:
             # The first batch, a batch partly in the target, or one to be cut.
-            return self.take(Part(batch, batch.record_count).arrow().select(list(COLUMNS)))
+            return self.take(BatchPart(batch, batch.record_count).arrow().select(list(COLUMNS)))
         self._check_place(batch.partition, batch.partition, first > self._last_row)
         self._check_next(first, last, batch.record_count)
         self._last_row = self._stored = last

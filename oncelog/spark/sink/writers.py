@@ -23,7 +23,14 @@ from pyspark.sql.datasource import (
 from oncelog.errors import NotSupportedError
 from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.rows import check_columns
-from oncelog.spark.sink.writing import Batch, Staged, abort_batch, connected, end_batch, stage_rows
+from oncelog.spark.sink.writing import (
+    SinkBatch,
+    Staged,
+    abort_batch,
+    connected,
+    end_batch,
+    stage_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -32,7 +39,7 @@ QUERY, BATCH, RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.job
 
 
 @dataclass
-class Message(WriterCommitMessage):
+class AttemptMessage(WriterCommitMessage):
     """Message of a task attempt to the driver."""
 
     staged: Staged
@@ -64,8 +71,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         if not query or batch is None:
             raise NotSupportedError(f"this Spark does not tell its tasks {QUERY} and {BATCH}")
         run = context.getLocalProperty(RUN) or ""
-        asked = Batch(self._options.sink_id, False, query, run, self._ticket, int(batch))
-        return Message(stage_rows(self._options, asked, context.partitionId(), iterator))
+        asked = SinkBatch(self._options.sink_id, False, query, run, self._ticket, int(batch))
+        return AttemptMessage(stage_rows(self._options, asked, context.partitionId(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         staged = _staged(messages)
@@ -85,18 +92,20 @@ class JobSink(DataSourceArrowWriter):
         check_columns(schema, options.topic)
         self._options = options
         run = str(uuid.uuid4())
-        self._asked = Batch(f"job-{run}", True, "", run, 0, 0)
+        self._asked = SinkBatch(f"job-{run}", True, "", run, 0, 0)
         if options.sink_id:
             with connected(options) as sink:
                 ticket = sink.draw_ticket(options.sink_id, jobs=True)
-            self._asked = Batch(options.sink_id, True, "", run, ticket, options.batch_id)
+            self._asked = SinkBatch(options.sink_id, True, "", run, ticket, options.batch_id)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None, "Spark calls this in a task"
-        return Message(stage_rows(self._options, self._asked, context.partitionId(), iterator))
+        return AttemptMessage(
+            stage_rows(self._options, self._asked, context.partitionId(), iterator)
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         end_batch(self._options, _staged(messages) or [Staged(self._asked, 0)])
@@ -107,7 +116,7 @@ class JobSink(DataSourceArrowWriter):
 
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
-    return [one.staged for one in messages if isinstance(one, Message)]
+    return [one.staged for one in messages if isinstance(one, AttemptMessage)]
 
 
-__all__ = ["JobSink", "Message", "StreamSink", "refuse_overwrite"]
+__all__ = ["AttemptMessage", "JobSink", "StreamSink", "refuse_overwrite"]

@@ -32,7 +32,7 @@ PENDING_BYTES = 32 * 1024 * 1024  # in all partitions
 EMPTY, COMMITTED = -1, 0  # instead of a transaction
 
 
-class Batch(NamedTuple):
+class SinkBatch(NamedTuple):
     """A batch of a sink, as requested by its tasks and its driver."""
 
     sink: str
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 class Staged:
     """Result of a task attempt. transaction: EMPTY without a row."""
 
-    asked: Batch
+    asked: SinkBatch
     task: int
     transaction: int = EMPTY
     producer_id: int = 0
@@ -56,7 +56,7 @@ class Staged:
     digest: int = 0
 
 
-class Sink:
+class SinkConnection:
     """Connection of one process to its cluster, for one attempt or for the end of a batch."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -75,7 +75,7 @@ class Sink:
     def draw_ticket(self, sink: str, jobs: bool) -> int:
         return runtime.run(self._calls.draw_ticket(sink, jobs))
 
-    def begin(self, asked: Batch) -> int:
+    def begin(self, asked: SinkBatch) -> int:
         """Begin a batch; return the transaction, or COMMITTED."""
         request = sink_pb2.BeginBatchRequest(
             **asked._asdict(),
@@ -102,8 +102,8 @@ async def _made(config: AdminConfig) -> Cluster:
 
 
 @contextmanager
-def connected(options: SinkOptions) -> Iterator[Sink]:
-    sink = Sink(options)
+def connected(options: SinkOptions) -> Iterator[SinkConnection]:
+    sink = SinkConnection(options)
     try:
         yield sink
     finally:
@@ -113,7 +113,7 @@ def connected(options: SinkOptions) -> Iterator[Sink]:
 # -- a task -------------------------------------------------------------------------------
 
 
-def stage_rows(options: SinkOptions, asked: Batch, task: int, batches: Iterator[Any]) -> Staged:
+def stage_rows(options: SinkOptions, asked: SinkBatch, task: int, batches: Iterator[Any]) -> Staged:
     """Stage all rows of a task; its first row begins the batch, or joins it."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -237,4 +237,4 @@ def abort_batch(options: SinkOptions, staged: Sequence[Staged]) -> None:
                 return
 
 
-__all__ = ["Batch", "Staged", "abort_batch", "connected", "end_batch", "stage_rows"]
+__all__ = ["SinkBatch", "Staged", "abort_batch", "connected", "end_batch", "stage_rows"]

@@ -29,7 +29,7 @@ IDS = "@id"
 NEW = "@new"
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     """The records of one partition from `start` to before `end`."""
 
     tp: TopicPartition
@@ -42,7 +42,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamPosition:
     """Position of a stream: the next offset of each partition, and the topics' ids."""
 
     offsets: Offsets
@@ -56,7 +56,7 @@ class Place:
         return result
 
     @classmethod
-    def from_json(cls, parsed: Mapping[str, Any]) -> Place:
+    def from_json(cls, parsed: Mapping[str, Any]) -> StreamPosition:
         """Parse the result of `to_json`."""
         offsets = {
             TopicPartition(topic, int(partition)): offset
@@ -70,7 +70,7 @@ class Place:
 # --- what the user wrote ---------------------------------------------------------------
 
 
-def parse_place(option: str, text: str, lowest: int) -> Place:
+def parse_place(option: str, text: str, lowest: int) -> StreamPosition:
     """Parse `{"topic": {"partition": number}}` into numbers, none of them below `lowest`.
 
     Raises ConfigError that names the option.
@@ -92,7 +92,7 @@ def parse_place(option: str, text: str, lowest: int) -> Place:
         for key, number in each.items():
             partition = parse_partition(option, topic, key)
             offsets[partition] = _number(option, str(partition), number, lowest)
-    return Place(offsets, ids)
+    return StreamPosition(offsets, ids)
 
 
 def parse_object(option: str, text: str, example: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def admit(start: Offsets, end: Offsets, limit: int) -> Offsets:
     return {tp: start[tp] + shares[tp] if tp in shares else at for tp, at in end.items()}
 
 
-def split(ranges: Iterable[Range], at_least: int) -> list[Range]:
+def split(ranges: Iterable[OffsetRange], at_least: int) -> list[OffsetRange]:
     """Cut ranges so that there are at least so many, if the records suffice.
 
     The next cut always goes into the range with the largest pieces. Empty ranges are dropped.
@@ -165,9 +165,9 @@ def split(ranges: Iterable[Range], at_least: int) -> list[Range]:
     return [part for one, count in zip(whole, pieces, strict=True) for part in _cut(one, count)]
 
 
-def _cut(one: Range, count: int) -> list[Range]:
+def _cut(one: OffsetRange, count: int) -> list[OffsetRange]:
     edges = [one.start + one.size * i // count for i in range(count + 1)]
-    return [Range(one.tp, a, b) for a, b in pairwise(edges)]
+    return [OffsetRange(one.tp, a, b) for a, b in pairwise(edges)]
 
 
 __all__ = [
@@ -175,9 +175,9 @@ __all__ = [
     "IDS",
     "LATEST",
     "NEW",
+    "OffsetRange",
     "Offsets",
-    "Place",
-    "Range",
+    "StreamPosition",
     "admit",
     "parse_object",
     "parse_partition",

@@ -20,7 +20,7 @@ from oncelog.errors import ConfigError
 from oncelog.spark.source.offsets import (
     EARLIEST,
     LATEST,
-    Place,
+    StreamPosition,
     parse_object,
     parse_partition,
     parse_place,
@@ -78,7 +78,7 @@ class Bound:
 
     option: str
     everywhere: int | None = None
-    each: Place | None = None
+    each: StreamPosition | None = None
     by_time: bool = False
 
 

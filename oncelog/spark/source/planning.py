@@ -29,7 +29,14 @@ from oncelog.errors import (
     RetriableError,
     UnknownTopicOrPartitionError,
 )
-from oncelog.spark.source.offsets import EARLIEST, LATEST, Offsets, Place, Range, split
+from oncelog.spark.source.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetRange,
+    Offsets,
+    StreamPosition,
+    split,
+)
 from oncelog.spark.source.options import Bound, SourceOptions
 from oncelog.types import TopicInfo, TopicPartition
 
@@ -66,14 +73,14 @@ class Planner:
 
     # --- topics and partitions -------------------------------------------------------
 
-    def look(self, known: Place | None = None) -> Place:
+    def look(self, known: StreamPosition | None = None) -> StreamPosition:
         """Return the selected partitions, with offsets 0, and their topics' ids.
 
         known: those of an earlier look. A topic may have got more partitions since; it never has
         fewer, even if a lagging node says so. Raises ConfigError if a named topic or partition does
         not exist, TopicGoneError if it is one of the topics `known`.
         """
-        before = Place({}) if known is None else known
+        before = StreamPosition({}) if known is None else known
         chosen = self.options.selection
         if chosen.pattern:
             topics = [t for t in self._describe((), {}) if chosen.matches(t.name)]
@@ -101,7 +108,7 @@ class Planner:
             for name, count in counts.items()
             for number in range(count)
         )
-        return Place(dict.fromkeys(tps, 0), ids)
+        return StreamPosition(dict.fromkeys(tps, 0), ids)
 
     def _describe(self, names: Sequence[str], known: Mapping[str, str]) -> list[TopicInfo]:
         def ask() -> list[TopicInfo]:
@@ -218,7 +225,7 @@ class Planner:
 
     # --- where to begin and to end ---------------------------------------------------
 
-    def starting(self, place: Place, earliest: Offsets, default: int) -> Offsets:
+    def starting(self, place: StreamPosition, earliest: Offsets, default: int) -> Offsets:
         """Return the start offsets of the options; `default`: without an option.
 
         They may be below the log's start: `kept` decides about that.
@@ -240,7 +247,7 @@ class Planner:
             )
         return found | self.latest(missing)
 
-    def ending(self, place: Place) -> Offsets:
+    def ending(self, place: StreamPosition) -> Offsets:
         """Return the end offsets of the options."""
         bound = self.options.ending or Bound("endingOffsets", everywhere=LATEST)
         asked = self._asked(bound, place)
@@ -259,7 +266,7 @@ class Planner:
                 )
         return latest
 
-    def _asked(self, bound: Bound, place: Place) -> Offsets:
+    def _asked(self, bound: Bound, place: StreamPosition) -> Offsets:
         """Return all partitions' numbers. Raises ConfigError if they do not fit the topics."""
         if bound.each is None:
             assert bound.everywhere is not None
@@ -285,7 +292,7 @@ class Planner:
 
     # --- batch -----------------------------------------------------------------------
 
-    def batch(self) -> list[Range]:
+    def batch(self) -> list[OffsetRange]:
         """Return a batch query's ranges, at least minPartitions if the records suffice."""
         place = self.look()
         earliest = self.earliest(place.offsets)
@@ -299,7 +306,7 @@ class Planner:
                     *names,
                 )
         starts = self.kept(starts, earliest, "startingOffsets")
-        ranges = [Range(tp, at, ends[tp]) for tp, at in sorted(starts.items())]
+        ranges = [OffsetRange(tp, at, ends[tp]) for tp, at in sorted(starts.items())]
         return split(ranges, self.options.min_partitions)
 
     # --- loss ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oncelog.spark.source.offsets import IDS, Offsets, Place
+from oncelog.spark.source.offsets import IDS, Offsets, StreamPosition
 
 
 def lag(progress: Any) -> Offsets:
@@ -29,12 +29,12 @@ def lag(progress: Any) -> Offsets:
     return behind
 
 
-def _place(text: str | None) -> Place | None:
+def _place(text: str | None) -> StreamPosition | None:
     try:
         parsed = json.loads(text or "")
     except ValueError:
         return None
-    return Place.from_json(parsed) if isinstance(parsed, dict) and IDS in parsed else None
+    return StreamPosition.from_json(parsed) if isinstance(parsed, dict) and IDS in parsed else None
 
 
 __all__ = ["lag"]

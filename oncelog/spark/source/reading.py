@@ -25,7 +25,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.spark.allocator import keep_large_buffers
-from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import CLIENT_ID, TopicGoneError, log
 from oncelog.wire.arrow import to_arrow
@@ -39,7 +39,7 @@ FETCH_BYTES = 4 * 1024 * 1024
 _RETRY_S = 0.1
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """Records of a stored batch that are in the range: `rows` of them behind its `skip`."""
 
     batch: StoredBatch
@@ -60,7 +60,7 @@ class Part(NamedTuple):
         return found.slice(0, self.rows)
 
 
-def read_range(options: SourceOptions, one: Range, columns: Sequence[str]) -> Iterator[Any]:
+def read_range(options: SourceOptions, one: OffsetRange, columns: Sequence[str]) -> Iterator[Any]:
     """Yield the range's records as pyarrow.RecordBatches with these columns.
 
     Raises OffsetOutOfRangeError if retention has deleted some (failOnDataLoss=false skips
@@ -70,7 +70,7 @@ def read_range(options: SourceOptions, one: Range, columns: Sequence[str]) -> It
     return join(part.arrow().select(columns) for part in read_stored(options, one))
 
 
-def read_stored(options: SourceOptions, one: Range) -> Iterator[Part]:
+def read_stored(options: SourceOptions, one: OffsetRange) -> Iterator[BatchPart]:
     """Yield the range's batches as they are stored. Raises as `read_range` does."""
     consumer = _take(options)
     finished = False
@@ -126,7 +126,7 @@ def _close_idle() -> None:
 # --- reading ---------------------------------------------------------------------------
 
 
-def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[Part]:
+def _stored(options: SourceOptions, consumer: Consumer, one: OffsetRange) -> Iterator[BatchPart]:
     at = one.start
     timeout_s = options.poll_timeout_ms / 1000
     last_read = time.monotonic()
@@ -139,7 +139,7 @@ def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[
                 assert at == batch.base_offset + batch.skip
                 rows = min(batch.last_offset + 1, one.end) - at
                 at += rows
-                yield Part(batch, rows)
+                yield BatchPart(batch, rows)
                 if at >= one.end:
                     return
                 last_read = time.monotonic()
@@ -158,14 +158,14 @@ def _stored(options: SourceOptions, consumer: Consumer, one: Range) -> Iterator[
                 time.sleep(_RETRY_S)  # no event: a node does not say that it was deposed
 
 
-def _nothing_comes(one: Range, at: int, options: SourceOptions) -> RequestTimeoutError:
+def _nothing_comes(one: OffsetRange, at: int, options: SourceOptions) -> RequestTimeoutError:
     return RequestTimeoutError(
         f"{one.tp}: no record at offset {at} for pollTimeoutMs={options.poll_timeout_ms}, of "
         f"the range {one.start} to {one.end - 1}"
     )
 
 
-def _past_the_loss(options: SourceOptions, one: Range, error: OffsetOutOfRangeError) -> int:
+def _past_the_loss(options: SourceOptions, one: OffsetRange, error: OffsetOutOfRangeError) -> int:
     """Return the first available offset; raises if skipping is not allowed."""
     text = (
         f"{one.tp} begins at offset {error.log_start_offset} now: {error.offset} to "
@@ -222,4 +222,4 @@ def _slices(batch: Any, size: int) -> Iterator[Any]:
         yield batch.slice(start, rows)
 
 
-__all__ = ["JOIN_BYTES", "SPLIT_BYTES", "Part", "join", "read_range", "read_stored"]
+__all__ = ["JOIN_BYTES", "SPLIT_BYTES", "BatchPart", "join", "read_range", "read_stored"]

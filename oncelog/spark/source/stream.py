@@ -22,7 +22,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from oncelog.spark.source.offsets import LATEST, NEW, Offsets, Place, Range, admit, split
+from oncelog.spark.source.offsets import (
+    LATEST,
+    NEW,
+    OffsetRange,
+    Offsets,
+    StreamPosition,
+    admit,
+    split,
+)
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import Planner, TopicGoneError, gone, log
 from oncelog.spark.source.schema import wanted_columns
@@ -44,8 +52,8 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._planner: Planner | None = None
-        self._target: Place | None = None  # Trigger.AvailableNow: the end of the query
-        self._seen: Place | None = None  # the ends at the last look
+        self._target: StreamPosition | None = None  # Trigger.AvailableNow: the end of the query
+        self._seen: StreamPosition | None = None  # the ends at the last look
         self._away: set[TopicPartition] = set()  # partitions without a leader at the last look
 
     # --- how far to read -------------------------------------------------------------
@@ -62,7 +70,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now = planner.look()
         earliest = planner.earliest(now.offsets)
         starts = planner.starting(now, earliest, LATEST)
-        begin = Place(planner.kept(starts, earliest, "startingOffsets"), now.ids).to_json()
+        begin = StreamPosition(planner.kept(starts, earliest, "startingOffsets"), now.ids).to_json()
         return {**begin, NEW: {}} if self._options.start_moves else begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -76,7 +84,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Trigger.AvailableNow its end is known: its task waits for the leader.
         """
         planner = self._ready()
-        place = Place.from_json(start)
+        place = StreamPosition.from_json(start)
         if NEW in start:
             return place.to_json()
         now = planner.look(known=place)
@@ -96,17 +104,17 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = self._target.offsets if self._target is not None else {}
         # An end before the beginning is that of a deposed leader: no news yet.
         ends = {tp: max(at, latest.get(tp, stop.get(tp, at))) for tp, at in begin.items()}
-        self._seen = Place(ends, now.ids)
+        self._seen = StreamPosition(ends, now.ids)
         if self._target is not None:
             ends = {tp: max(at, min(ends[tp], stop.get(tp, at))) for tp, at in begin.items()}
         if isinstance(limit, ReadMaxRows):
             ends = admit(begin, ends, limit.max_rows)
-        return Place(ends, now.ids).to_json()
+        return StreamPosition(ends, now.ids).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         planner = self._ready()
         now = planner.look()
-        self._target = Place(planner.latest(now.offsets), now.ids)
+        self._target = StreamPosition(planner.latest(now.offsets), now.ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the ends of all partitions, for the query's progress."""
@@ -119,7 +127,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("%s has a leader again: the query reads it", tp)
         self._away = away
 
-    def _begin(self, planner: Planner, place: Place, now: Place) -> Offsets:
+    def _begin(self, planner: Planner, place: StreamPosition, now: StreamPosition) -> Offsets:
         """Return the start of each of the partitions `now`.
 
         Without a leader only that of a partition which was read before is known.
@@ -143,7 +151,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         planner = self._ready()
-        first, last = Place.from_json(start), Place.from_json(end)
+        first, last = StreamPosition.from_json(start), StreamPosition.from_json(end)
         now = planner.look(known=last)
         for topic, known in sorted(last.ids.items()):
             if now.ids.get(topic) != known:
@@ -154,10 +162,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if now.ids.get(tp.topic) == last.ids[tp.topic]
             and (first.offsets.get(tp), first.ids.get(tp.topic)) != (at, last.ids[tp.topic])
         ]
-        selected = Place({tp: last.offsets[tp] for tp in there}, last.ids)
+        selected = StreamPosition({tp: last.offsets[tp] for tp in there}, last.ids)
         self._away -= selected.offsets.keys()  # they have records to read: their tasks wait
         begin = self._begin(planner, first, selected)
-        ranges = [Range(tp, begin[tp], last.offsets[tp]) for tp in sorted(there)]
+        ranges = [OffsetRange(tp, begin[tp], last.offsets[tp]) for tp in sorted(there)]
         return [InputPartition(tuple(one)) for one in split(ranges, self._options.min_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

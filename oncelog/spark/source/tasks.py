@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from oncelog.spark.source.offsets import Range
+from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def read_partition(
         return iter(())
     from oncelog.spark.source.reading import read_range
 
-    return read_range(options, Range(*partition.value), columns)
+    return read_range(options, OffsetRange(*partition.value), columns)
 
 
 __all__ = ["read_partition"]
