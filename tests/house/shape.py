@@ -115,12 +115,49 @@ def shared_prefixes(paths: Iterable[str]) -> Iterator[str]:
             yield f"{folder}: {prefix}_ is a folder: {', '.join(sorted(names))}"
 
 
-RULES: list[Rule] = [short_functions, attributes_begin_in_constructors]
+def repeated_classes(sources: Iterable[Source]) -> Iterator[str]:
+    """One class name has one place, so that a search for it finds its meaning.
+
+    Twins for asyncio bear the name of their class, and a node's fault that of its public error.
+    """
+    found: dict[str, list[PurePosixPath]] = defaultdict(list)
+    for source in sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(source.path)
+    errors = PurePosixPath("oncelog/errors.py")
+    for name, paths in sorted(found.items()):
+        places = {PurePosixPath(str(path).replace("/aio/", "/")) for path in paths} - {errors}
+        if len(places) > 1:
+            yield f"{name}: {', '.join(sorted(map(str, paths)))}"
+
+
+def packed_attributes(source: Source) -> Iterator[str]:
+    """Each attribute has a line of its own, unless the values depend on all of them at once."""
+    if source.area == "tests":
+        return
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+            continue
+        target = node.targets[0]
+        if isinstance(target, ast.Tuple) and all(map(_is_own, target.elts)):
+            names = {dotted(one) for one in target.elts}
+            read = {dotted(one) for one in ast.walk(node.value) if isinstance(one, ast.Attribute)}
+            if not names & read:
+                yield f"line {node.lineno}: {', '.join(sorted(names))} are assigned in one line"
+
+
+def _is_own(target: ast.expr) -> bool:
+    return dotted(target).startswith("self.")
+
+
+RULES: list[Rule] = [short_functions, attributes_begin_in_constructors, packed_attributes]
 
 _LONG = "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES
 BAD: Snippets = [
     (short_functions, "tests/a.py", _LONG),
     (short_functions, "cluster/a.py", "async " + _LONG),
+    (packed_attributes, "cluster/a.py", "class A:\n    def f(self): self.x, self.y = 1, 2"),
     (attributes_begin_in_constructors, "cluster/a.py", "class A:\n    def f(self): self.x = 1"),
     (attributes_begin_in_constructors, "bench/a.py", "class A:\n    x: int\n    def f(s): s.x = 1"),
     (attributes_begin_in_constructors, "cluster/a.py", "class A(B):\n    def f(self): self.x += 1"),
@@ -143,6 +180,8 @@ BAD: Snippets = [
 
 GOOD: Snippets = [
     (short_functions, "cluster/a.py", _LONG.removesuffix("    x = 1\n")),
+    (packed_attributes, "cluster/a.py", "self.x, self.y = self.y, self.x"),
+    (packed_attributes, "cluster/a.py", "self.x, y = 1, 2\nself.x, self.y = f()"),
     (
         attributes_begin_in_constructors,
         "cluster/a.py",
