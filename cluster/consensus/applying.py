@@ -34,7 +34,9 @@ class Applying:
         env: Environment,
         configure: Callable[[int], object],
     ) -> None:
-        self._raft, self._machine, self._batch = raft, machine, env.batch
+        self._raft = raft
+        self._machine = machine
+        self._batch = env.batch
         self._configure = configure
         self._ahead = ReadAhead(group, raft.journal, env.reads)
 

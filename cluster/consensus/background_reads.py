@@ -41,7 +41,8 @@ class BackgroundReads:
     """
 
     def __init__(self, start: Start, touch: Callable[[int], None]) -> None:
-        self._start, self._touch = start, touch
+        self._start = start
+        self._touch = touch
         self._asked: deque[_Asked] = deque()
         self._under_way = self._ended = 0
 

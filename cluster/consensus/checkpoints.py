@@ -76,19 +76,27 @@ class Checkpoints:
         every_bytes: int,
         every_entries: int,
     ) -> None:
-        self._store, self._journal, self._batch, self._pieces = store, journal, batch, pieces
-        self._load, self._reads = load, reads
+        self._store = store
+        self._journal = journal
+        self._batch = batch
+        self._pieces = pieces
+        self._load = load
+        self._reads = reads
         self._sound: set[int] = set()  # indexes of checkpoints that are known to load
         self._checking = 0
-        self._every_bytes, self._every_entries = every_bytes, every_entries
+        self._every_bytes = every_bytes
+        self._every_entries = every_entries
         self.indexes = [info.index for info in store.list()]
         self.applied_bytes = self._saved_bytes = 0
         self._entries = 0  # applied since the last save
         self.due = self.is_saving = False
         self._under_way: _Save | None = None
         self.saved = (0, 0)
-        self.group, self.replay_cost, self.state_bytes = group, 0, 0
-        self._budget, self._clock = budget, clock
+        self.group = group
+        self.replay_cost = 0
+        self.state_bytes = 0
+        self._budget = budget
+        self._clock = clock
         budget.join(self)
 
     def restore(
@@ -142,7 +150,8 @@ class Checkpoints:
         if self.is_saving:
             return
         index = self._journal.applied_index
-        self._saved_bytes, self._entries = self.applied_bytes, 0
+        self._saved_bytes = self.applied_bytes
+        self._entries = 0
         self.due = False
         self._budget.saved(self)
         if index == UNTRIMMED or (self.indexes and self.indexes[-1] == index):
@@ -161,7 +170,8 @@ class Checkpoints:
             if is_whole:
                 self._finish(save, save.writer.finish(self._batch()))
             else:
-                self._under_way, self.is_saving = save, True
+                self._under_way = save
+                self.is_saving = True
         except StorageFullError as error:
             # A large state is written at once. Without this checkpoint a restart only replays more.
             log.warning("no checkpoint index=%d: %s", save.index, error)
@@ -172,7 +182,8 @@ class Checkpoints:
             self.save_on()
 
     def _finish(self, save: _Save, checksum: int) -> None:
-        self.state_bytes, self.saved = save.writer.size, (save.index, checksum)
+        self.state_bytes = save.writer.size
+        self.saved = (save.index, checksum)
         self.indexes.append(save.index)
         self._sound.discard(save.index)
         if len(self.indexes) > MAX_CHECKPOINTS:

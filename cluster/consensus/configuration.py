@@ -172,8 +172,11 @@ class Members:
     """
 
     def __init__(self, node: int, instance: int, placed: Placed) -> None:
-        self.node, self.instance = node, instance
-        self.placed, self.configuration, self.version = placed, placed.configuration, 0
+        self.node = node
+        self.instance = instance
+        self.placed = placed
+        self.configuration = placed.configuration
+        self.version = 0
         self._instances: dict[int, int] = {}
         self.peers = self.voters = self.learners = ()  # type: tuple[int, ...]
         self.majority = 0
@@ -183,7 +186,8 @@ class Members:
     def take(self, placed: Placed) -> None:
         """Puts `placed` into force."""
         self.placed, now = placed, placed.configuration
-        self.configuration, self.version = now, now.version
+        self.configuration = now
+        self.version = now.version
         self._instances = {one.node: one.instance for one in now.voters + now.learners}
         self.voters = tuple(one.node for one in now.voters if one.node != self.node)
         self.learners = tuple(one.node for one in now.learners if one.node != self.node)
@@ -200,7 +204,9 @@ class Members:
         """Excludes the lost one of two voters: this replica decides alone until another change."""
         assert self.is_voter and len(self.voters) == 1
         del self._instances[self.voters[0]]  # its messages are ignored from now on
-        self.voters, self.peers, self.majority = (), self.learners, 1
+        self.voters = ()
+        self.peers = self.learners
+        self.majority = 1
 
     @property
     def may_vote(self) -> bool:

@@ -79,7 +79,10 @@ class Driver:
         start_read: Start,
         learners: LearnerRate | None = None,
     ) -> None:
-        self._kv, self._clock, self._send, self._wake = kv, clock, send, wake
+        self._kv = kv
+        self._clock = clock
+        self._send = send
+        self._wake = wake
         self.replay = replay
         self.reads = BackgroundReads(start_read, self.touch)
         self.windows = PeerWindows(learners)

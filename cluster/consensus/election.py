@@ -43,9 +43,12 @@ class Election:
         timeout: float,
         rng: random.Random,
     ) -> None:
-        self._group, self._core, self._journal = group, core, journal
+        self._group = group
+        self._core = core
+        self._journal = journal
         self._members = members
-        self._timeout, self._rng = timeout, rng
+        self._timeout = timeout
+        self._rng = rng
         self._asked_term = 0
         self._granted: set[int] = set()
         self._eager_until = NEVER

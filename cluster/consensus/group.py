@@ -66,13 +66,15 @@ class Group:
         machine: StateMachine,
         env: Environment,
     ) -> None:
-        self.config, self.machine = config, machine
+        self.config = config
+        self.machine = machine
         self.failed: BaseException | None = None
         self._outbox = Outbox()
         self.snapshots_due: list[int] = []
         self.scheduled_at = float("inf")  # the driver's: when it will look at us
         self.removed: Tombstone | None = None
-        self._stores, self._env = (store, checkpoints), env
+        self._stores = (store, checkpoints)
+        self._env = env
         self._up: set[int] = set()
         self._raft = open_raft(config, store, checkpoints, machine, env)
         self._receiver = Receiver(self._raft, self._env.clock, self._may_lead)

@@ -135,7 +135,8 @@ class Guard:
         if message.term != core.term or not core.is_candidate:
             return
         if self._voters_term != core.term:
-            self._voters_term, self._voters = core.term, set()
+            self._voters_term = core.term
+            self._voters = set()
         if sender in self._voters:
             return
         self._voters.add(sender)

@@ -38,7 +38,9 @@ class Heartbeats:
     def __init__(
         self, clock: Clock, groups: Mapping[int, Group], touch: Callable[[int], None]
     ) -> None:
-        self._clock, self._groups, self._touch = clock, groups, touch
+        self._clock = clock
+        self._groups = groups
+        self._touch = touch
         self.quiescent: dict[int, Group] = {}
         # peer -> quiescent groups that have a follower there
         self._followed: dict[int, dict[int, Group]] = {}

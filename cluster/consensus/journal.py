@@ -68,18 +68,22 @@ class Journal:
         self._batch = batch
         self._tail_bytes = tail_bytes
         state = store.load()
-        self.base_index, self.base_term = state.base_index, state.base_term
+        self.base_index = state.base_index
+        self.base_term = state.base_term
         self.last_index = state.last_index
-        self.term, self.voted_for = state.term, state.voted_for
+        self.term = state.term
+        self.voted_for = state.voted_for
         self._starts = [first for first, _ in state.term_starts]
         self._terms = [term for _, term in state.term_starts]
-        self.durable_index, self.durable_term = self.last_index, self.term
+        self.durable_index = self.last_index
+        self.durable_term = self.term
         self.applied_index = self.base_index
         # Entries in memory: indexes last_index - len(_tail) + 1 .. last_index.
         self._tail: dict[int, tuple[bytes, int]] = {}  # with their checksums
         self._tail_size = 0
         self.dirty = False
-        self._pending_index, self._pending_term = self.last_index, self.term
+        self._pending_index = self.last_index
+        self._pending_term = self.term
         assert self.base_index <= self.last_index
         self._committed = min(state.commit_index, self.last_index)
         # Rising; those above the applied index are not in force yet.
@@ -172,7 +176,8 @@ class Journal:
 
     def set_hard_state(self, term: int, voted_for: int) -> None:
         assert term >= self.term, "a term never falls"
-        self.term, self.voted_for = term, voted_for
+        self.term = term
+        self.voted_for = voted_for
         self._store.put_hard_state(self._batch(), term, voted_for)
         self.dirty = True
 
@@ -188,7 +193,8 @@ class Journal:
         if self.last_index == index:
             self._starts.clear()
             self._terms.clear()
-        self.base_index, self.base_term = index, term
+        self.base_index = index
+        self.base_term = term
         for gone in range(self.first_in_memory, index + 1):
             self._forget(gone)
         if len(self.configurations) > 2:
@@ -203,7 +209,9 @@ class Journal:
             self.configurations = [placed]
             if placed.index:
                 self._store.put_configuration(self._batch(), placed.index, pack_placed(placed))
-        self.base_index, self.base_term, self.last_index = index, term, index
+        self.base_index = index
+        self.base_term = term
+        self.last_index = index
         self._starts.clear()
         self._terms.clear()
         self._tail.clear()
@@ -216,11 +224,13 @@ class Journal:
 
     def begin_sync(self) -> None:
         """Notes that the open batch is on its way to stable storage."""
-        self._pending_index, self._pending_term = self.last_index, self.term
+        self._pending_index = self.last_index
+        self._pending_term = self.term
         self.dirty = False
 
     def end_sync(self) -> None:
-        self.durable_index, self.durable_term = self._pending_index, self._pending_term
+        self.durable_index = self._pending_index
+        self.durable_term = self._pending_term
         self._shrink()
 
     def _shrink(self) -> None:
@@ -334,7 +344,9 @@ class _Headers:
     __slots__ = ("_first", "_journal", "_length")
 
     def __init__(self, journal: Journal, first: int, length: int) -> None:
-        self._journal, self._first, self._length = journal, first, length
+        self._journal = journal
+        self._first = first
+        self._length = length
 
     def __len__(self) -> int:
         return self._length

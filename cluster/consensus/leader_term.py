@@ -50,16 +50,22 @@ class LeaderTerm:
         env: Environment,
         up: Iterable[int],
     ) -> None:
-        self.term, self.ready = raft.core.term, False
+        self.term = raft.core.term
+        self.ready = False
         self.proposals = Proposals()
         self.quiescence = Quiescence(raft.core, env.clock)
         self.replicator = Replicator(
             config.group, self.term, raft.journal, raft.members, up, env.windows, env.reads
         )
-        self._config, self._clock = config, env.clock
-        self._core, self._journal, self._check = raft.core, raft.journal, raft.check
-        self._members, self._change_queued = raft.members, False
-        self.transfer_target, self._transfer_until = 0, float("inf")
+        self._config = config
+        self._clock = env.clock
+        self._core = raft.core
+        self._journal = raft.journal
+        self._check = raft.check
+        self._members = raft.members
+        self._change_queued = False
+        self.transfer_target = 0
+        self._transfer_until = float("inf")
         self.is_leaving = False
 
     # -- queries ----------------------------------------------------------------------
@@ -174,7 +180,8 @@ class LeaderTerm:
     def leave(self) -> None:
         """Leads on after its removal, until a successor can; takes nothing new."""
         self._end_transfer()
-        self.is_leaving, self._transfer_until = True, self._clock() + TRANSFER_TIMEOUT
+        self.is_leaving = True
+        self._transfer_until = self._clock() + TRANSFER_TIMEOUT
 
     @property
     def has_left(self) -> bool:
@@ -182,7 +189,8 @@ class LeaderTerm:
         return self.is_leaving and self._clock() >= self._transfer_until
 
     def _end_transfer(self) -> int:
-        self.transfer_target, self._transfer_until = 0, float("inf")
+        self.transfer_target = 0
+        self._transfer_until = float("inf")
         return 0
 
     @property
@@ -213,7 +221,8 @@ class LeaderTerm:
         """Hands leadership over once `target` has all entries; gives up after a while."""
         assert target, "node ids begin at 1"
         if not self.is_transferring and target in self._members.voters:
-            self.transfer_target, self._transfer_until = target, self._clock() + TRANSFER_TIMEOUT
+            self.transfer_target = target
+            self._transfer_until = self._clock() + TRANSFER_TIMEOUT
 
     # -- one step ---------------------------------------------------------------------
 

@@ -19,8 +19,10 @@ class LearnerRate:
     """Rate limit. limit: bytes a second, now; 0: none."""
 
     def __init__(self, clock: Clock, limit: Callable[[], int]) -> None:
-        self._clock, self._limit = clock, limit
-        self._left, self._at = 0.0, clock()
+        self._clock = clock
+        self._limit = limit
+        self._left = 0.0
+        self._at = clock()
 
     def is_open(self) -> bool:
         """Whether more may be sent. Bytes sent beyond the limit delay the next send."""

@@ -147,7 +147,9 @@ class Core(_syncobj.SyncObj):  # type: ignore[misc]
         election_timeout: tuple[float, float],
         heartbeat: float,
     ) -> None:
-        self._clock, self._rng, self._journal = clock, rng, journal
+        self._clock = clock
+        self._rng = rng
+        self._journal = journal
         # A majority holds all up to here, if this leader's unsynced entries count.
         self._counted_index = 0
         self._outbox = _Outbox()

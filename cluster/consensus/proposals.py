@@ -86,7 +86,9 @@ class Proposals:
 
     def abandon(self, outcome: Abandoned) -> None:
         waiting = [*self._waiting.values(), *(done for _, done in self._queue), *self._confirming]
-        self._waiting, self._queue, self._confirming = {}, [], []
+        self._waiting = {}
+        self._queue = []
+        self._confirming = []
         self.queued = False
         for done in waiting:
             done(outcome)

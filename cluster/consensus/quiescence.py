@@ -22,7 +22,8 @@ class Quiescence:
     """The quiescence of one leader's group, in one term."""
 
     def __init__(self, core: Core, clock: Clock) -> None:
-        self._core, self._clock = core, clock
+        self._core = core
+        self._clock = clock
         self._quiet_heartbeats = 0
         self._quiet_since = 0.0
         self.begun = self.is_quiet = False

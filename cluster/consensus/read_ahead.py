@@ -27,7 +27,9 @@ class ReadAhead:
     """Entries for one consumer: committed, or of the leader that it works for."""
 
     def __init__(self, group: int, journal: Journal, reads: BackgroundReads) -> None:
-        self._group, self._journal, self._reads = group, journal, reads
+        self._group = group
+        self._journal = journal
+        self._reads = reads
         self._found: dict[int, Entry] = {}
         self._error: tuple[int, StorageError] | None = None
         self.is_reading = self._is_closed = False

@@ -30,7 +30,9 @@ class Receiver:
     """The messages of one replica. may_lead: whether it may stand for election now."""
 
     def __init__(self, raft: Raft, clock: Clock, may_lead: Callable[[], bool]) -> None:
-        self._raft, self._clock, self._may_lead = raft, clock, may_lead
+        self._raft = raft
+        self._clock = clock
+        self._may_lead = may_lead
 
     def receive(
         self, sender: int, message: GroupMessage, leading: LeaderTerm | None

@@ -34,7 +34,8 @@ class ReplayBudget:
     def __init__(self, limit: int) -> None:
         """limit: bytes, where an entry counts as its own and ENTRY_BYTES."""
         assert limit > 0
-        self.limit, self.total = limit, 0
+        self.limit = limit
+        self.total = 0
         self._look_above = limit  # no need to look at all members below this total
         self._members: dict[int, ReplayingGroup] = {}
 

@@ -125,14 +125,17 @@ class Replicator:
         windows: PeerWindows,
         reads: BackgroundReads,
     ) -> None:
-        self._group, self._term = group, term
-        self._journal, self._members = journal, members
+        self._group = group
+        self._term = term
+        self._journal = journal
+        self._members = members
         self.commit_index = 0
         self._up = set(up)
         self._notified_commit = 0
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
-        self._windows, self._reads = windows, reads
+        self._windows = windows
+        self._reads = reads
         self.peers = {peer: self._progress(peer, start) for peer in members.peers}
 
     def _progress(self, peer: int, start: int) -> FollowerProgress:

@@ -40,7 +40,9 @@ class StateCheck:
     def __init__(
         self, config: GroupConfig, journal: Journal, checkpoints: Checkpoints, members: Members
     ) -> None:
-        self._config, self._journal, self._checkpoints = config, journal, checkpoints
+        self._config = config
+        self._journal = journal
+        self._checkpoints = checkpoints
         self._members = members
         self.at = self._unreported = 0
         self._since = (journal.applied_index, checkpoints.applied_bytes)
