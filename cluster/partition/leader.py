@@ -55,7 +55,9 @@ class _Proposal:
     __slots__ = ("answer_to", "joined", "leadership", "size")
 
     def __init__(self, leadership: Leadership, size: int, answer_to: AnswerTo) -> None:
-        self.leadership, self.size, self.answer_to = leadership, size, answer_to
+        self.leadership = leadership
+        self.size = size
+        self.answer_to = answer_to
         self.joined: list[AnswerTo] = []
 
     def done(self, outcome: Outcome) -> None:
@@ -82,8 +84,12 @@ class Leadership:
         counters: Counters,
     ) -> None:
         self.policy = policy
-        self._group, self._machine, self._node, self._counters = group, machine, node, counters
-        self._stored, self._producers = machine.stored, machine.producers
+        self._group = group
+        self._machine = machine
+        self._node = node
+        self._counters = counters
+        self._stored = machine.stored
+        self._producers = machine.producers
         self._in_flight = InFlight(self._producers.last_seen, next_offset=self._stored.next_offset)
         self._in_flight_bytes = 0
         self._proposed = 0  # batches and opens without an outcome

@@ -87,7 +87,8 @@ class PartitionMachine:
     def __init__(
         self, offsets: OffsetIndex, *, capacity: int, listeners: set[Callable[[], None]]
     ) -> None:
-        self._capacity, self._listeners = capacity, listeners
+        self._capacity = capacity
+        self._listeners = listeners
         self.clock_ms = 0
         self.stored = StoredBatches(offsets)
         self.producers = ProducerTable(capacity)
@@ -230,7 +231,8 @@ class PartitionMachine:
         if loaded is None:
             last_seen = LastSeen(capacity=self._capacity)
             loaded = Loaded(0, 0, 0, 0, 0, last_seen, RunTable(), OffsetsTable())
-        self.clock_ms, self.group_offsets = loaded.clock_ms, loaded.group_offsets
+        self.clock_ms = loaded.clock_ms
+        self.group_offsets = loaded.group_offsets
         self.runs = loaded.runs
         self.stored.restore(loaded.next_offset, loaded.log_start, loaded.stored_bytes)
         self.producers.restore(loaded.last_seen, loaded.names_index)

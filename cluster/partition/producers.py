@@ -39,7 +39,8 @@ class ProducerTable:
         self.names_index = 0
 
     def restore(self, last_seen: LastSeen, names_index: int) -> None:
-        self.last_seen, self.names_index = last_seen, names_index
+        self.last_seen = last_seen
+        self.names_index = names_index
 
     def open(self, entry: OpenProducerEntry, clock_ms: int) -> Verdict:
         """Raises the producer's epoch, unless the verdict refuses it."""

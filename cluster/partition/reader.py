@@ -29,7 +29,9 @@ class OffsetOutOfRangeError(Exception):
 
     def __init__(self, offset: int, start: int, end: int) -> None:
         super().__init__(f"offset {offset} is outside of {start}..{end}")
-        self.offset, self.start, self.end = offset, start, end
+        self.offset = offset
+        self.start = start
+        self.end = end
 
 
 class Read:
@@ -46,9 +48,13 @@ class Read:
         """Begins a read. Raises OffsetOutOfRangeError."""
         if not stored.log_start <= offset <= stored.next_offset:
             raise OffsetOutOfRangeError(offset, stored.log_start, stored.next_offset)
-        self._stored, self._journal, self._offset = stored, journal, offset
-        self._max_bytes, self._max_batches = max_bytes, max_batches
-        self._end, self._base_index = stored.next_offset, journal.base_index
+        self._stored = stored
+        self._journal = journal
+        self._offset = offset
+        self._max_bytes = max_bytes
+        self._max_batches = max_batches
+        self._end = stored.next_offset
+        self._base_index = journal.base_index
         # The first page of rows, if in memory: with a full disk it may not be stored yet.
         self._recent = stored.index.recent(offset) if offset < self._end else []
         self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[0].raft_index)
@@ -111,9 +117,13 @@ class BackwardRead:
     def __init__(
         self, stored: StoredBatches, journal: Journal, offset: int, max_bytes: int, max_batches: int
     ) -> None:
-        self._stored, self._journal, self._offset = stored, journal, offset
-        self._max_bytes, self._max_batches = max_bytes, max_batches
-        self._log_start, self._base_index = stored.log_start, journal.base_index
+        self._stored = stored
+        self._journal = journal
+        self._offset = offset
+        self._max_bytes = max_bytes
+        self._max_batches = max_batches
+        self._log_start = stored.log_start
+        self._base_index = journal.base_index
         self._recent = stored.index.recent_below(offset, max_batches)
         self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[-1].raft_index)
 
@@ -146,7 +156,8 @@ class ReplicaReader:
     """Reader of one replica's batches."""
 
     def __init__(self, stored: StoredBatches, group: Group) -> None:
-        self._stored, self._group = stored, group
+        self._stored = stored
+        self._group = group
 
     def reading(self, offset: int, max_bytes: int, max_batches: int) -> Read:
         """Makes a `Read`. Raises OffsetOutOfRangeError."""

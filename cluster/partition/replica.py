@@ -67,11 +67,14 @@ class Partition:
         on_role: Callable[[], None] = lambda: None,
         capacity: int = 1_000_000,
     ) -> None:
-        self.topic, self.index = topic, index
+        self.topic = topic
+        self.index = index
         self.closed = False
         self.listeners: set[Callable[[], None]] = set()
         self.counters = Counters()
-        self._policy, self._node, self._on_role = policy, node, on_role
+        self._policy = policy
+        self._node = node
+        self._on_role = on_role
         self._leadership: Leadership | None = None
         self.machine = PartitionMachine(offsets, capacity=capacity, listeners=self.listeners)
         self.group = open_group(self)

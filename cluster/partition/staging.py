@@ -35,7 +35,8 @@ class _Staged:
     __slots__ = ("answer_to", "joined", "size")
 
     def __init__(self, size: int, answer_to: AnswerTo) -> None:
-        self.size, self.answer_to = size, answer_to
+        self.size = size
+        self.answer_to = answer_to
         self.joined: list[AnswerTo] = []
 
 
@@ -53,7 +54,9 @@ class Staging:
         *,
         max_bytes: int = MAX_TRANSACTION_BYTES,
     ) -> None:
-        self._machine, self._plain, self._propose = machine, plain, propose
+        self._machine = machine
+        self._plain = plain
+        self._propose = propose
         self._max_bytes = max_bytes
         self._in_flight = StagedInFlight(machine.runs)
         self._registered = {

@@ -31,7 +31,8 @@ class StoredBatches:
         """Restores a saved state; the stored rows may be ahead of it."""
         assert 0 <= log_start <= next_offset
         self.index.forget_recent()
-        self.next_offset, self.log_start = next_offset, log_start
+        self.next_offset = next_offset
+        self.log_start = log_start
         self.stored_bytes = stored_bytes
 
     def append(self, index: int, entry: BatchEntry, data: bytes, batch: WriteBatch) -> int:
