@@ -149,7 +149,9 @@ class GroupCoordinator:
         topics: Mapping[int, int],
         now: float,
     ) -> None:
-        self._read_facts, self.settings, self._topics = facts, settings, dict(topics)
+        self._read_facts = facts
+        self.settings = settings
+        self._topics = dict(topics)
         self._members: dict[str, _ConnectedMember] = {}
         # They wait for an entry: their claim of an instance id, or the end of their last session.
         self._joining: dict[str, Hello] = {}
@@ -247,7 +249,8 @@ class GroupCoordinator:
 
     def topics_changed(self, topics: Mapping[int, int]) -> None:
         if dict(topics) != self._topics:
-            self._topics, self._stale = dict(topics), True
+            self._topics = dict(topics)
+            self._stale = True
 
     def applied(self) -> None:
         """Note that the last proposal is applied, or will not be: now the facts count."""

@@ -76,7 +76,8 @@ class GroupOwnership:
     """
 
     def __init__(self) -> None:
-        self.epoch, self.settings = 0, GroupSettings()
+        self.epoch = 0
+        self.settings = GroupSettings()
         self.owners: dict[TopicIdPartition, Owner] = {}
         self.instances: dict[str, Instance] = {}
 

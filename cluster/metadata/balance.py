@@ -53,7 +53,9 @@ class _Balance:
         sizes: Mapping[int, int],
         limit: int,
     ) -> None:
-        self._nodes, self._sizes, self._limit = nodes, sizes, limit
+        self._nodes = nodes
+        self._sizes = sizes
+        self._limit = limit
         self._before = {one.group_id: one.placed for one in records}
         self._placed = dict(self._before)
         self._moved: set[int] = set()

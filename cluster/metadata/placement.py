@@ -137,7 +137,8 @@ class _Load:
         self._nodes = sorted(nodes)
         self._live = frozenset(live)
         self._loads = held.copy()
-        self.add, self.leaders = self._loads.add, self._loads.leaders
+        self.add = self._loads.add
+        self.leaders = self._loads.leaders
 
     def choose(self, count: int) -> tuple[int, ...]:
         chosen = self._filled((), count)

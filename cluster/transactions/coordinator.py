@@ -66,7 +66,8 @@ class Coordinator:
     """Transactions of the cluster."""
 
     def __init__(self, *, max_open: int = MAX_OPEN, max_behind: int = MAX_BEHIND) -> None:
-        self._max_open, self._max_behind = max_open, max_behind
+        self._max_open = max_open
+        self._max_behind = max_behind
         self._next = 1
         self._rows: dict[int, TransactionRow] = {}
         self._unfinished: OrderedDict[int, TransactionRow] = OrderedDict()  # in rising order
@@ -483,7 +484,9 @@ class Coordinator:
     def load(self, data: bytes) -> None:
         """Replaces the state by bytes of `pieces`. Raises ValueError and changes nothing."""
         saved = records.unpack(data)
-        self._next, self._owners, self.sinks = saved.next_id, saved.owners, saved.sinks
+        self._next = saved.next_id
+        self._owners = saved.owners
+        self.sinks = saved.sinks
         self._rows = saved.rows
         self._unfinished = OrderedDict(
             (i, row) for i, row in saved.rows.items() if row.state not in FINISHED

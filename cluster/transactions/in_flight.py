@@ -29,7 +29,9 @@ class _PendingBatch:
     __slots__ = ("counts", "meta", "token", "transaction_id")
 
     def __init__(self, token: Hashable, meta: BatchMeta, transaction_id: int) -> None:
-        self.token, self.meta, self.transaction_id = token, meta, transaction_id
+        self.token = token
+        self.meta = meta
+        self.transaction_id = transaction_id
         self.counts = True
 
 

@@ -55,7 +55,8 @@ class Refused(Exception):
 
     def __init__(self, reason: str, message: str, transaction_id: int = 0) -> None:
         super().__init__(message)
-        self.reason, self.transaction_id = reason, transaction_id
+        self.reason = reason
+        self.transaction_id = transaction_id
 
 
 class Holder(NamedTuple):
