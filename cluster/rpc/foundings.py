@@ -25,7 +25,8 @@ class OneFounding(grpc.aio.ServerInterceptor):
     """node: its name in an error."""
 
     def __init__(self, founding: int, node: str) -> None:
-        self._own, self._node = founding_text(founding), node
+        self._own = founding_text(founding)
+        self._node = node
         self._telling: dict[Handler, Handler] = {}
 
     async def intercept_service(

@@ -57,7 +57,9 @@ class Server:
         *,
         founding: int,
     ) -> None:
-        self._config, self._certificates, self.port = config, certificates, 0
+        self._config = config
+        self._certificates = certificates
+        self.port = 0
         self._started = False
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
@@ -132,7 +134,8 @@ class _Replacements:
     """gRPC's callback before each handshake, one at a time; it must not raise."""
 
     def __init__(self, certificates: Certificates, used: Pem) -> None:
-        self._certificates, self._used = certificates, used
+        self._certificates = certificates
+        self._used = used
 
     def __call__(self) -> grpc.ServerCertificateConfiguration | None:
         pem = self._certificates.current()

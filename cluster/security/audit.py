@@ -38,11 +38,13 @@ class Audit:
         self, path: Path, node_id: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Raises ConfigError if the file cannot be written."""
-        self._path, self._node_id = path, node_id
+        self._path = path
+        self._node_id = node_id
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._dropped = 0
         self._clock = clock
-        self._second, self._refused = 0, 0  # refusals in that second
+        self._second = 0
+        self._refused = 0  # refusals in that second
         try:
             self._append("")
         except OSError as error:
@@ -80,7 +82,8 @@ class Audit:
     def _is_too_often(self) -> bool:
         second = int(self._clock())
         if second != self._second:
-            self._second, self._refused = second, 0
+            self._second = second
+            self._refused = 0
         self._refused += 1
         return self._refused > MAX_REFUSED
 

@@ -27,7 +27,8 @@ class Identities:
     """Identities that a node's settings allow. None: that kind of token is not taken."""
 
     def __init__(self, static: StaticTokens | None, jwts: Jwts | None) -> None:
-        self._static, self._jwts = static, jwts
+        self._static = static
+        self._jwts = jwts
         self._callers: dict[bytes, Caller] = {}  # by certificate
 
     async def caller(self, authorization: str, certificate: bytes) -> Caller:

@@ -73,7 +73,8 @@ class UrlKeys:
         self, fetch: Callable[[], bytes], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.value: Keys = {}
-        self._fetch, self._clock = fetch, clock
+        self._fetch = fetch
+        self._clock = clock
         self._fetched_at = self._tried_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self._renewed = False
@@ -111,14 +112,16 @@ class UrlKeys:
                 log.error("jwt_keys_url: no new keys: %s", error)
             self._failure = str(error)
         else:
-            self._failure, self._fetched_at = "", self._clock()
+            self._failure = ""
+            self._fetched_at = self._clock()
             if keys.keys() != self.value.keys() or keys != self.value:
                 self._take_over(keys)
         finally:
             self._task = None
 
     def _take_over(self, keys: Keys) -> None:
-        self.value, self._renewed = keys, True
+        self.value = keys
+        self._renewed = True
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -26,7 +26,8 @@ class Jwts:
 
     def __init__(self, keys: KeySource, issuer: str, audience: str) -> None:
         self._keys = keys
-        self._issuer, self._audience = issuer, audience
+        self._issuer = issuer
+        self._audience = audience
         self._right: dict[bytes, Caller] = {}  # by the SHA-256 of a valid token
 
     async def caller(self, token: str) -> Caller:

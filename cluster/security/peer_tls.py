@@ -41,7 +41,8 @@ class PeerTls:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Raises ConfigError if the node's certificate names another node."""
-        self._certificates, self._cluster_id = certificates, cluster_id
+        self._certificates = certificates
+        self._cluster_id = cluster_id
         self._wall_clock = wall_clock
         pem = certificates.current()
         try:

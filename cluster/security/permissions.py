@@ -101,7 +101,8 @@ class Authorizer:
     """
 
     def __init__(self, rules: Callable[[], Sequence[Rule]], superusers: Iterable[str] = ()) -> None:
-        self._rules, self._superusers = rules, frozenset(superusers)
+        self._rules = rules
+        self._superusers = frozenset(superusers)
         self._known: Sequence[Rule] = ()
         self._of: dict[str, list[Rule]] = {}
         self._answers: dict[tuple[str, Need], bool] = {}
@@ -128,7 +129,8 @@ class Authorizer:
 
     def _take_over(self, rules: Sequence[Rule]) -> None:
         self._known = rules
-        self._of, self._answers = {}, {}
+        self._of = {}
+        self._answers = {}
         for rule in rules:
             self._of.setdefault(rule.principal, []).append(rule)
 

@@ -47,7 +47,8 @@ class ExceededError(Exception):
 
     def __init__(self, quota: str, text: str, retry_after_s: float = 0.0) -> None:
         super().__init__(text)
-        self.quota, self.retry_after_s = quota, retry_after_s
+        self.quota = quota
+        self.retry_after_s = retry_after_s
 
 
 def fault(quota: QuotaRow) -> str:
@@ -68,7 +69,9 @@ class Bucket:
 
     def __init__(self, rate: int, now: float) -> None:
         assert rate > 0
-        self.rate, self._left, self._at = rate, float(rate), now
+        self.rate = rate
+        self._left = float(rate)
+        self._at = now
 
     def wait(self, now: float) -> float:
         """Return the seconds until it is not overdrawn."""
@@ -97,7 +100,8 @@ class Usage:
     """One principal's use of this node, and its limits."""
 
     def __init__(self, quotas: Quotas, principal: str) -> None:
-        self._quotas, self.principal = quotas, principal
+        self._quotas = quotas
+        self.principal = principal
         self._limits: Mapping[str, int] = _NO_LIMITS
         self._buckets: dict[str, Bucket] = {}
         self._streams = 0
@@ -278,7 +282,9 @@ class Quotas:
         is_open: Callable[[int], bool],
         exempt: Iterable[str] = (),
     ) -> None:
-        self._rows, self.clock, self.is_open = rows, clock, is_open
+        self._rows = rows
+        self.clock = clock
+        self.is_open = is_open
         self._exempt = frozenset(exempt)
         self._known: Sequence[QuotaRow] = ()
         self._of: dict[str, dict[str, int]] = {}
@@ -301,7 +307,8 @@ class Quotas:
         rows = self._rows()
         if rows is self._known:
             return
-        self._known, self._of = rows, {}
+        self._known = rows
+        self._of = {}
         for row in rows:
             self._of.setdefault(row.principal, {})[row.name] = row.value
         now = self.clock()

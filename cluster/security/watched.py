@@ -26,7 +26,8 @@ class WatchedFile(Generic[T]):
 
     def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
         """Raises the errors of `read`: ConfigError for a file that is unsound or missing."""
-        self._path, self._read = path, read
+        self._path = path
+        self._read = read
         self._stamp = self._stamped()
         self.value = read(path)
 

@@ -78,7 +78,8 @@ class Turns:
         asyncio.get_running_loop().call_soon(self._end_round)
 
     def _end_round(self) -> None:
-        self._spent, self._round_ends = 0, False
+        self._spent = 0
+        self._round_ends = False
         while self._waiting:
             client = next(iter(self._waiting))
             calls = self._waiting.pop(client)

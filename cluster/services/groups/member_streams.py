@@ -49,7 +49,9 @@ class Joining:
         members: GroupMembers,
         replica_of: Callable[[str], Awaitable[Partition]],
     ) -> None:
-        self._node, self._members, self._replica_of = node, members, replica_of
+        self._node = node
+        self._members = members
+        self._replica_of = replica_of
 
     async def stream(self, requests: AsyncIterator[pb.JoinGroupRequest], write: Write) -> None:
         """Serve a connection until it ends. Raises ClusterError, InvalidRequestError."""

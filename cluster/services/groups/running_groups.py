@@ -94,7 +94,9 @@ class RunningGroup:
         on_idle: Callable[[str], None],
     ) -> None:
         self._on_idle = on_idle
-        self.name, self._replica, self._metadata = name, replica, metadata
+        self.name = name
+        self._replica = replica
+        self._metadata = metadata
         self._loop = asyncio.get_running_loop()
         self._topic_names: Mapping[int, str] = {}
         self._members: dict[str, _RunningMember] = {}
@@ -235,7 +237,8 @@ class _Term:
     """The groups of one partition of `__offsets` while this node leads it."""
 
     def __init__(self, replica: Partition, number: int) -> None:
-        self.replica, self.number = replica, number
+        self.replica = replica
+        self.number = number
         self.groups: dict[str, RunningGroup] = {}
 
     def begin(self, group: str, metadata: MetadataState, settings: GroupSettings) -> RunningGroup:

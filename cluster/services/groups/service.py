@@ -76,7 +76,8 @@ class GroupService:
         *,
         now_ms: Callable[[], int],
     ) -> None:
-        self.node, self._rights = node, rights
+        self.node = node
+        self._rights = rights
         self._now_ms = now_ms
         self._members = members
         self._joining = Joining(node, members, self._replica_of)

@@ -37,7 +37,8 @@ class OffsetStaging:
     """Stages offsets for one node's GroupService."""
 
     def __init__(self, node: NodeContext) -> None:
-        self._node, self._added = node, AddedPartitions(node)
+        self._node = node
+        self._added = AddedPartitions(node)
 
     def check(self, request: pb.StageOffsetsRequest) -> None:
         """Check the request apart from its offsets. Raises OncelogError, FeatureOffError."""

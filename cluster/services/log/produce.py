@@ -76,7 +76,8 @@ class UnderWay:
     """
 
     def __init__(self, node: NodeContext) -> None:
-        self._node, self._ended = node, False
+        self._node = node
+        self._ended = False
         self.memory = node.memory.open(self)
         self.batches = node.batches_under_way.open(self)
 
@@ -354,7 +355,8 @@ class ProduceCall:
         self._appender = appender
         self._client = CALLER.get().client
         node = appender.node
-        self._turns, self._memory = node.turns, node.memory.of_call()
+        self._turns = node.turns
+        self._memory = node.memory.of_call()
         self._under_way = UnderWay(node)
         self._loop = asyncio.get_running_loop()
         self._results: list[tuple[int, Answer]] = []

@@ -62,7 +62,8 @@ class Decisions:
     """Decides commits for one node's services."""
 
     def __init__(self, node: NodeContext, coordination: Coordination) -> None:
-        self.node, self._coordination = node, coordination
+        self.node = node
+        self._coordination = coordination
 
     async def decide(
         self,

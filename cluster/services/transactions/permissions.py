@@ -19,7 +19,8 @@ class TransactionRights:
     """permissions: None if all is allowed."""
 
     def __init__(self, node: NodeContext, permissions: Authorizer | None) -> None:
-        self._node, self._permissions = node, permissions
+        self._node = node
+        self._permissions = permissions
 
     async def check(self, operation: str, transaction_id: int) -> None:
         """Raises NotAuthorizedError, ClusterError. Anyone may ask about a forgotten transaction."""

@@ -56,9 +56,12 @@ class TransactionService:
         *,
         now_ms: Callable[[], int],
     ) -> None:
-        self.node, self._rights = node, rights
-        self._coordination, self._now_ms = coordination, now_ms
-        self._leases, self._decisions = Leases(node), Decisions(node, coordination)
+        self.node = node
+        self._rights = rights
+        self._coordination = coordination
+        self._now_ms = now_ms
+        self._leases = Leases(node)
+        self._decisions = Decisions(node, coordination)
 
     async def BeginTransaction(
         self, request: pb.BeginTransactionRequest

@@ -36,7 +36,8 @@ class SinkService:
 
     def __init__(self, node: NodeContext, coordination: Coordination) -> None:
         self.node = node
-        self._coordination, self._decisions = coordination, Decisions(node, coordination)
+        self._coordination = coordination
+        self._decisions = Decisions(node, coordination)
 
     async def DrawTicket(self, request: pb.DrawTicketRequest) -> pb.DrawTicketResponse:
         draw = tpb.DrawTicket(sink=request.sink, jobs=request.jobs)
