@@ -27,7 +27,8 @@ class Account:
     __slots__ = ("_budget", "_waiter", "blocked_since", "client", "held", "receiving")
 
     def __init__(self, budget: Budget, client: str) -> None:
-        self._budget, self.client = budget, client
+        self._budget = budget
+        self.client = client
         self._waiter: asyncio.Future[None] | None = None
         self.held = 0
         self.receiving = False
@@ -75,7 +76,8 @@ class Budget:
 
     def __init__(self, limit: int, slow: int) -> None:
         assert 0 < slow <= limit
-        self.limit, self.slow = limit, slow
+        self.limit = limit
+        self.slow = slow
         self.used = 0
         self.waiting: set[Account] = set()
         self._accounts: dict[object, Account] = {}

@@ -59,7 +59,9 @@ class Source:
     __slots__ = ("_data", "_elements", "_end", "at")
 
     def __init__(self, data: memoryview, at: int = 0) -> None:
-        self._data, self.at, self._end = data, at, len(data)
+        self._data = data
+        self.at = at
+        self._end = len(data)
         self._elements = 0
 
     @property

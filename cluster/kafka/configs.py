@@ -118,7 +118,8 @@ class Configs:
     """Settings of topics, for one node."""
 
     def __init__(self, service: ClusterService) -> None:
-        self._service, self._metadata = service, service.node.metadata
+        self._service = service
+        self._metadata = service.node.metadata
 
     async def describe(
         self, rights: Rights, head: Head, request: DescribeConfigsRequest

@@ -130,7 +130,8 @@ class Fetching:
     """Reads for one node."""
 
     def __init__(self, node: NodeContext, brokers: Brokers) -> None:
-        self._node, self._brokers = node, brokers
+        self._node = node
+        self._brokers = brokers
         self._reader = Reader(node)
 
     # -- Fetch --------------------------------------------------------------------------

@@ -41,7 +41,8 @@ class Exchange:
     __slots__ = ("_connection", "parts", "request", "size")
 
     def __init__(self, connection: Connection, request: memoryview) -> None:
-        self._connection, self.request = connection, request
+        self._connection = connection
+        self.request = request
         self.size = len(request)
         self.parts: Parts | None = None
 
@@ -77,7 +78,9 @@ class Connection(asyncio.Protocol):
     """One connection. limit: bytes of a request."""
 
     def __init__(self, memory: Budget, limit: int, client: Client) -> None:
-        self._memory, self._limit, self._client = memory, limit, client
+        self._memory = memory
+        self._limit = limit
+        self._client = client
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._account: Account | None = None

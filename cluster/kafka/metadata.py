@@ -50,7 +50,9 @@ class Metadata:
     """Answers for one node."""
 
     def __init__(self, node: NodeContext, brokers: Brokers, topics: Creates) -> None:
-        self._node, self._brokers, self._topics = node, brokers, topics
+        self._node = node
+        self._brokers = brokers
+        self._topics = topics
 
     async def metadata(
         self, rights: Rights, head: Head, request: MetadataRequest

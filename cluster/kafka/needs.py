@@ -76,7 +76,8 @@ class Rights:
     """Rights of one connection's caller."""
 
     def __init__(self, gate: Gate, caller: Caller) -> None:
-        self._gate, self.caller = gate, caller
+        self._gate = gate
+        self.caller = caller
 
     def refusal(
         self, call: Call, name: str, required: Required | None = None

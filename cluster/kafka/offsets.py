@@ -57,7 +57,8 @@ class Offsets:
     """Committed offsets, for one node."""
 
     def __init__(self, groups: GroupService, brokers: Brokers) -> None:
-        self._groups, self._brokers = groups, brokers
+        self._groups = groups
+        self._brokers = brokers
 
     # -- FindCoordinator ----------------------------------------------------------------
 

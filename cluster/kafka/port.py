@@ -37,8 +37,11 @@ class KafkaPort:
         connections: int,
         gate: Gate,
     ) -> None:
-        self._listen, self._memory, self._limit = listen, memory, limit
-        self._most, self._gate = connections, gate
+        self._listen = listen
+        self._memory = memory
+        self._limit = limit
+        self._most = connections
+        self._gate = gate
         self._open_session: Callable[[Rights], Session] | None = None
         self.connections: set[Connection] = set()
         self._server: asyncio.Server | None = None

@@ -69,9 +69,13 @@ class _Request:
     def __init__(
         self, head: Head, exchange: Exchange, asked: ProduceRequest, deadline: float
     ) -> None:
-        self.head, self.exchange, self.asked, self.deadline = head, exchange, asked, deadline
+        self.head = head
+        self.exchange = exchange
+        self.asked = asked
+        self.deadline = deadline
         self.results: list[Result | None] = [None] * len(asked.partitions)
-        self.left, self.next = len(asked.partitions), 0
+        self.left = len(asked.partitions)
+        self.next = 0
         self.ready: _Ready | None = None
 
     @property
@@ -92,7 +96,8 @@ class Producing:
     """Produce requests of one connection."""
 
     def __init__(self, node: NodeContext, rights: Rights) -> None:
-        self._node, self._rights = node, rights
+        self._node = node
+        self._rights = rights
         self._loop = asyncio.get_running_loop()
         self._under_way = UnderWay(node)
         self._heads = RefusedHeads()

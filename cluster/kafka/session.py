@@ -35,7 +35,9 @@ class Session:
     def __init__(
         self, rights: Rights, handlers: Mapping[int, Handler], producing: Producing
     ) -> None:
-        self._rights, self._handlers, self._producing = rights, handlers, producing
+        self._rights = rights
+        self._handlers = handlers
+        self._producing = producing
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
         self._context.run(CALLER.set, rights.caller)

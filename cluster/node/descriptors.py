@@ -84,7 +84,8 @@ class ConnectionWatch:
 
     def __init__(self, shares: Shares, ports: Collection[int]) -> None:
         """ports: where clients are served."""
-        self._shares, self._ports = shares, ports
+        self._shares = shares
+        self._ports = ports
         self._warned = False
 
     def families(self) -> Iterator[Metric]:

@@ -59,10 +59,14 @@ class DriverLoop:
         on_sync: Callable[[float], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._standstill, self._slack = clock, standstill, slack
-        self._watch, self._store = watch, store
+        self._clock = clock
+        self._standstill = standstill
+        self._slack = slack
+        self._watch = watch
+        self._store = store
         self._next_look: asyncio.TimerHandle | None = None
-        self._on_sync, self._on_failure = on_sync, on_failure
+        self._on_sync = on_sync
+        self._on_failure = on_failure
         self._work = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="fsync")
         self._readers = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="log-read")

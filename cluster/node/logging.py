@@ -54,8 +54,10 @@ class LineQueue:
         self.dropped = 0
         self._descriptor = descriptor
         self._lines: deque[str] = deque()
-        self._size, self._told = 0, 0  # characters in the queue; drops already reported
-        self._is_writing, self._closed = False, False
+        self._size = 0
+        self._told = 0  # characters in the queue; drops already reported
+        self._is_writing = False
+        self._closed = False
         self._changed = threading.Condition()
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
@@ -95,7 +97,8 @@ class LineQueue:
                 return None
             lines = [*self._lines]
             self._lines.clear()
-            self._size, self._is_writing = 0, True
+            self._size = 0
+            self._is_writing = True
             if self.dropped > self._told:
                 lines.append(f"{_stamp(time.time())} WARNING {__name__} dropped lines of the log: "
                              f"count={self.dropped - self._told}")  # fmt: skip

@@ -48,9 +48,13 @@ class MetadataFollower:
         on_upgrade: Callable[[int], None],
         on_layout: Callable[[], None],
     ) -> None:
-        self._metadata, self._replicas, self._driver = metadata, replicas, driver
-        self._on_lease_lifetime, self._on_upgrade = on_lease_lifetime, on_upgrade
-        self._on_layout, self._clock = on_layout, clock
+        self._metadata = metadata
+        self._replicas = replicas
+        self._driver = driver
+        self._on_lease_lifetime = on_lease_lifetime
+        self._on_upgrade = on_upgrade
+        self._on_layout = on_layout
+        self._clock = clock
         self._next_save = float("-inf")
 
     def follow(self) -> None:

@@ -115,9 +115,13 @@ class Node:
     ) -> None:
         """Open all replicas; nothing runs yet. `stack` undoes the start."""
         clock, rate = time.monotonic, LearnerRate(time.monotonic, self._learner_rate)
-        self.config, self.metrics, self._engine, self._stack = config, metrics, engine, stack
+        self.config = config
+        self.metrics = metrics
+        self._engine = engine
+        self._stack = stack
         self.request_timeout = config.request_timeout_ms / 1000
-        self.metadata, self._memory = MetadataState(), memory
+        self.metadata = MetadataState()
+        self._memory = memory
         self.failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         peers = self._peers = Peers(clock, self._on_link, self._fail)
         timeout, heartbeat = config.election_timeout_ms / 1000, config.heartbeat_ms / 1000
@@ -165,11 +169,9 @@ class Node:
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
         self._context = self._service_context(lock)
         self._group_members = GroupMembers(self._context)
-        keeps = partial(keep_version, lock)
+        keep = partial(keep_version, lock)
         followed = (self.metadata, replicas, self._driver, clock)
-        self._follower = MetadataFollower(
-            *followed, self._on_lease_lifetime, keeps, self._on_layout
-        )
+        self._follower = MetadataFollower(*followed, self._on_lease_lifetime, keep, self._on_layout)
         self._follower.follow()
 
     def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
@@ -322,7 +324,8 @@ class Node:
             self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
         )
         self.metrics.storage = self._engine.stats
-        self.metrics.clocks, self.metrics.upgrades = self._clocks, self.upgrades
+        self.metrics.clocks = self._clocks
+        self.metrics.upgrades = self.upgrades
         self.metrics.repairs = partial(repair_families, self._duties.repairs)
         stack.push_async_callback(self._peers.close)
         self._peers.open(partial(PeerLink, identity, tls=security.peers))

@@ -35,8 +35,10 @@ class PeerRequests:
         transactions: Transactions,
         sizes: ReplicaSizes,
     ) -> None:
-        self._install, self._propose = install, proposer.propose_here
-        self._transactions, self._sizes = transactions, sizes
+        self._install = install
+        self._propose = proposer.propose_here
+        self._transactions = transactions
+        self._sizes = sizes
         self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:

@@ -46,7 +46,8 @@ class PlainConnection:
     """A connected socket as it is."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
-        self._loop, self._sock = loop, sock
+        self._loop = loop
+        self._sock = sock
 
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self._sock, data)
@@ -121,11 +122,13 @@ class TlsConnection(asyncio.Protocol):
         return data
 
     def writer(self, on_free: Callable[[], None], on_lost: Callable[[OSError], None]) -> Writer:
-        self._on_free, self._on_lost = on_free, on_lost
+        self._on_free = on_free
+        self._on_lost = on_lost
         return self
 
     def close(self) -> None:
-        self._on_free, self._on_lost = _nothing, _ignored
+        self._on_free = _nothing
+        self._on_lost = _ignored
         if self._transport is not None:
             self._transport.abort()
 

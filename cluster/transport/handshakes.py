@@ -35,8 +35,10 @@ class Handshakes:
         most: int = MAX_HANDSHAKES,
     ) -> None:
         self._most = most
-        self._sock, self._tls = sock, tls
-        self._make_stream, self._timeout = make_stream, timeout
+        self._sock = sock
+        self._tls = tls
+        self._make_stream = make_stream
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], None] = {}  # oldest first
         sock.setblocking(False)

@@ -82,8 +82,12 @@ class Acceptance:
         put_back: Callable[[pb.Hello], str] = lambda hello: "",
         heard_of: Callable[[pb.Hello], None] = lambda hello: None,
     ) -> None:
-        self._identity, self._peers, self._directory_of = identity, peers, directory_of
-        self._welcome, self._put_back, self._heard_of = welcome, put_back, heard_of
+        self._identity = identity
+        self._peers = peers
+        self._directory_of = directory_of
+        self._welcome = welcome
+        self._put_back = put_back
+        self._heard_of = heard_of
         # peer -> (incarnation, streams open)
         self.connected: dict[int, tuple[int, int]] = {}
         self._refused: dict[int, str] = {}  # the last refusal of each peer, logged once
@@ -186,7 +190,9 @@ class Answers:
     def __init__(
         self, identity: NodeIdentity, peer: int, on_refusal: Callable[[int, str, bool], None]
     ) -> None:
-        self._identity, self._peer, self._on_refusal = identity, peer, on_refusal
+        self._identity = identity
+        self._peer = peer
+        self._on_refusal = on_refusal
         self._refusal = ""
 
     def accepts(self, answer: pb.Hello) -> bool:

@@ -71,10 +71,13 @@ class PeerLink:
         on_refusal: Callable[[int, str, bool], None],
         tls: PeerTls | None = None,
     ) -> None:
-        self.peer, self.address, self.up = peer, address, False
+        self.peer = peer
+        self.address = address
+        self.up = False
         self.hello: pb.Hello | None = None
         self.version = 0
-        self._identity, self._on_link = identity, on_link
+        self._identity = identity
+        self._on_link = on_link
         self._answers = Answers(identity, peer, on_refusal)
         self._tls = tls
         self._certified: Peer | None = None
@@ -144,10 +147,12 @@ class PeerLink:
         with contextlib.closing(connection):
             async with asyncio.timeout(HELLO_TIMEOUT):
                 answer = await self._exchange_hellos(connection)
-            self._unanswered, self._untrusted = False, ""
+            self._unanswered = False
+            self._untrusted = ""
             if not self._answers.accepts(answer):
                 return
-            self.hello, self.version = answer, self._identity.versions.common(answer)
+            self.hello = answer
+            self.version = self._identity.versions.common(answer)
             await self._send_until_lost(connection)
 
     async def _send_until_lost(self, connection: PeerConnection) -> None:
@@ -159,7 +164,8 @@ class PeerLink:
                 lost.set_result(error)
 
         writer = connection.writer(self._on_free, lose)
-        self._writer, self._sent_at_tick = writer, 0
+        self._writer = writer
+        self._sent_at_tick = 0
         self._ping_due = self._ping_sent = False
 
         def tick() -> bool:
@@ -233,7 +239,8 @@ class PeerLink:
         if self._writer is None or not self._writer.free:
             return
         if self._ping_due:
-            self._ping_due, self._ping_sent = False, True
+            self._ping_due = False
+            self._ping_sent = True
             self._writer.write([])
         elif self._calls and (self._call_is_next or not self._queue):
             self._call_is_next = False

@@ -57,8 +57,11 @@ class PeerListener:
         most: int = MAX_STREAMS,
     ) -> None:
         self._most = most
-        self.acceptance, self.tls, self.max_frame = acceptance, tls, max_frame
-        self.receive, self.answer = receive, answer
+        self.acceptance = acceptance
+        self.tls = tls
+        self.max_frame = max_frame
+        self.receive = receive
+        self.answer = answer
         self._sockets: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._handshakes: list[Handshakes] = []
@@ -141,7 +144,8 @@ class PeerStream(asyncio.BufferedProtocol):
     """One connection of a peer: its Hello, ours, then its frames."""
 
     def __init__(self, listener: PeerListener, loop: asyncio.AbstractEventLoop) -> None:
-        self._listener, self._loop = listener, loop
+        self._listener = listener
+        self._loop = loop
         self._reader = FrameReader(self._received_hello, MAX_HELLO_BYTES)
         self._transport: asyncio.Transport | None = None
         self._certified: Peer | None = None  # None: there is no TLS

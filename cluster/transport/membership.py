@@ -15,7 +15,8 @@ class Membership:
     """This node's cluster, as its data directory says. founding: 0: not known yet."""
 
     def __init__(self, members: tuple[int, ...], founding: int):
-        self.members, self.founding = members, founding
+        self.members = members
+        self.founding = founding
 
     def refusal(self, hello: pb.Hello) -> str:
         """Returns why there can be no link with the Hello's node; empty if there can."""

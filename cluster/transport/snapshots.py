@@ -70,7 +70,8 @@ class SnapshotParts:
     """
 
     def __init__(self, clock: Callable[[], float], memory: Account) -> None:
-        self._clock, self._memory = clock, memory
+        self._clock = clock
+        self._memory = memory
         self._arriving: dict[tuple[int, int], _Arriving] = {}
 
     def take(self, peer: int, part: pb.SnapshotPart) -> Snapshot | None:

@@ -66,7 +66,9 @@ class Keepalive:
         on_tick: Callable[[], bool],
         on_silence: Callable[[], None],
     ) -> None:
-        self._loop, self._on_tick, self._on_silence = loop, on_tick, on_silence
+        self._loop = loop
+        self._on_tick = on_tick
+        self._on_silence = on_silence
         self._missed = 0
         self._timer = loop.call_later(PING_EVERY, self._tick)
 
@@ -97,8 +99,10 @@ class FrameWriter:
         on_free: Callable[[], None],
         on_lost: Callable[[OSError], None],
     ) -> None:
-        self._loop, self._sock = loop, sock
-        self._on_free, self._on_lost = on_free, on_lost
+        self._loop = loop
+        self._sock = sock
+        self._on_free = on_free
+        self._on_lost = on_lost
         self._pieces: list[Piece] = []
         self._waiting = False
         self.sent = 0  # bytes so far
@@ -117,7 +121,8 @@ class FrameWriter:
     def close(self) -> None:
         if self._waiting:
             self._loop.remove_writer(self._sock)
-        self._waiting, self.closed = False, True
+        self._waiting = False
+        self.closed = True
         self._pieces = []
 
     def _push(self) -> None:
@@ -165,7 +170,8 @@ class FrameReader:
     """
 
     def __init__(self, on_frame: Callable[[memoryview], None], limit: int) -> None:
-        self.on_frame, self.limit = on_frame, limit
+        self.on_frame = on_frame
+        self.limit = limit
         self._buffer = bytearray(STAGING_BYTES)
         self._have = 0  # bytes in the buffer, of which the first begin a frame
         self._wanted = STAGING_BYTES  # where reading stops

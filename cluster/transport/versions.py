@@ -78,7 +78,9 @@ class PeerVersions:
         finalized: Callable[[], Finalized],
         protocol: Versions = PROTOCOL,
     ) -> None:
-        self.release, self._finalized, self._protocol = release, finalized, protocol
+        self.release = release
+        self._finalized = finalized
+        self._protocol = protocol
 
     def write(self, hello: pb.Hello) -> None:
         """Puts this node's versions into its Hello."""

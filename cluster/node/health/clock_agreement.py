@@ -59,8 +59,11 @@ class ClockAgreement:
         send: Callable[[int, list[Message]], None],
         is_sick: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._peers, self._bound_ms = frozenset(peers), bound_ms
-        self._steady, self._wall_ms, self._send = steady, wall_ms, send
+        self._peers = frozenset(peers)
+        self._bound_ms = bound_ms
+        self._steady = steady
+        self._wall_ms = wall_ms
+        self._send = send
         self._is_sick = is_sick
         self._majority = (len(self._peers) + 1) // 2 + 1
         self._samples: dict[int, _ClockSample] = {}

@@ -57,8 +57,12 @@ class MemoryWatch:
         trim: Callable[[], None],
         close: Callable[[str | None], None],
     ) -> None:
-        self._budget, self._limit, self._clock = budget, limit, clock
-        self._resident, self._trim, self._close = resident, trim, close
+        self._budget = budget
+        self._limit = limit
+        self._clock = clock
+        self._resident = resident
+        self._trim = trim
+        self._close = close
         self._floor = self._empty = resident()  # growth up to here is not the clients'
         self._settles_at = 0.0
         self._to_close = 1  # clients at a time; twice as many each time that it was not enough

@@ -31,7 +31,9 @@ class NodeHealth:
     """limit: seconds; an fsync or a standstill of the loop that takes longer is a delay."""
 
     def __init__(self, clock: Callable[[], float], limit: float, sync: Sync) -> None:
-        self._clock, self._limit, self._sync = clock, limit, sync
+        self._clock = clock
+        self._limit = limit
+        self._sync = sync
         self._delayed_at = float("-inf")
         self.is_leaving = False  # the node hands its leaderships over, and stops
 

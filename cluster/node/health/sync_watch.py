@@ -37,7 +37,9 @@ class SyncWatch:
     """
 
     def __init__(self, clock: Callable[[], float], period: float, limit: float) -> None:
-        self._clock, self.period, self._limit = clock, period, limit
+        self._clock = clock
+        self.period = period
+        self._limit = limit
         self._started: float | None = None
         self._hangs = False
         self.hung = 0  # syncs that took longer than the limit
@@ -50,7 +52,8 @@ class SyncWatch:
 
     def begin(self) -> None:
         assert self._started is None
-        self._started, self._hangs = self._clock(), False
+        self._started = self._clock()
+        self._hangs = False
 
     def look(self, driver: Leading) -> None:
         """Check the fsync, periodically between `begin` and `end`."""

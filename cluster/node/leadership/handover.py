@@ -37,10 +37,13 @@ class Leaderships:
         health: NodeHealth,
         metadata: MetadataState,
     ) -> None:
-        self._node_id, self._driver = config.node_id, driver
+        self._node_id = config.node_id
+        self._driver = driver
         self._timeout = config.handover_timeout_ms / 1000
-        self._leaders, self._clocks = leaders, clocks
-        self._health, self._metadata = health, metadata
+        self._leaders = leaders
+        self._clocks = clocks
+        self._health = health
+        self._metadata = metadata
 
     async def transfer(self, group_id: int, target: int, timeout: float) -> int:
         """Hand over; target 0: the best. Returns the leader afterwards. Raises NotLeaderError."""

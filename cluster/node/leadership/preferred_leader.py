@@ -41,7 +41,8 @@ class PreferredLeader:
         elif self._led_since is not None:
             healthy = now - self._led_since >= HEALTHY * max(self.wait, MIN_STEP)
             self._losses = 1 if healthy else self._losses + 1
-            self._lost_at, self._led_since = now, None
+            self._lost_at = now
+            self._led_since = None
 
     def handed_over(self, now: float) -> None:
         """Note that it is asked to lead. If it then does not, or not for long, that is a loss."""

@@ -31,7 +31,9 @@ class Peers:
         on_link: Callable[[int, bool], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._on_link, self._on_failure = clock, on_link, on_failure
+        self._clock = clock
+        self._on_link = on_link
+        self._on_failure = on_failure
         self.links: dict[int, PeerLink] = {}
         self.linked_since: dict[int, float] = {}  # of those whose link is up
         self._refused_since: dict[int, float] = {}

@@ -62,9 +62,14 @@ class Maintenance:
         clocks: ClockAgreement,
         transfer: Transfer,
     ) -> None:
-        self._settings, self._driver, self._replicas = settings, driver, replicas
-        self._metadata, self._clock = metadata, clock
-        self._linked_since, self._clocks, self._transfer = linked_since, clocks, transfer
+        self._settings = settings
+        self._driver = driver
+        self._replicas = replicas
+        self._metadata = metadata
+        self._clock = clock
+        self._linked_since = linked_since
+        self._clocks = clocks
+        self._transfer = transfer
         self._sending: set[tuple[int, int]] = set()
         self._preferred: dict[int, PreferredLeader] = {}  # group -> its preferred node
 

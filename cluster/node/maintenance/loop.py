@@ -50,7 +50,9 @@ class SnapshotSender:
         self, links: Mapping[int, PeerLink], tasks: Tasks, sent: Callable[[int], None]
     ) -> None:
         """sent: called with the bytes of each, before it goes."""
-        self._links, self._tasks, self._sent = links, tasks, sent
+        self._links = links
+        self._tasks = tasks
+        self._sent = sent
 
     def send(self, peer: int, snapshot: Snapshot, done: TransferDone) -> None:
         self._tasks.spawn(self._send(peer, snapshot, done))

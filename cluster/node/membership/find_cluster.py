@@ -60,8 +60,11 @@ class Admission:
     """
 
     def __init__(self, config: NodeConfig, directory: Directory) -> None:
-        self._config, self._directory, self.hears = config, directory, False
-        self._said, self._refused_since = "", 0.0
+        self._config = config
+        self._directory = directory
+        self.hears = False
+        self._said = ""
+        self._refused_since = 0.0
         self._began: float | None = None
         self._heard: pb.Hello | None = None
 

@@ -90,9 +90,14 @@ class OtherNodes:
         metadata: MetadataState,
         proposer: Proposer,
     ) -> None:
-        self._config, self._identity, self._peers = config, known.identity, peers
-        self._addresses, self._named = known.addresses, named(config)
-        self._metadata, self._proposer, self._founder = metadata, proposer, known.founder
+        self._config = config
+        self._identity = known.identity
+        self._peers = peers
+        self._addresses = known.addresses
+        self._named = named(config)
+        self._metadata = metadata
+        self._proposer = proposer
+        self._founder = known.founder
         self._said = {node: at for node, at in known.said.items() if node != config.node_id}
         self._said_version = self._identity.instance  # of the configuration that `said` is from
         self._gone_since: float | None = None

@@ -74,8 +74,12 @@ class OwnPlace:
         proposer: MetadataProposer,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._config, self._listener, self._on_failure = config, listener, on_failure
-        self._metadata, self._proposer, self.group = metadata, proposer, proposer.group
+        self._config = config
+        self._listener = listener
+        self._on_failure = on_failure
+        self._metadata = metadata
+        self._proposer = proposer
+        self.group = proposer.group
         self._tasks = Tasks()
 
     async def close(self) -> None:

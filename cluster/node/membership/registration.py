@@ -67,8 +67,12 @@ class Registering:
         proposer: MetadataProposer,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._config, self._identity, self._stored = config, identity, stored
-        self._metadata, self._proposer, self._on_failure = metadata, proposer, on_failure
+        self._config = config
+        self._identity = identity
+        self._stored = stored
+        self._metadata = metadata
+        self._proposer = proposer
+        self._on_failure = on_failure
         self.takes_part = not self._is_counted
 
     @property

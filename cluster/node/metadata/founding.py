@@ -39,7 +39,9 @@ class Founding:
     """settings: this node's, with which it founds the cluster's if it leads then."""
 
     def __init__(self, config: NodeConfig, metadata: MetadataState, upgrades: Upgrades) -> None:
-        self._config, self._metadata, self.upgrades = config, metadata, upgrades
+        self._config = config
+        self._metadata = metadata
+        self.upgrades = upgrades
         self.settings: Mapping[str, int] = {name: getattr(config, name) for name in SETTINGS}
         self._said: list[str] = []
 

@@ -76,7 +76,8 @@ class ProducerIdBlocks:
         try:
             first = await self._allocate()
             assert first > self._highest, f"producer id {first} was issued before"
-            self._next, self._end = first, first + self._size
+            self._next = first
+            self._end = first + self._size
             self._highest = self._end - 1
             self._taken_at = asked_at
         finally:

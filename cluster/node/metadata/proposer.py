@@ -64,8 +64,12 @@ class MetadataProposer:
         metadata: MetadataState,
     ) -> None:
         """As leader it stamps two of `founding.settings` into commands."""
-        self.group, self._links, self._touch, self._clocks = group, links, touch, clocks
-        self._founding, self._metadata = founding, metadata
+        self.group = group
+        self._links = links
+        self._touch = touch
+        self._clocks = clocks
+        self._founding = founding
+        self._metadata = metadata
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     def on_applied(self, index: int) -> None:

@@ -37,8 +37,11 @@ class Upgrades:
         clock: Callable[[], float],
         auto_finalize: float,
     ) -> None:
-        self._node_id, self._metadata, self._peers = node_id, metadata, peers
-        self._clock, self._auto_finalize = clock, auto_finalize
+        self._node_id = node_id
+        self._metadata = metadata
+        self._peers = peers
+        self._clock = clock
+        self._auto_finalize = auto_finalize
         self._ready: tuple[Finalized, float] | None = None  # the target, and since when
 
     def release_of(self, node_id: int) -> Release | None:

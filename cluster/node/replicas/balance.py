@@ -40,8 +40,10 @@ class Balancing:
         alive: Callable[[int], bool],
         propose: Propose,
     ) -> None:
-        self._driver, self._metadata = driver, metadata
-        self._alive, self._propose = alive, propose
+        self._driver = driver
+        self._metadata = metadata
+        self._alive = alive
+        self._propose = propose
         self._layout = 0  # of the last plan
         self._under_way = 0  # commands without an answer: no plan is drawn before they have it
 

@@ -52,8 +52,10 @@ class ReplicaChanges:
         directory_of: Callable[[int], int],
         propose: Propose,
     ) -> None:
-        self._driver, self._metadata = driver, metadata
-        self._directory_of, self._propose = directory_of, propose
+        self._driver = driver
+        self._metadata = metadata
+        self._directory_of = directory_of
+        self._propose = propose
         self._reporting: set[int] = set()
         self._learners = 0
         self.waiting: dict[int, str] = {}

@@ -44,7 +44,9 @@ class NodeChanges:
         replicas: int = DEFAULT_REPLICAS,
     ) -> None:
         """replicas: of internal topics, at most one per node."""
-        self._driver, self._metadata, self._propose = driver, metadata, propose
+        self._driver = driver
+        self._metadata = metadata
+        self._propose = propose
         self._replicas = replicas
         self._asked: set[tuple[str, int]] = set()  # commands in progress
 

@@ -55,8 +55,12 @@ class Repairs:
         clock: Callable[[], float],
         propose: Propose,
     ) -> None:
-        self._node_id, self._delay, self._clock = node_id, delay, clock
-        self._replicas, self._metadata, self._propose = replicas, metadata, propose
+        self._node_id = node_id
+        self._delay = delay
+        self._clock = clock
+        self._replicas = replicas
+        self._metadata = metadata
+        self._propose = propose
         self._found: dict[int, _Found] = {}
         self._saying: set[int] = set()
         self.asked = 0

@@ -152,7 +152,8 @@ class Replicas:
         context: ReplicaContext,
         partition_class: Callable[[int], type[Partition]] = lambda gid: Partition,
     ) -> None:
-        self._settings, self._context = settings, context
+        self._settings = settings
+        self._context = context
         self._partition_class = partition_class
         self.by_group: dict[int, Partition] = {}
         self._tail_bytes = settings.tail_cache_bytes

@@ -42,7 +42,8 @@ class ReplicaDuties:
         replicas: Replicas,
         sizes: ReplicaSizes,
     ) -> None:
-        self._proposer, self._tasks = proposer, Tasks()
+        self._proposer = proposer
+        self._tasks = Tasks()
         delay = config.repair_after_ms / 1000
         self.repairs = Repairs(
             config.node_id, delay, replicas, metadata, time.monotonic, self._propose

@@ -40,7 +40,9 @@ class ReplicaSizes:
         peers: Peers,
         waiting: Callable[[], Mapping[int, str]],
     ) -> None:
-        self._node_id, self._partitions, self._peers = node_id, partitions, peers
+        self._node_id = node_id
+        self._partitions = partitions
+        self._peers = peers
         self._waiting = waiting
         self.reasons: dict[int, str] = {}
         self.lags: dict[tuple[int, int], int] = {}

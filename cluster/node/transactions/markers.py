@@ -72,8 +72,12 @@ class Markers:
         ask: Ask,
         propose: Callable[[tpb.TransactionCommand], Awaitable[object]],
     ) -> None:
-        self._node_id, self._metadata, self._partitions = node_id, metadata, partitions
-        self._leader_of, self._ask, self._propose = leader_of, ask, propose
+        self._node_id = node_id
+        self._metadata = metadata
+        self._partitions = partitions
+        self._leader_of = leader_of
+        self._ask = ask
+        self._propose = propose
         self._tasks = Tasks()
         self._works: dict[int, _Work] = {}
         self._decided: dict[int, float] = {}  # first seen by this leader, by transaction

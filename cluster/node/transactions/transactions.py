@@ -79,10 +79,14 @@ class Transactions:
         leaders: Leaders,
         clock: Callable[[], float],
     ) -> None:
-        self._node_id, self._metadata, self._group = config.node_id, metadata, proposer.group
-        self._partitions, self._links = replicas.by_group, peers.links
+        self._node_id = config.node_id
+        self._metadata = metadata
+        self._group = proposer.group
+        self._partitions = replicas.by_group
+        self._links = peers.links
         self._leader_of = leaders.leader_of
-        self._proposer, self._clock = proposer, clock
+        self._proposer = proposer
+        self._clock = clock
         self._timeout = config.request_timeout_ms / 1000
         self._timers = Timers()
         self.markers = Markers(
