@@ -133,7 +133,8 @@ class Consumer:
         # Here, not in the caller: a cancelled caller must not leave the wake-up undone.
         wake = self._fetcher.wake
         self._rebalance = Rebalance(self.config, self._buffer, member, wake, ask, tell)
-        self._member, self._subscribed = member, frozenset(names)
+        self._member = member
+        self._subscribed = frozenset(names)
 
     def _subscribe_known(self, names: Sequence[str]) -> None:
         topics = self._cluster.leaders.topics

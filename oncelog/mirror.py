@@ -90,7 +90,8 @@ class Mirror:
         skip_deleted: bool = False,
         starting_offsets: Mapping[int, int] | None = None,
     ) -> None:
-        self.source_topic, self.target_topic = source, target
+        self.source_topic = source
+        self.target_topic = target
         self.progress: dict[int, Progress] = {}
         given, there = bootstrap_servers, target_bootstrap_servers
         self._source = default_bootstrap() if given is None else parse_bootstrap(given)

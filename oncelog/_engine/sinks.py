@@ -22,7 +22,8 @@ class SinkCalls:
     """Runs on the engine's loop. timeout_s: how long a call is repeated."""
 
     def __init__(self, cluster: Cluster, timeout_s: float) -> None:
-        self._cluster, self._timeout_s = cluster, timeout_s
+        self._cluster = cluster
+        self._timeout_s = timeout_s
 
     async def _call(self, name: str, request: Any) -> Any:
         if "timeout_ms" in request.DESCRIPTOR.fields_by_name:

@@ -295,7 +295,9 @@ class Feed(Generic[T]):
     def __init__(
         self, consumer: Consumer, timeout_ms: int | None, items: Callable[[Chunk], Iterator[T]]
     ) -> None:
-        self._consumer, self._timeout_ms, self._items = consumer, timeout_ms, items
+        self._consumer = consumer
+        self._timeout_ms = timeout_ms
+        self._items = items
         self._left: Iterator[T] = iter(())
 
     def __aiter__(self) -> Self:

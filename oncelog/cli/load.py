@@ -60,7 +60,8 @@ class _Clock:
     """Wall and processor time of this process since the start."""
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.monotonic(), time.process_time()
+        self._wall = time.monotonic()
+        self._cpu = time.process_time()
 
     def figures(self, records: int, size: int) -> Figures:
         seconds = max(time.monotonic() - self._wall, 1e-9)
@@ -253,7 +254,8 @@ class _AckSample:
     __slots__ = ("_due", "_times")
 
     def __init__(self, due: float, times: list[float]) -> None:
-        self._due, self._times = due, times
+        self._due = due
+        self._times = times
 
     def __call__(self, metadata: RecordMetadata | None, error: OncelogError | None) -> None:
         if error is None:

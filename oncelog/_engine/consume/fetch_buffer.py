@@ -160,7 +160,8 @@ class FetchBuffer:
         # Nothing is returned from this time (monotonic) on: the group may have removed this member.
         self._held_from = float("inf")
         # Progress of the user: calls for records, and whether a call is waiting.
-        self.calls, self.is_waited_for = 0, False
+        self.calls = 0
+        self.is_waited_for = False
         # Called on any thread when a waiting reader should look again.
         self.listener: Callable[[], None] | None = None
 

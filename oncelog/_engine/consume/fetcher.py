@@ -55,7 +55,8 @@ class Fetcher:
         self._locating: set[TopicPartition] = set()
         # Partitions that restart here, without a look at the group's committed offsets.
         self._reset: dict[TopicPartition, str] = {}
-        self._searches, self._searching = 0, False  # leader searches since all partitions had one
+        self._searches = 0
+        self._searching = False  # leader searches since all partitions had one
         self._ahead_since: dict[TopicPartition, float] = {}
         self._catch_up = CatchUp(config, cluster, self.buffer)
         # Partitions with a stream instead of polls, with the generation of its start.

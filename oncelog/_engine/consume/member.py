@@ -64,21 +64,28 @@ class GroupSession:
         topics: Iterable[str],
     ) -> None:
         assert config.group_id is not None
-        self.group, self.member_id = config.group_id, positions.member_id
+        self.group = config.group_id
+        self.member_id = positions.member_id
         self.error: errors.OncelogError | None = None  # for good
-        self._config, self._cluster, self._buffer = config, cluster, buffer
-        self._groups, self._machine = positions.groups, positions.membership
+        self._config = config
+        self._cluster = cluster
+        self._buffer = buffer
+        self._groups = positions.groups
+        self._machine = positions.membership
         self._topics = list(topics)
-        self._claim, self._was_member = 0, False
+        self._claim = 0
+        self._was_member = False
         self._address = ""  # of the coordinator, while connected
         self._ping_s = self._session_s = config.session_timeout_ms / 1000
         self._outbox: deque[group_pb2.JoinGroupRequest | None] = deque()  # None: hello again
         self._wake = asyncio.Event()
-        self._joined, self._came_back = asyncio.Event(), asyncio.Event()
+        self._joined = asyncio.Event()
+        self._came_back = asyncio.Event()
         self._came_back.set()
         self._is_in = False  # an assignment came over the present connection
         self._why_not_joined: errors.OncelogError | None = None
-        self._progress, self._progress_at = buffer.progress(), time.monotonic()
+        self._progress = buffer.progress()
+        self._progress_at = time.monotonic()
         self._hold: asyncio.TimerHandle | None = None
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -152,7 +159,8 @@ class GroupSession:
         """Return the seconds since the user last got a record, or asked for some."""
         progress, now = self._buffer.progress(), time.monotonic()
         if progress != self._progress or self._buffer.is_waited_for:
-            self._progress, self._progress_at = progress, now
+            self._progress = progress
+            self._progress_at = now
         return now - self._progress_at
 
     async def leave(self) -> None:
@@ -187,7 +195,8 @@ class GroupSession:
             except errors.OncelogError as error:
                 self._fail(error)
             finally:
-                self._address, self._is_in = "", False
+                self._address = ""
+                self._is_in = False
 
     async def _connection(self, address: str) -> None:
         """Serve a connection until either side wants another. Raises OncelogError."""
@@ -202,7 +211,8 @@ class GroupSession:
                 await call.write(group_pb2.JoinGroupRequest(hello=self._hello(connection)))
                 answer = _message(await call.read())
             self._groups.answered(self.group, address)
-            self._address, self._ping_s = address, max(answer.ping_interval_ms, 100) / 1000
+            self._address = address
+            self._ping_s = max(answer.ping_interval_ms, 100) / 1000
             self._session_s = 3 * self._ping_s
             self._confirmed(sent)
             beat = self._loop.create_task(self._beat(connection))
@@ -326,7 +336,9 @@ class GroupSession:
         numbers = {TopicPartition(p.topic, p.partition): p.ownership for p in new.partitions}
         revoke = [TopicPartition(p.topic, p.partition) for p in new.revoke]
         step = self._machine.assignment(connection, new.epoch, numbers, revoke)
-        self._claim, self._was_member, self._is_in = 0, True, True
+        self._claim = 0
+        self._was_member = True
+        self._is_in = True
         if step != _NOTHING:
             deadline = time.monotonic() + self._config.revoke_timeout_ms / 1000
             self._buffer.interrupt(MembershipChange(connection, step, deadline))

@@ -37,7 +37,9 @@ class NewPartitions:
     ) -> None:
         self._in_group = config.group_id is not None
         self._age_s = config.metadata_max_age_ms / 1000
-        self._cluster, self._buffer, self._wake = cluster, buffer, wake
+        self._cluster = cluster
+        self._buffer = buffer
+        self._wake = wake
         self._lock = threads.shared_lock()  # keeps counts and assignment consistent
         self._counts: Mapping[str, int] = {}  # of the topics that are followed
         self._came: set[TopicPartition] = set()

@@ -47,7 +47,8 @@ class Positions:
 
     def end_membership(self) -> None:
         """Become another member: the one that has left does not come back."""
-        self.member_id, self.membership = str(uuid.uuid4()), MemberOwnerships()
+        self.member_id = str(uuid.uuid4())
+        self.membership = MemberOwnerships()
 
     async def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets, if there is a group.

@@ -47,8 +47,12 @@ class Rebalance:
         ask: Ask,
         tell: Tell,
     ) -> None:
-        self._config, self._buffer, self._member = config, buffer, member
-        self._wake_fetcher, self._ask, self._tell = wake_fetcher, ask, tell
+        self._config = config
+        self._buffer = buffer
+        self._member = member
+        self._wake_fetcher = wake_fetcher
+        self._ask = ask
+        self._tell = tell
         # Ownership number under which each partition's records are being read.
         self.numbers: dict[TopicPartition, int] = {}
         self.count = 0

@@ -146,7 +146,8 @@ class _Token(grpc.AuthMetadataPlugin):
     """Adds the token to each call; gRPC sends it over TLS only. Called on threads of gRPC."""
 
     def __init__(self, token: str | None, path: str | None) -> None:
-        self._token, self._path = token or "", path
+        self._token = token or ""
+        self._path = path
         self._stamp: _Stamp | None = None
         self._lock = threading.Lock()
         if path is not None:
@@ -172,7 +173,8 @@ class _Token(grpc.AuthMetadataPlugin):
                 token = _bytes("token_file", self._path).decode("ascii", "replace").strip()
                 if not token or not token.isprintable() or not token.isascii():
                     raise ConfigError(f"token_file: {self._path} holds no token", "token_file")
-                self._token, self._stamp = token, stamp
+                self._token = token
+                self._stamp = stamp
             return self._token
 
 

@@ -33,7 +33,8 @@ class ClientFounding:
                 f"founded as {self.known}. Remove the address from bootstrap_servers, or stop "
                 f"the node there"
             )
-        self.known, self.metadata = named, grpc.aio.Metadata((KEY, named))
+        self.known = named
+        self.metadata = grpc.aio.Metadata((KEY, named))
 
 
 __all__ = ["ClientFounding"]

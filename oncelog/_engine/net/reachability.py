@@ -32,13 +32,15 @@ class Reachability:
             return
         if self._warned:
             log.warning("%s answers again, after %.0f s", address, self._clock() - self._since)
-        self._since, self._warned = None, False
+        self._since = None
+        self._warned = False
 
     def failed(self, reason: str) -> None:
         """Note that a node did not answer; the reason names it."""
         now = self._clock()
         if self._since is None or now - self._last > self._gap_s:
-            self._since, self._warned = now, False
+            self._since = now
+            self._warned = False
         self._last = now
         if not self._warned and now - self._since >= self.patience_s:
             self._warned = True

@@ -39,7 +39,8 @@ class EngineThread:
     """A thread with an event loop. `rounds` rises with each answer to `ask`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        self.loop, self.thread = loop, thread
+        self.loop = loop
+        self.thread = thread
         self.rounds = 0
 
     def ask(self) -> None:

@@ -204,7 +204,8 @@ class OpenBatch:
         stored_as: tuple[int, int] | None,
     ) -> None:
         """Take an encoded payload; the batch holds nothing else."""
-        self.payload, self.stored_as = payload, stored_as
+        self.payload = payload
+        self.stored_as = stored_as
         self.size = len(payload)
         self.record_count = record_count
         self.stamp(max_timestamp_us)

@@ -38,7 +38,8 @@ class Following:
         self._ended_at = float("-inf")
 
     def note_begin(self, terms: Terms, now: float) -> None:
-        self.terms, self.is_expected = terms, now - self._ended_at < SOON_S
+        self.terms = terms
+        self.is_expected = now - self._ended_at < SOON_S
 
     def note_end(self, now: float) -> None:
         self._ended_at = now

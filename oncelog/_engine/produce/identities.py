@@ -124,7 +124,8 @@ class ProducerIdentities:
             self._config.secured,
         )
         if self._name:
-            self._newest, self._nonce = identity, 0
+            self._newest = identity
+            self._nonce = 0
         log.info("producer id %d epoch %d", identity.producer_id, identity.epoch)
         return identity
 

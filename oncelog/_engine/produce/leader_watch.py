@@ -35,8 +35,11 @@ class LeaderWatch:
         is_open: Callable[[str], bool],
         on_round: Callable[[], None],
     ) -> None:
-        self._cluster, self._loop = cluster, loop
-        self._wanted, self._is_open, self._on_round = wanted, is_open, on_round
+        self._cluster = cluster
+        self._loop = loop
+        self._wanted = wanted
+        self._is_open = is_open
+        self._on_round = on_round
         self.failure = ""  # error of the last round; "": it was answered
         self._stale: set[str] = set()
         self._any_stale = asyncio.Event()

@@ -71,7 +71,8 @@ class Sender:
         self._streams: dict[str, Lane] = {}
         self._sent_to: dict[TopicPartition, str] = {}
         # A look is due while these are equal; no flag that a signal handler could find half set.
-        self._looks, self._woken_at = 0, -1
+        self._looks = 0
+        self._woken_at = -1
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._watch = LeaderWatch(

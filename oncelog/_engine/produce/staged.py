@@ -55,8 +55,10 @@ class Stager:
     def __init__(
         self, cluster: Cluster, transaction_id: int, timeout_s: float, codec: int = 0
     ) -> None:
-        self._cluster, self._transaction_id = cluster, transaction_id
-        self._timeout_s, self._codec = timeout_s, codec
+        self._cluster = cluster
+        self._transaction_id = transaction_id
+        self._timeout_s = timeout_s
+        self._codec = codec
         self._chains: dict[TopicPartition, _Chain] = {}
         self._bytes = 0
         self._sent = asyncio.Event()

@@ -53,7 +53,9 @@ class Lane:
         self.closed = False
         # The parts of each batch that waits to be written, and their size.
         self.outbox: deque[tuple[list[bytes | memoryview], int]] = deque()
-        self.on_open, self.on_result, self.on_close = on_open, on_result, on_close
+        self.on_open = on_open
+        self.on_result = on_result
+        self.on_close = on_close
         self._on_room = on_room
         self._backlog = 0
         stream.join(self)
@@ -116,7 +118,8 @@ class ProduceStream:
     ) -> None:
         self.address = address
         self.opened = False
-        self.is_closing, self._why = False, ""
+        self.is_closing = False
+        self._why = ""
         self.was_shared = False
         # Reason why the node will take none of this, however often it is sent.
         self.refused: NotAuthorizedError | UnauthenticatedError | None = None
@@ -154,7 +157,8 @@ class ProduceStream:
 
     def close(self, why: str) -> None:
         log.debug("produce stream to %s: %s", self.address, why)
-        self.is_closing, self._why = True, why
+        self.is_closing = True
+        self._why = why
         self._task.cancel()
 
     async def wait_unused(self) -> None:

@@ -46,8 +46,10 @@ class ProducerTransactions:
     """Transactions of one producer, one after the other."""
 
     def __init__(self, sender: Sender) -> None:
-        self._config, self._cluster = sender.config, sender.cluster
-        self._sender, self._accumulator = sender, sender.accumulator
+        self._config = sender.config
+        self._cluster = sender.cluster
+        self._sender = sender
+        self._accumulator = sender.accumulator
         self._groups = Groups(sender.cluster)
         self._lock = asyncio.Lock()
         self.current: ProducerTransaction | None = None
@@ -134,7 +136,9 @@ class ProducerTransactions:
         if begun is not None:
             return self._transaction(identity, begun)
         if self._nonce_of != identity.serial:
-            self._nonce, self._nonce_of, self._answered = 0, identity.serial, True
+            self._nonce = 0
+            self._nonce_of = identity.serial
+            self._answered = True
         self._draw_nonce()
         request = pb.BeginTransactionRequest(
             producer_name=self._config.producer_name,

@@ -24,7 +24,9 @@ class AuditTables:
     """`rows`: those of both sides, with the column `side`; `found`: the findings."""
 
     def __init__(self, rows: DataFrame, found: DataFrame, kinds: list[str]) -> None:
-        self._rows, self._found, self._kinds = rows, found, kinds
+        self._rows = rows
+        self._found = found
+        self._kinds = kinds
 
     def seen(self) -> dict[str, int]:
         """Count the records of each side, and the producers of the topic."""

@@ -110,7 +110,8 @@ class MirrorStreamReader(OncelogStreamReader):
         if first == self._planned_to:
             # Spark plans a micro-batch when all before it are written.
             begin = {tp: max(at, first[tp]) for tp, at in begin.items()}
-        self._begin_at, self._planned_to = begin, last
+        self._begin_at = begin
+        self._planned_to = last
         ranges = [OffsetRange(tp, at, last[tp]) for tp, at in sorted(begin.items())]
         return [InputPartition(tuple(one) if one.size > 0 else None) for one in ranges]
 

@@ -59,7 +59,8 @@ class Rows:
     """Rows of one task attempt. counts: how many partitions a topic has."""
 
     def __init__(self, topic: str, counts: Callable[[str], int]) -> None:
-        self._topic, self._counts = topic, counts
+        self._topic = topic
+        self._counts = counts
         self._turn = random.randrange(1 << 30)  # of records without key and partition
         self.records = 0
         self.digest = 0
