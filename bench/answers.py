@@ -16,7 +16,8 @@ class Answers:
     """Log of acknowledgements. Times are `time.monotonic` seconds. One thread adds."""
 
     def __init__(self) -> None:
-        self._at, self._waits = array("d"), array("d")
+        self._at = array("d")
+        self._waits = array("d")
 
     def add(self, sent: float) -> None:
         """Notes that a record sent at this time is acknowledged now."""

@@ -41,7 +41,8 @@ class Load:
 
     def __init__(self, bootstrap: str, rate: float) -> None:
         self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=5)
-        self._rate, self._stop = rate * MB, threading.Event()
+        self._rate = rate * MB
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send)
         self._answers = Answers()
         self._thread.start()

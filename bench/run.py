@@ -63,7 +63,9 @@ class Run:
         total_s: float,
     ) -> None:
         """Starts a run of `total_s`: later measurements are left out, with that as their reason."""
-        self.results, self.scale, self.only = results, scale, only
+        self.results = results
+        self.scale = scale
+        self.only = only
         self.scratch = scratch
         self.id = uuid.uuid4().hex[:8]
         self.limits: Figures = {}

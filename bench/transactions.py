@@ -109,11 +109,13 @@ class Sender:
     """
 
     def __init__(self, nodes: Nodes, name: str, home: int = 0) -> None:
-        self.nodes, self.name = nodes, name
+        self.nodes = nodes
+        self.name = name
         self.streams: dict[int, Stream] = {}
         self.last = [-1] * PARTITIONS
         self.runs: dict[int, pb.StagedRun] = {}
-        self.number, self._nonces = 0, count(1)
+        self.number = 0
+        self._nonces = count(1)
         channel = nodes.channels[nodes.leaders[home]]
         self._transactions = transaction_pb2_grpc.TransactionServiceStub(channel)
         self._producers = producers.ProducerServiceStub(channel)
@@ -174,7 +176,8 @@ class Sender:
             partitions=self._written(),
         )
         answer = await self._again(self._transactions.BeginTransaction, request)
-        self.number, self.runs = answer.transaction_id, {}
+        self.number = answer.transaction_id
+        self.runs = {}
 
     def _written(self) -> list[batch_pb2.TopicPartition]:
         return [batch_pb2.TopicPartition(topic=TOPIC, partition=one) for one in self.runs]
@@ -190,7 +193,8 @@ class Sender:
             begin_next=pb.NextTransaction(nonce=next(self._nonces), partitions=self._written()),
         )
         answer = await self._again(self._transactions.CommitTransaction, request)
-        self.number, self.runs = answer.next.transaction_id, {}
+        self.number = answer.next.transaction_id
+        self.runs = {}
 
     async def keep_alive(self) -> None:
         request = pb.KeepTransactionsAliveRequest(transaction_ids=[self.number])

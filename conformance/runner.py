@@ -416,7 +416,8 @@ class Runner:
         longest_s: float = LONGEST_S,
         command_s: float = COMMAND_S,
     ) -> None:
-        self._longest_s, self._command_s = longest_s, command_s
+        self._longest_s = longest_s
+        self._command_s = command_s
         self._command = command
         self._jobs = jobs
         self._report = report

@@ -47,7 +47,9 @@ class Shard:
     def __init__(self, producer: Producer, consumer: Consumer, place: TopicPartition) -> None:
         self.table: dict[bytes, bytes] = {}
         self.next_offset = 0
-        self._producer, self._consumer, self._place = producer, consumer, place
+        self._producer = producer
+        self._consumer = consumer
+        self._place = place
 
     def catch_up(self, look_for: bytes = b"") -> bool:
         """Apply the log's new changes to the table.

@@ -46,7 +46,8 @@ class Worker:
     """One of the processes, until SIGTERM."""
 
     def __init__(self, bootstrap: str, run: str, transactions: bool) -> None:
-        self._effects, self._transactions = f"{run}-effects", transactions
+        self._effects = f"{run}-effects"
+        self._transactions = transactions
         self._stopped = False
         signal.signal(signal.SIGTERM, self._stop)
         name = f"{run}-{os.getpid()}" if transactions else None

@@ -39,7 +39,8 @@ class Disk:
     """
 
     def __init__(self, image: Path, mount_point: Path) -> None:
-        self.mount_point, self._image = mount_point, image
+        self.mount_point = mount_point
+        self._image = image
 
     def open(self) -> None:
         """Makes the disk if it is missing, and mounts it afresh. No process may use it."""

@@ -36,7 +36,9 @@ class Kills(run.Faults):
         self, cluster: LocalCluster, records: int, kills: int, kinds: list[str], naive: bool
     ) -> None:
         super().__init__()
-        self._killer, self._cluster, self._naive = Killer(cluster), cluster, naive
+        self._killer = Killer(cluster)
+        self._cluster = cluster
+        self._naive = naive
         moments = range(1, kills + 1)
         self._due = [records * moment // (kills + 1) for moment in moments]
         self._kinds = [kinds[number % len(kinds)] for number in range(kills)]

@@ -43,7 +43,9 @@ class Network:
     """
 
     def __init__(self, name: str, base: str, nodes: Iterable[int]) -> None:
-        self.name, self.base, self.nodes = name, base, list(nodes)
+        self.name = name
+        self.base = base
+        self.nodes = list(nodes)
         assert max(self.nodes) <= MAX_NODES
 
     @property

@@ -100,7 +100,8 @@ class NodeProcess:
         except (FileNotFoundError, ValueError):
             return
         if pid != self._pid and is_node(pid):
-            self._pid, self._child = pid, None
+            self._pid = pid
+            self._child = None
 
     def start(self) -> None:
         """Starts the process without waiting for it; output is appended to its log file."""
@@ -116,7 +117,8 @@ class NodeProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=self._detached,
             )
-        self._pid, self.exit_code = self._child.pid, None
+        self._pid = self._child.pid
+        self.exit_code = None
         self.pid_file.write_text(f"{self._pid}\n")
 
     def signal(self, number: signal.Signals) -> None:

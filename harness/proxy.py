@@ -216,8 +216,10 @@ class Proxy:
         *,
         detached: bool = False,
     ) -> None:
-        self._control_port, self._routes = control_port, routes
-        self._log_file, self._detached = log_file, detached
+        self._control_port = control_port
+        self._routes = routes
+        self._log_file = log_file
+        self._detached = detached
         self._pid = 0
         self._child: subprocess.Popen[bytes] | None = None
 

@@ -156,7 +156,9 @@ class CheckpointWriter:
     """
 
     def __init__(self, store: CheckpointStore, index: int, term: int) -> None:
-        self._store, self._index, self._term = store, index, term
+        self._store = store
+        self._index = index
+        self._term = term
         self._waiting = bytearray()
         self._crc = self._chunks = 0
         self.size = 0

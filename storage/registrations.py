@@ -65,7 +65,9 @@ class StoredRegistrations:
             self._system.fsync(self._descriptor)
         except OSError as error:
             raise StorageError(f"the registrations of the data directory: {error}") from error
-        self.known, self.number, self.begun = known, number, begun
+        self.known = known
+        self.number = number
+        self.begun = begun
 
 
 def _encode(known: int, number: int, begun: int) -> bytes:

@@ -64,7 +64,8 @@ class Clock:
     """Wall and processor time of this process since the start."""
 
     def __init__(self) -> None:
-        self.started, self._cpu = time.monotonic(), time.process_time()
+        self.started = time.monotonic()
+        self._cpu = time.process_time()
 
     def figures(self, records: int, size: int) -> Figures:
         seconds = max(time.monotonic() - self.started, 1e-9)

@@ -256,7 +256,8 @@ class Many:
     """Publisher on `window` channels of one connection, one message in flight in each."""
 
     def __init__(self, asked: Asked) -> None:
-        self._asked, self._value = asked, asked.values()[0]
+        self._asked = asked
+        self._value = asked.values()[0]
         self._queues = itertools.cycle(queues(asked))
         self._times: list[float] = []
         self._channels: list[Any] = []

@@ -104,7 +104,8 @@ class Kafka(Peer):
         self._rates: dict[tuple[int, int], float] = {}
 
     def prepare(self) -> None:
-        self._java, self._jars = java(), maven(f"kafka-{VERSION}", ARTIFACTS)
+        self._java = java()
+        self._jars = maven(f"kafka-{VERSION}", ARTIFACTS)
 
     def java_words(self) -> list[str]:
         """Java options that put Kafka's classes on the class path."""

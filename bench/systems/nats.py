@@ -54,7 +54,8 @@ class Nats(MessagePeer):
         self.durable = sync
         self.name = "NATS JetStream, sync_interval: always" if sync else "NATS JetStream"
         self._monitors: list[str] = []
-        self._program, self._version = Path(), ""  # set by `prepare`
+        self._program = Path()
+        self._version = ""  # set by `prepare`
 
     def prepare(self) -> None:
         try:

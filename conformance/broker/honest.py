@@ -52,7 +52,9 @@ class Node:
     """Stand-in for the node that these services need."""
 
     def __init__(self, stage: Stage, founding: NodeFounding) -> None:
-        self._cluster, self._node_id, self._founding = stage.cluster, stage.node_id, founding
+        self._cluster = stage.cluster
+        self._node_id = stage.node_id
+        self._founding = founding
         self.metadata = stage.cluster.metadata
         self.config = SimpleNamespace(
             node_id=stage.node_id,

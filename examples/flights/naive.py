@@ -35,7 +35,8 @@ class NaiveSink(DataSource):
 
 class _Naive:
     def __init__(self, servers: str, topic: str) -> None:
-        self._servers, self._topic = servers, topic
+        self._servers = servers
+        self._topic = topic
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from oncelog import Producer
