@@ -33,7 +33,7 @@ from cluster.config.settings import (
     MIB,
     MINUTE_MS,
     SETTINGS,
-    NodeSetting,
+    Setting,
 )
 from cluster.errors import ConfigError
 
@@ -245,7 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_flag(group: argparse._ArgumentGroup, setting: NodeSetting, default: object) -> None:
+def _add_flag(group: argparse._ArgumentGroup, setting: Setting, default: object) -> None:
     if setting.kind == "flag":
         group.add_argument(
             setting.flag, dest=setting.name, action="store_const", const=True, help=setting.help
@@ -307,7 +307,7 @@ def _bare(key: str) -> str:
     return key.removeprefix(ENV_PREFIX)
 
 
-def _convert(setting: NodeSetting, given: _Given) -> Any:
+def _convert(setting: Setting, given: _Given) -> Any:
     """Return `given` as the setting's type, within its limits."""
     match setting.kind:
         case "int":
@@ -340,7 +340,7 @@ def _convert(setting: NodeSetting, given: _Given) -> Any:
     return text
 
 
-def _convert_int(setting: NodeSetting, given: _Given) -> int:
+def _convert_int(setting: Setting, given: _Given) -> int:
     value = given.value
     if isinstance(value, str):
         try:
@@ -354,7 +354,7 @@ def _convert_int(setting: NodeSetting, given: _Given) -> int:
     return value
 
 
-def _convert_flag(setting: NodeSetting, given: _Given) -> bool:
+def _convert_flag(setting: Setting, given: _Given) -> bool:
     if isinstance(given.value, bool):
         return given.value
     if given.value not in ("true", "false"):

@@ -20,7 +20,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSetting:
+class Setting:
     """One setting: `kind` is int, str, addr, optaddr, path, flag, level or nodes.
 
     A path may be left out, a flag is given without a value. Limits are inclusive.
@@ -41,50 +41,50 @@ class NodeSetting:
         return ENV_PREFIX + self.name.upper()
 
 
-def _int(name: str, low: int, high: int, text: str) -> NodeSetting:
-    return NodeSetting(name, "int", text, low, high)
+def _int(name: str, low: int, high: int, text: str) -> Setting:
+    return Setting(name, "int", text, low, high)
 
 
-SETTINGS: tuple[NodeSetting, ...] = (
-    NodeSetting("cluster_id", "str", "name of the cluster, the same on all nodes"),
+SETTINGS: tuple[Setting, ...] = (
+    Setting("cluster_id", "str", "name of the cluster, the same on all nodes"),
     _int("node_id", 1, MAX_NODE_ID, "this node's number in the cluster"),
-    NodeSetting("data_dir", "str", "directory of this node's data"),
-    NodeSetting("listen", "addr", "address for clients"),
-    NodeSetting("advertise", "optaddr", "address told to clients (default: own in nodes)"),
-    NodeSetting("nodes", "nodes",
+    Setting("data_dir", "str", "directory of this node's data"),
+    Setting("listen", "addr", "address for clients"),
+    Setting("advertise", "optaddr", "address told to clients (default: own in nodes)"),
+    Setting("nodes", "nodes",
             "all nodes, as 1=host:port,2=host:port; ids never change (default: only this node)"),
-    NodeSetting("join", "optstr",
+    Setting("join", "optstr",
             "nodes of a cluster that a new data directory joins, host:port, separated by commas"),
-    NodeSetting("found", "optstr",
+    Setting("found", "optstr",
             "id of this new data directory: found a cluster before all nodes answer"),
     _int("peer_port_offset", 1, 60_000,
          "offset from a node's port in nodes to its port for other nodes"),
-    NodeSetting("kafka_listen", "optaddr", "address for Kafka's clients; empty: none"),
-    NodeSetting("kafka_advertise", "optaddr",
+    Setting("kafka_listen", "optaddr", "address for Kafka's clients; empty: none"),
+    Setting("kafka_advertise", "optaddr",
             "address for Kafka's clients that is reported to them (default: advertise's host)"),
-    NodeSetting("kafka_auto_create", "flag",
+    Setting("kafka_auto_create", "flag",
             "create a topic when a Kafka client asks for one that is missing"),
-    NodeSetting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
-    NodeSetting("tls_cert", "path", "certificate shown to clients, PEM; empty: no TLS"),
-    NodeSetting("tls_key", "path", "its key, PEM; only the node may read the file"),
-    NodeSetting("tls_ca", "path", "CAs of clients' certificates, which are then required; empty: none"),
-    NodeSetting("peer_cert", "path", "certificate shown to other nodes, PEM; empty: no TLS"),
-    NodeSetting("peer_key", "path", "its key, PEM; only the node may read the file"),
-    NodeSetting("peer_ca", "path", "CAs of the nodes' certificates, PEM"),
-    NodeSetting("tokens_file", "path", "static tokens, hashed: NAME scrypt:... lines; empty: none"),
-    NodeSetting("jwt_keys", "path", "JSON Web Key Set of the JWT issuer; empty: JWTs are rejected"),
-    NodeSetting("jwt_keys_url", "optstr", "URL of the key set instead of a file, https://..."),
-    NodeSetting("jwt_keys_ca", "path", "CAs of that URL's server, PEM; empty: the system's"),
-    NodeSetting("jwt_issuer", "optstr", "required iss of JWTs"),
-    NodeSetting("jwt_audience", "optstr", "required aud of JWTs"),
-    NodeSetting("permissions", "flag", "deny calls without an `oncelog acl` rule; default: allow all"),
-    NodeSetting("superusers", "optstr", "principals with all permissions, separated by commas"),
-    NodeSetting("audit_file", "path", "log of rejected and administrative calls; empty: none"),
+    Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
+    Setting("tls_cert", "path", "certificate shown to clients, PEM; empty: no TLS"),
+    Setting("tls_key", "path", "its key, PEM; only the node may read the file"),
+    Setting("tls_ca", "path", "CAs of clients' certificates, which are then required; empty: none"),
+    Setting("peer_cert", "path", "certificate shown to other nodes, PEM; empty: no TLS"),
+    Setting("peer_key", "path", "its key, PEM; only the node may read the file"),
+    Setting("peer_ca", "path", "CAs of the nodes' certificates, PEM"),
+    Setting("tokens_file", "path", "static tokens, hashed: NAME scrypt:... lines; empty: none"),
+    Setting("jwt_keys", "path", "JSON Web Key Set of the JWT issuer; empty: JWTs are rejected"),
+    Setting("jwt_keys_url", "optstr", "URL of the key set instead of a file, https://..."),
+    Setting("jwt_keys_ca", "path", "CAs of that URL's server, PEM; empty: the system's"),
+    Setting("jwt_issuer", "optstr", "required iss of JWTs"),
+    Setting("jwt_audience", "optstr", "required aud of JWTs"),
+    Setting("permissions", "flag", "deny calls without an `oncelog acl` rule; default: allow all"),
+    Setting("superusers", "optstr", "principals with all permissions, separated by commas"),
+    Setting("audit_file", "path", "log of rejected and administrative calls; empty: none"),
     _int("connection_age_ms", SECOND_MS, 30 * DAY_MS,
          "with TLS: age at which a client must reconnect"),
     _int("max_connections", 10, 1_000_000,
          "open client connections, at most; fewer if open files are limited"),
-    NodeSetting("insecure", "flag", "listen without TLS beyond this machine's loopback"),
+    Setting("insecure", "flag", "listen without TLS beyond this machine's loopback"),
     _int("election_timeout_ms", 50, MINUTE_MS, "silence of a leader before an election"),
     _int("heartbeat_ms", 5, 10 * SECOND_MS, "longest time between two messages of a leader"),
     _int("clock_bound_ms", 100, HOUR_MS,
@@ -115,7 +115,7 @@ SETTINGS: tuple[NodeSetting, ...] = (
     _int("retention_check_ms", 100, DAY_MS, "period of the deletion of old records"),
     _int("upgrade_auto_finalize_ms", 0, 30 * DAY_MS,
          "wait before a newer release on all nodes is finalized automatically; 0: never"),
-    NodeSetting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
+    Setting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
     _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
     _int("tail_cache_bytes", 64 * KIB, 16 * 1024 * MIB,
          "memory for the newest entries of all partitions, in equal shares, 256 KiB each at least"),

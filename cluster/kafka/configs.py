@@ -53,7 +53,7 @@ SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 EXPECTED_OFFSETS, FORMATS = "oncelog.expected.offsets", "oncelog.formats"
 
 
-class Setting(NamedTuple):
+class TopicSetting(NamedTuple):
     """A setting's field of TopicConfig. words: its values, if they are no numbers."""
 
     field: str
@@ -73,12 +73,12 @@ class Setting(NamedTuple):
         return self.words[value] if self.words else str(value)
 
 
-SETTINGS: Mapping[str, Setting] = {
-    "retention.ms": Setting("retention_ms", LONG),
-    "retention.bytes": Setting("retention_bytes", LONG),
-    "max.message.bytes": Setting("max_batch_bytes", INT),
-    EXPECTED_OFFSETS: Setting("expected_offsets", STRING, ("checked", "ignored", "required")),
-    FORMATS: Setting("formats", STRING, ("columnar", "kafka", "both")),
+SETTINGS: Mapping[str, TopicSetting] = {
+    "retention.ms": TopicSetting("retention_ms", LONG),
+    "retention.bytes": TopicSetting("retention_bytes", LONG),
+    "max.message.bytes": TopicSetting("max_batch_bytes", INT),
+    EXPECTED_OFFSETS: TopicSetting("expected_offsets", STRING, ("checked", "ignored", "required")),
+    FORMATS: TopicSetting("formats", STRING, ("columnar", "kafka", "both")),
 }
 # Settings of Kafka with the one value that holds here.
 FIXED: Mapping[str, str] = {
