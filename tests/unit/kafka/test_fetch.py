@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.kafka.fetch import _part, _Room
 from cluster.kafka.records import read_batch
-from cluster.services.log.fetch_encoding import Section
+from cluster.services.log.fetch_encoding import FetchSection
 from oncelog.v1 import log_pb2 as pb
 from oncelog.v1.batch_pb2 import BatchHeader, StoredBatch
 from oncelog.wire.batch import encode_payload
@@ -14,9 +14,9 @@ from tests.unit.kafka.kafka_bytes import batch
 MIB = 1 << 20
 
 
-def section() -> Section:
+def section() -> FetchSection:
     """Ten batches of a record each, a MiB of zeros, stored in some bytes; then one of Kafka's."""
-    found = Section(pb.PartitionRecords(partition=3, high_watermark=11))
+    found = FetchSection(pb.PartitionRecords(partition=3, high_watermark=11))
     packed = compress(ZSTD, encode_payload([bytes(MIB)], [0]))
     for offset in range(10):
         header = BatchHeader(record_count=1, codec=ZSTD)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ async def test_another_partition_of_a_full_answer_gets_nothing() -> None:
 async def test_slices_before_the_clients_offset_are_left_out() -> None:
     values = [bytes(MIB // 2)] * 6
     packed = encode_payload(values, [0] * 6)
-    found = Section(pb.PartitionRecords(partition=3))
+    found = FetchSection(pb.PartitionRecords(partition=3))
     stored = StoredBatch(header=BatchHeader(record_count=6), base_offset=100)
     found.add(stored, memoryview(packed), len(packed))
     (data,) = (await _part(found, 104, _Room(MIB))).batches
