@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, Message, Producer
 
 from harness.local_cluster import LocalCluster
-from tests.integration.kafka_rig import admin, create, read, servers
+from tests.integration.kafka.kafka_rig import admin, create, read, servers
 
 PARTITIONS = 3
 DELIVERY_MS = 120_000

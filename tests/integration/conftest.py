@@ -16,7 +16,7 @@ import pytest
 from harness.local_cluster import QUICK, LocalCluster
 from oncelog import Admin, Producer
 
-pytest.register_assert_rewrite("tests.integration.cancelled_calls")
+pytest.register_assert_rewrite("tests.integration.client.cancelled_calls")
 
 # Leaders stay where their first election put them: a test may look once and rely on it. The
 # product's own election timeout: a machine that runs all tests stands still for QUICK's.

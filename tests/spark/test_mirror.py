@@ -15,8 +15,8 @@ from oncelog import Admin, Producer
 from oncelog.errors import ConfigError, FencedError
 from oncelog.mirror import Mirror
 from oncelog.spark import mirror
+from tests.integration.client.test_client_programs import Program
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_client_programs import Program
 from tests.spark.copies import (
     TIMEOUT_S,
     contents,

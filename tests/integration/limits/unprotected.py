@@ -1,4 +1,4 @@
-"""`python -m tests.integration.unprotected`: a node without its guards against scarcity.
+"""`python -m tests.integration.limits.unprotected`: a node without its guards against scarcity.
 
 Tests show by it that their attack is one.
 """

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from oncelog import aio
-from tests.integration.cancelled_calls import COVERS, SCENARIOS
-from tests.integration.cancelling import Kit, When, kit, play_all, play_twice
+from tests.integration.client.cancelled_calls import COVERS, SCENARIOS
+from tests.integration.client.cancelling import Kit, When, kit, play_all, play_twice
 
 __all__ = ["kit"]
 

@@ -13,7 +13,7 @@ from harness.api import CALL_TIMEOUT, reason
 from harness.local_cluster import LocalCluster
 from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import transaction_pb2 as pb
-from tests.integration.test_transactions import Sender
+from tests.integration.transactions.test_transactions import Sender
 from tests.integration.waiting import answered
 
 

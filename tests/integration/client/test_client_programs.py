@@ -25,7 +25,7 @@ from oncelog.mirror import Mirror
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT = 60.0
 
 

@@ -15,7 +15,7 @@ from oncelog import Admin, Producer
 from oncelog.v1 import log_pb2, log_pb2_grpc
 from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import MakeCluster
-from tests.integration.hostile import HalfMessages, resident
+from tests.integration.limits.hostile import HalfMessages, resident
 
 MIB = 1024 * 1024
 LIMIT = 512 * MIB
@@ -41,7 +41,7 @@ def _for_ever(request: log_pb2.ProduceRequest) -> Iterator[log_pb2.ProduceReques
 
 
 def refused_batches(cluster: LocalCluster, stack: ExitStack) -> None:
-    """Streams of batches that are refused at once, whose answers nobody reads."""
+    """Streams of batches that are refused at once; nobody reads the answers."""
     bad = batch(TOPIC, 0, 0, 0, SMALL, crc=1)
     request = log_pb2.ProduceRequest(batches=[bad] * 2000)
     for _ in range(4):
@@ -74,7 +74,7 @@ def half_messages(cluster: LocalCluster, stack: ExitStack) -> None:
 Hostile = Callable[[LocalCluster, ExitStack], None]
 # The first two are bounded for each stream, too (tests/unit/services/test_budget.py).
 HOSTILE = [refused_batches, good_batches, unread_subscriptions, half_messages]
-SECURED = (unread_subscriptions,)  # over TLS, whose buffers are not counted
+SECURED = (unread_subscriptions,)  # over TLS: its buffers are not counted
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from tests.integration.cancelling import Kit, kit
-from tests.integration.interrupted_calls import SCENARIOS, Interrupted
+from tests.integration.client.cancelling import Kit, kit
+from tests.integration.client.interrupted_calls import SCENARIOS, Interrupted
 
 __all__ = ["kit"]
 # A coroutine was made and not begun; a transaction has lost its handle.

@@ -16,7 +16,7 @@ from oncelog.v1 import group_pb2 as pb
 from oncelog.v1.transaction_pb2 import StagedOffsets
 from oncelog.wire.status import from_rpc_error
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_transactions import Sender
+from tests.integration.transactions.test_transactions import Sender
 from tests.integration.waiting import eventually
 
 TIMEOUT = 30.0

@@ -26,7 +26,7 @@ import oncelog
 from harness.local_cluster import LocalCluster
 from oncelog.types import Header
 from tests.integration.conftest import STEADY
-from tests.integration.kafka_rig import admin, create, done, read, send, servers
+from tests.integration.kafka.kafka_rig import admin, create, done, read, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 RECORDS = 300

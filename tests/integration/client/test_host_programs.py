@@ -21,7 +21,7 @@ from conformance.broker.lies import Lie
 from conformance.broker.server import Broker
 from conformance.judge import contents
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 LONGEST_S = 45.0  # a program that hangs fails; none needs so long
 SIDE_BY_SIDE = 3
 

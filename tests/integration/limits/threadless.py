@@ -1,4 +1,4 @@
-"""`python -m tests.integration.threadless`: a node whose system has no thread left after a while.
+"""`python -m tests.integration.limits.threadless`: a node without threads to start.
 
 It ran out when the file that ONCELOG_TEST_THREADLESS names is there. With ONCELOG_TEST_UNPROTECTED
 the node starts its threads when it needs them.

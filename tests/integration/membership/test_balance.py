@@ -7,7 +7,7 @@ from collections import Counter
 from oncelog import Admin, Balance
 from oncelog.cli.balance import describe
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_nodes import check_all_are_there, wait_settled, writing
+from tests.integration.membership.test_nodes import check_all_are_there, wait_settled, writing
 from tests.integration.waiting import eventually
 
 TOPIC = "t"

@@ -17,8 +17,8 @@ from examples.bank import Auditor, Posting
 from examples.pipeline import Pipeline, transform
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, FencedMemberError, Producer, Record, TransactionAbortedError
+from tests.integration.client.test_client_programs import Program, rows
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_client_programs import Program, rows
 from tests.integration.waiting import eventually
 
 

@@ -12,7 +12,7 @@ from harness.local_cluster import LocalCluster
 from harness.replicas import ReplicaView, compare, view
 from oncelog.v1 import cluster_pb2, log_pb2
 from tests.integration.conftest import STEADY
-from tests.integration.verdict_rows import ROWS, Expected, Maker, Row, prepare
+from tests.integration.log.verdict_rows import ROWS, Expected, Maker, Row, prepare
 from tests.integration.waiting import eventually
 
 IDS = [row.name.replace(" ", "-") for row in ROWS]

@@ -25,7 +25,7 @@ from harness.ports import LOOPBACK
 from oncelog import Admin, Producer, RecordMetadata
 from oncelog.errors import OncelogError, UndeliveredRecordsError
 from tests.integration.conftest import MakeCluster
-from tests.integration.hostile import HalfMessages
+from tests.integration.limits.hostile import HalfMessages
 
 FILES = 512
 FLOOD = 600  # connections to each port
@@ -40,12 +40,12 @@ def within(node: NodeProcess, script: str) -> None:
 
 
 def limited(make_cluster: MakeCluster, limits: str, *, protected: bool = True) -> LocalCluster:
-    """A node whose shell says `ulimit LIMITS` first."""
+    """A node started by a shell that runs `ulimit LIMITS` first."""
     cluster = make_cluster(1, start=False, metrics=True, settings=QUICK)
     node = cluster.nodes[1]
     within(node, f'ulimit {limits}; exec "$@"')
     if not protected:
-        node.spec = dataclasses.replace(node.spec, module="tests.integration.unprotected")
+        node.spec = dataclasses.replace(node.spec, module="tests.integration.limits.unprotected")
     cluster.start()
     return cluster
 
@@ -204,7 +204,7 @@ def test_a_node_whose_system_has_no_thread_left(
         settings["test_unprotected"] = 1
     cluster = make_cluster(1, start=False, settings=settings)
     node = cluster.nodes[1]
-    node.spec = dataclasses.replace(node.spec, module="tests.integration.threadless")
+    node.spec = dataclasses.replace(node.spec, module="tests.integration.limits.threadless")
     cluster.start()
     cluster.api(1).create_topic("t", 1)
     (tmp_path / "none").touch()

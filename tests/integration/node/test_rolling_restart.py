@@ -1,6 +1,6 @@
 """A rolling restart by SIGTERM while a producer writes: each leadership is handed over before.
 
-    .venv/bin/python -m pytest -s tests/integration/test_rolling_restart.py
+    .venv/bin/python -m pytest -s tests/integration/node/test_rolling_restart.py
 
 prints the producer's longest silence, with restarts and without.
 """

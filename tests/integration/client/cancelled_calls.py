@@ -20,7 +20,7 @@ from oncelog import (
     TransactionCommittedError,
     aio,
 )
-from tests.integration.cancelling import CUT, PARTITIONS, Run, Scenario
+from tests.integration.client.cancelling import CUT, PARTITIONS, Run, Scenario
 
 SCENARIOS: dict[str, Scenario] = {}
 COVERS: set[str] = set()  # "Class.method"

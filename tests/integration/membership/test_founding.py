@@ -11,7 +11,7 @@ from harness.local_cluster import LocalCluster
 from harness.node_process import NodeProcess
 from oncelog import Admin
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_nodes import joining, wait_settled
+from tests.integration.membership.test_nodes import joining, wait_settled
 from tests.integration.waiting import eventually
 
 NOT_SERVING = 1.0  # several election timeouts

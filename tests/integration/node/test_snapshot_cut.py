@@ -25,7 +25,7 @@ from harness.ports import above
 from harness.replicas import compare
 from oncelog.v1 import cluster_pb2
 from tests.integration.conftest import STEADY, MakeCluster
-from tests.integration.test_producer_contract_groups import OFFSETS, commit, fetch
+from tests.integration.log.test_producer_contract_groups import OFFSETS, commit, fetch
 from tests.integration.waiting import eventually
 
 VICTIM = 3

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import oncelog
 from conformance.judge import contents
 from oncelog import Consumer, Producer, RecordMetadata, Transaction, TransactionCommittedError
-from tests.integration.cancelling import CUT, LONGEST_S, PARTITIONS, Kit
+from tests.integration.client.cancelling import CUT, LONGEST_S, PARTITIONS, Kit
 
 T = TypeVar("T")
 OURS = os.path.dirname(oncelog.__file__) + os.sep

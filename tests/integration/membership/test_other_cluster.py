@@ -18,7 +18,7 @@ from oncelog import (
     TopicPartition,
 )
 from tests.integration.conftest import MakeCluster
-from tests.integration.test_nodes import joining, wait_settled
+from tests.integration.membership.test_nodes import joining, wait_settled
 
 T0 = TopicPartition("t", 0)
 
