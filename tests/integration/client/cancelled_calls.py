@@ -341,7 +341,7 @@ async def take_an_assignment(run: Run) -> None:
 @scenario()
 async def loop(run: Run) -> None:
     """The loop lives on after a wait that was given up."""
-    run.append(*VALUES)
+    run.append_on_wait(*VALUES)
     async with run.consumer(run.topic, membership="manual") as consumer:
         records = aiter(consumer)
         found: list[bytes | None] = []
@@ -354,8 +354,7 @@ async def loop(run: Run) -> None:
 
 @scenario()
 async def loop_over_batches(run: Run) -> None:
-    run.append(*VALUES)
-    run.append("5")
+    run.append_on_wait(*VALUES, "5")
     async with run.consumer(run.topic, membership="manual") as consumer:
         batches = consumer.batches()
         found: list[bytes | None] = []
@@ -406,7 +405,7 @@ async def places(run: Run) -> None:
 
 @scenario("Consumer.getone")
 async def one_record_after_the_other(run: Run) -> None:
-    run.append(*VALUES)
+    run.append_on_wait(*VALUES)
     async with run.consumer(run.topic, membership="manual") as consumer:
         found = await run.cut(consumer.getone())
         if found is CUT:

@@ -48,6 +48,10 @@ class Point(NamedTuple):
     again: int = 0
 
 
+def nothing() -> None:
+    """Nobody waits for it."""
+
+
 CUT: Any = object()  # the result of a call that was cancelled
 
 
@@ -98,6 +102,7 @@ class Run:
         self.topic = self.name = self.group = kit.topic()
         self.was_reached = False
         self._again = point.again
+        self._on_wait: Callable[[], None] = nothing
 
     @property
     def was_spared(self) -> bool:
@@ -123,6 +128,8 @@ class Run:
         return await _stepping(call, lambda waits, at: self._caller_waits(task, waits, at))
 
     def _caller_waits(self, task: asyncio.Task[Any], waits: Any, number: int) -> None:
+        on_wait, self._on_wait = self._on_wait, nothing
+        on_wait()
         when, at, _ = self.point
         loop = asyncio.get_running_loop()
         if self.was_reached and self._again:
@@ -205,6 +212,10 @@ class Run:
     def append(self, *values: str, partition: int = 0) -> None:
         cluster = self.kit.broker.cluster
         self.kit.do(lambda: cluster.append_others(self.topic, partition, list(values)))
+
+    def append_on_wait(self, *values: str) -> None:
+        """Appends once the next call that is cut waits, so it does wait, however fast a node is."""
+        self._on_wait = lambda: self.append(*values)
 
     def assign(self, *partitions: int, revoke: Sequence[int] = ()) -> None:
         """Gives this assignment to the group's members, present or future."""
