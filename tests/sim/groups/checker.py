@@ -24,11 +24,11 @@ class Checker:
 
     def applied(self, index: int, entry: Any) -> None:
         kind = type(entry).__name__
-        if kind == "Change":
+        if kind == "OwnerChanges":
             for part, expected, member in entry.changes:
                 if self.owner.get(part, ("", 0))[1] == expected:
                     self._set(part, member, index)
-        elif kind == "Claim":
+        elif kind == "InstanceClaim":
             before = self.instance.get(entry.instance, ("", 0))
             if before[1] == entry.expected:
                 self.instance[entry.instance] = (entry.member, index)

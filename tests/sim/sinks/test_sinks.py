@@ -142,7 +142,7 @@ def test_jobs_have_any_order_and_each_number_once() -> None:
     assert sink is not None and sink.ranges == ((1, 3), (8, 10))
     for batch in range(20, 20 + 2 * MAX_RANGES, 2):
         commit(made, job(batch))
-    with pytest.raises(Refused, match="not known any more") as refused:
+    with pytest.raises(Refused, match="are forgotten") as refused:
         job(4)
     assert refused.value.reason == "BATCH_BEHIND"
     with pytest.raises(Refused, match="batch jobs"):
