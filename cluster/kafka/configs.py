@@ -13,10 +13,8 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cluster.kafka.errors import (
-    EXPECTED,
     Error,
     InvalidConfigError,
-    of_command,
     of_error,
     text_of,
 )
@@ -175,21 +173,11 @@ class Configs:
             answer.responses.append(result)
         return answer
 
+    @staticmethod
     async def _altered(
-        self, rights: Rights, call: Call, key: tuple[int, str], work: Coroutine[Any, Any, None]
+        rights: Rights, call: Call, key: tuple[int, str], work: Coroutine[Any, Any, None]
     ) -> AlterConfigsResourceResponse:
-        result = AlterConfigsResourceResponse(0, None, *key)
-        refused = rights.refusal(call, key[1])
-        if refused is not None:
-            work.close()
-            result.error_code, result.error_message = of_error(refused), text_of(refused)
-            return result
-        try:
-            await work
-        except EXPECTED as error:
-            result.error_code, result.error_message = of_command(error), text_of(error)
-        rights.ended(call, key[1], Error(result.error_code).name if result.error_code else "ok")
-        return result
+        return AlterConfigsResourceResponse(*await rights.changed(call, key[1], work), *key)
 
     async def _alter_some(
         self, kind: int, name: str, changes: Sequence[OtherAlterableConfig], is_trial: bool

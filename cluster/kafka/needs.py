@@ -9,10 +9,11 @@ of `cluster/security/permissions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple
 
 from cluster.access.gate import Gate
+from cluster.kafka.errors import EXPECTED, Error, of_command, of_error, text_of
 from cluster.kafka.messages import (
     ALTER_CONFIGS,
     API_VERSIONS,
@@ -93,6 +94,23 @@ class Rights:
         except OncelogError as error:
             return error
         return None
+
+    async def changed(
+        self, call: Call, name: str, work: Coroutine[Any, Any, object]
+    ) -> tuple[Error, str | None]:
+        """Make a change that the caller may make; returns the error's number and text."""
+        refused = self.refusal(call, name)
+        if refused is not None:
+            work.close()
+            return of_error(refused), text_of(refused)
+        try:
+            await work
+        except EXPECTED as error:
+            number = of_command(error)
+            self.ended(call, name, number.name)
+            return number, text_of(error)
+        self.ended(call, name, "ok")
+        return Error.NONE, None
 
     def ended(self, call: Call, name: str, result: str) -> None:
         """Note a change that was let in. result: "ok", or the error's name."""

@@ -8,16 +8,13 @@ A topic made here takes batches of Kafka's protocol (its setting `formats`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any
 
 from cluster.kafka import configs
-from cluster.kafka.errors import EXPECTED, Error, of_command, of_error, text_of
+from cluster.kafka.errors import Error
 from cluster.kafka.messages import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_TOPICS,
-    Call,
     CreatableTopic,
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -59,7 +56,7 @@ class Topics:
                 error = Error.INVALID_REQUEST
             else:
                 work = self._create(topic, request.timeout_ms, request.validate_only)
-                error, text = await _changed(rights, CREATE_TOPICS, topic.name, work)
+                error, text = await rights.changed(CREATE_TOPICS, topic.name, work)
             result = CreatableTopicResult(topic.name, error, text)
             made = self._service.node.metadata.topic(topic.name)
             if not error and made is not None:
@@ -71,7 +68,7 @@ class Topics:
     async def create_default(self, rights: Rights, name: str) -> Error:
         """Create a topic that a client's metadata request names."""
         work = self._create(CreatableTopic(name, -1, -1), 0, False)
-        error, _ = await _changed(rights, CREATE_TOPICS, name, work)
+        error, _ = await rights.changed(CREATE_TOPICS, name, work)
         return Error.LEADER_NOT_AVAILABLE if error is Error.REQUEST_TIMED_OUT else error
 
     async def _create(self, topic: CreatableTopic, timeout_ms: int, is_trial: bool) -> None:
@@ -99,7 +96,7 @@ class Topics:
         answer = DeleteTopicsResponse()
         async for name in in_slices(request.topic_names, SLICE):
             work = self._service.DeleteTopic(pb.DeleteTopicRequest(name=name))
-            error, text = await _changed(rights, DELETE_TOPICS, name, work)
+            error, text = await rights.changed(DELETE_TOPICS, name, work)
             answer.responses.append(DeletableTopicResult(name, error, text))
         return answer
 
@@ -109,7 +106,7 @@ class Topics:
         answer = CreatePartitionsResponse()
         async for topic in in_slices(request.topics, SLICE):
             work = self._grow(topic, request)
-            error, text = await _changed(rights, CREATE_PARTITIONS, topic.name, work)
+            error, text = await rights.changed(CREATE_PARTITIONS, topic.name, work)
             answer.results.append(CreatePartitionsTopicResult(topic.name, error, text))
         return answer
 
@@ -126,24 +123,6 @@ class Topics:
                 timeout_ms=_timeout(request.timeout_ms),
             )
         )
-
-
-async def _changed(
-    rights: Rights, call: Call, name: str, work: Coroutine[Any, Any, object]
-) -> tuple[Error, str | None]:
-    """Make a change that the caller may make; returns the error's number and text."""
-    refused = rights.refusal(call, name)
-    if refused is not None:
-        work.close()
-        return of_error(refused), text_of(refused)
-    try:
-        await work
-    except EXPECTED as error:
-        number = of_command(error)
-        rights.ended(call, name, number.name)
-        return number, text_of(error)
-    rights.ended(call, name, "ok")
-    return Error.NONE, None
 
 
 def _timeout(timeout_ms: int) -> int:
