@@ -155,16 +155,16 @@ class MetadataProposer:
             return pb.ProposeMetadataResponse(not_leader=True)
         for first in self._founding.commands():
             self.group.propose(self._entry(first, stamp_ms), lambda outcome: None)
+        proposed = mpb.MetadataCommand.FromString(command)
+        if why_not := self._metadata.membership.given_up(proposed.join_node):
+            refused = mpb.MetadataResult(error=NOT_SUPPORTED, message=why_not)
+            return pb.ProposeMetadataResponse(result=refused.SerializeToString())
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Outcome) -> None:
             if not future.done():
                 future.set_result(outcome)
 
-        proposed = mpb.MetadataCommand.FromString(command)
-        if why_not := self._metadata.membership.given_up(proposed.join_node):
-            refused = mpb.MetadataResult(error=NOT_SUPPORTED, message=why_not)
-            return pb.ProposeMetadataResponse(result=refused.SerializeToString())
         self.group.propose(self._entry(proposed, stamp_ms), done)
         self._touch()
         outcome = await future
