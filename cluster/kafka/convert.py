@@ -19,6 +19,7 @@ from oncelog.types import Header
 from oncelog.v1.batch_pb2 import StoredBatch
 from oncelog.wire.batch import decode_payload
 from oncelog.wire.compression import decompress
+from oncelog.wire.varint import encode_varint
 
 # A batch ends with the record that fills it, so that a long one needs no long array.
 SLICE_BYTES: Final = 1024 * 1024
@@ -62,13 +63,7 @@ def _batch(offset: int, times: list[int], records: list[bytes]) -> bytes:
 
 
 def _zigzag(number: int) -> bytes:
-    number = number << 1 ^ number >> 63
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return encode_varint(number << 1 ^ number >> 63)
 
 
 _SMALL_VARINTS = [_zigzag(number) for number in range(_SMALL)]
