@@ -1,6 +1,6 @@
-"""TLS 1.3 contexts from certificates, for the sockets that are not gRPC's.
+"""TLS contexts from certificates, for the sockets that are not gRPC's.
 
-    Certificates --> Contexts --> peer_tls (nodes), the metrics page
+    Certificates --> Contexts --> peer_tls (nodes), the metrics page, Kafka's port
 
 A new context is made when the files have changed: a CA can be added to a context, but never
 taken out of it.
@@ -18,13 +18,16 @@ from cluster.security.certificates import Certificates, Pem
 
 
 class Contexts:
-    """TLS contexts of both sides of a handshake. Any thread may ask."""
+    """TLS contexts of both sides of a handshake. Any thread may ask. least: the oldest version."""
 
-    def __init__(self, certificates: Certificates) -> None:
+    def __init__(
+        self, certificates: Certificates, least: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+    ) -> None:
         self._certificates = certificates
+        self._least = least
         self._lock = threading.Lock()
         self._pem = certificates.current()
-        self._client, self._server = _contexts(self._pem)
+        self._client, self._server = _contexts(self._pem, least)
         # The CAs that admitted the connections still open.
         self._ca = WeakKeyDictionary[ssl.SSLContext, bytes]()
         self._note_ca()
@@ -51,12 +54,12 @@ class Contexts:
         pem = self._certificates.current()
         with self._lock:
             if pem is not self._pem:
-                self._client, self._server = _contexts(pem)
+                self._client, self._server = _contexts(pem, self._least)
                 self._pem = pem
                 self._note_ca()
 
 
-def _contexts(pem: Pem) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+def _contexts(pem: Pem, least: ssl.TLSVersion) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Make both contexts. OpenSSL reads keys only from files: this one is private and brief."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -66,7 +69,7 @@ def _contexts(pem: Pem) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         pair.touch(mode=0o600)
         pair.write_bytes(pem.key + b"\n" + pem.certificate)
         for context in (client, server):
-            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.minimum_version = least
             context.load_cert_chain(pair)
             if pem.ca:
                 context.verify_mode = ssl.CERT_REQUIRED

@@ -21,12 +21,12 @@ from typing import cast
 from cluster.config.addresses import host_and_port
 from cluster.consensus.message import Message
 from cluster.errors import ListenError
+from cluster.security.handshakes import MAX_HANDSHAKES, Handshakes
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.connecting import HELLO_TIMEOUT, MAX_HELLO_BYTES
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
-from cluster.transport.handshakes import MAX_HANDSHAKES, Handshakes
 from cluster.transport.hellos import Acceptance, NotYetError
 from cluster.transport.stream import PING, FrameReader, Keepalive, StreamError, framed, tune
 from cluster.v1 import peer_pb2 as pb
@@ -100,7 +100,7 @@ class PeerListener:
                 self._handshakes.append(
                     Handshakes(
                         sock,
-                        self.tls,
+                        self.tls.server_context,
                         lambda: PeerStream(self, loop),
                         HELLO_TIMEOUT,
                         min(MAX_HANDSHAKES, self._most // 4),

@@ -255,7 +255,7 @@ async def test_with_the_check_off_the_same_strangers_get_in(
             context.verify_mode = ssl.CERT_NONE
             return context
 
-        monkeypatch.setattr(node.tls, "server_context", trusting)
+        monkeypatch.setattr(node.listener._handshakes[0], "_context", trusting)
         anybody = Peer(2, float("inf"), server())
         monkeypatch.setattr(node.tls, "peer", lambda found: anybody)
         stranger = STRANGERS[who](node.authority)

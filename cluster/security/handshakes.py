@@ -1,10 +1,10 @@
 """Connections of a listener up to TLS: accepts them and runs a bounded number of handshakes.
 
-    socket --accept--> handshake --> PeerStream of the listener
+    socket --accept--> handshake --> PeerStream (nodes), Connection (Kafka's clients)
 
 An unfinished handshake costs buffers and may stay for a while. So their number is limited: one more
-ends the oldest, since a peer's takes milliseconds. Each gets the TLS context of its moment, so that
-a removed CA no longer counts.
+ends the oldest, since a sound one takes milliseconds. Each gets the TLS context of its moment, so
+that a removed CA no longer counts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 from collections.abc import Callable
-
-from cluster.security.peer_tls import PeerTls
 
 log = logging.getLogger(__name__)
 
@@ -24,19 +23,22 @@ ACCEPT_PAUSE = 0.1  # seconds after the system had no room for a connection
 
 
 class Handshakes:
-    """Handshakes of one listening socket, which it closes."""
+    """Handshakes of one listening socket, which it closes.
+
+    context: asked for each handshake.
+    """
 
     def __init__(
         self,
         sock: socket.socket,
-        tls: PeerTls,
-        make_stream: Callable[[], asyncio.BufferedProtocol],
+        context: Callable[[], ssl.SSLContext],
+        make_stream: Callable[[], asyncio.BaseProtocol],
         timeout: float,
         most: int = MAX_HANDSHAKES,
     ) -> None:
         self._most = most
         self._sock = sock
-        self._tls = tls
+        self._context = context
         self._make_stream = make_stream
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
@@ -55,7 +57,7 @@ class Handshakes:
             try:
                 sock, _ = await self._loop.sock_accept(self._sock)
             except OSError as error:
-                log.warning("a peer's connection was not accepted: %s", error)
+                log.warning("a connection was not accepted: %s", error)
                 await asyncio.sleep(ACCEPT_PAUSE)
                 continue
             if len(self._under_way) >= self._most:
@@ -73,11 +75,11 @@ class Handshakes:
                 await self._loop.connect_accepted_socket(
                     self._make_stream,
                     sock,
-                    ssl=self._tls.server_context(),
+                    ssl=self._context(),
                     ssl_handshake_timeout=self._timeout,
                     ssl_shutdown_timeout=self._timeout,
                 )
             except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-                log.debug("a peer's handshake failed: %s", error)
+                log.debug("a handshake failed: %s", error)
                 return
             stack.pop_all()  # the transport has the socket now
