@@ -117,6 +117,13 @@ class Source:
         except UnicodeDecodeError as error:
             raise CodecError(f"a string before {self.at}: {error}") from None
 
+    def data(self, *, flexible: bool, nullable: bool = False) -> bytes | None:
+        length = self.length(_INT32, flexible=flexible)
+        if length < 0:
+            _check_null(nullable, self.at)
+            return None
+        return bytes(self.take(length))
+
     def count(self, least: int, *, flexible: bool) -> int:
         """Return an array's length; -1: null. least: bytes of an element."""
         count = self.length(_INT32, flexible=flexible)
@@ -175,6 +182,12 @@ def put_uvarint(value: int, out: bytearray) -> None:
 def put_text(text: str | None, out: bytearray, *, flexible: bool) -> None:
     data = None if text is None else text.encode()
     put_length(-1 if data is None else len(data), _INT16, out, flexible=flexible)
+    if data:
+        out += data
+
+
+def put_data(data: bytes | None, out: bytearray, *, flexible: bool) -> None:
+    put_count(-1 if data is None else len(data), out, flexible=flexible)
     if data:
         out += data
 
@@ -283,6 +296,12 @@ def _value(
             lambda source: source.text(flexible=flexible, nullable=nullable),
             lambda value, out: put_text(value, out, flexible=flexible),
             size,
+        )
+    if kind == "bytes":
+        return (
+            lambda source: source.data(flexible=flexible, nullable=nullable),
+            lambda value, out: put_data(value, out, flexible=flexible),
+            1 if flexible else 4,
         )
     if isinstance(kind, list):
         return _array(kind[0], version, flexible, nullable)

@@ -54,6 +54,8 @@ def _one(kind: Any, version: int, random: Random) -> Any:
         return random.random() < 0.5
     if kind == "string":
         return random.choice(("", "a", "topic-1", "ü" * 100, "x" * 300))
+    if kind == "bytes":
+        return random.choice((b"", b"\0a", bytes(range(256))))
     if kind in _BITS:
         most = 2 ** (min(_BITS[kind], 32) - 1) - 1
         return random.choice((0, 1, -1, most, random.randint(0, most)))
