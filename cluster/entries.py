@@ -13,6 +13,7 @@
     0x30   a command on the committed offsets of a group (protobuf)
     0x31   offsets that a transaction's commit is to store (protobuf)
     0x32   the same, about members: owners of partitions, and their commits (protobuf)
+    0x33   the same, about classic groups of Kafka's protocol, and their commits (protobuf)
 
 The entry has everything that apply may depend on: the leader's clock, the lease
 lifetime, the expiry watermark. The header is 96 bytes, so the payload
@@ -43,6 +44,7 @@ OFFSETS = 0x30
 # Kinds of their own: older releases stop there. They would otherwise store unchecked offsets.
 STAGED_OFFSETS = 0x31
 GROUP_MEMBERS = 0x32
+CLASSIC_GROUPS = 0x33
 VERSION = 1
 
 # Flags of batches and opens: a name held the producer id when it was proposed.

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from cluster.entries import (
     BATCH,
+    CLASSIC_GROUPS,
     CONFIGURATION,
     GROUP_MEMBERS,
     KAFKA_BATCH,
@@ -71,7 +72,7 @@ TRANSACTIONS = "transactions"
 PERMISSIONS = "permissions"
 # Limits on each principal's use of a node.
 QUOTAS = "quotas"
-# Batches of Kafka's protocol, and topics that take them.
+# Batches of Kafka's protocol, topics that take them, and classic groups.
 KAFKA = "kafka"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
@@ -99,6 +100,7 @@ ENTRIES: Mapping[int, Since] = {
     OFFSETS: 1,
     CONFIGURATION: REPLICA_CHANGES,
     GROUP_MEMBERS: GROUPS,
+    CLASSIC_GROUPS: KAFKA,
     # Comes before its version, which it raises.
     UPGRADE: 1,
 }

@@ -10,7 +10,8 @@ one before. A commit without a producer id is not checked and leaves the produce
 so that a seek by hand does not let a zombie in. Producer ids rise, so an id below the stored one is
 a zombie, too. To go back to a lower id, delete the group first.
 
-A group with members (cluster/groups) takes commits of the partitions' owners only. A transaction's
+A group with members (cluster/groups) takes commits of the partitions' owners only, a classic one
+those of its newest generation. A transaction's
 marker stores the offsets that the transaction staged; until then nobody else commits them.
 """
 
@@ -22,11 +23,19 @@ from zlib import crc32
 
 from cluster.dedup.verdict import MAX_INT64, Verdict
 from cluster.entries import (
+    CLASSIC_GROUPS,
     GROUP_MEMBERS,
     OFFSETS,
     STAGED_OFFSETS,
     CorruptEntryError,
     has_unknown_fields,
+)
+from cluster.groups.classic_table import (
+    FENCED_INSTANCE,
+    ILLEGAL_GENERATION,
+    UNKNOWN_MEMBER,
+    ClassicFacts,
+    ClassicTable,
 )
 from cluster.groups.ownership import (
     FENCED_MEMBER,
@@ -62,15 +71,22 @@ MAX_OFFSETS = 200_000
 MAX_STATE_BYTES = 256 * 1024 * 1024  # names, topics and metadata
 
 _GROUPS_TAG = bytes((pb.OffsetsSnapshot.GROUPS_FIELD_NUMBER << 3 | 2,))
+_CLASSIC_TAG = bytes((pb.OffsetsSnapshot.CLASSIC_FIELD_NUMBER << 3 | 2,))
 # Commands unknown to releases without group members.
 _OF_MEMBERS = frozenset({"change_owners", "claim_instance", "remove_member"})
+# Commands unknown to releases without Kafka's groups.
+_OF_CLASSIC = frozenset({"rebalance", "delete_offsets"})
 
 THROTTLED, TRANSACTION_CONFLICT = "THROTTLED", "TRANSACTION_CONFLICT"
+GROUP_SUBSCRIBED = "GROUP_SUBSCRIBED"
 _REASONS = {
     FENCED_MEMBER: "member_id: the partition is not this member's, or not under this ownership",
     GROUP_HAS_MEMBERS: "member_id: the group has members, and only they commit",
     OUT_OF_ORDER: "commit_number: a newer commit of the member is stored",
     SEQUENCE_CONFLICT: "commit_number: it is stored with another offset or metadata",
+    UNKNOWN_MEMBER: "member_id: the group has no such member",
+    ILLEGAL_GENERATION: "generation: the group has a newer one",
+    FENCED_INSTANCE: "group_instance_id: another member has it",
 }
 
 
@@ -80,12 +96,18 @@ def partition_of(group: str, partitions: int) -> int:
 
 
 def pack_command(command: pb.OffsetsCommand) -> bytes:
-    """Packs a command as a Raft entry: of its own kind if it is about members (feature groups)."""
-    of_members = command.WhichOneof("command") in _OF_MEMBERS or bool(command.commit.member)
-    kind = GROUP_MEMBERS if of_members else OFFSETS
-    if command.WhichOneof("command") == "stage":
-        kind = STAGED_OFFSETS
-    return bytes((kind,)) + command.SerializeToString()
+    """Packs a command as a Raft entry: of the kind that comes with its feature."""
+    return bytes((_kind_of(command),)) + command.SerializeToString()
+
+
+def _kind_of(command: pb.OffsetsCommand) -> int:
+    which = command.WhichOneof("command")
+    of_caller = command.commit.HasField("classic") or command.stage.HasField("classic")
+    if which in _OF_CLASSIC or of_caller:
+        return CLASSIC_GROUPS
+    if which in _OF_MEMBERS or command.commit.member:
+        return GROUP_MEMBERS
+    return STAGED_OFFSETS if which == "stage" else OFFSETS
 
 
 class OffsetsTable:
@@ -101,6 +123,7 @@ class OffsetsTable:
         self._limits = (max_groups, max_offsets, max_bytes)
         self._groups: dict[str, GroupState] = {}
         self._ownerships = OwnershipTable()
+        self._classic = ClassicTable()
         self.staged = StagedOffsetsTable()  # read only
         # Groups with staged offsets and a change of owners since the last `overtaken`.
         self._moved: set[str] = set()
@@ -120,6 +143,18 @@ class OffsetsTable:
     def with_members(self) -> list[str]:
         """Returns the names of groups that share out their partitions."""
         return self._ownerships.names()
+
+    def classic(self, group: str) -> ClassicFacts | None:
+        """Returns the newest generation of a classic group; None: it has no members."""
+        return self._classic.of(group)
+
+    def classic_groups(self) -> list[str]:
+        """Returns the names of classic groups with members."""
+        return self._classic.names()
+
+    def has_members(self, group: str) -> bool:
+        """Whether only members commit in the group."""
+        return self._ownerships.of(group).has_members or self._classic.of(group) is not None
 
     def groups(self, after: str, limit: int) -> list[tuple[str, GroupState]]:
         """Returns at most `limit` groups with names above `after`, by name."""
@@ -179,8 +214,21 @@ class OffsetsTable:
                 return self._stage(command.stage, over(command.stage.transaction_id))
             case "delete":
                 return self._delete(command.delete.group)
+            case "delete_offsets":
+                return self._delete_offsets(command.delete_offsets)
+            case "rebalance":
+                record = command.rebalance
+                native = self._ownerships.of(record.group).has_members
+                return not native and self._classic.rebalance(record)
+        return self._change_members(index, command)
+
+    def _change_members(self, index: int, command: pb.OffsetsCommand) -> bool:
+        """Changes owners, instances or members of a group, unless it is a classic one."""
+        which = command.WhichOneof("command")
+        if which and self._classic.of(getattr(command, which).group) is not None:
+            return False
         self._note_moved(command)
-        match command.WhichOneof("command"):
+        match which:
             case "change_owners":
                 return self._ownerships.change_owners(index, command.change_owners)
             case "claim_instance":
@@ -190,7 +238,12 @@ class OffsetsTable:
         raise CorruptEntryError("an entry of __offsets holds no command")
 
     def _commit_all(self, commit: pb.CommitGroupOffsets) -> list[CommitResult]:
-        if not commit.member and not self._ownerships.of(commit.group).has_members:
+        caller = commit.classic if commit.HasField("classic") else None
+        refused = "" if commit.member else self._classic.refusal(commit.group, caller)
+        if refused:
+            return [self._refused(commit.group, record, refused) for record in commit.offsets]
+        native = self._ownerships.of(commit.group).has_members
+        if caller is not None or not (commit.member or native):
             return [self._commit(commit.group, record) for record in commit.offsets]
         ownerships = commit.ownerships or [0] * len(commit.offsets)
         if len(ownerships) != len(commit.offsets):
@@ -207,11 +260,9 @@ class OffsetsTable:
         facts = self._ownerships.of(commit.group)
         part = TopicIdPartition(record.topic_id, record.partition)
         error = facts.check_commit(part, commit.member, ownership, commit.number)
-        state = self._groups.get(commit.group)
-        before = None if state is None else state.get((record.topic, record.partition))
         if error:
-            text = f"{record.topic}-{record.partition}: {_REASONS[error]}"
-            return CommitResult(error, text, False, before)
+            return self._refused(commit.group, record, error)
+        before = self._before(commit.group, record)
         if facts.is_repeat(part, commit.number) and before is not None:
             same = (before.offset, before.metadata) == (record.offset, record.metadata)
             error, text = ("", "") if same else (SEQUENCE_CONFLICT, _REASONS[SEQUENCE_CONFLICT])
@@ -221,9 +272,17 @@ class OffsetsTable:
             facts.committed(part, commit.number)
         return result
 
-    def _commit(self, group: str, record: pb.OffsetRecord) -> CommitResult:
+    def _refused(self, group: str, record: pb.OffsetRecord, error: str) -> CommitResult:
+        text = f"{record.topic}-{record.partition}: {_REASONS[error]}"
+        return CommitResult(error, text, False, self._before(group, record))
+
+    def _before(self, group: str, record: pb.OffsetRecord) -> OffsetState | None:
+        """Returns the offset that is stored now."""
         state = self._groups.get(group)
-        before = None if state is None else state.get((record.topic, record.partition))
+        return None if state is None else state.get(_key(record))
+
+    def _commit(self, group: str, record: pb.OffsetRecord) -> CommitResult:
+        state, before = self._groups.get(group), self._before(group, record)
         if before is not None and before.topic_id < record.topic_id:
             before_valid = None  # of a topic that was deleted
         else:
@@ -274,7 +333,7 @@ class OffsetsTable:
         return ""
 
     def _delete(self, group: str) -> bool | str:
-        if self._ownerships.of(group).has_members:
+        if self.has_members(group):
             return GROUP_HAS_MEMBERS
         if self.staged.holders(group):
             return TRANSACTION_CONFLICT
@@ -284,6 +343,30 @@ class OffsetsTable:
         self._offsets -= len(state)
         self._bytes -= state.bytes
         return True
+
+    def _delete_offsets(self, command: pb.DeleteOffsets) -> list[CommitResult]:
+        return [self._delete_offset(command.group, one) for one in command.offsets]
+
+    def _delete_offset(self, group: str, wanted: pb.OffsetKey) -> CommitResult:
+        key, where = (wanted.topic, wanted.partition), f"{wanted.topic}-{wanted.partition}"
+        state, facts = self._groups.get(group), self._classic.of(group)
+        before = None if state is None else state.get(key)
+        topic_id = 0 if before is None else before.topic_id
+        owned = any(part.topic_id == topic_id for part in self._ownerships.of(group).owners)
+        if owned or (facts is not None and facts.reads(wanted.topic)):
+            text = f"{where}: a member of the group reads the topic"
+            return CommitResult(GROUP_SUBSCRIBED, text, False, before)
+        if key in self.staged.holders(group):
+            text = f"{where}: an open transaction has staged an offset of it"
+            return CommitResult(TRANSACTION_CONFLICT, text, False, before)
+        if state is not None and before is not None:
+            self._bytes -= state.bytes
+            self._offsets -= 1
+            state.remove(key)
+            self._bytes += state.bytes
+            if not len(state):
+                self._bytes -= self._groups.pop(group).bytes
+        return CommitResult("", "", False, None)
 
     # -- offsets of transactions ----------------------------------------------------------
 
@@ -302,6 +385,10 @@ class OffsetsTable:
             text = f"number: {known[-1].number} is staged"
         elif sum(len(one.offsets) for one in known) + len(call.offsets) > MAX_STAGED:
             error, text = THROTTLED, f"offsets: more than {MAX_STAGED} of one transaction"
+        caller = call.classic if call.HasField("classic") else None
+        if not (error or call.member):
+            error = self._classic.refusal(call.group, caller, staged=True)
+            text = _REASONS.get(error, "")
         for record, ownership in zip(call.offsets, _ownerships(call), strict=True):
             if not error:
                 error, text = self._stage_refusal(call, record, ownership)
@@ -390,6 +477,8 @@ class OffsetsTable:
             ownerships=self._ownerships.records(), staged=self.staged.all_calls()
         )
         yield owners.SerializeToString(deterministic=True)
+        for record in self._classic.records():
+            yield b"".join((_CLASSIC_TAG, encode_varint(len(record)), record))
 
     @classmethod
     def load(cls, data: bytes) -> OffsetsTable:
@@ -404,6 +493,7 @@ class OffsetsTable:
             table._offsets += len(state)
             table._bytes += state.bytes
         table._ownerships.load(snapshot.ownerships)
+        table._classic.load(snapshot.classic)
         for call in snapshot.staged:
             table._reserve(call)
             table._moved.add(call.group)

@@ -77,6 +77,12 @@ class GroupState:
         self.bytes += grown
         self.last_commit_ms = max(self.last_commit_ms, record.commit_ms)
 
+    def remove(self, key: Key) -> None:
+        """Removes an offset that is there."""
+        record = pb.GroupRecord.FromString(self._records.pop(key)).offsets[0]
+        self.bytes -= offset_bytes(record.topic, record.metadata)
+        self.last_commit_ms = max((one.commit_ms for _, one in self.items()), default=0)
+
     def dump(self, name: str) -> bytes:
         """Returns a GroupRecord: serialized messages that follow each other are one message."""
         head = pb.GroupRecord(group=name).SerializeToString(deterministic=True)

@@ -23,6 +23,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.entries import (
     BATCH,
+    CLASSIC_GROUPS,
     GROUP_MEMBERS,
     HELD,
     KAFKA_BATCH,
@@ -104,6 +105,7 @@ class PartitionMachine:
             OFFSETS: self._apply_offsets,
             STAGED_OFFSETS: self._apply_offsets,
             GROUP_MEMBERS: self._apply_offsets,
+            CLASSIC_GROUPS: self._apply_offsets,
         }
 
     def apply(self, index: int, data: bytes, batch: WriteBatch) -> object:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63luster/v1/offsets.proto\x12\ncluster.v1\"\xd7\x02\n\x0eOffsetsCommand\x12\x10\n\x08stamp_ms\x18\x01 \x01(\x03\x12\x30\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x1e.cluster.v1.CommitGroupOffsetsH\x00\x12\x30\n\x06\x64\x65lete\x18\x03 \x01(\x0b\x32\x1e.cluster.v1.DeleteGroupOffsetsH\x00\x12\x31\n\rchange_owners\x18\x04 \x01(\x0b\x32\x18.cluster.v1.ChangeOwnersH\x00\x12\x33\n\x0e\x63laim_instance\x18\x05 \x01(\x0b\x32\x19.cluster.v1.ClaimInstanceH\x00\x12\x31\n\rremove_member\x18\x06 \x01(\x0b\x32\x18.cluster.v1.RemoveMemberH\x00\x12)\n\x05stage\x18\x07 \x01(\x0b\x32\x18.cluster.v1.StageOffsetsH\x00\x42\t\n\x07\x63ommand\"\x94\x01\n\x0cStageOffsets\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x07offsets\x18\x03 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x0e\n\x06number\x18\x05 \x01(\x03\x12\x12\n\nownerships\x18\x06 \x03(\x03\"\x82\x01\n\x12\x43ommitGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x12\n\nownerships\x18\x05 \x03(\x03\"T\n\x0bOwnerChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"t\n\nGroupTerms\x12\x10\n\x08\x61ssignor\x18\x01 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x02 \x01(\x03\x12\x19\n\x11revoke_timeout_ms\x18\x03 \x01(\x03\x12\x1d\n\x15processing_timeout_ms\x18\x04 \x01(\x03\"}\n\x0c\x43hangeOwners\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12(\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerChange\x12%\n\x05terms\x18\x04 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"R\n\rClaimInstance\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"-\n\x0cRemoveMember\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\"#\n\x12\x44\x65leteGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\"\xad\x01\n\x0cOffsetRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x13\n\x0bproducer_id\x18\x06 \x01(\x03\x12\r\n\x05\x65poch\x18\x07 \x01(\x05\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcommit_ms\x18\t \x01(\x03\"G\n\x0bGroupRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\"g\n\x0bOwnerRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x13\n\x0blast_commit\x18\x05 \x01(\x03\"B\n\x0eInstanceRecord\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x03\"\xae\x01\n\x0fOwnershipRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\'\n\x06owners\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerRecord\x12-\n\tinstances\x18\x04 \x03(\x0b\x32\x1a.cluster.v1.InstanceRecord\x12%\n\x05terms\x18\x05 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"\xa7\x01\n\x0fOffsetsSnapshot\x12\x10\n\x08\x63lock_ms\x18\x01 \x01(\x03\x12\'\n\x06groups\x18\x02 \x03(\x0b\x32\x17.cluster.v1.GroupRecord\x12/\n\nownerships\x18\x03 \x03(\x0b\x32\x1b.cluster.v1.OwnershipRecord\x12(\n\x06staged\x18\x04 \x03(\x0b\x32\x18.cluster.v1.StageOffsetsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63luster/v1/offsets.proto\x12\ncluster.v1\"\xbb\x03\n\x0eOffsetsCommand\x12\x10\n\x08stamp_ms\x18\x01 \x01(\x03\x12\x30\n\x06\x63ommit\x18\x02 \x01(\x0b\x32\x1e.cluster.v1.CommitGroupOffsetsH\x00\x12\x30\n\x06\x64\x65lete\x18\x03 \x01(\x0b\x32\x1e.cluster.v1.DeleteGroupOffsetsH\x00\x12\x31\n\rchange_owners\x18\x04 \x01(\x0b\x32\x18.cluster.v1.ChangeOwnersH\x00\x12\x33\n\x0e\x63laim_instance\x18\x05 \x01(\x0b\x32\x19.cluster.v1.ClaimInstanceH\x00\x12\x31\n\rremove_member\x18\x06 \x01(\x0b\x32\x18.cluster.v1.RemoveMemberH\x00\x12)\n\x05stage\x18\x07 \x01(\x0b\x32\x18.cluster.v1.StageOffsetsH\x00\x12-\n\trebalance\x18\x08 \x01(\x0b\x32\x18.cluster.v1.ClassicGroupH\x00\x12\x33\n\x0e\x64\x65lete_offsets\x18\t \x01(\x0b\x32\x19.cluster.v1.DeleteOffsetsH\x00\x42\t\n\x07\x63ommand\"E\n\rClassicCaller\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x05\"\xb9\x01\n\rClassicMember\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x05 \x01(\x05\x12\x1c\n\x14rebalance_timeout_ms\x18\x06 \x01(\x05\x12\x10\n\x08metadata\x18\x07 \x01(\x0c\x12\x12\n\nassignment\x18\x08 \x01(\x0c\"\x96\x01\n\x0c\x43lassicGroup\x12\r\n\x05group\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x05\x12\x15\n\rprotocol_type\x18\x03 \x01(\t\x12\x10\n\x08protocol\x18\x04 \x01(\t\x12\x0e\n\x06leader\x18\x05 \x01(\t\x12*\n\x07members\x18\x06 \x03(\x0b\x32\x19.cluster.v1.ClassicMember\"F\n\rDeleteOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12&\n\x07offsets\x18\x02 \x03(\x0b\x32\x15.cluster.v1.OffsetKey\"-\n\tOffsetKey\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xc0\x01\n\x0cStageOffsets\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x03\x12\r\n\x05group\x18\x02 \x01(\t\x12)\n\x07offsets\x18\x03 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x0e\n\x06number\x18\x05 \x01(\x03\x12\x12\n\nownerships\x18\x06 \x03(\x03\x12*\n\x07\x63lassic\x18\x07 \x01(\x0b\x32\x19.cluster.v1.ClassicCaller\"\xae\x01\n\x12\x43ommitGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x12\n\nownerships\x18\x05 \x03(\x03\x12*\n\x07\x63lassic\x18\x06 \x01(\x0b\x32\x19.cluster.v1.ClassicCaller\"T\n\x0bOwnerChange\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"t\n\nGroupTerms\x12\x10\n\x08\x61ssignor\x18\x01 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x02 \x01(\x03\x12\x19\n\x11revoke_timeout_ms\x18\x03 \x01(\x03\x12\x1d\n\x15processing_timeout_ms\x18\x04 \x01(\x03\"}\n\x0c\x43hangeOwners\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12(\n\x07\x63hanges\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerChange\x12%\n\x05terms\x18\x04 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"R\n\rClaimInstance\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\x03\x12\x0e\n\x06member\x18\x04 \x01(\t\"-\n\x0cRemoveMember\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\"#\n\x12\x44\x65leteGroupOffsets\x12\r\n\x05group\x18\x01 \x01(\t\"\xad\x01\n\x0cOffsetRecord\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x13\n\x0bproducer_id\x18\x06 \x01(\x03\x12\r\n\x05\x65poch\x18\x07 \x01(\x05\x12\x10\n\x08sequence\x18\x08 \x01(\x03\x12\x11\n\tcommit_ms\x18\t \x01(\x03\"G\n\x0bGroupRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.cluster.v1.OffsetRecord\"g\n\x0bOwnerRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x13\n\x0blast_commit\x18\x05 \x01(\x03\"B\n\x0eInstanceRecord\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x0e\n\x06number\x18\x03 \x01(\x03\"\xae\x01\n\x0fOwnershipRecord\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\'\n\x06owners\x18\x03 \x03(\x0b\x32\x17.cluster.v1.OwnerRecord\x12-\n\tinstances\x18\x04 \x03(\x0b\x32\x1a.cluster.v1.InstanceRecord\x12%\n\x05terms\x18\x05 \x01(\x0b\x32\x16.cluster.v1.GroupTerms\"\xd2\x01\n\x0fOffsetsSnapshot\x12\x10\n\x08\x63lock_ms\x18\x01 \x01(\x03\x12\'\n\x06groups\x18\x02 \x03(\x0b\x32\x17.cluster.v1.GroupRecord\x12/\n\nownerships\x18\x03 \x03(\x0b\x32\x1b.cluster.v1.OwnershipRecord\x12(\n\x06staged\x18\x04 \x03(\x0b\x32\x18.cluster.v1.StageOffsets\x12)\n\x07\x63lassic\x18\x05 \x03(\x0b\x32\x18.cluster.v1.ClassicGroupb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,33 +32,43 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'cluster.v1.offsets_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_OFFSETSCOMMAND']._serialized_start=41
-  _globals['_OFFSETSCOMMAND']._serialized_end=384
-  _globals['_STAGEOFFSETS']._serialized_start=387
-  _globals['_STAGEOFFSETS']._serialized_end=535
-  _globals['_COMMITGROUPOFFSETS']._serialized_start=538
-  _globals['_COMMITGROUPOFFSETS']._serialized_end=668
-  _globals['_OWNERCHANGE']._serialized_start=670
-  _globals['_OWNERCHANGE']._serialized_end=754
-  _globals['_GROUPTERMS']._serialized_start=756
-  _globals['_GROUPTERMS']._serialized_end=872
-  _globals['_CHANGEOWNERS']._serialized_start=874
-  _globals['_CHANGEOWNERS']._serialized_end=999
-  _globals['_CLAIMINSTANCE']._serialized_start=1001
-  _globals['_CLAIMINSTANCE']._serialized_end=1083
-  _globals['_REMOVEMEMBER']._serialized_start=1085
-  _globals['_REMOVEMEMBER']._serialized_end=1130
-  _globals['_DELETEGROUPOFFSETS']._serialized_start=1132
-  _globals['_DELETEGROUPOFFSETS']._serialized_end=1167
-  _globals['_OFFSETRECORD']._serialized_start=1170
-  _globals['_OFFSETRECORD']._serialized_end=1343
-  _globals['_GROUPRECORD']._serialized_start=1345
-  _globals['_GROUPRECORD']._serialized_end=1416
-  _globals['_OWNERRECORD']._serialized_start=1418
-  _globals['_OWNERRECORD']._serialized_end=1521
-  _globals['_INSTANCERECORD']._serialized_start=1523
-  _globals['_INSTANCERECORD']._serialized_end=1589
-  _globals['_OWNERSHIPRECORD']._serialized_start=1592
-  _globals['_OWNERSHIPRECORD']._serialized_end=1766
-  _globals['_OFFSETSSNAPSHOT']._serialized_start=1769
-  _globals['_OFFSETSSNAPSHOT']._serialized_end=1936
+  _globals['_OFFSETSCOMMAND']._serialized_end=484
+  _globals['_CLASSICCALLER']._serialized_start=486
+  _globals['_CLASSICCALLER']._serialized_end=555
+  _globals['_CLASSICMEMBER']._serialized_start=558
+  _globals['_CLASSICMEMBER']._serialized_end=743
+  _globals['_CLASSICGROUP']._serialized_start=746
+  _globals['_CLASSICGROUP']._serialized_end=896
+  _globals['_DELETEOFFSETS']._serialized_start=898
+  _globals['_DELETEOFFSETS']._serialized_end=968
+  _globals['_OFFSETKEY']._serialized_start=970
+  _globals['_OFFSETKEY']._serialized_end=1015
+  _globals['_STAGEOFFSETS']._serialized_start=1018
+  _globals['_STAGEOFFSETS']._serialized_end=1210
+  _globals['_COMMITGROUPOFFSETS']._serialized_start=1213
+  _globals['_COMMITGROUPOFFSETS']._serialized_end=1387
+  _globals['_OWNERCHANGE']._serialized_start=1389
+  _globals['_OWNERCHANGE']._serialized_end=1473
+  _globals['_GROUPTERMS']._serialized_start=1475
+  _globals['_GROUPTERMS']._serialized_end=1591
+  _globals['_CHANGEOWNERS']._serialized_start=1593
+  _globals['_CHANGEOWNERS']._serialized_end=1718
+  _globals['_CLAIMINSTANCE']._serialized_start=1720
+  _globals['_CLAIMINSTANCE']._serialized_end=1802
+  _globals['_REMOVEMEMBER']._serialized_start=1804
+  _globals['_REMOVEMEMBER']._serialized_end=1849
+  _globals['_DELETEGROUPOFFSETS']._serialized_start=1851
+  _globals['_DELETEGROUPOFFSETS']._serialized_end=1886
+  _globals['_OFFSETRECORD']._serialized_start=1889
+  _globals['_OFFSETRECORD']._serialized_end=2062
+  _globals['_GROUPRECORD']._serialized_start=2064
+  _globals['_GROUPRECORD']._serialized_end=2135
+  _globals['_OWNERRECORD']._serialized_start=2137
+  _globals['_OWNERRECORD']._serialized_end=2240
+  _globals['_INSTANCERECORD']._serialized_start=2242
+  _globals['_INSTANCERECORD']._serialized_end=2308
+  _globals['_OWNERSHIPRECORD']._serialized_start=2311
+  _globals['_OWNERSHIPRECORD']._serialized_end=2485
+  _globals['_OFFSETSSNAPSHOT']._serialized_start=2488
+  _globals['_OFFSETSSNAPSHOT']._serialized_end=2698
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OffsetsCommand(_message.Message):
-    __slots__ = ("stamp_ms", "commit", "delete", "change_owners", "claim_instance", "remove_member", "stage")
+    __slots__ = ("stamp_ms", "commit", "delete", "change_owners", "claim_instance", "remove_member", "stage", "rebalance", "delete_offsets")
     STAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     DELETE_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,8 @@ class OffsetsCommand(_message.Message):
     CLAIM_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_MEMBER_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_FIELD_NUMBER: _ClassVar[int]
+    DELETE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     stamp_ms: int
     commit: CommitGroupOffsets
     delete: DeleteGroupOffsets
@@ -22,37 +24,105 @@ class OffsetsCommand(_message.Message):
     claim_instance: ClaimInstance
     remove_member: RemoveMember
     stage: StageOffsets
-    def __init__(self, stamp_ms: _Optional[int] = ..., commit: _Optional[_Union[CommitGroupOffsets, _Mapping]] = ..., delete: _Optional[_Union[DeleteGroupOffsets, _Mapping]] = ..., change_owners: _Optional[_Union[ChangeOwners, _Mapping]] = ..., claim_instance: _Optional[_Union[ClaimInstance, _Mapping]] = ..., remove_member: _Optional[_Union[RemoveMember, _Mapping]] = ..., stage: _Optional[_Union[StageOffsets, _Mapping]] = ...) -> None: ...
+    rebalance: ClassicGroup
+    delete_offsets: DeleteOffsets
+    def __init__(self, stamp_ms: _Optional[int] = ..., commit: _Optional[_Union[CommitGroupOffsets, _Mapping]] = ..., delete: _Optional[_Union[DeleteGroupOffsets, _Mapping]] = ..., change_owners: _Optional[_Union[ChangeOwners, _Mapping]] = ..., claim_instance: _Optional[_Union[ClaimInstance, _Mapping]] = ..., remove_member: _Optional[_Union[RemoveMember, _Mapping]] = ..., stage: _Optional[_Union[StageOffsets, _Mapping]] = ..., rebalance: _Optional[_Union[ClassicGroup, _Mapping]] = ..., delete_offsets: _Optional[_Union[DeleteOffsets, _Mapping]] = ...) -> None: ...
+
+class ClassicCaller(_message.Message):
+    __slots__ = ("member", "instance", "generation")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    instance: str
+    generation: int
+    def __init__(self, member: _Optional[str] = ..., instance: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class ClassicMember(_message.Message):
+    __slots__ = ("member", "instance", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms", "metadata", "assignment")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    instance: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    metadata: bytes
+    assignment: bytes
+    def __init__(self, member: _Optional[str] = ..., instance: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+
+class ClassicGroup(_message.Message):
+    __slots__ = ("group", "generation", "protocol_type", "protocol", "leader", "members")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    members: _containers.RepeatedCompositeFieldContainer[ClassicMember]
+    def __init__(self, group: _Optional[str] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., leader: _Optional[str] = ..., members: _Optional[_Iterable[_Union[ClassicMember, _Mapping]]] = ...) -> None: ...
+
+class DeleteOffsets(_message.Message):
+    __slots__ = ("group", "offsets")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    offsets: _containers.RepeatedCompositeFieldContainer[OffsetKey]
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetKey, _Mapping]]] = ...) -> None: ...
+
+class OffsetKey(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class StageOffsets(_message.Message):
-    __slots__ = ("transaction_id", "group", "offsets", "member", "number", "ownerships")
+    __slots__ = ("transaction_id", "group", "offsets", "member", "number", "ownerships", "classic")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
+    CLASSIC_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     group: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetRecord]
     member: str
     number: int
     ownerships: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, transaction_id: _Optional[int] = ..., group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., ownerships: _Optional[_Iterable[int]] = ...) -> None: ...
+    classic: ClassicCaller
+    def __init__(self, transaction_id: _Optional[int] = ..., group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., ownerships: _Optional[_Iterable[int]] = ..., classic: _Optional[_Union[ClassicCaller, _Mapping]] = ...) -> None: ...
 
 class CommitGroupOffsets(_message.Message):
-    __slots__ = ("group", "offsets", "member", "number", "ownerships")
+    __slots__ = ("group", "offsets", "member", "number", "ownerships", "classic")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
+    CLASSIC_FIELD_NUMBER: _ClassVar[int]
     group: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetRecord]
     member: str
     number: int
     ownerships: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., ownerships: _Optional[_Iterable[int]] = ...) -> None: ...
+    classic: ClassicCaller
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetRecord, _Mapping]]] = ..., member: _Optional[str] = ..., number: _Optional[int] = ..., ownerships: _Optional[_Iterable[int]] = ..., classic: _Optional[_Union[ClassicCaller, _Mapping]] = ...) -> None: ...
 
 class OwnerChange(_message.Message):
     __slots__ = ("topic_id", "partition", "expected", "member")
@@ -185,13 +255,15 @@ class OwnershipRecord(_message.Message):
     def __init__(self, group: _Optional[str] = ..., epoch: _Optional[int] = ..., owners: _Optional[_Iterable[_Union[OwnerRecord, _Mapping]]] = ..., instances: _Optional[_Iterable[_Union[InstanceRecord, _Mapping]]] = ..., terms: _Optional[_Union[GroupTerms, _Mapping]] = ...) -> None: ...
 
 class OffsetsSnapshot(_message.Message):
-    __slots__ = ("clock_ms", "groups", "ownerships", "staged")
+    __slots__ = ("clock_ms", "groups", "ownerships", "staged", "classic")
     CLOCK_MS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     OWNERSHIPS_FIELD_NUMBER: _ClassVar[int]
     STAGED_FIELD_NUMBER: _ClassVar[int]
+    CLASSIC_FIELD_NUMBER: _ClassVar[int]
     clock_ms: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupRecord]
     ownerships: _containers.RepeatedCompositeFieldContainer[OwnershipRecord]
     staged: _containers.RepeatedCompositeFieldContainer[StageOffsets]
-    def __init__(self, clock_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupRecord, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[OwnershipRecord, _Mapping]]] = ..., staged: _Optional[_Iterable[_Union[StageOffsets, _Mapping]]] = ...) -> None: ...
+    classic: _containers.RepeatedCompositeFieldContainer[ClassicGroup]
+    def __init__(self, clock_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupRecord, _Mapping]]] = ..., ownerships: _Optional[_Iterable[_Union[OwnershipRecord, _Mapping]]] = ..., staged: _Optional[_Iterable[_Union[StageOffsets, _Mapping]]] = ..., classic: _Optional[_Iterable[_Union[ClassicGroup, _Mapping]]] = ...) -> None: ...

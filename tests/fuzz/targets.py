@@ -391,7 +391,16 @@ def offsets_seeds() -> list[bytes]:
     table = OffsetsTable()
     table.apply(1, command.SerializeToString())
     delete = opb.OffsetsCommand(stamp_ms=8, delete=opb.DeleteGroupOffsets(group="g"))
-    return [command.SerializeToString(), delete.SerializeToString(), table.dump()]
+    member = opb.ClassicMember(member="m", instance="i", metadata=b"12", assignment=b"3")
+    group = opb.ClassicGroup(group="k", generation=1, protocol="range", members=[member])
+    rebalance = opb.OffsetsCommand(rebalance=group)
+    table.apply(2, rebalance.SerializeToString())
+    return [
+        command.SerializeToString(),
+        delete.SerializeToString(),
+        rebalance.SerializeToString(),
+        table.dump(),
+    ]
 
 
 # -- stored keys and values ----------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.features import GROUPS
+from cluster.features import GROUPS, KAFKA
 from cluster.groups.ownership import TopicIdPartition
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
@@ -90,14 +90,25 @@ class GroupService:
         return await self._joining.heartbeat(request)
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest) -> pb.CommitOffsetsResponse:
+        return await self.commit(request, None)
+
+    async def commit(
+        self, request: pb.CommitOffsetsRequest, classic: internal.ClassicCaller | None
+    ) -> pb.CommitOffsetsResponse:
+        """Store offsets. classic: the member of a classic group that commits them."""
         _check_commits(request)
         if request.member_id:
             self.node.metadata.features.require(GROUPS)
+        if classic is not None:
+            self.node.metadata.features.require(KAFKA)
         async with self._deadline(request.timeout_ms):
             replica = await self._replica_of(request.group)
             known = [self._topic_id(commit) for commit in request.offsets]
             command = internal.CommitGroupOffsets(
-                group=request.group, member=request.member_id, number=request.commit_number
+                group=request.group,
+                member=request.member_id,
+                number=request.commit_number,
+                classic=classic,
             )
             for commit, topic_id in zip(request.offsets, known, strict=True):
                 if topic_id:
@@ -118,13 +129,21 @@ class GroupService:
         )
 
     async def StageOffsets(self, request: pb.StageOffsetsRequest) -> pb.StageOffsetsResponse:
+        return await self.stage(request, None)
+
+    async def stage(
+        self, request: pb.StageOffsetsRequest, classic: internal.ClassicCaller | None
+    ) -> pb.StageOffsetsResponse:
+        """Stage offsets. classic: as in `commit`; without a member for a producer by itself."""
+        if classic is not None:
+            self.node.metadata.features.require(KAFKA)
         _check_offsets(request)
         self._staging.check(request)
         await self._rights.check("write", request.transaction_id)
         async with self._deadline(request.timeout_ms):
             replica = await self._replica_of(request.group)
             topic_ids = [self._topic_id(commit) for commit in request.offsets]
-            return await self._staging.stage(replica, request, topic_ids, self._now_ms())
+            return await self._staging.stage(replica, request, topic_ids, self._now_ms(), classic)
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest) -> pb.FetchOffsetsResponse:
         check_name("group", request.group)

@@ -57,6 +57,7 @@ class OffsetStaging:
         request: pb.StageOffsetsRequest,
         topic_ids: Collection[int],
         stamp_ms: int,
+        classic: internal.ClassicCaller | None,
     ) -> pb.StageOffsetsResponse:
         """Stage the offsets. topic_ids: of each, 0: no such partition. Raises ClusterError."""
         if not all(topic_ids):
@@ -72,6 +73,7 @@ class OffsetStaging:
             ],
             member=request.member_id,
             number=request.number,
+            classic=classic,
         )
         if request.member_id:
             call.ownerships[:] = [commit.ownership for commit in request.offsets]

@@ -102,6 +102,11 @@ def described(entry: bytes, result: Any) -> str:
             what = unpack_marker(entry)
         case entries.OPEN_PRODUCER:
             what = entries.unpack_open_producer(entry)
-        case entries.OFFSETS | entries.STAGED_OFFSETS | entries.GROUP_MEMBERS:
+        case (
+            entries.OFFSETS
+            | entries.STAGED_OFFSETS
+            | entries.GROUP_MEMBERS
+            | entries.CLASSIC_GROUPS
+        ):
             what = offsets_pb2.OffsetsCommand.FromString(entry[1:])
     return f"{what}\n    {result}"

@@ -37,7 +37,7 @@ class OffsetsLeader(PartitionLeader):
 
     def stage_offsets(self, reply: Reply, request: pb.StageOffsetsRequest) -> None:
         ids = [TOPIC_ID] * len(request.offsets)
-        self.spawn(self._staging.stage(self.partition, request, ids, 0), reply)
+        self.spawn(self._staging.stage(self.partition, request, ids, 0, None), reply)
 
     async def _propose(self, command: internal.OffsetsCommand) -> Any:
         future: asyncio.Future[Outcome]

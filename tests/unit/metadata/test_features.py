@@ -114,6 +114,15 @@ LATER_FIELDS: dict[str | int, str] = {
     KAFKA: """
         RegisterNode: kafka_address
         TopicConfig: formats
+        OffsetsCommand: delete_offsets rebalance
+        CommitGroupOffsets: classic
+        StageOffsets: classic
+        ClassicCaller: generation instance member
+        ClassicGroup: generation group leader members protocol protocol_type
+        ClassicMember: assignment client_host client_id instance member metadata
+            rebalance_timeout_ms session_timeout_ms
+        DeleteOffsets: group offsets
+        OffsetKey: partition topic
     """,
     PERMISSIONS: """
         MetadataCommand: alter_permissions rules_version

@@ -41,6 +41,7 @@ class Walk:
             self._batch, self._batch, self._batch, self._marker, self._marker, self._log_start,
             self._open, self._release, self._commit, self._commit, self._stage, self._stage,
             self._delete, self._owners, self._owners, self._claim, self._remove,
+            self._rebalance, self._delete_offsets,
         )  # fmt: skip
 
     def next(self) -> bytes:
@@ -150,11 +151,26 @@ class Walk:
         group, record = self.rng.choice(GROUPS), self._record()
         member, number = self._owned(group, record)
         commit = pb.CommitGroupOffsets(
-            group=group, offsets=[record], member=member, number=self.rng.randrange(100)
+            group=group,
+            offsets=[record],
+            member=member,
+            number=self.rng.randrange(100),
+            classic=None if member else self._caller(group),
         )
         if member:
             commit.ownerships.append(number)
         return self._offsets(pb.OffsetsCommand(commit=commit))
+
+    def _caller(self, group: str) -> pb.ClassicCaller | None:
+        """Someone of a classic group: mostly a member of its generation."""
+        facts = self.machine.group_offsets.classic(group)
+        if facts is None or self.rng.random() < 0.1:
+            return None
+        one = self.rng.choice(facts.record.members)
+        older = self.rng.random() < 0.2
+        return pb.ClassicCaller(
+            member=one.member, instance=one.instance, generation=facts.record.generation - older
+        )
 
     def _stage(self) -> bytes:
         group, record = self.rng.choice(GROUPS), self._record()
@@ -166,6 +182,7 @@ class Walk:
             member=member,
             number=self.rng.randrange(1, 100),
             ownerships=[number] if member else [],
+            classic=None if member else self._caller(group),
         )
         return self._offsets(pb.OffsetsCommand(stage=call))
 
@@ -200,3 +217,30 @@ class Walk:
     def _remove(self) -> bytes:
         remove = pb.RemoveMember(group=self.rng.choice(GROUPS), member=self.rng.choice(MEMBERS))
         return self._offsets(pb.OffsetsCommand(remove_member=remove))
+
+    # -- classic groups -------------------------------------------------------------------
+
+    def _rebalance(self) -> bytes:
+        rng, group = self.rng, self.rng.choice(GROUPS)
+        known = self.machine.group_offsets.classic(group)
+        generation = 1 if known is None else known.record.generation + 1
+        members = [
+            pb.ClassicMember(
+                member=name,
+                instance=rng.choice(("", name)),
+                metadata=rng.choice((b"", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff")),
+                assignment=bytes(rng.randrange(9)),
+            )
+            for name in MEMBERS
+            if rng.random() < 0.4
+        ]
+        record = pb.ClassicGroup(
+            group=group, generation=generation, protocol_type="consumer", members=members
+        )
+        return self._offsets(pb.OffsetsCommand(rebalance=record))
+
+    def _delete_offsets(self) -> bytes:
+        record = self._record()
+        key = pb.OffsetKey(topic=record.topic, partition=record.partition)
+        command = pb.DeleteOffsets(group=self.rng.choice(GROUPS), offsets=[key])
+        return self._offsets(pb.OffsetsCommand(delete_offsets=command))
