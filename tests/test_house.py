@@ -331,6 +331,14 @@ def test_sentences_are_plain() -> None:
     assert len(found) > 15
     texts = [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")) for page in found]
     assert words.too_many(texts) == []
+    folders = [ROOT / name for name in ("scripts", *sorted(OURS))]
+    sets = {
+        "docs/adr": [*ROOT.glob("docs/adr/*.md")],
+        "room pages": [page for folder in folders for page in folder.rglob("README.md")],
+    }
+    assert [len(pages) > 40 for pages in sets.values()] == [True, True]
+    texts = [(place, page.read_text("utf-8")) for place, pages in sets.items() for page in pages]
+    assert words.too_many(texts) == []
 
 
 def test_a_riddle_is_found() -> None:
