@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.broker.cluster import Cluster, Partition
+from conformance.broker.cluster import Cluster
 from conformance.broker.journal import Event, Journal
+from conformance.broker.replicas import PartitionLog
 from harness.payload import decompress, values_and_keys
 from oncelog.v1 import batch_pb2
 
@@ -323,9 +324,9 @@ def judge(evidence: Evidence, allow: Iterable[str]) -> list[str]:
     ]
 
 
-def contents(partition: Partition) -> Iterator[tuple[int, bytes | None]]:
+def contents(partition: PartitionLog) -> Iterator[tuple[int, bytes | None]]:
     """Yields (offset, value) of a partition's records."""
-    for batch in partition.log:
+    for batch in partition.records():
         values, _ = values_and_keys(decompress(batch.header.codec, batch.payload))
         yield from enumerate(values, batch.base_offset)
 

@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "scripts": {"scripts", "oncelog", "harness", "tests"},
     "bench": {"bench", "oncelog", "storage", "cluster", "harness"},
     # The kit has the nodes' own verdicts; its drivers use the clients.
-    "conformance": {"conformance", "oncelog", "cluster", "harness"},
+    "conformance": {"conformance", "oncelog", "cluster", "harness", "storage"},
     "examples": {"examples", "oncelog"},
     "harness": {"harness", "examples", "oncelog"},
     "tests": OURS,

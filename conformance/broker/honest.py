@@ -17,31 +17,38 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import grpc.aio
 from google.protobuf.message import Message
 
+from cluster.budget import Budget
 from cluster.metadata import upgrade
+from cluster.partition.replica import Partition
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.admin.security_service import SecurityService
 from cluster.services.context import NodeContext
+from cluster.services.fair_turns import Turns
+from cluster.services.log.service import LogService
 from cluster.services.transactions.permissions import TransactionRights
 from cluster.services.transactions.service import TransactionService
 from cluster.services.transactions.sink_service import SinkService
 from cluster.v1.metadata_pb2 import MetadataCommand, MetadataResult
-from conformance.broker import services
 from conformance.broker.foundings import NodeFounding
+from conformance.broker.groups import MemberStreams, OwnersGroups
 from conformance.broker.lies import Lie
-from oncelog.v1 import (
-    cluster_pb2_grpc,
-    producer_pb2_grpc,
-    security_pb2_grpc,
-    sink_pb2_grpc,
-    transaction_pb2_grpc,
-)
+from conformance.broker.producing import Held, LogStreams
+from oncelog.v1 import cluster_pb2_grpc as cluster_grpc
+from oncelog.v1 import group_pb2_grpc as group_grpc
+from oncelog.v1 import log_pb2_grpc as log_grpc
+from oncelog.v1 import producer_pb2_grpc as producer_grpc
+from oncelog.v1 import security_pb2_grpc as security_grpc
+from oncelog.v1 import sink_pb2_grpc as sink_grpc
+from oncelog.v1 import transaction_pb2_grpc as transaction_grpc
 from oncelog.v1.cluster_pb2 import DescribeTopicsRequest
+from oncelog.v1.log_pb2 import FetchResponse
 
 if TYPE_CHECKING:
     from conformance.broker.stage import Stage
 
 MESSAGE_BYTES = 64 * 1024 * 1024
+PLENTY = 1 << 40
 
 T = TypeVar("T")
 Facts = Callable[[Any], dict[str, Any]]
@@ -56,6 +63,9 @@ class Node:
         self._node_id = stage.node_id
         self._founding = founding
         self.metadata = stage.cluster.metadata
+        self.memory = Budget(PLENTY, PLENTY)
+        self.batches_under_way = Budget(PLENTY, PLENTY)
+        self.turns = Turns()
         self.config = SimpleNamespace(
             node_id=stage.node_id,
             cluster_id="conformance",
@@ -70,7 +80,8 @@ class Node:
         self.sizes = self.upgrades = self
         self.lags: Mapping[tuple[int, int], int] = {}
         self.controller_id = 1
-        self.metrics = SimpleNamespace(leases=0, transaction_commit=SimpleNamespace(observe=float))
+        seconds = SimpleNamespace(observe=float)
+        self.metrics = SimpleNamespace(leases=0, transaction_commit=seconds, commit_latency=seconds)
 
     @property
     def founding(self) -> int:
@@ -112,23 +123,16 @@ class Node:
         return node_id in self._cluster.addresses and node_id not in self._cluster.stopped
 
     def leader_of(self, group_id: int) -> tuple[int, int]:
-        topic, number = self._place(group_id)
-        found = self._cluster.partitions[topic, number]
-        return found.leader_id, found.term
+        log = self._cluster.log_of(group_id)
+        return (0, 0) if log is None else (log.leader_id, log.term)
 
-    def partition(self, group_id: int) -> object:
-        found = self._cluster.partitions[self._place(group_id)]
-        return SimpleNamespace(
-            log_start_offset=found.log_start, high_watermark=found.high_watermark(self._node_id)
-        )
+    def partition(self, group_id: int) -> Partition | None:
+        log = self._cluster.log_of(group_id)
+        seat = None if log is None else log.seats.get(self._node_id)
+        return None if seat is None else seat.replica
 
     def waiting(self, group_id: int) -> str:
         return ""
-
-    def _place(self, group_id: int) -> tuple[str, int]:
-        place = self.metadata.partition(group_id)
-        assert place is not None, "only what is there is asked for"
-        return place[0].name, place[1]
 
 
 def answering(servicer: T, stage: Stage, service: object, calls: Mapping[str, Call]) -> T:
@@ -137,7 +141,11 @@ def answering(servicer: T, stage: Stage, service: object, calls: Mapping[str, Ca
     def method(name: str, call: str, facts: Facts) -> Any:
         async def answered(request: Any, context: Any) -> Any:
             async def truth(lie: Lie | None) -> Any:
+                if lie is not None and lie.error:
+                    return stage.refused(lie, request)
                 answer = await getattr(service, name)(request)
+                if isinstance(answer, bytes):
+                    answer = FetchResponse.FromString(answer)
                 if lie is not None:
                     lie.bend(answer)
                 return answer
@@ -193,6 +201,34 @@ PRODUCERS: dict[str, Call] = {
         ),
     ),
     "FenceProducer": ("fence", fields("nonce", name=attrgetter("producer_name"))),
+    "OpenProducer": ("open", fields("epoch", token=lambda r: bool(r.lease_token))),
+    "DescribeProducers": ("describe_producers", fields()),
+}
+LOG: dict[str, Call] = {
+    "Fetch": (
+        "fetch",
+        fields(
+            "any_replica",
+            offset=lambda r: r.partitions[0].offset if r.partitions else -1,
+            partitions=lambda r: len(r.partitions),
+        ),
+    ),
+    "ListOffsets": ("list_offsets", fields("any_replica")),
+    "ResolveSequence": ("resolve", fields("sequence", "epoch")),
+}
+OFFSETS: Facts = fields(
+    "group", offsets=lambda r: len(r.offsets), member=lambda r: bool(r.member_id)
+)
+GROUPS: dict[str, Call] = {
+    "CommitOffsets": (
+        "commit_offsets",
+        lambda r: OFFSETS(r) | {"ownership": r.offsets[0].ownership if r.offsets else 0},
+    ),
+    "StageOffsets": (
+        "stage_offsets",
+        lambda r: OFFSETS(r) | {"number": r.number, "transaction": r.transaction_id},
+    ),
+    "FetchOffsets": ("fetch_offsets", fields("group")),
 }
 SECURITY: dict[str, Call] = {
     "AlterPermissions": ("alter_permissions", BY_FIELD),
@@ -255,32 +291,16 @@ SINKS: dict[str, Call] = {
 }
 
 
-def add_services(stage: Stage, founding: NodeFounding, server: grpc.aio.Server) -> None:
-    """Adds the services that the nodes' own code answers."""
+def add_services(stage: Stage, founding: NodeFounding, held: Held, server: grpc.aio.Server) -> None:
+    """Adds all services of a node; only the streams are not answered call by call."""
     node = cast(NodeContext, Node(stage, founding))
     ours, cluster = stage.cluster.transactions, stage.cluster
     rights = TransactionRights(node, None)
-    transactions = TransactionService(node, ours, rights, now_ms=lambda: cluster.now_ms)
-    transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
-        answering(
-            transaction_pb2_grpc.TransactionServiceServicer(), stage, transactions, TRANSACTIONS
-        ),
-        server,
-    )
-    sinks = SinkService(node, ours)
-    sink_pb2_grpc.add_SinkServiceServicer_to_server(
-        answering(sink_pb2_grpc.SinkServiceServicer(), stage, sinks, SINKS), server
-    )
-    security = SecurityService(node, None)
-    security_pb2_grpc.add_SecurityServiceServicer_to_server(
-        answering(security_pb2_grpc.SecurityServiceServicer(), stage, security, SECURITY), server
-    )
+    log = LogService(node)
     producers = ProducerService(
         node, now_ms=lambda: cluster.now_ms, new_nonce=partial(randbits, 63)
     )
-    producer_pb2_grpc.add_ProducerServiceServicer_to_server(
-        answering(services.ProducerService(stage), stage, producers, PRODUCERS), server
-    )
+    transactions = TransactionService(node, ours, rights, now_ms=lambda: cluster.now_ms)
 
     def of_topics(request: DescribeTopicsRequest) -> dict[str, Any]:
         nobody = (0, *cluster.stopped)
@@ -288,8 +308,45 @@ def add_services(stage: Stage, founding: NodeFounding, server: grpc.aio.Server) 
         count = cluster.metadata.partition_count
         return {"names": list(request.names), "partitions": count, "leaderless": leaderless}
 
-    calls = CLUSTER | {"DescribeTopics": ("describe_topics", of_topics)}
-    cluster_pb2_grpc.add_ClusterServiceServicer_to_server(
-        answering(cluster_pb2_grpc.ClusterServiceServicer(), stage, ClusterService(node), calls),
-        server,
+    of_cluster = CLUSTER | {"DescribeTopics": ("describe_topics", of_topics)}
+    added: tuple[tuple[Any, object, object, Mapping[str, Call]], ...] = (
+        (log_grpc.add_LogServiceServicer_to_server, LogStreams(stage, log, held), log, LOG),
+        (
+            group_grpc.add_GroupServiceServicer_to_server,
+            MemberStreams(stage),
+            OwnersGroups(stage, node),
+            GROUPS,
+        ),
+        (
+            producer_grpc.add_ProducerServiceServicer_to_server,
+            producer_grpc.ProducerServiceServicer(),
+            producers,
+            PRODUCERS,
+        ),
+        (
+            cluster_grpc.add_ClusterServiceServicer_to_server,
+            cluster_grpc.ClusterServiceServicer(),
+            ClusterService(node),
+            of_cluster,
+        ),
+        (
+            transaction_grpc.add_TransactionServiceServicer_to_server,
+            transaction_grpc.TransactionServiceServicer(),
+            transactions,
+            TRANSACTIONS,
+        ),
+        (
+            sink_grpc.add_SinkServiceServicer_to_server,
+            sink_grpc.SinkServiceServicer(),
+            SinkService(node, ours),
+            SINKS,
+        ),
+        (
+            security_grpc.add_SecurityServiceServicer_to_server,
+            security_grpc.SecurityServiceServicer(),
+            SecurityService(node, None),
+            SECURITY,
+        ),
     )
+    for add, servicer, service, calls in added:
+        add(answering(servicer, stage, service, calls), server)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.broker.journal import matches
+from conformance.broker.payloads import damage
 from oncelog.v1.cluster_pb2 import DescribeTopicsResponse
+from oncelog.v1.log_pb2 import FetchResponse
 
 CALLS = (
     "produce",
@@ -102,7 +104,12 @@ class Lie:
         return told > 0 and (self.times == 0 or told <= self.times)
 
     def bend(self, answer: object) -> None:
-        """Changes the leaders, or the number, of partitions in a description of topics."""
+        """Damages a batch of each partition, or describes other leaders or fewer partitions."""
+        if isinstance(answer, FetchResponse) and self.corrupt:
+            for records in answer.partitions:
+                batches = records.batches
+                for stored in batches[-1:] if self.corrupt == "last" else batches[:1]:
+                    damage(stored, self.corrupt)
         if not isinstance(answer, DescribeTopicsResponse):
             return
         for topic, number, leader, term in self.says:

@@ -61,6 +61,10 @@ class Members:
                 if one not in held:
                     self.owns.pop((one.topic, one.partition), None)
 
+    def owns_all(self, commits: Iterable[pb.OffsetCommit]) -> bool:
+        """Checks that each commit names the present ownership of its partition."""
+        return all(self.owns.get((one.topic, one.partition)) == one.ownership for one in commits)
+
     def break_streams(self) -> None:
         """Ends all streams, as when another node takes over."""
         self._tell(None)

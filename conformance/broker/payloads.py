@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import crc32c
 
-from oncelog.v1.batch_pb2 import Batch, BatchHeader
+from oncelog.v1.batch_pb2 import Batch, BatchHeader, StoredBatch
 
 PREAMBLE = struct.Struct("<4s7I")
 
@@ -58,6 +58,15 @@ def overlong(payload: bytes) -> bytes:
     fields = list(PREAMBLE.unpack_from(payload))
     fields[4] = 0x7FFFFFFF
     return PREAMBLE.pack(*fields) + payload[PREAMBLE.size :]
+
+
+def damage(stored: StoredBatch, how: str) -> None:
+    if how in ("bit", "last"):
+        stored.payload = corrupted(stored.payload)
+        return
+    assert how == "length", f"corrupt: {how!r} is not bit, last or length"
+    stored.payload = overlong(stored.payload)
+    stored.header.crc32c = crc32c.crc32c(stored.payload)
 
 
 def _padded(data: bytes) -> bytes:

@@ -1,33 +1,37 @@
-"""Produce and ProduceStream of one node: batches in, results out, with lies about both.
+"""LogService's streams of one node: the nodes' own code, with lies about batches and answers.
 
-LogService --> Batches.take --honest--> Cluster.append --> result --> the stream
-                    '-------lie--> held, repeated, late, lost, another verdict
+ProduceStream --> ProduceCall (cluster.services) --> LyingAppender --> Appender --> Partition
+                      answers <--held, late, lost, another verdict--'
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+import grpc
+
 from cluster.dedup.verdict import Kind, Verdict
-from cluster.partition.types import Answer
-from cluster.services.log.produce import meta_of
+from cluster.partition.types import Answer, AnswerTo
+from cluster.rpc.errors import abort
+from cluster.services.context import NodeContext
+from cluster.services.log.produce import Appender, ProduceCall, meta_of
 from cluster.services.log.refused_heads import RefusedHeads
+from cluster.services.log.resolve import Resolver
+from cluster.services.log.service import LogService
+from cluster.services.outcomes import one_answer
 from conformance.broker.lies import Lie
 from conformance.broker.stage import Stage
 from conformance.vectors import name_of
 from oncelog.errors import OncelogError
-from oncelog.v1 import batch_pb2
+from oncelog.v1 import batch_pb2, log_pb2_grpc
 from oncelog.v1 import log_pb2 as pb
 
 STRAY = 1 << 40  # added to an id: the client never sent the sum
-MAX_RESULTS = 1000  # in one message
-STORED = (Kind.APPENDED, Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
-PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
+FOR_EVER = 3600.0  # seconds: no honest answer takes long, and a lie decides when its own is late
 
 Key = tuple[str, int, int, int, int]
-Give = Callable[[pb.BatchResult], None]
 
 
 class Held:
@@ -49,74 +53,86 @@ class Held:
             store()
 
 
-class Stream:
-    """One ProduceStream. Results leave in the order in which they were added."""
+class Broken(Exception):
+    """A lie ends the stream. `status`: by this error; None: without one."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.heads = RefusedHeads()
-        self.broken = False
-        self.refusal: OncelogError | None = None  # the status of a broken one
-        self.open_answers = 0
-        self._results: list[pb.BatchResult] = []
-        self._ended = False
-        self._news = asyncio.Event()
-
-    def give(self, result: pb.BatchResult) -> None:
-        self._results.append(result)
-        self._news.set()
-
-    def end(self) -> None:
-        self._ended = True
-        self._news.set()
-
-    def wake(self) -> None:
-        self._news.set()
-
-    async def results(self) -> list[pb.BatchResult]:
-        """Takes all waiting results; empty at the end."""
-        while not self._results and not self.broken:
-            if self._ended and self.open_answers == 0:
-                return []
-            self._news.clear()
-            await self._news.wait()
-        taken, self._results = self._results[:MAX_RESULTS], self._results[MAX_RESULTS:]
-        return taken
+    def __init__(self, status: OncelogError | None) -> None:
+        super().__init__(status)
+        self.status = status
 
 
-class Batches:
-    """Intake of batches for one node."""
+class LyingAppender(Appender):
+    """Appender of one stream: each batch meets its lie on the way to the partition and back."""
 
-    def __init__(self, stage: Stage, held: Held) -> None:
-        self._stage = stage
+    def __init__(
+        self, node: NodeContext, resolver: Resolver, stage: Stage, held: Held, stream: int
+    ) -> None:
+        super().__init__(node, resolver)
+        self._shared = stage
         self._held = held
-        self._streams = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._stream = stream
+        self._timeout_ms = 0
+        # Batch id -> the batch, and its lie.
+        self._batches: dict[int, tuple[batch_pb2.Batch, Lie | None]] = {}
 
-    def new_stream(self) -> Stream:
-        self._streams += 1
-        return Stream(self._streams)
+    def commit_timeout(self, request: pb.ProduceRequest) -> float:
+        self._timeout_ms = request.timeout_ms
+        return FOR_EVER
 
-    async def read(self, requests: AsyncIterator[pb.ProduceRequest], stream: Stream) -> None:
-        try:
-            async for request in requests:
-                for batch in request.batches:
-                    if stream.broken:
-                        return
-                    await self.take(batch, request.timeout_ms, stream)
-        finally:
-            stream.end()
-
-    async def take(self, batch: batch_pb2.Batch, timeout_ms: int, stream: Stream) -> None:
-        facts = self._facts(batch, timeout_ms, stream)
-        lie = self._stage.find("produce", self._stage.note("produce", facts, batch))
-        stream.open_answers += 1
+    async def append(
+        self,
+        batch: batch_pb2.Batch,
+        payload: bytes,
+        answer_to: AnswerTo,
+        heads: RefusedHeads | None = None,
+    ) -> None:
+        lie = self._shared.find("produce", self._shared.note("produce", self._facts(batch), batch))
+        self._batches[batch.id] = batch, lie
         if lie is None:
-            self._give(batch, stream, self._honest(batch, stream))
+            await super().append(batch, payload, answer_to, heads)
+            return
+        answer = await self._effect(lie, batch, heads)
+        await self._shared.happen(lie)
+        if lie.break_stream or lie.status:
+            raise Broken(self._shared.error(lie) if lie.status else None)
+        if answer is None or lie.answer == "none":
+            return
+        if lie.hold:
+            given = answer
+            self._held.answers.setdefault(lie.hold, []).append(lambda: answer_to(given))
+        elif lie.delay_ms:
+            asyncio.get_running_loop().call_later(lie.delay_ms / 1000, answer_to, answer)
         else:
-            await self._lied(lie, batch, stream)
+            answer_to(answer)
 
-    def _facts(self, batch: batch_pb2.Batch, timeout_ms: int, stream: Stream) -> dict[str, Any]:
+    async def _effect(
+        self, lie: Lie, batch: batch_pb2.Batch, heads: RefusedHeads | None
+    ) -> Answer | None:
+        """Stores the batch, or keeps it for later, or drops it; returns the answer."""
+        answer: Answer | None = None
+        if lie.late:
+            copy = batch_pb2.Batch.FromString(batch.SerializeToString())
+            self._held.copies.setdefault(lie.late, []).append(lambda: self._arrived(copy))
+        elif lie.store or (not lie.answer and not lie.status):
+            future: asyncio.Future[Answer]
+            future, done = one_answer()
+            await super().append(batch, batch.payload, done, heads)
+            answer = await future
+        if lie.answer in ("", "none"):
+            return answer
+        given = Verdict(Kind[lie.answer], message="by the script")
+        told, header = Answer(given, leader_id=lie.leader), batch.header
+        if heads is not None:
+            where = header.topic, header.partition, meta_of(header)
+            heads.reason(*where)
+            told = heads.answered(*where, told, None)
+        return told
+
+    def _arrived(self, batch: batch_pb2.Batch) -> None:
+        log = self._shared.cluster.partitions[batch.header.topic, batch.header.partition]
+        self._shared.note("arrived", {"verdict": log.append(batch).verdict.kind.name}, batch)
+
+    def _facts(self, batch: batch_pb2.Batch) -> dict[str, Any]:
         header, found = batch.header, meta_of(batch.header)
         key = (header.topic, header.partition, found.producer_id, found.epoch, found.first)
         attempts = self._held.attempts
@@ -131,120 +147,105 @@ class Batches:
             "prev": found.prev,
             "count": found.count,
             "codec": batch_pb2.Codec.Name(header.codec).removeprefix("CODEC_").lower(),
-            "vector": self._vector(batch),
+            "vector": _vector(batch),
             "expected_offset": found.expected_offset,
             "token": bool(batch.lease_token),
             "transaction": header.transaction_id,
             "attempt": attempts[key],  # at any node
-            "timeout_ms": timeout_ms,
-            "stream": stream.number,
+            "timeout_ms": self._timeout_ms,
+            "stream": self._stream,
         }
 
-    @staticmethod
-    def _vector(batch: batch_pb2.Batch) -> str:
-        try:
-            return name_of(batch.header.codec, batch.payload)
-        except (ValueError, RuntimeError) as error:
-            return f"unreadable: {error}"
-
-    def _honest(self, batch: batch_pb2.Batch, stream: Stream) -> Answer:
-        header = batch.header
-        topic, number, found = header.topic, header.partition, meta_of(header)
-        reason = stream.heads.reason(topic, number, found)
-        answer = self._stage.cluster.append(self._stage.node_id, batch)
-        if answer.verdict.kind in STORED:
-            return answer
-        return stream.heads.answered(topic, number, found, answer, reason)
-
-    async def _lied(self, lie: Lie, batch: batch_pb2.Batch, stream: Stream) -> None:
-        answer: Answer | None = None
-        if lie.late:
-            copy = batch_pb2.Batch.FromString(batch.SerializeToString())
-            arrived = self._held.copies.setdefault(lie.late, [])
-            arrived.append(lambda: self._arrived(copy))
-        elif lie.store or (lie.answer in ("", "none") and not lie.status):
-            if lie.answer != "none" or lie.store:
-                answer = self._honest(batch, stream)
-        if lie.answer not in ("", "none"):
-            answer = self._told(lie, batch, stream)
-        await self._stage.happen(lie)
-        if lie.break_stream or lie.status:
-            stream.refusal = self._stage.error(lie) if lie.status else None
-            stream.broken = True
-            stream.wake()
-        elif answer is None or lie.answer == "none":
-            stream.open_answers -= 1
-        elif lie.hold:
-            held = self._held.answers.setdefault(lie.hold, [])
-            given = answer
-            held.append(lambda: self._give(batch, stream, given, lie))
-        elif lie.delay_ms:
-            self._later(lie.delay_ms / 1000, batch, stream, answer, lie)
-        else:
-            self._give(batch, stream, answer, lie)
-
-    def _told(self, lie: Lie, batch: batch_pb2.Batch, stream: Stream) -> Answer:
-        header = batch.header
-        found = meta_of(header)
-        given = Verdict(Kind[lie.answer], message="by the script")
-        answer = Answer(given, leader_id=lie.leader)
-        stream.heads.reason(header.topic, header.partition, found)
-        return stream.heads.answered(header.topic, header.partition, found, answer, None)
-
-    def _arrived(self, batch: batch_pb2.Batch) -> None:
-        header = batch.header
-        partition = self._stage.cluster.partitions[header.topic, header.partition]
-        answer = self._stage.cluster.append(partition.leader_id, batch)
-        self._stage.note("arrived", {"verdict": answer.verdict.kind.name}, batch)
-
-    def _later(
-        self, seconds: float, batch: batch_pb2.Batch, stream: Stream, answer: Answer, lie: Lie
-    ) -> None:
-        async def give() -> None:
-            await asyncio.sleep(seconds)
-            self._give(batch, stream, answer, lie)
-
-        task = asyncio.create_task(give())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _give(
-        self, batch: batch_pb2.Batch, stream: Stream, answer: Answer, lie: Lie | None = None
-    ) -> None:
-        result = self.result(batch.id, answer)
-        if lie is not None:
-            for name, value in lie.set.items():
-                setattr(result, name, value)
-            if lie.stray:
-                stray = pb.BatchResult(
-                    id=batch.id + STRAY, verdict=pb.VERDICT_APPENDED, base_offset=0
-                )
-                stream.give(stray)
+    def results(self, batch_id: int, answer: Answer) -> Iterator[pb.BatchResult]:
+        """Results of one batch: one, unless a lie wants others."""
+        batch, lie = self._batches.pop(batch_id)
+        result = self.result(batch_id, answer)
+        for name, value in lie.set.items() if lie is not None else ():
+            setattr(result, name, value)
         facts = {
-            "id": batch.id,
+            "id": batch_id,
             "verdict": answer.verdict.kind.name,
             "topic": batch.header.topic,
             "partition": batch.header.partition,
         }
-        self._stage.note("result", facts, result)
-        stream.open_answers -= 1
-        for _ in range(1 if lie is None else lie.repeat):
-            stream.give(result)
+        self._shared.note("result", facts, result)
+        if lie is not None and lie.stray:
+            yield pb.BatchResult(id=batch_id + STRAY, verdict=pb.VERDICT_APPENDED, base_offset=0)
+        yield from [result] * (1 if lie is None else lie.repeat)
 
-    def result(self, batch_id: int, answer: Answer) -> pb.BatchResult:
-        verdict = answer.verdict
-        result = pb.BatchResult(
-            id=batch_id,
-            verdict=PUBLIC.get(verdict.kind, verdict.kind),  # type: ignore[arg-type]
-            base_offset=verdict.base_offset,
-            append_time_ms=answer.append_time_ms,
-            message=verdict.message,
+
+def _vector(batch: batch_pb2.Batch) -> str:
+    try:
+        return name_of(batch.header.codec, batch.payload)
+    except (ValueError, RuntimeError) as error:
+        return f"unreadable: {error}"
+
+
+class LogStreams(log_pb2_grpc.LogServiceServicer):
+    """Streams of the LogService; `honest` adds the other calls."""
+
+    def __init__(self, stage: Stage, service: LogService, held: Held) -> None:
+        self._stage = stage
+        self._service = service
+        self._held = held
+        self._resolver = Resolver(service.node)
+        self._streams = 0
+
+    async def ProduceStream(
+        self, requests: AsyncIterator[pb.ProduceRequest], context: Any
+    ) -> AsyncIterator[pb.ProduceResponse]:
+        async for results in self._answered(requests, context):
+            yield pb.ProduceResponse(results=results)
+
+    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+        async def alone() -> AsyncIterator[pb.ProduceRequest]:
+            yield request
+
+        answer = pb.ProduceResponse()
+        async for results in self._answered(alone(), context):
+            answer.results.extend(results)
+        return answer
+
+    async def _answered(
+        self, requests: AsyncIterator[pb.ProduceRequest], context: Any
+    ) -> AsyncIterator[list[pb.BatchResult]]:
+        self._streams += 1
+        appender = LyingAppender(
+            self._service.node, self._resolver, self._stage, self._held, self._streams
         )
-        if verdict.kind not in STORED:
-            result.current_epoch = verdict.current_epoch
-            result.last_sequence = verdict.last_sequence
-            result.next_offset = verdict.next_offset
-        if verdict.kind is Kind.NOT_LEADER and answer.leader_id:
-            result.leader_id = answer.leader_id
-            result.leader_address = self._stage.cluster.addresses[answer.leader_id]
-        return result
+        call = ProduceCall(appender)
+        reading = asyncio.create_task(call.read(requests))
+        try:
+            while answers := await _unless_broken(call.next_results, reading):
+                yield [one for answer in answers for one in appender.results(*answer)]
+                call.taken(len(answers))
+            await reading
+        except Broken as broken:
+            if broken.status is not None:
+                await abort(context, broken.status)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "broken by the script")
+        finally:
+            reading.cancel()
+            call.close()
+
+    async def Subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
+        async def write(message: bytes) -> None:
+            answer = pb.FetchResponse.FromString(message)
+            self._stage.note("subscribe", {"any_replica": request.any_replica}, answer)
+            await context.write(answer)
+
+        await self._service.Subscribe(request, write)
+
+
+async def _unless_broken(
+    next_results: Callable[[], Awaitable[list[tuple[int, Answer]]]], reading: asyncio.Task[None]
+) -> list[tuple[int, Answer]]:
+    """Next results; none once a lie has broken the stream, and those before it have left."""
+    more = asyncio.ensure_future(next_results())
+    try:
+        await asyncio.wait((more, reading), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0)  # results that came before the break are taken at once
+        broken = reading.done() and not reading.cancelled() and reading.exception() is not None
+        return [] if broken and not more.done() else await more
+    finally:
+        more.cancel()

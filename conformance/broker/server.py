@@ -12,19 +12,13 @@ import grpc.aio
 from conformance.broker.cluster import Cluster
 from conformance.broker.foundings import NodeFounding
 from conformance.broker.gate import Gate
-from conformance.broker.groups import GroupService
 from conformance.broker.honest import add_services
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
-from conformance.broker.producing import Batches, Held
+from conformance.broker.producing import Held
 from conformance.broker.secured import Secured
-from conformance.broker.services import LogService
 from conformance.broker.stage import Stage
-from oncelog.v1 import (
-    cluster_pb2,
-    group_pb2_grpc,
-    log_pb2_grpc,
-)
+from oncelog.v1 import cluster_pb2
 
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -102,10 +96,7 @@ class Broker:
         founding = self._foundings[node_id] = NodeFounding(node_id)
         guards = [self.secured.doorkeeper, founding]
         server = grpc.aio.server(options=OPTIONS, interceptors=guards)
-        log = LogService(stage, Batches(stage, self._held))
-        log_pb2_grpc.add_LogServiceServicer_to_server(log, server)
-        group_pb2_grpc.add_GroupServiceServicer_to_server(GroupService(stage), server)
-        add_services(stage, founding, server)
+        add_services(stage, founding, self._held, server)
         gate = self._gates[node_id] = Gate(self.secured.port(server, self._host))
         await server.start()
         self._servers.append(server)

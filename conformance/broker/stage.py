@@ -20,6 +20,12 @@ from conformance.broker.cluster import Cluster
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
 from oncelog import errors
+from oncelog.v1 import log_pb2 as pb
+from oncelog.v1.producer_pb2 import (
+    OpenedPartition,
+    OpenProducerRequest,
+    OpenProducerResponse,
+)
 from oncelog.wire.reasons import BY_REASON
 
 T = TypeVar("T", bound=Message)
@@ -94,3 +100,26 @@ class Stage:
         if lie.status == "NOT_LEADER":
             return self.cluster.not_leader(lie.leader)
         return BY_REASON[lie.status]("by the script", **lie.details)
+
+    def refused(self, lie: Lie, request: Any) -> Message:
+        """Answer to a call about partitions that has the lie's error for each of them."""
+        why: dict[str, Any] = {"message": "by the script", "leader_id": lie.leader}
+        why["leader_address"] = self.cluster.addresses.get(lie.leader, "")
+        if isinstance(request, OpenProducerRequest):
+            opened = [
+                OpenedPartition(topic=one.topic, partition=one.partition, error=lie.error, **why)
+                for one in request.partitions
+            ]
+            return OpenProducerResponse(partitions=opened)
+        why["error"] = getattr(pb, "PARTITION_ERROR_" + lie.error)
+        if isinstance(request, pb.ListOffsetsRequest):
+            results = [
+                pb.OffsetResult(topic=one.topic, partition=one.partition, offset=-1, **why)
+                for one in request.queries
+            ]
+            return pb.ListOffsetsResponse(results=results)
+        records = [
+            pb.PartitionRecords(topic=one.topic, partition=one.partition, **why)
+            for one in request.partitions
+        ]
+        return pb.FetchResponse(partitions=records)

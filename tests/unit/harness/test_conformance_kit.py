@@ -262,7 +262,7 @@ def ok(offset: int) -> dict[str, object]:
 def test_the_judge_has_nothing_against_a_retry():
     stand = Stand()
     for batch in (stand.batch(0, b"a"), stand.batch(0, b"a"), stand.batch(1, b"b")):
-        stand.cluster.append(1, batch)
+        stand.cluster.partitions["t", 0].append(batch)
     stand.record("a", b"a", ok(0))
     stand.record("b", b"b", ok(1))
     assert stand.faults() == ""
@@ -314,7 +314,7 @@ def test_rule_window():
 
 def test_rule_stored():
     stand = Stand()
-    stand.cluster.append(1, stand.batch(0, b"a"))
+    stand.cluster.partitions["t", 0].append(stand.batch(0, b"a"))
     stand.record("a", b"a", ok(0))
     assert stand.faults() == ""
     stand.record("b", b"b", ok(0))
