@@ -72,8 +72,8 @@ class LyingAppender(Appender):
         self._held = held
         self._stream = stream
         self._timeout_ms = 0
-        # Batch id -> the batch, and its lie.
-        self._batches: dict[int, tuple[batch_pb2.Batch, Lie | None]] = {}
+        # Id -> batches without an answer, each with its lie. A faulty client uses an id twice.
+        self._batches: dict[int, list[tuple[batch_pb2.Batch, Lie | None]]] = {}
 
     def commit_timeout(self, request: pb.ProduceRequest) -> float:
         self._timeout_ms = request.timeout_ms
@@ -87,7 +87,7 @@ class LyingAppender(Appender):
         heads: RefusedHeads | None = None,
     ) -> None:
         lie = self._shared.find("produce", self._shared.note("produce", self._facts(batch), batch))
-        self._batches[batch.id] = batch, lie
+        self._batches.setdefault(batch.id, []).append((batch, lie))
         if lie is None:
             await super().append(batch, payload, answer_to, heads)
             return
@@ -158,7 +158,7 @@ class LyingAppender(Appender):
 
     def results(self, batch_id: int, answer: Answer) -> Iterator[pb.BatchResult]:
         """Results of one batch: one, unless a lie wants others."""
-        batch, lie = self._batches.pop(batch_id)
+        batch, lie = self._batches[batch_id].pop(0)
         result = self.result(batch_id, answer)
         for name, value in lie.set.items() if lie is not None else ():
             setattr(result, name, value)
