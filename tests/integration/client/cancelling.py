@@ -94,12 +94,42 @@ class Kit:
             await asyncio.wrap_future(future)
 
 
-class Run:
-    """One scenario, with a topic, a name and a group of its own; one of its calls is cut."""
+class Scene:
+    """A scenario's own topic, producer name and group at the kit's broker."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        self.topic = self.name = self.group = kit.topic()
+
+    def of_producer(self, **settings: Any) -> dict[str, Any]:
+        """Settings of a producer here."""
+        fixed = {"producer_name": self.name, "linger_ms": 0, "retry_backoff_ms": 5}
+        return {"bootstrap_servers": self.kit.servers, **fixed, **settings}
+
+    def of_consumer(self, **settings: Any) -> dict[str, Any]:
+        """Settings of a consumer here."""
+        fixed = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 50, "group_id": self.group}
+        return {"bootstrap_servers": self.kit.servers, **fixed, **settings}
+
+    def log(self, partition: int = 0) -> list[bytes | None]:
+        stored = self.kit.broker.cluster.partitions[self.topic, partition]
+        return self.kit.do(lambda: [value for _, value in contents(stored)])
+
+    def append(self, *values: str, partition: int = 0) -> None:
+        cluster = self.kit.broker.cluster
+        self.kit.do(lambda: cluster.append_others(self.topic, partition, list(values)))
+
+    def open_transactions(self) -> list[int]:
+        rows = self.kit.broker.cluster.metadata.coordinator.unfinished()
+        return self.kit.do(lambda: [row.transaction_id for row in rows if row.owner == self.name])
+
+
+class Run(Scene):
+    """One scenario of which one call is cut."""
 
     def __init__(self, kit: Kit, point: Point) -> None:
-        self.kit, self.point = kit, point
-        self.topic = self.name = self.group = kit.topic()
+        super().__init__(kit)
+        self.point = point
         self.was_reached = False
         self._again = point.again
         self._on_wait: Callable[[], None] = nothing
@@ -190,28 +220,10 @@ class Run:
     # --- parts of scenarios ----------------------------------------------------------------
 
     def producer(self, **settings: Any) -> aio.Producer:
-        return aio.Producer(
-            bootstrap_servers=self.kit.servers,
-            **{"producer_name": self.name, "linger_ms": 0, "retry_backoff_ms": 5, **settings},
-        )
+        return aio.Producer(**self.of_producer(**settings))
 
     def consumer(self, *topics: str, **settings: Any) -> aio.Consumer:
-        return aio.Consumer(
-            *topics,
-            bootstrap_servers=self.kit.servers,
-            group_id=self.group,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=50,
-            **settings,
-        )
-
-    def log(self, partition: int = 0) -> list[bytes | None]:
-        stored = self.kit.broker.cluster.partitions[self.topic, partition]
-        return self.kit.do(lambda: [value for _, value in contents(stored)])
-
-    def append(self, *values: str, partition: int = 0) -> None:
-        cluster = self.kit.broker.cluster
-        self.kit.do(lambda: cluster.append_others(self.topic, partition, list(values)))
+        return aio.Consumer(*topics, **self.of_consumer(**settings))
 
     def append_on_wait(self, *values: str) -> None:
         """Appends once the next call that is cut waits, so it does wait, however fast a node is."""
@@ -224,10 +236,6 @@ class Run:
         owns = [(self.topic, number, epoch) for number in partitions]
         kept = [(self.topic, number) for number in revoke]
         self.kit.do(lambda: members.assign(epoch, owns, kept))
-
-    def open_transactions(self) -> list[int]:
-        rows = self.kit.broker.cluster.metadata.coordinator.unfinished()
-        return self.kit.do(lambda: [row.transaction_id for row in rows if row.owner == self.name])
 
     async def has_left(self) -> None:
         """Returns when the group has no member any more. Each one that came says that it goes."""
@@ -320,4 +328,4 @@ def kit() -> Iterator[Kit]:
     made.close()
 
 
-__all__ = ["CUT", "Kit", "Run", "Scenario", "When", "kit", "play_all", "play_twice"]
+__all__ = ["CUT", "Kit", "Run", "Scenario", "Scene", "When", "kit", "play_all", "play_twice"]

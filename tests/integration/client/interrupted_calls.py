@@ -20,9 +20,8 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import oncelog
-from conformance.judge import contents
 from oncelog import Consumer, Producer, RecordMetadata, Transaction, TransactionCommittedError
-from tests.integration.client.cancelling import CUT, LONGEST_S, PARTITIONS, Kit
+from tests.integration.client.cancelling import CUT, LONGEST_S, PARTITIONS, Kit, Scene
 
 T = TypeVar("T")
 OURS = os.path.dirname(oncelog.__file__) + os.sep
@@ -35,13 +34,12 @@ class Interrupt(KeyboardInterrupt):
     """The exception that the handler raises."""
 
 
-class Interrupted:
-    """One scenario, with a topic, a name and a group of its own; each of its calls that is cut
-    ends at its `step`-th step, if it has so many."""
+class Interrupted(Scene):
+    """One scenario; each of its calls that is cut ends at its `step`-th step, if it has so many."""
 
     def __init__(self, kit: Kit, step: int) -> None:
-        self.kit, self._step = kit, step
-        self.topic = self.name = self.group = kit.topic()
+        super().__init__(kit)
+        self._step = step
         self.was_reached = False
         self._place = "nowhere"
 
@@ -80,30 +78,10 @@ class Interrupted:
             before.clear()  # drops the last references to the call's objects
 
     def producer(self, **settings: Any) -> Producer:
-        fixed = {"producer_name": self.name, "linger_ms": 0, "retry_backoff_ms": 5}
-        return Producer(bootstrap_servers=self.kit.servers, **{**fixed, **settings})
+        return Producer(**self.of_producer(**settings))
 
     def consumer(self, *topics: str, **settings: Any) -> Consumer:
-        return Consumer(
-            *topics,
-            bootstrap_servers=self.kit.servers,
-            group_id=self.group,
-            auto_offset_reset="earliest",
-            fetch_max_wait_ms=50,
-            **{"membership": "manual", **settings},
-        )
-
-    def log(self, partition: int = 0) -> list[bytes | None]:
-        stored = self.kit.broker.cluster.partitions[self.topic, partition]
-        return self.kit.do(lambda: [value for _, value in contents(stored)])
-
-    def append(self, *values: str) -> None:
-        cluster = self.kit.broker.cluster
-        self.kit.do(lambda: cluster.append_others(self.topic, 0, list(values)))
-
-    def open_transactions(self) -> list[int]:
-        rows = self.kit.broker.cluster.metadata.coordinator.unfinished()
-        return self.kit.do(lambda: [row.transaction_id for row in rows if row.owner == self.name])
+        return Consumer(*topics, **self.of_consumer(**{"membership": "manual", **settings}))
 
     def play(self, scenario: Callable[[Interrupted], None]) -> bool:
         """Plays the scenario; returns whether a call came as far. A scenario that hangs fails."""
