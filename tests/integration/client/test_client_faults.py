@@ -123,7 +123,7 @@ def test_killed_leaders_lose_nothing_and_repeat_nothing(
 
 
 def test_a_consumer_survives_a_leader_change(make_cluster: MakeCluster, topic: str) -> None:
-    cluster = make_cluster()
+    cluster = make_cluster(settings=STEADY)
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(topic, 1, 3)
     with (
