@@ -61,7 +61,8 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     GRPC_DNS_RESOLVER=native \
     ONCELOG_DATA_DIR=/data \
-    ONCELOG_LISTEN=0.0.0.0:7001
+    ONCELOG_LISTEN=0.0.0.0:7001 \
+    ONCELOG_HEALTH_LISTEN=127.0.0.1:7080
 WORKDIR /data
 USER 10001:10001
 VOLUME /data
@@ -69,5 +70,5 @@ VOLUME /data
 EXPOSE 7001 17001
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
-    CMD python -m cluster --health "127.0.0.1:${ONCELOG_LISTEN##*:}"
+    CMD ["python", "-I", "-S", "/app/cluster/health_check.py"]
 ENTRYPOINT ["oncelog", "server"]

@@ -72,6 +72,7 @@ def check_exposure(config: Settings, *, alone: bool) -> None:
         return
     _check_port("listen", config.listen, "tls_cert", client)
     _check_port("metrics_listen", config.metrics_listen, "tls_cert", client)
+    # health_listen needs none of this: its answers name no topic, principal or address.
     if not alone:
         _check_port("listen (of nodes)", config.listen, "peer_cert", config.peer_cert)
 

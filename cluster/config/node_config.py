@@ -75,6 +75,7 @@ class NodeConfig:
     kafka_advertise: str = ""
     kafka_auto_create: bool = False
     metrics_listen: str = ""
+    health_listen: str = ""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_ca: Path | None = None

@@ -65,6 +65,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("kafka_auto_create", "flag",
             "create a topic when a Kafka client asks for one that is missing"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
+    Setting("health_listen", "optaddr",
+            "address of /livez and /readyz, plain HTTP for probes; empty: none"),
     Setting("tls_cert", "path", "certificate shown to clients, PEM; empty: no TLS"),
     Setting("tls_key", "path", "its key, PEM; only the node may read the file"),
     Setting("tls_ca", "path", "CAs of clients' certificates, which are then required; empty: none"),
@@ -132,6 +134,6 @@ SETTINGS: tuple[Setting, ...] = (
 BASIC = frozenset(
     {
         "cluster_id", "node_id", "data_dir", "listen", "advertise", "nodes", "join",
-        "metrics_listen", "insecure", "log_level",
+        "metrics_listen", "health_listen", "insecure", "log_level",
     }
 )  # fmt: skip

@@ -116,6 +116,12 @@ class Group:
         return min(raft.core.commit_index, raft.journal.durable_index)
 
     @property
+    def entries_behind(self) -> int:
+        """Returns how many entries that its leader knows to be committed are not applied here."""
+        raft = self._raft
+        return max(0, max(raft.guard.leader_commit, self.commit_index) - self.applied_index)
+
+    @property
     def progress(self) -> Mapping[int, FollowerProgress]:
         """Returns each follower's progress, as this leader knows it; empty if not leading."""
         return {} if self._leading is None else self._leading.replicator.peers

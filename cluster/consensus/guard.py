@@ -43,6 +43,7 @@ class Guard:
         self._members = members
         self._voters: set[int] = set()
         self._voters_term = 0
+        self.leader_commit = 0  # as its leader said last; this replica may lack entries below it
 
     # -- inbound ----------------------------------------------------------------
 
@@ -53,6 +54,7 @@ class Guard:
             return self._refuse(message, journal.last_index + 1)
         if message.term == core.term and core.state == LEADER:
             raise InvariantBroken(f"two leaders in term {message.term}: {sender} and this node")
+        self.leader_commit = message.commit
 
         retry_at = self._mismatch(message)
         if message.prev_index == 0 or retry_at:

@@ -15,10 +15,11 @@ import ssl
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -27,10 +28,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from cluster.config.addresses import host_and_port, with_port
-from cluster.errors import ListenError
+from cluster.metrics.http import PageAnswer, serve_pages
 from cluster.metrics.transactions import TransactionSample, transaction_families
-from cluster.security.page import start_page
 from cluster.security.quota_metrics import quota_families
 from cluster.security.quotas import Quotas
 from oncelog.v1.log_pb2 import Verdict
@@ -206,19 +205,11 @@ class Metrics:
 
         context: of TLS, asked for each connection; then it is https. Raises ListenError.
         """
-        host, port = host_and_port(address)
-        try:
-            server, thread = start_page(host, port, self.registry, context)
-        except OSError as error:
-            raise ListenError(f"metrics_listen: {address} cannot be used: {error}") from error
-        logger.info("serving metrics listen=%s", with_port(address, server.server_port))
+        return serve_pages("metrics_listen", address, {"/metrics": self._page}, context)
 
-        def close() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        return close
+    def _page(self, query: str) -> PageAnswer:
+        body = generate_latest(self.registry).decode()
+        return PageAnswer(HTTPStatus.OK, body, CONTENT_TYPE_LATEST)
 
 
 class _NodeCollector(Collector):

@@ -38,6 +38,7 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC
+from cluster.metrics.http import serve_pages
 from cluster.metrics.page import Metrics
 from cluster.node.client_ports import ClientPorts
 from cluster.node.descriptors import ConnectionWatch, Shares
@@ -46,6 +47,8 @@ from cluster.node.health.clocks import clocks_of
 from cluster.node.health.loop_watch import watch_loop
 from cluster.node.health.memory_watch import client_memory, memory_budget, memory_room, watch_memory
 from cluster.node.health.node_health import NodeHealth
+from cluster.node.health.probes import Probes
+from cluster.node.health.readiness import Readiness
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.leadership.handover import Leaderships
 from cluster.node.leadership.leaders import Leaders
@@ -236,7 +239,7 @@ class Node:
 
     @classmethod
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
-        shares = Shares.of(config)
+        shares, probes = Shares.of(config), Probes(time.monotonic)
         security = Security.of(config)
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
@@ -274,9 +277,7 @@ class Node:
             lambda hello: node.registering.refusal(hello),  # noqa: PLW0108
             lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
         )
-        metrics = Metrics()
-        if config.metrics_listen:
-            stack.callback(metrics.start_http(config.metrics_listen, security.page))
+        metrics = _serve_pages(config, stack, security, probes)
         memory = memory_budget(client_memory(config, memory_room()), metrics)
         gate = gate_of(security, lambda: node.metadata, metrics)
         if security.audit is not None:
@@ -302,7 +303,7 @@ class Node:
         members, transactions = node._group_members, node._transactions
         now_ms = node._context.agreed_now_ms
         server.offer(node._context, now_ms, members, transactions)
-        await node._run(identity, opened, server, security, shares)
+        await node._run(identity, opened, server, security, shares, probes)
         return node
 
     async def _run(
@@ -312,6 +313,7 @@ class Node:
         server: ClientPorts,
         security: Security,
         shares: Shares,
+        probes: Probes,
     ) -> None:
         stack, tasks, listener = self._stack, Tasks(), opened.listener
         self.metrics.source = lambda: sample(
@@ -363,18 +365,36 @@ class Node:
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
         stack.push_async_callback(self._duties.stop)
         self._duties.start()
-        standstill = self.config.election_timeout_ms / 2000
-        tasks.spawn(watch_memory(self._memory, server.numbers).run())
-        connections = ConnectionWatch(shares, server.numbers)
-        self.metrics.machine = lambda: (*connections.families(), *log_families())
-        tasks.spawn(connections.run())
-        on_delay = self._health.watching(self.metrics.loop_delay.observe)
-        tasks.spawn(watch_loop(on_delay, standstill))
+        self._watch(tasks, server, shares, probes)
+        stack.callback(probes.stop)
         tasks.spawn(self._register(server))
         tasks.spawn(self._place.watch(self.others, partial(server.stop, STOP_TIMEOUT)))
         stack.push_async_callback(self._transactions.markers.stop)
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
+
+    def _watch(self, tasks: Tasks, server: ClientPorts, shares: Shares, probes: Probes) -> None:
+        tasks.spawn(watch_memory(self._memory, server.numbers).run())
+        connections = ConnectionWatch(shares, server.numbers)
+        self.metrics.machine = lambda: (*connections.families(), *log_families())
+        tasks.spawn(connections.run())
+        probes.faults = Readiness(
+            time.monotonic,
+            server.grpc,
+            self._clocks,
+            self._driver,
+            self._health.sync,
+            self._replicas.by_group,
+            self._duties.repairs.stopped,
+        ).faults
+        standstill = self.config.election_timeout_ms / 2000
+        on_delay = self._health.watching(self.metrics.loop_delay.observe)
+
+        def turned(delay: float) -> None:
+            probes.turned()
+            on_delay(delay)
+
+        tasks.spawn(watch_loop(turned, standstill))
 
     async def _register(self, server: ClientPorts) -> None:
         """Register this node's address for clients, then report that it serves."""
@@ -498,3 +518,15 @@ class Node:
         if result.error:
             raise ClusterError(f"{result.error}: {result.message}")
         return result.first_producer_id
+
+
+def _serve_pages(
+    config: NodeConfig, stack: contextlib.AsyncExitStack, security: Security, probes: Probes
+) -> Metrics:
+    """Serve probes and metrics, if they have ports. Raises ListenError."""
+    if config.health_listen:
+        stack.callback(serve_pages("health_listen", config.health_listen, probes.pages))
+    metrics = Metrics()
+    if config.metrics_listen:
+        stack.callback(metrics.start_http(config.metrics_listen, security.page))
+    return metrics

@@ -61,6 +61,7 @@ class Server:
         self._certificates = certificates
         self.port = 0
         self._started = False
+        self.is_serving = False  # the node takes part in its cluster, and does not leave
         # An answer of several batches may be longer than the largest batch.
         largest = config.max_message_bytes + config.fetch_max_bytes
         self.grpc = grpc.aio.server(
@@ -103,10 +104,12 @@ class Server:
 
     async def serving(self) -> None:
         """Report this node as part of the cluster: health checks may pass."""
+        self.is_serving = True
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
 
     async def leave(self) -> None:
         """Fail health checks from now on; calls go on."""
+        self.is_serving = False
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, timeout: float) -> None:

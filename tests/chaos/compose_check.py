@@ -259,10 +259,11 @@ class Run:
 
     def _health_check_can_fail(self) -> None:
         """Checks that the image's check passes for the node and fails for a closed port."""
-        probe = ["docker", "exec", self.compose.container(1), "python", "-m", "cluster", "--health"]
-        for port, expected in ((7001, 0), (7999, 1)):
+        script = ["python", "-I", "-S", "/app/cluster/health_check.py"]
+        for port, expected in ((7080, 0), (7999, 1)):
+            at = ["--env", f"ONCELOG_HEALTH_LISTEN=127.0.0.1:{port}", self.compose.container(1)]
             done = subprocess.run(
-                [*probe, f"127.0.0.1:{port}"], capture_output=True, text=True, check=False,
+                ["docker", "exec", *at, *script], capture_output=True, text=True, check=False,
                 timeout=TIMEOUT,
             )  # fmt: skip
             text = f"health of port {port}: exit code {done.returncode}: {done.stdout}{done.stderr}"

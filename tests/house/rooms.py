@@ -137,10 +137,8 @@ ARROWS: Mapping[str, frozenset[str]] = {
     ),
     "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
     "cluster.startup": frozenset(),
-    "cluster.health_check": frozenset({"cluster.config.addresses"}),
-    "cluster.__main__": frozenset(
-        {"cluster.health_check", "cluster.node.process", "cluster.startup"}
-    ),
+    "cluster.health_check": frozenset(),
+    "cluster.__main__": frozenset({"cluster.node.process", "cluster.startup"}),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,
     # Offsets of groups are part of transactions.
@@ -186,7 +184,7 @@ NOT_IN: Mapping[str, frozenset[str]] = {
 }
 # Clients' calls arrive by gRPC here; every other room of a node answers any protocol.
 _GRPC_OURS = ("cluster.rpc", "oncelog.wire.status")
-GRPC_ROOMS = ("cluster.rpc", "cluster.node", "cluster.health_check")
+GRPC_ROOMS = ("cluster.rpc", "cluster.node")
 
 
 def room_of(dotted: str) -> str:

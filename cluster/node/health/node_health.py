@@ -19,6 +19,8 @@ class Sync(Protocol):
 
     @property
     def under_way(self) -> float: ...
+    @property
+    def hangs(self) -> bool: ...
 
 
 class Led(Protocol):
@@ -33,7 +35,7 @@ class NodeHealth:
     def __init__(self, clock: Callable[[], float], limit: float, sync: Sync) -> None:
         self._clock = clock
         self._limit = limit
-        self._sync = sync
+        self.sync = sync
         self._delayed_at = float("-inf")
         self.is_leaving = False  # the node hands its leaderships over, and stops
 
@@ -54,7 +56,7 @@ class NodeHealth:
     @property
     def sick(self) -> bool:
         recent = self._clock() - self._delayed_at < RECOVERED
-        return recent or self.is_leaving or self._sync.under_way > self._limit
+        return recent or self.is_leaving or self.sync.under_way > self._limit
 
 
 def successor(group: Led, wrong: Collection[int], sick: Collection[int]) -> int:

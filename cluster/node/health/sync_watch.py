@@ -50,6 +50,10 @@ class SyncWatch:
         started = self._started  # a thread of the metrics page asks, too
         return 0.0 if started is None else self._clock() - started
 
+    @property
+    def hangs(self) -> bool:
+        return self.under_way > self._limit
+
     def begin(self) -> None:
         assert self._started is None
         self._started = self._clock()
@@ -59,7 +63,7 @@ class SyncWatch:
         """Check the fsync, periodically between `begin` and `end`."""
         if self._hangs:
             return
-        if self.under_way <= self._limit:
+        if not self.hangs:
             driver.send_heartbeats()
             return
         self._hangs = True

@@ -9,8 +9,8 @@ import sys
 from unittest.mock import patch
 
 from cluster.__main__ import main
+from cluster.metrics import http
 from cluster.node.descriptors import Shares
-from cluster.security import page
 from storage import errors, system
 from storage.commitlog import log
 
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     full = tuple(text for text in errors._FULL if text != "Too many open files")
     with (
         patch.object(Shares, "of", lambda _: Shares(PLENTY, 256, PLENTY)),
-        patch.object(page, "MOST", PLENTY),
+        patch.object(http, "MOST", PLENTY),
         patch.object(errors, "_FULL", full),
         patch.object(errors, "NO_DESCRIPTORS", ()),
         patch.object(log, "NO_DESCRIPTORS", ()),

@@ -10,6 +10,7 @@ LIMIT = 1.0
 class Sync:
     def __init__(self) -> None:
         self.under_way = 0.0
+        self.hangs = False
 
 
 class World:

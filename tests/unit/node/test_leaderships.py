@@ -45,7 +45,7 @@ class World:
         driver: Any = SimpleNamespace(groups=self.groups, touch=self.touched.append)
         self.leaders = Leaders(self.groups)
         clocks: Any = SimpleNamespace(wrong=set(), sick=set())
-        self.health = NodeHealth(lambda: 0.0, 1.0, SimpleNamespace(under_way=0.0))
+        self.health = NodeHealth(lambda: 0.0, 1.0, SimpleNamespace(under_way=0.0, hangs=False))
         config: Any = SimpleNamespace(node_id=1, handover_timeout_ms=timeout_ms)
         metadata: Any = SimpleNamespace(membership=SimpleNamespace(drained=self.drained))
         self.leaderships = Leaderships(config, driver, self.leaders, clocks, self.health, metadata)

@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.errors import ListenError
 from cluster.features import Finalized, Release, Versions
 from cluster.metadata.upgrade import plan
+from cluster.metrics.http import MOST
 from cluster.metrics.page import GroupSample, Histogram, Metrics, PartitionSample, resident_bytes
 from cluster.node.health.sync_watch import SyncWatch
 from cluster.node.metrics_sample import transactions
-from cluster.security.page import MOST
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from storage.engine import Engine

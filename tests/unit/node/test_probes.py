@@ -1,0 +1,228 @@
+"""Probes of a node: their answers, and the bounds of their server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from http import HTTPStatus
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.errors import ListenError
+from cluster.metrics.http import MAX_REQUEST_BYTES, MOST, TEXT, PageAnswer, serve_pages
+from cluster.node.health.probes import HANGS, Probes
+from cluster.node.health.readiness import FAR_BEHIND, SETTLING, Readiness
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def asked(probes: Probes, page: str) -> tuple[int, str]:
+    status, body, content = probes.pages[page]("")
+    assert content == TEXT
+    return status, body
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_loop_that_turns_is_alive_and_one_that_hangs_is_not():
+    clock = Clock()
+    probes = Probes(clock)
+    clock.now += 1000
+    assert asked(probes, "/livez") == (200, "alive\n"), "a start may take long"
+    probes.faults = tuple
+    probes.turned()
+    clock.now += HANGS
+    assert asked(probes, "/livez") == (200, "alive\n")
+    assert asked(probes, "/readyz") == (200, "ready\n")
+    clock.now += 1
+    told = "- its event loop has not turned for 6 seconds (limit 5)\n"
+    assert asked(probes, "/livez") == (503, f"not alive:\n{told}")
+    assert asked(probes, "/readyz") == (503, f"not ready:\n{told}")
+    probes.turned()
+    assert asked(probes, "/livez") == (200, "alive\n")
+
+
+def test_a_node_that_starts_or_stops_is_alive_but_not_ready():
+    clock = Clock()
+    probes = Probes(clock)
+    assert asked(probes, "/readyz") == (503, "not ready:\n- it is starting\n")
+    probes.faults = tuple
+    probes.turned()
+    probes.stop()
+    probes.turned()  # the watch of the loop ends later
+    clock.now += 1000
+    assert asked(probes, "/livez") == (200, "alive\n")
+    assert asked(probes, "/readyz") == (503, "not ready:\n- it is stopping\n")
+
+
+def replica(*, voter: bool = True, behind: int = 0, leader: int = 1, stopped: bool = False):
+    group = SimpleNamespace(
+        members=SimpleNamespace(is_voter=voter),
+        entries_behind=behind,
+        leader_id=leader,
+        is_stopped=stopped,
+    )
+    return SimpleNamespace(group=group)
+
+
+class Node:
+    """A node without faults; a test changes one fact."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.server = SimpleNamespace(is_serving=True)
+        self.clocks = SimpleNamespace(disagrees=False)
+        self.disk = SimpleNamespace(storage_full=False)
+        self.sync = SimpleNamespace(hangs=False, under_way=0.0)
+        self.replicas = {1: replica(), 2: replica(behind=FAR_BEHIND)}
+        self.damaged: dict[int, int] = {}
+        self.readiness = Readiness(
+            self.clock, self.server, self.clocks, self.disk, self.sync, self.replicas,
+            lambda: self.damaged,
+        )  # fmt: skip
+        self.clock.now += SETTLING
+
+    def faults(self) -> list[str]:
+        return list(self.readiness.faults())
+
+
+def test_each_own_fault_is_named_alone():
+    node = Node()
+    assert node.faults() == []
+    node.server.is_serving = False
+    assert node.faults() == ["it does not serve clients: it is not registered yet, or hands over"]
+    node = Node()
+    node.clocks.disagrees = True
+    assert node.faults() == ["its wall clock is not the one a majority agrees on: set the clock"]
+    node = Node()
+    node.disk.storage_full = True
+    assert node.faults() == ["its disk is full: make space"]
+    node = Node()
+    node.sync.hangs, node.sync.under_way = True, 4.2
+    assert node.faults() == ["its disk has not finished an fsync for 4 seconds"]
+    node = Node()
+    node.damaged[1] = 0
+    node.replicas[1] = replica(stopped=True, voter=False, behind=1000, leader=0)
+    assert node.faults() == ["1 replica here is stopped for damage: see `oncelog cluster health`"]
+    node = Node()
+    node.replicas[1] = replica(voter=False)
+    assert node.faults() == ["1 replica here is still being filled"]
+    node = Node()
+    node.replicas[1] = node.replicas[3] = replica(behind=FAR_BEHIND + 1)
+    assert node.faults() == ["2 replicas here are more than 64 entries behind the leader"]
+
+
+def test_a_missing_leader_counts_only_just_after_the_start():
+    node = Node()
+    node.replicas[1] = replica(leader=0)
+    assert node.faults() == [], "its others are down"
+    node.clock.now -= 1
+    assert node.faults() == ["1 replica here is without a leader since the start"]
+
+
+def exchanged(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 10) as sock:
+        sock.sendall(request)
+        answer = b""
+        while part := sock.recv(65536):
+            answer += part
+        return answer
+
+
+@pytest.fixture
+def served():
+    """Port of a server with one page, and with one that fails."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+
+    def fails(query: str) -> PageAnswer:
+        raise KeyError(query)
+
+    pages = {"/page": lambda query: PageAnswer(HTTPStatus.OK, f"page {query}\n"), "/fails": fails}
+    close = serve_pages("health_listen", f"127.0.0.1:{port}", pages)
+    yield port
+    close()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "body"),
+    [
+        (b"GET /page HTTP/1.1", b"200 OK", b"page \n"),
+        (b"GET /page?a=b HTTP/1.0", b"200 OK", b"page a=b\n"),
+        (b"HEAD /page HTTP/1.1", b"200 OK", b""),
+        (b"GET /healthz HTTP/1.1", b"404 Not Found", b"no such page here, only /page, /fails"),
+        (b"POST /page HTTP/1.1", b"405 Method Not Allowed", b"only GET and HEAD"),
+        (b"GET /page", b"400 Bad Request", b"no request of HTTP/1"),
+        (b"", b"400 Bad Request", b"no request of HTTP/1"),
+        (b"GET /fails HTTP/1.1", b"500 Internal Server Error", b"the node's log has the reason"),
+    ],
+)
+def test_requests_and_their_answers(served, request_line, status, body):
+    head, _, found = exchanged(served, request_line + b"\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    assert body in found and bool(body) == bool(found)
+
+
+def test_a_request_without_end_is_refused_at_its_limit(served):
+    answer = exchanged(served, b"GET /page HTTP/1.1\r\n" + b"x" * MAX_REQUEST_BYTES)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+def test_silent_connections_do_not_keep_a_probe_out(served):
+    silent = [socket.create_connection(("127.0.0.1", served)) for _ in range(MOST + 1)]
+    assert silent[0].recv(1) == b"", "the oldest had to go"
+    assert b" 200 OK" in exchanged(served, b"GET /page HTTP/1.1\r\n\r\n")
+    for sock in silent:
+        sock.close()
+    assert threading.active_count() < MOST + 50
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+        with pytest.raises(ListenError, match=f"health_listen: {address} cannot be used"):
+            serve_pages("health_listen", address, {})
+
+
+def checked(address: str) -> subprocess.CompletedProcess[str]:
+    """Runs the containers' health check as they do."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(ROOT / "cluster/health_check.py")],
+        env={**os.environ, "ONCELOG_HEALTH_LISTEN": address},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_the_containers_check_follows_readyz():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    probes = Probes(Clock())
+    close = serve_pages("health_listen", f"127.0.0.1:{port}", probes.pages)
+    try:
+        done = checked(f"0.0.0.0:{port}")
+        assert (done.returncode, done.stdout) == (1, "not ready:\n- it is starting\n")
+        probes.faults = tuple
+        done = checked(f"127.0.0.1:{port}")
+        assert (done.returncode, done.stdout) == (0, "ready\n")
+    finally:
+        close()
+    assert checked(f"127.0.0.1:{port}").returncode == 1
+    done = checked("")
+    assert done.returncode == 1 and "ONCELOG_HEALTH_LISTEN: '' must be host:port" in done.stdout
