@@ -384,8 +384,8 @@ class Node:
             self._clocks,
             self._driver,
             self._health.sync,
-            self._replicas.by_group,
-            self._duties.repairs.stopped,
+            self._driver.groups,
+            self._replicas.broken,
         ).faults
         standstill = self.config.election_timeout_ms / 2000
         on_delay = self._health.watching(self.metrics.loop_delay.observe)

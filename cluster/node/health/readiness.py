@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Protocol
 
+from cluster.consensus.group import Group
 from cluster.node.health.node_health import Sync
-from cluster.partition.replica import Partition
+from cluster.node.replicas.replicas import METADATA_GROUP
 
 FAR_BEHIND = 64  # entries of the leader that a replica here lacks
 SETTLING = 5.0  # seconds after a start in which replicas must hear their leaders
@@ -38,7 +39,7 @@ class WritableDisk(Protocol):
 
 
 class Readiness:
-    """damaged: the replicas here that stopped for damage."""
+    """groups: with a replica here. broken: replicas here that could not be opened."""
 
     def __init__(
         self,
@@ -47,17 +48,18 @@ class Readiness:
         clocks: AgreedClock,
         disk: WritableDisk,
         sync: Sync,
-        replicas: Mapping[int, Partition],
-        damaged: Callable[[], Sized],
+        groups: Mapping[int, Group],
+        broken: Sized,
     ) -> None:
         self._clock = clock
         self._started = clock()
+        self._settled = False  # later a missing leader is the others' fault
         self._server = server
         self._clocks = clocks
         self._disk = disk
         self._sync = sync
-        self._replicas = replicas
-        self._damaged = damaged
+        self._groups = groups
+        self._broken = broken
 
     def faults(self) -> Iterator[str]:
         """Yield each fault in plain words, without names."""
@@ -72,20 +74,24 @@ class Readiness:
         yield from self._replica_faults()
 
     def _replica_faults(self) -> Iterator[str]:
-        groups = [partition.group for partition in [*self._replicas.values()]]
-        damaged = len(self._damaged())
-        filled = sum(not one.members.is_voter and not one.is_stopped for one in groups)
+        groups = [*self._groups.values()]
+        damaged = sum(one.failed is not None for one in groups) + len(self._broken)
+        # A node of a large cluster never votes in the metadata group, and is complete.
+        filled = sum(
+            not (one.members.is_voter or one.is_stopped or one.config.group == METADATA_GROUP)
+            for one in groups
+        )
         behind = sum(one.entries_behind > FAR_BEHIND and not one.is_stopped for one in groups)
         if damaged:
-            yield f"{_replicas(damaged)} stopped for damage: see `oncelog cluster health`"
+            yield f"{_replicas(damaged)} stopped after a fault: see `oncelog cluster health`"
         if filled:
             yield f"{_replicas(filled)} still being filled"
         if behind:
             yield f"{_replicas(behind)} more than {FAR_BEHIND} entries behind the leader"
-        if self._clock() - self._started < SETTLING:
-            alone = sum(one.leader_id == 0 and not one.is_stopped for one in groups)
-            if alone:
-                yield f"{_replicas(alone)} without a leader since the start"
+        alone = sum(one.leader_id == 0 and not one.is_stopped for one in groups)
+        self._settled |= not alone or self._clock() - self._started >= SETTLING
+        if not self._settled:
+            yield f"{_replicas(alone)} without a leader since the start"
 
 
 def _replicas(count: int) -> str:

@@ -46,6 +46,14 @@ def test_heartbeat_in_the_middle_truncates_nothing(parts: Parts) -> None:
     assert entries(parts) == OURS
 
 
+def test_a_gap_shows_how_far_the_leader_is_ahead(parts: Parts) -> None:
+    assert parts.guard.leader_commit == 0
+    assert not parts.guard.append(2, append(2, 90, 2, commit=80)).success
+    assert parts.guard.leader_commit == 80
+    parts.guard.append(1, append(1, 2, 1, commit=99))
+    assert parts.guard.leader_commit == 80, "an older leader's word does not count"
+
+
 def test_overlap_appends_only_what_is_new(parts: Parts) -> None:
     reply = parts.guard.append(2, append(2, 4, 1, 1, 2, 2))
     assert entries(parts) == [*OURS, b"n7"]

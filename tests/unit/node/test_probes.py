@@ -65,14 +65,17 @@ def test_a_node_that_starts_or_stops_is_alive_but_not_ready():
     assert asked(probes, "/readyz") == (503, "not ready:\n- it is stopping\n")
 
 
-def replica(*, voter: bool = True, behind: int = 0, leader: int = 1, stopped: bool = False):
-    group = SimpleNamespace(
+def replica(
+    *, number: int = 1, voter: bool = True, behind: int = 0, leader: int = 1, stopped: bool = False
+):
+    return SimpleNamespace(
+        config=SimpleNamespace(group=number),
+        failed=OSError("damage") if stopped else None,
         members=SimpleNamespace(is_voter=voter),
         entries_behind=behind,
         leader_id=leader,
         is_stopped=stopped,
     )
-    return SimpleNamespace(group=group)
 
 
 class Node:
@@ -85,10 +88,10 @@ class Node:
         self.disk = SimpleNamespace(storage_full=False)
         self.sync = SimpleNamespace(hangs=False, under_way=0.0)
         self.replicas = {1: replica(), 2: replica(behind=FAR_BEHIND)}
-        self.damaged: dict[int, int] = {}
+        self.broken: list[int] = []
         self.readiness = Readiness(
             self.clock, self.server, self.clocks, self.disk, self.sync, self.replicas,
-            lambda: self.damaged,
+            self.broken,
         )  # fmt: skip
         self.clock.now += SETTLING
 
@@ -111,9 +114,12 @@ def test_each_own_fault_is_named_alone():
     node.sync.hangs, node.sync.under_way = True, 4.2
     assert node.faults() == ["its disk has not finished an fsync for 4 seconds"]
     node = Node()
-    node.damaged[1] = 0
+    node.replicas[0] = replica(number=0, voter=False)  # of the metadata
     node.replicas[1] = replica(stopped=True, voter=False, behind=1000, leader=0)
-    assert node.faults() == ["1 replica here is stopped for damage: see `oncelog cluster health`"]
+    told = "stopped after a fault: see `oncelog cluster health`"
+    assert node.faults() == [f"1 replica here is {told}"]
+    node.broken.append(7)
+    assert node.faults() == [f"2 replicas here are {told}"]
     node = Node()
     node.replicas[1] = replica(voter=False)
     assert node.faults() == ["1 replica here is still being filled"]
@@ -123,11 +129,19 @@ def test_each_own_fault_is_named_alone():
 
 
 def test_a_missing_leader_counts_only_just_after_the_start():
-    node = Node()
-    node.replicas[1] = replica(leader=0)
-    assert node.faults() == [], "its others are down"
-    node.clock.now -= 1
-    assert node.faults() == ["1 replica here is without a leader since the start"]
+    waits = ["1 replica here is without a leader since the start"]
+    for settles in (True, False):
+        node = Node()
+        node.clock.now -= 1
+        node.replicas[1] = replica(leader=0)
+        assert node.faults() == waits
+        if settles:
+            node.replicas[1] = replica()
+            assert node.faults() == []
+            node.replicas[1] = replica(leader=0)
+        else:
+            node.clock.now += 1
+        assert node.faults() == [], "its others are down"
 
 
 def exchanged(port: int, request: bytes) -> bytes:
