@@ -49,7 +49,9 @@ def make_authorities(directory: Path, days: int) -> list[Path]:
     for name in (CLIENT_CA, PEER_CA):
         for path in (directory / f"{name}.crt", directory / f"{name}.key"):
             if path.exists():
-                raise ConfigError(f"{path} exists: its certificates would become worthless")
+                raise ConfigError(
+                    f"{path} exists: its certificates would become invalid; use another directory"
+                )
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     made: list[Path] = []
     for name, text in ((CLIENT_CA, "oncelog clients CA"), (PEER_CA, "oncelog nodes CA")):
@@ -74,7 +76,7 @@ def make_node(
     """
     _require()
     if not hosts:
-        raise ConfigError("a host at which clients reach the node is needed")
+        raise ConfigError("host: name at least one at which clients reach the node")
     out = directory / f"node-{node_id}"
     clients, peers = _Authority(directory, CLIENT_CA), _Authority(directory, PEER_CA)
     shown = clients.issue(out, "tls", f"node {node_id}", [_host(host) for host in hosts], days)

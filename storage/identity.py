@@ -301,11 +301,12 @@ def _check_identity(directory: Path, cluster_id: str, node_id: int, system: Syst
     if found.cluster_id != cluster_id:
         raise IdentityError(
             f"data directory {directory} belongs to cluster {found.cluster_id!r}, "
-            f"this node is of cluster {cluster_id!r}"
+            f"this node is of cluster {cluster_id!r}: check data_dir and cluster_id"
         )
     if found.node_id != node_id:
         raise IdentityError(
-            f"data directory {directory} belongs to node {found.node_id}, this is node {node_id}"
+            f"data directory {directory} belongs to node {found.node_id}, this is node {node_id}: "
+            "check data_dir and node_id"
         )
     return found
 
@@ -319,7 +320,7 @@ def _refuse_strangers(directory: Path) -> None:
     if strange:
         raise IdentityError(
             f"data directory {directory} is not empty and has no {_IDENTITY}: it holds "
-            f"{', '.join(strange[:3])}{', ...' if len(strange) > 3 else ''}"
+            f"{', '.join(strange[:3])}{', ...' if len(strange) > 3 else ''}. Give an empty one"
         )
 
 

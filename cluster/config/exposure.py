@@ -85,13 +85,13 @@ def _check_kafka(config: Settings) -> None:
     identities = [name for name in named if getattr(config, name)]
     if identities:
         raise ConfigError(
-            f"kafka_listen: its clients cannot prove who they are yet, so it does not go with "
-            f"{identities[0]}"
+            "kafka_listen: clients of Kafka's protocol cannot be identified yet; "
+            f"remove it or {identities[0]}"
         )
     if not config.insecure and not is_loopback(config.kafka_listen):
         raise ConfigError(
-            f"kafka_listen: {config.kafka_listen} is reached from other machines, and has no TLS "
-            "yet; set insecure if that is wanted"
+            f"kafka_listen: {config.kafka_listen} is reachable from other machines and has no TLS "
+            "yet; use a loopback address, or set insecure to allow that"
         )
 
 
@@ -99,7 +99,7 @@ def _check_port(name: str, address: str, setting: str, certificate: Path | None)
     if address and certificate is None and not is_loopback(address):
         raise ConfigError(
             f"{name}: {address} is reachable from other machines, and without {setting} anybody "
-            "there reads and writes all; set insecure to allow that"
+            f"there reads and writes all; set {setting}, or insecure to allow that"
         )
 
 
@@ -117,7 +117,7 @@ def _check_identities(config: Settings) -> None:
         )
     tokens = [name for name in ("tokens_file", "jwt_keys", "jwt_keys_url") if getattr(config, name)]
     if tokens and config.tls_cert is None:
-        raise ConfigError(f"{tokens[0]}: needs tls_cert; in the clear tokens are anybody's")
+        raise ConfigError(f"{tokens[0]}: needs tls_cert: without TLS others can read the tokens")
     known = bool(tokens) or config.tls_ca is not None
     if config.permissions and not (known and config.superusers):
         raise ConfigError(

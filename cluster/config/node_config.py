@@ -385,9 +385,10 @@ def _convert_nodes(given: _Given) -> dict[int, str]:
             raise _bad(f"nodes.{number}", key, 'must be a string "host:port"')
         check_address(f"nodes.{number}", key, address, low_port=1)
         if int(number) in nodes:
-            raise _bad("nodes", given, f"node id {number} stands twice")
-        if address in nodes.values():
-            raise _bad(f"nodes.{number}", key, "is the address of two nodes")
+            raise _bad("nodes", given, f"node id {number} is listed twice")
+        same = [node for node, taken in nodes.items() if taken == address]
+        if same:
+            raise _bad(f"nodes.{number}", key, f"is the address of node {same[0]}, too")
         nodes[int(number)] = address
     if len(nodes) > MAX_NODES:
         raise _bad("nodes", given, f"must name at most {MAX_NODES} nodes")

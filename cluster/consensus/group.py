@@ -212,7 +212,9 @@ class Group:
         Raises ChangeRefusedError, and nothing is changed.
         """
         if self._leading is None or not self._env.may_change():
-            why = "not the leader" if self._env.may_change() else "not all nodes know of changes"
+            why = (
+                "not the leader" if self._env.may_change() else "not all nodes support changes yet"
+            )
             raise ChangeRefusedError(why, self.members.configuration)
         self._leading.change(change, done)
 

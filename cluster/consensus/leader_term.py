@@ -128,7 +128,7 @@ class LeaderTerm:
         if not self.ready:
             raise ChangeRefusedError("the leader is not ready", now)
         if self._change_queued or journal.configurations[-1].index > journal.applied_index:
-            raise ChangeRefusedError("another change is under way", now)
+            raise ChangeRefusedError("another change is in progress", now)
         after = changed(now, change)
         if change.step is ChangeStep.PROMOTE:
             self._check_learner(change.node)

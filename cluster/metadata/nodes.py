@@ -51,7 +51,7 @@ def change(tables: Tables, command: pb.ChangeNode) -> bool:
             return _remove(tables, node)
         case pb.NODE_ACTION_KEEP:
             if node in tables.leaving and node not in tables.own.replicas and tables.own.replicas:
-                raise invalid("node_id", f"{node} is removed already")
+                raise invalid("node_id", f"{node} is already removed; add it again")
             return _moved(tables.leaving, node, there=False)
         case pb.NODE_ACTION_DRAIN:
             return _moved(tables.drained, node, there=True)
@@ -59,7 +59,7 @@ def change(tables: Tables, command: pb.ChangeNode) -> bool:
             return _moved(tables.drained, node, there=False)
         case pb.NODE_ACTION_FORGET:
             return _forget(tables, node)
-    raise invalid("action", f"{command.action} is none of this release")
+    raise invalid("action", f"{command.action} is not supported by this release")
 
 
 def join(tables: Tables, command: pb.JoinNode) -> bool:
@@ -69,8 +69,10 @@ def join(tables: Tables, command: pb.JoinNode) -> bool:
         if not 1 <= len(address) <= MAX_ADDRESS_CHARS:
             raise invalid(name, f"must have 1..{MAX_ADDRESS_CHARS} characters")
     owners = [known for known, held in tables.directories.items() if held == directory]
-    if not directory or owners not in ([], [node]):
-        raise invalid("directory_id", f"{directory} is none, or that of node {owners}")
+    if not directory:
+        raise invalid("directory_id", "must not be 0")
+    if owners not in ([], [node]):
+        raise invalid("directory_id", f"{directory} belongs to node {owners[0]}")
     if not owners:
         if node not in tables.expected:
             raise Rejected(NOT_SUPPORTED, not_expected(tables, node))
@@ -220,15 +222,19 @@ def check_replace(tables: Tables, command: pb.ChangeNode) -> list[str]:
     node, directory = command.node_id, command.directory_id
     _check_known(tables, node)
     _check_joined(tables, node)
-    if directory != tables.directories.get(node, 0):
-        raise invalid("directory_id", f"{directory} is not that of node {node}, any more or at all")
+    current = tables.directories.get(node, 0)
+    if directory != current:
+        text = (
+            f"{directory} is not the directory of node {node}, {current}; list the nodes and repeat"
+        )
+        raise invalid("directory_id", text)
     _check_others(tables, node)
     lost = _ended(tables, node)
     if lost and not command.accept_loss:
         more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
         text = (
             f"{node} has replicas without which these partitions end, with all that is in them: "
-            f"{', '.join(lost[:MAX_NAMED])}{more}. If its directory can be had back, do that; "
+            f"{', '.join(lost[:MAX_NAMED])}{more}. Put its directory back if you can; "
             "else set accept_loss"
         )
         raise invalid("node_id", text)
@@ -296,12 +302,12 @@ def _remove(tables: Tables, node: int) -> bool:
 
 def _check_known(tables: Tables, node: int) -> None:
     if not any(node in known for known in (tables.nodes, tables.own.replicas, tables.expected)):
-        raise invalid("node_id", f"{node} is no node of the cluster")
+        raise invalid("node_id", f"{node} is not a node of the cluster")
 
 
 def _check_joined(tables: Tables, node: int) -> None:
     if node in tables.joining:
-        raise invalid("node_id", f"{node} is being added: wait until it is")
+        raise invalid("node_id", f"{node} is being added; repeat when it has joined")
 
 
 def _check_others(tables: Tables, node: int) -> None:

@@ -33,7 +33,7 @@ def check_version(tables: Tables, command: pb.MetadataCommand) -> None:
     authStore revision.
     """
     if command.rules_version and command.rules_version != tables.rules_version:
-        raise Rejected(NOT_READY, "permissions have changed meanwhile: it was not looked at")
+        raise Rejected(NOT_READY, "permissions have changed during this call; repeat it")
 
 
 def altered(rules: tuple[Rule, ...], change: pb.AlterPermissions) -> tuple[Rule, ...]:

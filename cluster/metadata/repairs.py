@@ -73,7 +73,7 @@ def damage_of(record: PartitionState, node: int) -> DamagedReplica | None:
 def outlook(record: PartitionState, damaged: DamagedReplica) -> str:
     """Returns the next step of the repair, as text for people."""
     if damaged.rebuild:
-        return "it is made anew from the leader"
+        return "it is being rebuilt from the leader"
     if not _has_other_voter(record, damaged.node):
-        return "it is the only one, so it cannot be made anew"
-    return f"it was made anew {MAX_REPAIRS} times within a day, the limit: look at the disk"
+        return "it is the only one, so it cannot be rebuilt"
+    return f"it was rebuilt {MAX_REPAIRS} times within a day, the limit: check the disk"

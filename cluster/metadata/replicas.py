@@ -65,7 +65,7 @@ def _add_partitions(tables: Tables, command: pb.AddPartitions, now_ms: int) -> b
     topic = _topic(tables, command.name, command.topic_id)
     known, placements = len(topic.partitions), [(*one.replicas,) for one in command.placements]
     if command.expected_partitions != known:
-        text = f"{command.expected_partitions} is not how many the topic has, {known}"
+        text = f"{command.expected_partitions} is not the topic's number of partitions, {known}"
         raise invalid("expected_partitions", text)
     rules.check_more_partitions(known, known + len(placements))
     rules.check_placements(placements, holders(tables))
@@ -96,7 +96,7 @@ def _set_topic_replicas(tables: Tables, command: pb.SetTopicReplicas) -> bool:
 def _topic(tables: Tables, name: str, topic_id: int) -> TopicState:
     topic = tables.topics.get(name)
     if topic is None or topic.topic_id != topic_id:
-        text = f"topic {name!r} does not exist, or is another one by now"
+        text = f"topic {name!r} does not exist, or was deleted and created anew"
         raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, text)
     if rules.is_internal(name):
         raise invalid("name", f"{name!r} is internal and cannot be changed")
@@ -119,7 +119,7 @@ def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     topic = tables.topics[name]
     before = topic.partitions[number]
     if which == "set_replicas" and move.for_balance and not tables.balancing:
-        raise invalid("for_balance", "the cluster is not balanced any more")
+        raise invalid("for_balance", "the balance has ended")
     allowed = {*holders(tables), *before.replicas}
     if which == "set_replicas":
         record = retargeted(before, move, allowed)
@@ -141,7 +141,7 @@ def retargeted(
         raise invalid("expected_version", text)
     if command.for_balance and record.target:
         # The plan is older than this move: it must not undo a move by hand.
-        raise invalid("for_balance", "the partition moves already")
+        raise invalid("for_balance", "the partition is moving already")
     target = tuple(command.replicas)
     rules.check_replicas(target, nodes)
     if not record.target and not record.to_remove and set(target) == set(record.replicas):

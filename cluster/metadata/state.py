@@ -275,7 +275,9 @@ class MetadataState:
         if which is None:
             raise Rejected(rules.NOT_SUPPORTED, "an empty command does nothing")
         if not self._tables.finalized.has(COMMANDS[which]):
-            raise Rejected(rules.NOT_SUPPORTED, f"{which}: its upgrade is not finalized")
+            raise Rejected(
+                rules.NOT_SUPPORTED, f"{which}: the upgrade that brings it is not finalized"
+            )
         permissions.check_version(self._tables, command)
         return which
 

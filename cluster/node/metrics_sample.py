@@ -76,5 +76,5 @@ def repair_families(repairs: Repairs) -> Iterator[Metric]:
         "oncelog_replicas_damaged", "Replicas here that stopped for damage", len(repairs.stopped())
     )
     yield CounterMetricFamily(
-        "oncelog_replica_repairs", "Damaged replicas that are made anew", repairs.asked
+        "oncelog_replica_repairs", "Damaged replicas that are being rebuilt", repairs.asked
     )

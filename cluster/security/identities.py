@@ -56,7 +56,7 @@ class Identities:
                 return await self._jwts.caller(token)
         except TokenError as error:
             raise UnknownCallerError(f"authorization: {error}") from None
-        raise UnknownCallerError("authorization: this node takes no such tokens")
+        raise UnknownCallerError("authorization: this node accepts no token of this kind")
 
     def _of_certificate(self, pem: bytes) -> Caller:
         known = self._callers.get(pem)

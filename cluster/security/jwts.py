@@ -50,7 +50,7 @@ class Jwts:
             key_id = jwt.get_unverified_header(token).get("kid", "")
             if not self._has(key_id) and not (await self._keys.look_again() and self._has(key_id)):
                 if not self._keys.value:
-                    raise TokensBusyError("the issuer's keys are not there")
+                    raise TokensBusyError("the issuer's keys are not loaded yet; retry")
                 raise TokenError("the token's key is not one of the issuer's")
             keys = self._keys.value
             key, algorithms = keys[key_id] if key_id else next(iter(keys.values()))

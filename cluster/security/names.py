@@ -52,7 +52,7 @@ def principal_of(der: bytes) -> str:
     if uris and name.startswith(_SCHEME):
         raise NamelessError(f"{name!r} is a node's name, not a client's")
     if len(name) > MAX_NAME_CHARS or not (_URI if uris else _DNS).fullmatch(name):
-        raise NamelessError(f"{name!r} is no name that is matched exactly")
+        raise NamelessError(f"{name!r} is not a plain lower-case URI or DNS name")
     return name if uris else f"dns:{name}"
 
 

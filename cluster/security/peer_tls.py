@@ -70,7 +70,7 @@ class PeerTls:
     def distrust(self, peer: Peer) -> str:
         """Return why the connection must end; empty: it may go on."""
         if self._wall_clock() >= peer.expires:
-            return "its certificate is over"
+            return "its certificate has expired"
         if not self._contexts.trusts_as(peer.context):
             return "the CAs of nodes have changed"
         return ""

@@ -89,7 +89,7 @@ class StaticTokens:
         if stored is None or not secret:
             raise TokenError("the token is not known")
         if self._waiting[name] >= MAX_WAITING or self._waiting.total() >= MAX_ALL_WAITING:
-            raise TokensBusyError("too many tokens are being checked")
+            raise TokensBusyError("too many tokens are being checked; retry")
         self._waiting[name] += 1
         try:
             async with self._turn:
@@ -128,7 +128,7 @@ def _read(path: Path) -> dict[str, _Stored]:
                 f"tokens_file: {path}: token {number} is not NAME scrypt:N:R:P:SALT:HASH"
             )
         if match[1] in found:
-            raise ConfigError(f"tokens_file: {path}: {match[1]!r} stands twice")
+            raise ConfigError(f"tokens_file: {path}: {match[1]!r} is listed twice")
         found[match[1]] = _Stored(
             n, int(match[3]), int(match[4]), bytes.fromhex(match[5]), bytes.fromhex(match[6])
         )

@@ -157,7 +157,7 @@ class Acceptance:
         if refused:
             return refused
         if hello.node_id == ours.node_id:
-            return f"node_id {hello.node_id} is this node's own: two nodes have the same id"
+            return f"node_id {hello.node_id} is this node's own: give each node its own id"
         wrong = self._wrong_directory(hello)
         if wrong:
             return wrong

@@ -144,7 +144,8 @@ def get_setting(admin: Admin, as_json: bool, name: str | None) -> int:
     """
     settings = admin.describe_cluster().settings
     if name is not None and name not in settings:
-        click.echo(f"oncelog: {name}: the cluster has {', '.join(settings) or 'none'}", err=True)
+        names = ", ".join(settings) or "no settings yet"
+        click.echo(f"oncelog: {name} is not a setting; the cluster has {names}", err=True)
         return 1
     _print_settings({name: settings[name]} if name is not None else settings, as_json)
     return 0

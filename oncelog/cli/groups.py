@@ -205,7 +205,7 @@ def _place(where: str) -> str | int | datetime:
         text = f"--to must be start, end, an offset or a time in ISO 8601, got {where!r}"
         raise click.UsageError(text) from None
     if moment.tzinfo is None:
-        raise click.UsageError(f"--to {where} does not say in which time zone: add Z, or +01:00")
+        raise click.UsageError(f"--to {where} has no time zone: add Z, or +01:00")
     return moment
 
 

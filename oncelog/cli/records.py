@@ -197,8 +197,8 @@ def consume(
     if group is not None:
         if partitions or exit_at_end or start.isdecimal():
             raise click.UsageError(
-                "with --group the nodes share the partitions out, from where the group is: "
-                "no --partition, no --exit-at-end, and --from only start or end"
+                "--group: the group chooses partitions and offsets; "
+                "leave out --partition and --exit-at-end, and give --from only start or end"
             )
         _consume_as_member(topic, group, start, max_records, any_replica, bootstrap, write)
         return
@@ -232,7 +232,7 @@ def consume(
             write(record)
         if exit_at_end and leaderless:
             names = ", ".join(map(str, sorted(leaderless)))
-            raise click.ClickException(f"{names}: not read, for want of a leader; try again later")
+            raise click.ClickException(f"{names}: not read without a leader; try again later")
 
 
 def _leaderless(bootstrap: tuple[str, ...], topic: str) -> set[TopicPartition]:

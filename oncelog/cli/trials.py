@@ -162,7 +162,7 @@ def _is_led(topic: TopicInfo) -> bool:
 def _info(admin: Admin, topic: str, partition: int) -> PartitionInfo:
     partitions = admin.describe_topic(topic).partitions
     if partition >= len(partitions):
-        raise click.ClickException(f"--partition {partition}: {topic} has {len(partitions)}")
+        raise click.ClickException(f"--partition {partition}: {topic} has only {len(partitions)}")
     return partitions[partition]
 
 
@@ -200,7 +200,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + _TIMEOUT_S
     while not condition():
         if time.monotonic() > end:
-            raise RequestTimeoutError(f"not so after {_TIMEOUT_S:g} s: {what}")
+            raise RequestTimeoutError(f"waited {_TIMEOUT_S:g} s in vain until {what}")
         time.sleep(_LOOK_S)  # no event: nodes do not announce their return
 
 

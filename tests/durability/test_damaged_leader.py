@@ -125,7 +125,7 @@ def test_a_damaged_replica_is_made_anew_from_the_leader(led_by_damage: Damaged) 
             return not answer.error and b"on" in answer.batches[0].payload and facts.healthy
 
         eventually(is_whole, "the replica is made anew")
-    assert "damaged replica: to be made anew" in cluster.nodes[victim].log_text()
+    assert "damaged replica: to be rebuilt" in cluster.nodes[victim].log_text()
     api = cluster.api(victim)
     stored = [one.payload for one in api.stored(TOPIC, 0)]
     assert [value(n) in one for n, one in enumerate(stored[:RECORDS])] == [True] * RECORDS

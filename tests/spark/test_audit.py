@@ -251,13 +251,13 @@ def test_wrong_arguments_of_an_audit_are_named(
         "path": str(tmp_path / "audit"),
     }
     for arguments, name, problem in (
-        ({"producer": WHO}, "sequence", "producer and sequence need each other"),
+        ({"producer": WHO}, "sequence", "producer and sequence must be given together"),
         ({"identity": "value"}, "identity", "must be a list"),
         ({"identity": []}, "identity", "must be a list"),
         ({"identity": ["valeu"]}, "identity", "'valeu'"),
         ({"producer": "a(", "sequence": "1"}, "producer", "'a('"),
         ({"transform": lambda df: df}, "copy", "need a copy"),
-        ({"bootstrap_servers": None}, "topic", "where is the topic"),
+        ({"bootstrap_servers": None}, "topic", "bootstrap_servers is missing"),
         ({"path": str(tmp_path)}, "path", "exists already"),
     ):
         with pytest.raises(ConfigError, match=problem.replace("(", r"\(")) as caught:

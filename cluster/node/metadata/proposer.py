@@ -117,7 +117,9 @@ class MetadataProposer:
                         raise ProposalTimeoutError(reason)
                     await asyncio.sleep(RETRY_WAIT)
         except TimeoutError:
-            raise NotReadyError(f"metadata command not taken in time: {reason}") from None
+            raise NotReadyError(
+                f"the metadata group did not accept the command in time: {reason}"
+            ) from None
 
     async def _try(
         self, command: mpb.MetadataCommand
@@ -131,7 +133,8 @@ class MetadataProposer:
                 return None, False, "the metadata group has no leader that can be reached"
             if command.WhichOneof("command") == "finalize_upgrade" and link.version < UPGRADES:
                 raise FeatureOffError(
-                    f"node {link.peer}, which leads, runs a release from before upgrades"
+                    f"the metadata leader, node {link.peer}, runs a release without upgrades; "
+                    "upgrade that node first"
                 )
             asked = pb.ProposeMetadataRequest(command=command.SerializeToString())
             try:

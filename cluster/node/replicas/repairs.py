@@ -105,7 +105,7 @@ class Repairs:
             return
         if found.said == NEVER:
             name = f"{record[0].name}-{record[1]}"
-            log.warning("damaged replica: to be made anew partition=%s group=%d", name, gid)
+            log.warning("damaged replica: to be rebuilt partition=%s group=%d", name, gid)
             self.asked += 1
         found.said = now
         self._say(gid, instance, sound=False)

@@ -44,7 +44,7 @@ async def answer(node: NodeContext, action: int) -> pb.BalanceClusterResponse:
         if action == pb.BALANCE_ACTION_CANCEL:
             await _take_back(node)
     elif action != pb.BALANCE_ACTION_DESCRIBE:
-        raise invalid("action", f"{action} is none")
+        raise invalid("action", f"{action} is not supported by this release")
     return await _described(node)
 
 

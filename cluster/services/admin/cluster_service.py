@@ -184,7 +184,7 @@ class ClusterService:
         settings = self.node.metadata.settings
         if not settings:
             raise errors.NotSupportedError(
-                "the cluster has no settings of its own before its upgrade is finalized"
+                "the cluster has no settings of its own yet: `oncelog cluster upgrade --finalize`"
             )
         changed(settings, wanted.name, wanted.value)
         command = meta.SetClusterSetting(

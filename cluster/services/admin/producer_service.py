@@ -68,7 +68,7 @@ class ProducerService:
         else:
             for field in ("nonce", "held_producer_id", "held_epoch"):
                 if getattr(request, field):
-                    raise invalid(field, "is for a producer_name, and none is given")
+                    raise invalid(field, "needs a producer_name")
             producer_id, epoch, since_ms = await self._lease_fresh()
         expire_ms = since_ms + self.node.metadata.lease_lifetime_ms
         lifetime_ms = expire_ms - self._now_ms()

@@ -211,7 +211,9 @@ def _check_hello(hello: pb.MemberHello) -> None:
 def _settings(hello: pb.MemberHello) -> GroupSettings:
     assignor = hello.assignor or UNIFORM
     if assignor not in (UNIFORM, RANGE):
-        raise invalid("assignor", f"{assignor!r} is none", f"{UNIFORM}, {RANGE}")
+        raise invalid(
+            "assignor", f"{assignor!r} must be {UNIFORM} or {RANGE}", f"{UNIFORM}, {RANGE}"
+        )
     defaults = GroupSettings()
 
     def seconds(field: str, limits: tuple[int, int], default: float) -> float:

@@ -212,7 +212,7 @@ class GroupService:
         if existed == TRANSACTION_CONFLICT:
             raise NotReadyError("group: an open transaction has staged offsets of it")
         if isinstance(existed, str):
-            raise invalid("group", "has members, and is deleted when they have gone")
+            raise invalid("group", "has members; stop them, then delete it")
         return pb.DeleteGroupResponse(existed=bool(existed))
 
     async def ListGroups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
@@ -335,7 +335,9 @@ class _Deadline:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise errors.RequestTimeoutError("not committed in time; it may be later") from None
+            raise errors.RequestTimeoutError(
+                "not committed in time; it may be committed later"
+            ) from None
 
 
 _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)

@@ -150,7 +150,7 @@ class TransactionService:
         for run in request.runs:
             group = self.node.metadata.group_of(run.topic, run.partition)
             if group is None:
-                raise invalid("runs", f"{run.topic}/{run.partition} is not there")
+                raise invalid("runs", f"{run.topic}/{run.partition} does not exist")
             asked.append(Expected(group, pid, run.record_count, run.last_sequence))
         offsets = self.node.metadata.topic(OFFSETS_TOPIC)
         for staged in request.offsets:

@@ -96,10 +96,11 @@ class SinkService:
         for run in request.winners:
             group = self.node.metadata.group_of(run.topic, run.partition)
             if group is None:
-                raise invalid("winners", f"{run.topic}/{run.partition} is not there")
+                raise invalid("winners", f"{run.topic}/{run.partition} does not exist")
             asked.append(Expected(group, run.producer_id, run.record_count, run.last_sequence))
-        if request.record_count != sum(run.records for run in asked):
-            raise invalid("record_count", f"{request.record_count} is not that of all winners")
+        total = sum(run.records for run in asked)
+        if request.record_count != total:
+            raise invalid("record_count", f"{request.record_count}, and the winners have {total}")
         commit = tpb.CommitTransaction(transaction_id=request.transaction_id, digest=request.digest)
         decided = await self._decisions.decide(commit, asked, request.timeout_ms, sink=request.sink)
         return decided.row

@@ -172,7 +172,8 @@ class _Token(grpc.AuthMetadataPlugin):
             if stamp != self._stamp:
                 token = _bytes("token_file", self._path).decode("ascii", "replace").strip()
                 if not token or not token.isprintable() or not token.isascii():
-                    raise ConfigError(f"token_file: {self._path} holds no token", "token_file")
+                    text = f"token_file: {self._path} holds no token in one line of ASCII"
+                    raise ConfigError(text, "token_file")
                 self._token = token
                 self._stamp = stamp
             return self._token
@@ -191,7 +192,8 @@ def _bytes(setting: str, path: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{setting}: {path}: {error.strerror or error}", setting) from None
     if not 0 < len(data) <= MAX_FILE_BYTES:
-        raise ConfigError(f"{setting}: {path} has {len(data)} bytes", setting)
+        text = "is empty" if not data else f"has more than {MAX_FILE_BYTES} bytes"
+        raise ConfigError(f"{setting}: {path} {text}", setting)
     return data
 
 

@@ -59,7 +59,7 @@ def audit(
     Raises ConfigError that names the argument, and Spark's errors if it cannot read a topic.
     """
     if (producer is None) != (sequence is None):
-        raise ConfigError("producer and sequence need each other", "producer", "sequence")
+        raise ConfigError("producer and sequence must be given together", "producer", "sequence")
     if isinstance(identity, str) or not identity:
         raise ConfigError("identity must be a list of at least one SQL expression", "identity")
     if copy is None and (transform or copy_bootstrap_servers):
@@ -96,7 +96,7 @@ def _frame(
     if not isinstance(given, str):
         return given
     if servers is None:
-        raise ConfigError(f"bootstrap_servers: where is the {argument} {given!r}?", argument)
+        raise ConfigError(f"bootstrap_servers is missing: {argument} {given!r} needs it", argument)
     return (
         spark.read.format("oncelog")
         .option("bootstrap.servers", ",".join(parse_bootstrap(servers)))

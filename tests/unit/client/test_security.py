@@ -98,7 +98,7 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
 
 def test_certificates_of_the_command_line_are_private_and_kept(tmp_path: Path) -> None:
     make_authorities(tmp_path, days=1)
-    with pytest.raises(ConfigError, match="exists: its certificates"):
+    with pytest.raises(ConfigError, match="exists: its certificates would become invalid"):
         make_authorities(tmp_path, days=1)
     made = make_node(tmp_path, 1, "my cluster", ["127.0.0.1", "node1"], 1)
     principal, more = make_client(tmp_path, "spiffe://example.org/billing", 1)

@@ -86,7 +86,7 @@ def test_a_group_is_never_another_partitions() -> None:
     state.drop_topic("t")
     state.put_topic(TopicState("t", 2, (PartitionState(40, (1,)),), TopicSettings(), 0))
     state.next_group_id, state.next_topic_id = 41, 3
-    with pytest.raises(Rejected, match="is another one by now"):
+    with pytest.raises(Rejected, match="was deleted and created anew"):
         change(state, more((1,), expected=1), NOW)
     assert change(state, more((1,), expected=1, topic_id=2), NOW)
     assert [one.group_id for one in state.topics["t"].partitions] == [40, 41]
@@ -95,7 +95,10 @@ def test_a_group_is_never_another_partitions() -> None:
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        (more((1,), expected=2), r"^expected_partitions: 2 is not how many the topic has, 3$"),
+        (
+            more((1,), expected=2),
+            r"^expected_partitions: 2 is not the topic's number of partitions, 3$",
+        ),
         (more(), r"^partitions: 3 must be more than the topic has, 3"),
         (more((1, 1)), r"^placements: partition 0 names a node twice"),
         (more((9,)), r"^placements: partition 0 names node 9"),
@@ -104,7 +107,7 @@ def test_a_group_is_never_another_partitions() -> None:
         (more((1,), name="u"), "'u' does not exist"),
         (targets((1, 9)), r"^replicas: names node 9"),
         (targets((1, 2), version=1), r"^expected_version: 1 is not the partition's, 0$"),
-        (targets((1, 2), topic_id=7), "is another one by now"),
+        (targets((1, 2), topic_id=7), "was deleted and created anew"),
         (targets(partitions=[pb.SetReplicas(group_id=99, replicas=[1])]), r"^partitions: group 99"),
         (
             targets(partitions=[pb.SetReplicas(group_id=16, replicas=[1], for_balance=True)]),

@@ -225,7 +225,7 @@ def test_only_listeners_may_ask_for_any_port():
         ("1", "must look like"),
         ("0=a:1", "node id '0'"),
         ("x=a:1", "node id 'x'"),
-        ("1=a:1,1=b:1", "stands twice"),
+        ("1=a:1,1=b:1", "is listed twice"),
         ("1=a:1,2=a:1", "nodes.2"),
         ("1=a", "nodes.1"),
         (",".join(f"{i}=h{i}:1" for i in range(1, 66)), "at most 64"),
@@ -308,7 +308,7 @@ SEVERAL = ["--nodes", THREE, "--node-id", "1"]
                 "https://[::1/",
             )
         ),
-        (["--tokens-file", "t"], "tokens_file: needs tls_cert; in the clear tokens are anybody's"),
+        (["--tokens-file", "t"], "tokens_file: needs tls_cert: without TLS"),
         (["--permissions"], "permissions: needs a way to identify callers"),
         ([*CLIENTS, "--permissions", "--superusers", "a"], "permissions: needs a way"),
         (
@@ -350,10 +350,10 @@ def test_the_address_for_kafkas_clients_follows_from_the_others():
     ("argv", "says"),
     [
         (["--kafka-listen", "127.0.0.1:0"], "kafka_listen: '127.0.0.1:0'"),
-        (["--kafka-listen", "0.0.0.0:9092"], "kafka_listen: 0.0.0.0:9092 is reached"),
+        (["--kafka-listen", "0.0.0.0:9092"], "kafka_listen: 0.0.0.0:9092 is reachable"),
         (["--kafka-advertise", "0.0.0.0:9092"], "kafka_advertise: clients cannot connect"),
-        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tls-ca", "ca"], "go with tls_ca"),
-        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tokens-file", "t"], "with tokens_file"),
+        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tls-ca", "ca"], "remove it or tls_ca"),
+        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tokens-file", "t"], "remove it or tokens_file"),
     ],
 )
 def test_a_port_for_kafkas_clients_that_cannot_be(argv, says):

@@ -147,7 +147,7 @@ async def test_tokens_with_unknown_keys_are_no_flood_for_the_provider(
 async def test_a_provider_that_is_away_is_no_reason_to_forget_its_keys(
     provider: Provider, world: World
 ) -> None:
-    with pytest.raises(TokensBusyError, match="keys are not there"):  # try again, it says
+    with pytest.raises(TokensBusyError, match="keys are not loaded yet"):  # try again, it says
         await world.jwts.caller(ISSUED.token())
     provider.has(ISSUED)
     with pytest.raises(TokensBusyError):  # the provider was asked just now
