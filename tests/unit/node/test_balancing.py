@@ -63,7 +63,7 @@ def test_a_balance_moves_nothing_that_moves() -> None:
     for first in (target(1, 2, 4, for_balance=False), target(1, 2, 4)):
         moving = retargeted(record, first, nodes)
         assert moving.version == record.version
-        with pytest.raises(Rejected, match=r"^for_balance: the partition moves"):
+        with pytest.raises(Rejected, match=r"^for_balance: the partition is moving"):
             retargeted(moving, target(4, 2, 3), nodes)
 
 
