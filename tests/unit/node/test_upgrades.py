@@ -132,7 +132,7 @@ async def test_a_leader_of_an_older_release_is_not_asked() -> None:
     leader = Leader()
     leader.group.is_ready, leader.group.leader_id = False, 2
     upgrade = mpb.MetadataCommand(finalize_upgrade=command(NEWEST))
-    with pytest.raises(FeatureOffError, match="the metadata leader, node 2, runs a release without"):
+    with pytest.raises(FeatureOffError, match="node 2, runs a release without"):
         await leader.proposer.propose(upgrade, 1.0)
 
 
