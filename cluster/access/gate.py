@@ -62,6 +62,16 @@ class Gate:
         """Return whether anything looks at a request's needs; else they may be left empty."""
         return self.permissions is not None or self._audit is not None
 
+    @property
+    def identifies(self) -> bool:
+        """Return whether callers prove who they are; else nobody is refused for that."""
+        return self._identities is not None
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Return whether a token can be a caller's proof."""
+        return self._identities is not None and self._identities.takes_tokens
+
     async def caller(
         self, action: str, address: str, authorization: str, certificate: bytes
     ) -> Caller:
@@ -76,10 +86,18 @@ class Gate:
         except TokensBusyError as error:
             raise ThrottledError(f"authorization: {error}") from None
         except UnknownCallerError as error:
-            self._note(action, Caller(address=address), (), UnauthenticatedError.reason)
-            raise UnauthenticatedError(str(error)) from None
+            raise self.unknown(action, address, str(error)) from None
         usage = None if self._quotas is None else self._quotas.usage(known.principal)
         return Caller(known.principal, known.expires, address, usage)
+
+    def unknown(self, action: str, address: str, text: str) -> UnauthenticatedError:
+        """Note a caller that nobody can be identified by, and return the error to raise."""
+        self._note(action, Caller(address=address), (), UnauthenticatedError.reason)
+        return UnauthenticatedError(text)
+
+    def left(self, caller: Caller) -> float:
+        """Return the seconds until the caller's proof is over; not above 0: it is."""
+        return caller.expires - self._wall_clock()
 
     def admit(self, action: str, caller: Caller, needs: Needs) -> None:
         """Let a request in. Raises NotAuthorizedError, UnauthenticatedError."""
@@ -90,7 +108,7 @@ class Gate:
 
         needs: of all that it does; noted: of its last message, for the audit log.
         """
-        if self._is_over(caller):
+        if self.left(caller) <= 0:
             refused: OncelogError | None = NotReadyError(
                 f"{_OVER}: open the stream anew, with a new one"
             )
@@ -100,7 +118,7 @@ class Gate:
 
     def refusal(self, action: str, caller: Caller, needs: Needs) -> OncelogError | None:
         """Return the reason to reject a request of the caller; None: there is none."""
-        if self._is_over(caller):
+        if self.left(caller) <= 0:
             return UnauthenticatedError(_OVER)
         if needs is NOBODY_MAY:
             return NotAuthorizedError(f"{action} is for nobody")
@@ -119,9 +137,6 @@ class Gate:
         """Note an admitted call if it was a change. result: "ok", or the error's name."""
         if any(need.operation in _NOTED for need in needs):
             self._note(action, caller, needs, result)
-
-    def _is_over(self, caller: Caller) -> bool:
-        return self._wall_clock() >= caller.expires
 
     def _raise(
         self, action: str, caller: Caller, needs: Needs, refused: OncelogError | None

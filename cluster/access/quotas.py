@@ -54,21 +54,25 @@ class Pace:
         if seconds > MAX_DELAY:
             raise usage.exceeded(name, f"used up for {seconds:.1f} s", seconds)
         self.received(usage, request)
-        if self._leases:
-            usage.take(NEW_PRODUCERS, 1)
         if seconds:
             usage.delayed(name, seconds)
             await asyncio.sleep(seconds)
 
-    def received(self, usage: Usage, request: SizedMessage) -> None:
-        """Count a request, or a message of a stream of them."""
+    def wait(self, usage: Usage) -> float:
+        """Return the seconds until the principal is within its rates."""
+        return usage.wait(self._rates)[0]
+
+    def received(self, usage: Usage, request: SizedMessage | int) -> None:
+        """Count a request, or a message of a stream of them; or its size."""
         limits = usage.limits()
         if limits:
             usage.take(REQUESTS, 1)
+            if self._leases:
+                usage.take(NEW_PRODUCERS, 1)
             if IN_BYTES in limits:
                 usage.take(IN_BYTES, size_of(request))
 
-    def answered(self, usage: Usage, answer: SizedMessage | bytes | None) -> None:
+    def answered(self, usage: Usage, answer: SizedMessage | bytes | int | None) -> None:
         """Count an answer; None: it was sent as an error."""
         if OUT_BYTES in usage.limits() and answer is not None:
             usage.take(OUT_BYTES, size_of(answer))
@@ -94,7 +98,9 @@ class Pace:
             await self.pause(usage)
 
 
-def size_of(message: SizedMessage | bytes) -> int:
+def size_of(message: SizedMessage | bytes | int) -> int:
+    if isinstance(message, int):
+        return message
     return len(message) if isinstance(message, bytes) else int(message.ByteSize())
 
 

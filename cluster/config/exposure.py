@@ -67,32 +67,14 @@ def check_exposure(config: Settings, *, alone: bool) -> None:
     if None in peer and any(peer):
         raise ConfigError("peer_cert, peer_key, peer_ca: all three or none must be set")
     _check_identities(config)
-    _check_kafka(config)
     if config.insecure:
         return
     _check_port("listen", config.listen, "tls_cert", client)
+    _check_port("kafka_listen", config.kafka_listen, "tls_cert", client)
     _check_port("metrics_listen", config.metrics_listen, "tls_cert", client)
     # health_listen needs none of this: its answers name no topic, principal or address.
     if not alone:
         _check_port("listen (of nodes)", config.listen, "peer_cert", config.peer_cert)
-
-
-def _check_kafka(config: Settings) -> None:
-    """Require a node without identities: clients of Kafka's protocol cannot prove who they are."""
-    if not config.kafka_listen:
-        return
-    named = ("tls_ca", "tokens_file", "jwt_keys", "jwt_keys_url")
-    identities = [name for name in named if getattr(config, name)]
-    if identities:
-        raise ConfigError(
-            "kafka_listen: clients of Kafka's protocol cannot be identified yet; "
-            f"remove it or {identities[0]}"
-        )
-    if not config.insecure and not is_loopback(config.kafka_listen):
-        raise ConfigError(
-            f"kafka_listen: {config.kafka_listen} is reachable from other machines and has no TLS "
-            "yet; use a loopback address, or set insecure to allow that"
-        )
 
 
 def _check_port(name: str, address: str, setting: str, certificate: Path | None) -> None:

@@ -65,7 +65,7 @@ _ERRORS = {
     pb.PARTITION_ERROR_STORAGE: Error.KAFKA_STORAGE_ERROR,
 }
 _ANSWER = struct.Struct(">ihi")
-_THROTTLE = struct.Struct(">i")
+THROTTLE = struct.Struct(">i")  # begins an answer in every version
 _PARTITION = struct.Struct(">ihqq")
 _LOG_START = struct.Struct(">q")
 _REPLICA = struct.Struct(">i")
@@ -290,7 +290,7 @@ def _encoded(head: Head, topics: Iterable[tuple[str, list[_Part]]]) -> Parts:
     """Return a Fetch answer's parts; the batches are not copied."""
     version, flexible = head.version, head.flexible
     out, parts = head.begin_answer(), list[bytes | bytearray | memoryview]()
-    out += _ANSWER.pack(0, Error.NONE, NO_SESSION) if version >= 7 else _THROTTLE.pack(0)
+    out += _ANSWER.pack(0, Error.NONE, NO_SESSION) if version >= 7 else THROTTLE.pack(0)
     listed = list(topics)
     put_count(len(listed), out, flexible=flexible)
     for topic, partitions in listed:

@@ -7,17 +7,19 @@ kept. Requests are worked on at once; an answer waits for those before it, since
 them by their order.
 
 A connection is not read while it has MAX_REQUESTS or MAX_BYTES in work, while its client does not
-read its answers, or while it holds more than its share of the node's memory. All that it holds is
-in its account of the node's one budget.
+read its answers, while something holds it (`Connection.hold`: who the client is, its quotas), or
+while it has more than its share of the node's memory. All that it has is in its account of the
+node's one budget.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, cast
 
 from cluster.budget import Account, Budget
@@ -36,15 +38,22 @@ class Exchange:
     """One request and the place of its answer.
 
     A call answers by `answer`, once. Nothing is sent for an empty answer.
+    charge: counts an answer of so many bytes for quotas, and returns the client's wait in
+    milliseconds; None: nothing limits the client.
     """
 
-    __slots__ = ("_connection", "parts", "request", "size")
+    __slots__ = ("_connection", "charge", "parts", "request", "size")
 
     def __init__(self, connection: Connection, request: memoryview) -> None:
         self._connection = connection
         self.request = request
         self.size = len(request)
         self.parts: Parts | None = None
+        self.charge: Callable[[int], int] | None = None
+
+    def wait_ms(self, size: int) -> int:
+        """Count an answer's bytes; returns the wait to tell the client."""
+        return 0 if self.charge is None else self.charge(size)
 
     def answer(self, parts: Parts) -> None:
         """Send the answer, its length aside, when all before it are sent."""
@@ -65,7 +74,7 @@ class Client(Protocol):
     """The other side of a connection's requests."""
 
     def made(self, connection: Connection) -> None:
-        """The connection is there; `Connection.start` lets its requests in."""
+        """The connection is there."""
 
     def begin(self, connection: Connection, exchange: Exchange) -> None:
         """Begin to work on a request. Raises CodecError if it is none."""
@@ -75,11 +84,11 @@ class Client(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """One connection. limit: bytes of a request."""
+    """One connection. limit: bytes of a request. tls: None without TLS."""
 
     def __init__(self, memory: Budget, limit: int, client: Client) -> None:
         self._memory = memory
-        self._limit = limit
+        self.limit = limit
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -89,19 +98,21 @@ class Connection(asyncio.Protocol):
         self._needed = LENGTH.size  # bytes of `_received` that make a frame
         self._in_work = 0  # bytes
         self._unsent = 0  # bytes of answers that the client has not taken
-        self._is_held = True  # nothing is read before `start`
+        self._holds = set[asyncio.Task[None]]()
+        self._is_ending = False  # no more requests are begun
         self._is_blocked = False  # the client does not read
         self._is_paused = False  # the client is not read
         self._waits_for_room: asyncio.Task[None] | None = None
         self.address = ""
+        self.tls: ssl.SSLObject | None = None
 
     # -- the transport's calls ----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self.address = name_of(transport.get_extra_info("peername"))
+        self.tls = transport.get_extra_info("ssl_object")
         self._account = self._memory.open(self, self.address)
-        self._pace()
         self._client.made(self)
 
     def data_received(self, data: bytes) -> None:
@@ -135,16 +146,39 @@ class Connection(asyncio.Protocol):
         self._received = b""
         if self._waits_for_room is not None:
             self._waits_for_room.cancel()
+        for task in self._holds:
+            task.cancel()
         self._memory.close(self)
         self._account = None
         self._client.ended(self)
 
     # -- requests -----------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Let requests in."""
-        self._is_held = False
+    @property
+    def certificate(self) -> bytes:
+        """Return the client's certificate in PEM; empty if it showed none."""
+        der = None if self.tls is None else self.tls.getpeercert(binary_form=True)
+        return ssl.DER_cert_to_PEM_cert(der).encode() if der else b""
+
+    def hold(self, until: Coroutine[Any, Any, None]) -> None:
+        """Begin no more requests until that is done. It ends with the connection."""
+        task = self._loop.create_task(until)
+        self._holds.add(task)
+        task.add_done_callback(self._released)
         self._pace()
+
+    def _released(self, task: asyncio.Task[None]) -> None:
+        self._holds.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a Kafka client's wait failed", exc_info=task.exception())
+            self.close()
+        self._pace()
+
+    def finish(self) -> None:
+        """Begin no more requests, and end the connection once its answers are sent."""
+        self._is_ending = True
+        self._pace()
+        self.send()
 
     def close(self) -> None:
         """End the connection; answers not sent yet are dropped."""
@@ -160,8 +194,8 @@ class Connection(asyncio.Protocol):
             if end - at < LENGTH.size:
                 break
             (size,) = LENGTH.unpack_from(view, at)
-            if not 0 < size <= self._limit:
-                self._refuse(f"a request of {size} bytes; the limit is {self._limit}")
+            if not 0 < size <= self.limit:
+                self._refuse(f"a request of {size} bytes; the limit is {self.limit}")
                 return
             if end - at < LENGTH.size + size:
                 needed = LENGTH.size + size
@@ -214,6 +248,8 @@ class Connection(asyncio.Protocol):
         if not self._is_blocked and self._unsent:
             account.release(self._unsent)
             self._unsent = 0
+        if self._is_ending and not exchanges:
+            transport.close()
         if self._is_paused:
             self._pace()
 
@@ -221,7 +257,7 @@ class Connection(asyncio.Protocol):
 
     def _is_full(self) -> bool:
         waiting = len(self._exchanges) >= MAX_REQUESTS or self._in_work >= MAX_BYTES
-        return waiting or self._is_blocked or self._is_held
+        return waiting or self._is_blocked or bool(self._holds) or self._is_ending
 
     def _pace(self) -> None:
         """Read the client, or leave its bytes to TCP's flow control."""

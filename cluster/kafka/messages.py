@@ -406,6 +406,17 @@ class InitProducerIdResponse:
 
 
 @dataclass(slots=True)
+class SaslHandshakeRequest:
+    mechanism: str = wire("string", default="")
+
+
+@dataclass(slots=True)
+class SaslHandshakeResponse:
+    error_code: int = wire("int16", default=0)
+    mechanisms: list[str] = wire(["string"])
+
+
+@dataclass(slots=True)
 class OffsetForLeaderPartition:
     partition: int = wire("int32", default=0)
     current_leader_epoch: int = wire("int32", 2, default=-1)
@@ -526,6 +537,19 @@ class AlterConfigsResponse:
 
 
 @dataclass(slots=True)
+class SaslAuthenticateRequest:
+    auth_bytes: bytes = wire("bytes", default=b"")
+
+
+@dataclass(slots=True)
+class SaslAuthenticateResponse:
+    error_code: int = wire("int16", default=0)
+    error_message: str | None = wire("string", nullable=0, default="")
+    auth_bytes: bytes = wire("bytes", default=b"")
+    session_lifetime_ms: int = wire("int64", 1, default=0)
+
+
+@dataclass(slots=True)
 class CreatePartitionsAssignment:
     broker_ids: list[int] = wire(["int32"])
 
@@ -626,6 +650,7 @@ DELETE_TOPICS = Call("DeleteTopics", 20, 1, 5, 4, DeleteTopicsRequest, DeleteTop
 INIT_PRODUCER_ID = Call(
     "InitProducerId", 22, 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse
 )
+SASL_HANDSHAKE = Call("SaslHandshake", 17, 0, 1, 99, SaslHandshakeRequest, SaslHandshakeResponse)
 OFFSET_FOR_LEADER_EPOCH = Call(
     "OffsetForLeaderEpoch", 23, 2, 4, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 )
@@ -633,6 +658,9 @@ DESCRIBE_CONFIGS = Call(
     "DescribeConfigs", 32, 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse
 )
 ALTER_CONFIGS = Call("AlterConfigs", 33, 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse)
+SASL_AUTHENTICATE = Call(
+    "SaslAuthenticate", 36, 0, 2, 2, SaslAuthenticateRequest, SaslAuthenticateResponse
+)
 CREATE_PARTITIONS = Call(
     "CreatePartitions", 37, 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse
 )
@@ -663,9 +691,11 @@ CALLS = {
         CREATE_TOPICS,
         DELETE_TOPICS,
         INIT_PRODUCER_ID,
+        SASL_HANDSHAKE,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLUSTER,

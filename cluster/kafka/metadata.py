@@ -64,7 +64,7 @@ class Metadata:
         )
         if request.topics is None or (head.version == 0 and not request.topics):
             known = [t for t in self._node.metadata.topics() if not is_internal(t.name)]
-            shown = [t for t in known if rights.refusal(METADATA, t.name) is None]
+            shown = [t for t in known if rights.shows(METADATA, t.name)]
             async for topic in in_slices(shown, TOPICS_SLICE):
                 answer.topics.append(self._topic(topic))
             return answer

@@ -33,9 +33,11 @@ from cluster.kafka.messages import (
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     Call,
 )
-from cluster.security.caller import Caller
+from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.permissions import Need
 from oncelog.errors import OncelogError
 
@@ -57,8 +59,10 @@ NEEDS: Mapping[int, Required] = {
     OFFSET_COMMIT.key: Required("read", "group"),
     OFFSET_FETCH.key: Required("describe", "group"),
     FIND_COORDINATOR.key: Required("describe", "group"),
-    # A client asks for versions before it identifies itself.
+    # Before the caller is known there is nothing else (`login`).
     API_VERSIONS.key: _OPEN,
+    SASL_HANDSHAKE.key: _OPEN,
+    SASL_AUTHENTICATE.key: _OPEN,
     CREATE_TOPICS.key: Required("create", "topic"),
     DELETE_TOPICS.key: Required("delete", "topic"),
     # An id alone writes nothing: LeaseProducer without partitions needs nothing either.
@@ -90,15 +94,26 @@ class Rights:
         operation, kind = required or NEEDS[call.key]
         needs = (Need(operation, kind, name),) if kind and self._gate.reads_needs else ()
         try:
-            self._gate.admit(_ACTIONS[call.key], self.caller, needs)
+            self._gate.admit(ACTIONS[call.key], self.caller, needs)
         except OncelogError as error:
             return error
         return None
 
+    def shows(self, call: Call, name: str) -> bool:
+        """Return whether a list of all shows the name. What it leaves out is no refused call."""
+        permissions, required = self._gate.permissions, NEEDS[call.key]
+        return permissions is None or permissions.allows(
+            self.caller.principal, Need(*required, name)
+        )
+
     async def changed(
         self, call: Call, name: str, work: Coroutine[Any, Any, object]
     ) -> tuple[Error, str | None]:
-        """Make a change that the caller may make; returns the error's number and text."""
+        """Make a change that the caller may make; returns the error's number and text.
+
+        A change of the rules between this check and the log makes it fail.
+        """
+        RULES_VERSION.set(self._gate.rules_version())
         refused = self.refusal(call, name)
         if refused is not None:
             work.close()
@@ -116,9 +131,9 @@ class Rights:
         """Note a change that was let in. result: "ok", or the error's name."""
         if self._gate.reads_needs:
             self._gate.ended(
-                _ACTIONS[call.key], self.caller, (Need(*NEEDS[call.key], name),), result
+                ACTIONS[call.key], self.caller, (Need(*NEEDS[call.key], name),), result
             )
 
 
 # Names of the calls for errors and the audit log.
-_ACTIONS = {key: f"kafka/{call.name}" for key, call in CALLS.items()}
+ACTIONS = {key: f"kafka/{call.name}" for key, call in CALLS.items()}

@@ -1,6 +1,10 @@
-"""Port for clients of Kafka's protocol: accepts connections, and gives each a session.
+"""Port for clients of Kafka's protocol: accepts connections, over TLS or not.
 
-node --bind, start, stop--> KafkaPort --Gate.caller--> Session of each Connection
+    node --bind, start, stop--> KafkaPort --Handshakes, with TLS--> Connection --> Login of each
+
+The port knows its strangers, connections of which nobody knows the caller yet: one too many ends
+the oldest, as a client that may come in is known within milliseconds. Each handshake takes the
+certificates of its moment; a connection that a CA let in ends when the CAs change.
 """
 
 from __future__ import annotations
@@ -8,26 +12,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 
 from cluster.access.gate import Gate
 from cluster.budget import Budget
 from cluster.config.addresses import host_and_port
 from cluster.errors import ListenError
-from cluster.kafka.frames import Connection, Exchange
+from cluster.kafka.frames import Connection
+from cluster.kafka.login import STRANGER_S, Login
 from cluster.kafka.needs import Rights
 from cluster.kafka.session import Session
-from oncelog.errors import OncelogError
+from cluster.security.certificates import Certificates
+from cluster.security.contexts import Contexts
+from cluster.security.handshakes import Handshakes
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+MAX_STRANGERS = 256  # and as many handshakes
+LOOK_AT_CAS = 2.0  # seconds between looks whether the CAs have changed, as between nodes
 # Seconds, seconds, probes; not every system has all three.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class KafkaPort:
-    """One listening port. limit: bytes of a request. connections: at a time."""
+    """One listening port.
+
+    limit: bytes of a request. connections: at a time. certificates: None without TLS.
+    """
 
     def __init__(
         self,
@@ -36,16 +49,23 @@ class KafkaPort:
         limit: int,
         connections: int,
         gate: Gate,
+        certificates: Certificates | None = None,
     ) -> None:
         self._listen = listen
         self._memory = memory
         self._limit = limit
         self._most = connections
-        self._gate = gate
+        self.gate = gate
+        self._contexts: Contexts | None = None
+        if certificates is not None:
+            # Clients of TLS 1.2 exist, as at the port of gRPC.
+            self._contexts = Contexts(certificates, ssl.TLSVersion.TLSv1_2)
         self._open_session: Callable[[Rights], Session] | None = None
-        self.connections: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._logins: dict[Login, None] = {}
+        self._strangers: dict[Login, None] = {}  # oldest first
+        self._server: asyncio.Server | Handshakes | None = None
         self._socket: socket.socket | None = None
+        self._looking: asyncio.TimerHandle | None = None
         self.port = 0
 
     def bind(self) -> None:
@@ -67,61 +87,64 @@ class KafkaPort:
         """Accept connections. open_session: makes the session of each."""
         assert self._socket is not None, "bound first"
         self._open_session = open_session
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=self._socket)
+        if self._contexts is None:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(self._accept, sock=self._socket)
+        else:
+            server = self._contexts.server
+            self._server = Handshakes(self._socket, server, self._accept, STRANGER_S, MAX_STRANGERS)
+            self._look_at_cas(self._contexts, server())
 
     async def stop(self) -> None:
         """Accept no more connections, and end all."""
+        if self._looking is not None:
+            self._looking.cancel()
         if self._server is not None:
             self._server.close()
         elif self._socket is not None:
             self._socket.close()
-        for connection in list(self.connections):
-            connection.close()
+        for login in list(self._logins):
+            login.close("")
 
     def _accept(self) -> Connection:
-        return Connection(self._memory, self._limit, _Client(self))
+        return Connection(self._memory, self._limit, Login(self))
 
-    async def admit(self, connection: Connection) -> Session | None:
-        """Return a session for the connection's caller; None if it may not come in."""
-        if len(self.connections) > self._most:
-            log.info("too many connections of Kafka clients client=%s", connection.address)
-            return None
-        try:
-            caller = await self._gate.caller("kafka", connection.address, "", b"")
-        except OncelogError as error:
-            log.info("Kafka client refused client=%s: %s", connection.address, error)
-            return None
+    # -- the logins' calls --------------------------------------------------------------
+
+    def opened(self, login: Login) -> None:
+        """Keep a stranger for a while."""
+        self._logins[login] = None
+        if len(self._logins) > self._most:
+            login.close("too many connections of Kafka clients")
+            return
+        if not self.gate.identifies:
+            return
+        self._strangers[login] = None
+        if len(self._strangers) > MAX_STRANGERS:
+            next(iter(self._strangers)).close("too many clients have not said who they are")
+
+    def known(self, login: Login) -> None:
+        """It is no stranger any more."""
+        self._strangers.pop(login, None)
+
+    def closed(self, login: Login) -> None:
+        self._logins.pop(login, None)
+        self._strangers.pop(login, None)
+
+    def session(self, rights: Rights) -> Session:
+        """Begin a known caller's session."""
         assert self._open_session is not None, "started before it accepts"
-        return self._open_session(Rights(self._gate, caller))
+        return self._open_session(rights)
 
+    # -- CAs ----------------------------------------------------------------------------
 
-class _Client:
-    """One connection's session, once its caller is known."""
-
-    def __init__(self, port: KafkaPort) -> None:
-        self._port = port
-        self._session: Session | None = None
-        self._admission: asyncio.Task[None] | None = None
-
-    def made(self, connection: Connection) -> None:
-        self._port.connections.add(connection)
-        self._admission = asyncio.get_running_loop().create_task(self._admit(connection))
-
-    def begin(self, connection: Connection, exchange: Exchange) -> None:
-        assert self._session is not None, "nothing is read before"
-        self._session.begin(connection, exchange)
-
-    def ended(self, connection: Connection) -> None:
-        self._port.connections.discard(connection)
-        if self._admission is not None:
-            self._admission.cancel()
-        if self._session is not None:
-            self._session.close()
-
-    async def _admit(self, connection: Connection) -> None:
-        self._session = await self._port.admit(connection)
-        if self._session is None:
-            connection.close()
-        else:
-            connection.start()
+    def _look_at_cas(self, contexts: Contexts, known: ssl.SSLContext) -> None:
+        """End the connections whose callers were proven by CAs that were replaced."""
+        current = contexts.server()
+        if current is not known:
+            for login in list(self._logins):
+                proof = login.trusted_by
+                if proof is not None and not contexts.trusts_as(proof):
+                    login.close("the CAs of clients have changed")
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(LOOK_AT_CAS, self._look_at_cas, contexts, current)

@@ -19,6 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
+from cluster.kafka import ids
 from cluster.kafka.append import append, meta_of
 from cluster.kafka.codec import Source
 from cluster.kafka.errors import MAX_TEXT_CHARS, Error, of_error, of_verdict, text_of
@@ -36,8 +37,10 @@ from cluster.kafka.records import InvalidKafkaBatch, KafkaBatch, read_batch
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
 from cluster.partition.replica import Answer, Partition
+from cluster.security.quotas import PRODUCERS
 from cluster.services.context import NodeContext
 from cluster.services.log.produce import UnderWay
+from cluster.services.log.quota_checks import new_producer
 from cluster.services.log.refused_heads import RefusedHeads
 from cluster.services.partition_events import Listening
 from cluster.services.routing import locate
@@ -89,7 +92,7 @@ class _Request:
             return
         results = (one for one in self.results if one is not None)
         pairs = zip(self.asked.partitions, results, strict=True)
-        self.exchange.answer((produce_answer(self.head, pairs),))
+        self.exchange.answer((produce_answer(self.head, pairs, self.exchange.wait_ms(0)),))
 
 
 class Producing:
@@ -193,12 +196,28 @@ class Producing:
             answer = Answer(Verdict(Kind.NOT_LEADER), leader_id=located.leader_id)
             self._answered(request, number, ready, answer)
             return None
+        refused_id = self._over_quota(ready, replica)
+        if refused_id is not None:
+            self._answered(request, number, ready, Answer(refused_id))
+            return None
         if not node.memory.full and self._hand_over(request, number, ready, replica):
             return None
         if self._loop.time() >= request.deadline:
             self._answered(request, number, ready, _NO_ROOM)
             return None
         return partial(self._room, replica)
+
+    def _over_quota(self, ready: _Ready, replica: Partition) -> Verdict | None:
+        """Return why the caller may not make one more producer id known to the partition.
+
+        Only idempotent producers have ids, so a retriable error keeps their order.
+        """
+        usage, pid = self._rights.caller.usage, ready.meta.producer_id
+        if usage is None or not pid or ready.meta.first or PRODUCERS not in usage.limits():
+            return None
+        if not ids.proves(self._node.metadata.lease_secret, pid, usage.principal):
+            return None  # it is refused for that
+        return new_producer(replica, pid)
 
     def _read(self, data: PartitionData) -> _Ready:
         """Check a batch, once. Raises InvalidKafkaBatch."""

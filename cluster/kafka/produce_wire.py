@@ -66,8 +66,10 @@ def read_produce(source: Source, version: int, *, flexible: bool) -> ProduceRequ
     return ProduceRequest(acks, timeout_ms, partitions)
 
 
-def produce_answer(head: Head, pairs: Iterable[tuple[PartitionData, Result]]) -> bytearray:
-    """Return the answer of a request's partitions."""
+def produce_answer(
+    head: Head, pairs: Iterable[tuple[PartitionData, Result]], wait_ms: int = 0
+) -> bytearray:
+    """Return the answer of a request's partitions. wait_ms: until the connection is read on."""
     version, flexible = head.version, head.flexible
     out = head.begin_answer()
     topics = list(_by_topic(pairs))
@@ -89,7 +91,7 @@ def produce_answer(head: Head, pairs: Iterable[tuple[PartitionData, Result]]) ->
         if flexible:
             out.append(0)
     if version >= 1:
-        out += _INT32.pack(0)  # throttle_time_ms: a connection is not read instead
+        out += _INT32.pack(wait_ms)
     if flexible:
         out.append(0)
     return out

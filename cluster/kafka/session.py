@@ -1,7 +1,7 @@
-"""Session of one connection: reads each request's head and hands it to its call.
+"""Session of one known caller's connection: hands each request to its call.
 
-    Connection --Exchange--> Session --head, body--> Producing (at once, in order)
-                                  '--a task each--> Handler --> answer
+    Login --Exchange, head--> Session --body--> Producing (at once, in order)
+                                 '--a task each--> Handler --> answer
 
 Produce is begun at once, in the order of the requests, and has no task. Every other request has
 one; it ends with the connection.
@@ -13,19 +13,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
-from typing import Any
+from typing import Any, cast
 
 from cluster.kafka.codec import CodecError, Source, decode, encode
-from cluster.kafka.frames import Connection, Exchange
-from cluster.kafka.messages import API_VERSIONS, PRODUCE
+from cluster.kafka.fetch import THROTTLE
+from cluster.kafka.frames import Connection, Exchange, Parts
+from cluster.kafka.messages import FETCH, PRODUCE
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
-from cluster.kafka.versions import Head, api_versions, read_head
-from cluster.security.caller import CALLER
+from cluster.kafka.versions import Head
+from cluster.security.caller import CALLER, Caller
 
 log = logging.getLogger(__name__)
 
-# Takes a request and returns an answer of `messages`, or its finished parts.
+# Takes a request and returns an answer of `messages`; Fetch returns its finished parts.
 Handler = Callable[[Rights, Head, Any], Awaitable[Any]]
 
 
@@ -42,22 +43,24 @@ class Session:
         self._context: Context = copy_context()
         self._context.run(CALLER.set, rights.caller)
 
-    def begin(self, connection: Connection, exchange: Exchange) -> None:
+    def begin(self, connection: Connection, exchange: Exchange, head: Head, source: Source) -> None:
         """Begin to work on a request. Raises CodecError."""
-        source = Source(exchange.request)
-        head = read_head(source)
-        if head.call is API_VERSIONS:
-            exchange.answer((api_versions(head),))
-        elif head.call is PRODUCE:
+        if head.call is PRODUCE:
             self._context.run(self._producing.begin, head, source, exchange)
         else:
             kind = head.call.request
             assert kind is not None, "only Produce is read by hand"
             request: Any = decode(kind, source, head.version, flexible=head.flexible)
             work = self._answer(connection, exchange, head, request)
-            task = asyncio.get_running_loop().create_task(work, context=self._context)
+            # Each has its own context: it notes the rules that its change was let in by.
+            context = self._context.copy()
+            task = asyncio.get_running_loop().create_task(work, context=context)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def renew(self, caller: Caller) -> None:
+        """Go on with a new proof of the same principal."""
+        self._context.run(CALLER.set, caller)
 
     def close(self) -> None:
         for task in self._tasks:
@@ -76,9 +79,21 @@ class Session:
             log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)
             connection.close()
         else:
-            if isinstance(answer, list):
-                exchange.answer(answer)
-                return
-            out = head.begin_answer()
-            encode(answer, out, head.version, flexible=head.flexible)
-            exchange.answer((out,))
+            exchange.answer(_encoded(exchange, head, answer))
+
+
+def _encoded(exchange: Exchange, head: Head, answer: Any) -> Parts:
+    """Return an answer's parts, with the wait that its size makes for the client."""
+    if head.call is FETCH:
+        wait_ms = exchange.wait_ms(sum(map(len, answer)))
+        if wait_ms:
+            THROTTLE.pack_into(answer[0], len(head.begin_answer()), wait_ms)
+        return cast(Parts, answer)
+    out = head.begin_answer()
+    encode(answer, out, head.version, flexible=head.flexible)
+    wait_ms = exchange.wait_ms(len(out))
+    if wait_ms and hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = wait_ms
+        out = head.begin_answer()
+        encode(answer, out, head.version, flexible=head.flexible)
+    return (out,)

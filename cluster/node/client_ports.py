@@ -38,7 +38,9 @@ class ClientPorts:
         self._kafka: KafkaPort | None = None
         if config.kafka_listen:
             limit, guard = config.max_message_bytes, gate or Gate(None, None, None)
-            self._kafka = KafkaPort(config.kafka_listen, memory, limit, connections, guard)
+            self._kafka = KafkaPort(
+                config.kafka_listen, memory, limit, connections, guard, certificates
+            )
         self._open_session: Callable[[Rights], Session] | None = None
 
     @property

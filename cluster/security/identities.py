@@ -31,6 +31,10 @@ class Identities:
         self._jwts = jwts
         self._callers: dict[bytes, Caller] = {}  # by certificate
 
+    @property
+    def takes_tokens(self) -> bool:
+        return self._static is not None or self._jwts is not None
+
     async def caller(self, authorization: str, certificate: bytes) -> Caller:
         """Return the caller. authorization: the header's value; certificate: PEM. Either may be
         empty.

@@ -57,6 +57,11 @@ def _known() -> tuple[Identities, str]:
     return known, jwt.encode(claims, key, "ES256", headers={"kid": "k"})
 
 
+def known() -> Identities:
+    """Identities of a provider and of no static token."""
+    return _known()[0]
+
+
 def token(data: bytes) -> None:
     """Checks that only the sound token is accepted, in any spelling of its own."""
     known, sound = _known()

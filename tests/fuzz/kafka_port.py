@@ -12,27 +12,39 @@ from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
+from cluster.access.gate import Gate
 from cluster.budget import Budget
 from cluster.kafka.codec import MAX_ELEMENTS, Source, decode, encode
 from cluster.kafka.frames import LENGTH, REQUEST_BYTES, Connection, Exchange
+from cluster.kafka.login import Login
 from cluster.kafka.messages import API_VERSIONS, CALLS, PRODUCE
+from cluster.kafka.needs import Rights
 from cluster.kafka.produce_wire import read_produce
 from cluster.kafka.records import InvalidKafkaBatch, read_batch
+from cluster.kafka.session import Session
 from cluster.kafka.versions import api_versions, read_head
+from tests.fuzz import identities
 from tests.unit.kafka.kafka_bytes import batch
 from tests.unit.kafka.made import kinds, message
 
 LIMIT = 1 << 20
 
 
-class _Transport:
-    """A socket's other side, which takes everything."""
+class _Tls:
+    """TLS with a client that showed no certificate."""
 
-    def __init__(self) -> None:
+    def getpeercert(self, *, binary_form: bool) -> None: ...
+
+
+class _Transport:
+    """A socket's other side, which takes everything. tls: None in the clear."""
+
+    def __init__(self, tls: _Tls | None = None) -> None:
+        self._tls = tls
         self.closed = self.paused = False
 
     def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 5)
+        return ("127.0.0.1", 5) if name == "peername" else self._tls
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -47,12 +59,14 @@ class _Transport:
     def abort(self) -> None:
         self.closed = True
 
+    def close(self) -> None:
+        self.closed = True
+
 
 class _Client:
     """Reads each request as a session does, and answers it at once."""
 
-    def made(self, connection: Connection) -> None:
-        connection.start()
+    def made(self, connection: Connection) -> None: ...
 
     def ended(self, connection: Connection) -> None: ...
 
@@ -96,6 +110,43 @@ async def _feed(data: bytes) -> None:
     assert memory.used == 0
 
 
+class _Port:
+    """Knows callers by tokens. Nobody has one: no session begins."""
+
+    def __init__(self) -> None:
+        self.gate = Gate(identities.known(), None, None)
+
+    def opened(self, login: Login) -> None: ...
+
+    def known(self, login: Login) -> None:
+        raise AssertionError("let in without a token")
+
+    def closed(self, login: Login) -> None: ...
+
+    def session(self, rights: Rights) -> Session:
+        raise AssertionError("let in without a token")
+
+
+async def _say(data: bytes) -> None:
+    """Feed bytes to a connection whose client has to log in."""
+    memory, transport = Budget(1 << 30, 1 << 29), _Transport(_Tls())
+    connection = Connection(memory, LIMIT, Login(_Port()))
+    connection.connection_made(cast("asyncio.Transport", transport))
+    await _settled(connection)
+    for at in range(0, len(data), 1000):
+        if not transport.closed:
+            connection.data_received(data[at : at + 1000])
+            await _settled(connection)
+    connection.connection_lost(None)
+    assert memory.used == 0
+
+
+async def _settled(connection: Connection) -> None:
+    while connection._holds:
+        await asyncio.wait(connection._holds)
+    await asyncio.sleep(0)
+
+
 _loop: list[asyncio.AbstractEventLoop] = []
 
 
@@ -103,6 +154,32 @@ def run(data: bytes) -> None:
     if not _loop:
         _loop.append(asyncio.new_event_loop())
     _loop[0].run_until_complete(_feed(data))
+
+
+def run_login(data: bytes) -> None:
+    if not _loop:
+        _loop.append(asyncio.new_event_loop())
+    _loop[0].run_until_complete(_say(data))
+
+
+def login_seeds() -> list[bytes]:
+    """Logins of both mechanisms with a wrong token, in both forms, and a request before it."""
+    found = []
+    for mechanism, said in (
+        (b"PLAIN", b"\0token\0oncelog.a.b"),
+        (b"OAUTHBEARER", b"n,a=x,\x01auth=Bearer a.b.c\x01host=h\x01\x01"),
+    ):
+        hand = struct.pack(">hhihh", 17, 1, 7, -1, len(mechanism)) + mechanism
+        sent = struct.pack(">hhihi", 36, 1, 8, -1, len(said)) + said
+        old = struct.pack(">hhihh", 17, 0, 7, -1, len(mechanism)) + mechanism
+        versions = struct.pack(">hhih", 18, 0, 1, -1)
+        found.append(_framed(versions, hand, sent))
+        found.append(_framed(old, said))
+    return found
+
+
+def _framed(*requests: bytes) -> bytes:
+    return b"".join(LENGTH.pack(len(one)) + one for one in requests)
 
 
 def seeds() -> list[bytes]:

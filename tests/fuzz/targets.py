@@ -544,6 +544,7 @@ TARGETS = {
         Target("token", identities.token, identities.tokens),
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("kafka", kafka_port.run, kafka_port.seeds, kafka_port.with_length),
+        Target("kafka-login", kafka_port.run_login, kafka_port.login_seeds, kafka_port.with_length),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),
         Target("kafka-batch", kafka_batch, kafka_seeds, with_head),

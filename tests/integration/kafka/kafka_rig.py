@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -72,9 +72,14 @@ def read(
     cluster: LocalCluster, topic: str, partition: int, count: int, start: int = 0
 ) -> Sequence[Message]:
     """Reads `count` records from an offset on. Fails if they do not come."""
-    consumer = Consumer(
-        {"bootstrap.servers": servers(cluster), "group.id": "readers", "enable.auto.commit": False}
-    )
+    return read_with({"bootstrap.servers": servers(cluster)}, topic, partition, count, start)
+
+
+def read_with(
+    settings: Mapping[str, Any], topic: str, partition: int, count: int, start: int = 0
+) -> Sequence[Message]:
+    """`read` by a client with these settings."""
+    consumer = Consumer({**settings, "group.id": "readers", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
         found: list[Message] = []

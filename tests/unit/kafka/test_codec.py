@@ -12,6 +12,7 @@ import kafka.protocol.admin
 import kafka.protocol.consumer
 import kafka.protocol.metadata
 import kafka.protocol.producer
+import kafka.protocol.sasl
 import pytest
 from kio.serial import entity_reader, entity_writer
 
@@ -32,6 +33,7 @@ MODULES = (
     kafka.protocol.consumer,
     kafka.protocol.metadata,
     kafka.protocol.producer,
+    kafka.protocol.sasl,
 )
 # kafka-python gives these two other names, and sets of bits instead of numbers.
 OTHERWISE_THERE = ("topic_authorized_operations", "cluster_authorized_operations")

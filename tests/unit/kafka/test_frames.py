@@ -32,7 +32,6 @@ class Calls:
 
     def made(self, connection: Connection) -> None:
         self.connections.append(connection)
-        connection.start()
 
     def begin(self, connection: Connection, exchange: Exchange) -> None:
         self.requests.append(bytes(exchange.request))

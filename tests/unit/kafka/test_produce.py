@@ -89,17 +89,23 @@ class Answers:
         return [answer_in(one.parts) if one.parts else [] for one in self.exchanges]
 
 
+def kafka_node(**policy: Any) -> LogNode:
+    """A node that leads a topic for both formats."""
+    node = LogNode(**({"formats": Formats.BOTH} | policy))
+    on = Features(lambda: Finalized(3, frozenset({KAFKA})))
+    node.part._node = replace(node.part._node, features=on)
+    node.part.on_role(leader=True, ready=True, term=1)
+    return node
+
+
 class Rig:
-    """A session's produce side on a node that leads a topic for both formats."""
+    """A session's produce side on such a node."""
 
     def __init__(self, **policy: Any) -> None:
-        self.node = node = LogNode(**({"formats": Formats.BOTH} | policy))
-        on = Features(lambda: Finalized(3, frozenset({KAFKA})))
-        node.part._node = replace(node.part._node, features=on)
-        node.part.on_role(leader=True, ready=True, term=1)
+        self.node = kafka_node(**policy)
         self.held: list[Callable[[], None]] = []
         self.answers = Answers()
-        self.producing = Producing(node, Rights(Gate(None, None, None), Caller()))
+        self.producing = Producing(self.node, Rights(Gate(None, None, None), Caller()))
 
     def begin(self, *records: bytes, **fields: Any) -> None:
         source = Source(memoryview(request(*records, **fields)))

@@ -352,8 +352,6 @@ def test_the_address_for_kafkas_clients_follows_from_the_others():
         (["--kafka-listen", "127.0.0.1:0"], "kafka_listen: '127.0.0.1:0'"),
         (["--kafka-listen", "0.0.0.0:9092"], "kafka_listen: 0.0.0.0:9092 is reachable"),
         (["--kafka-advertise", "0.0.0.0:9092"], "kafka_advertise: clients cannot connect"),
-        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tls-ca", "ca"], "remove it or tls_ca"),
-        (["--kafka-listen", "127.0.0.1:9092", *CLIENTS, "--tokens-file", "t"], "or tokens_file"),
     ],
 )
 def test_a_port_for_kafkas_clients_that_cannot_be(argv, says):
