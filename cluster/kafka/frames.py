@@ -7,7 +7,7 @@ kept. Requests are worked on at once; an answer waits for those before it, since
 them by their order.
 
 A connection is not read while it has MAX_REQUESTS or MAX_BYTES in work, while its client does not
-read its answers, while something holds it (`Connection.hold`: who the client is, its quotas), or
+read its answers, while something holds it (`Connection.hold`: a login, its quotas), or
 while it has more than its share of the node's memory. All that it has is in its account of the
 node's one budget.
 """

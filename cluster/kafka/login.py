@@ -5,8 +5,8 @@
 
 Before the caller is known only ApiVersions and SASL are answered, a request is small, and the
 connection is one of a few strangers that the port keeps for a short while. A certificate is
-enough; a token by SASL counts in its place, if it comes first. A caller who logged in by SASL does
-so again before the token is over (KIP-368), and stays the same principal: requests in work are his.
+enough; a token by SASL counts in its place, if it comes first. A caller by token logs in again
+before the token is over (KIP-368), and stays the same principal: requests in work are its own.
 
 Each request counts for its principal's quotas. Over a rate, the answer says how long it takes, and
 the connection is not read meanwhile (KIP-219).
@@ -93,13 +93,14 @@ class Login:
     # -- the connection's calls ---------------------------------------------------------
 
     def made(self, connection: Connection) -> None:
-        self._connection, self._limit = connection, connection.limit
+        self._connection = connection
+        self._limit = connection.limit
         self._port.opened(self)
         if not self._gate.identifies:
             self._enter(connection, Caller(address=connection.address))
             return
         connection.limit = STRANGER_BYTES
-        self._end_in(STRANGER_S, self.close, "it did not say who it is in time")
+        self._end_in(STRANGER_S, self.close, "it did not log in in time")
         connection.hold(self._identify(connection))
 
     def begin(self, connection: Connection, exchange: Exchange) -> None:
@@ -151,7 +152,7 @@ class Login:
         tls = None if self._connection is None else self._connection.tls
         return tls.context if tls is not None and self._by_certificate else None
 
-    # -- who it is ----------------------------------------------------------------------
+    # -- the caller's proof -------------------------------------------------------------
 
     async def _identify(self, connection: Connection) -> None:
         """Take the caller from the certificate; a client without one logs in."""
@@ -176,14 +177,17 @@ class Login:
         offered = list(sasl.MECHANISMS) if takes_tokens else []
         error = Error.NONE if asked.mechanism in offered else Error.UNSUPPORTED_SASL_MECHANISM
         if not error:
-            self._mechanism, self._is_raw = asked.mechanism, head.version == 0
+            self._mechanism = asked.mechanism
+            self._is_raw = head.version == 0
         _answer(exchange, head, SaslHandshakeResponse(error, offered))
 
     def _begin_login(
         self, connection: Connection, exchange: Exchange, data: bytes, head: Head | None
     ) -> None:
         """Take a mechanism's message. head: None for a frame that has none."""
-        mechanism, self._mechanism, self._is_raw = self._mechanism, "", False
+        mechanism = self._mechanism
+        self._mechanism = ""
+        self._is_raw = False
         connection.hold(self._log_in(connection, exchange, mechanism, data, head))
 
     async def _log_in(

@@ -121,7 +121,7 @@ class KafkaPort:
             return
         self._strangers[login] = None
         if len(self._strangers) > MAX_STRANGERS:
-            next(iter(self._strangers)).close("too many clients have not said who they are")
+            next(iter(self._strangers)).close("too many clients have not logged in")
 
     def known(self, login: Login) -> None:
         """It is no stranger any more."""

@@ -116,12 +116,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-async def test_a_wrong_token_is_told_noted_and_the_end(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_a_wrong_token_is_told_noted_and_the_end(tmp_path: Path, wrong: str) -> None:
     async with world(tmp_path) as node:
         async with node.client() as client:
             await client.shake("OAUTHBEARER")
-            answer = await client.authenticate(WRONG[what])
+            answer = await client.authenticate(WRONG[wrong])
             assert answer.error_code == Error.SASL_AUTHENTICATION_FAILED
             assert answer.error_message and "secret" not in answer.error_message
             assert await client.is_ended()

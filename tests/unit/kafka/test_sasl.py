@@ -1,4 +1,4 @@
-"""The bytes of SASL: what clients send, and what only looks like it."""
+"""The bytes of SASL: sound messages, and look-alikes."""
 
 from __future__ import annotations
 

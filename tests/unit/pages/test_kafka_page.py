@@ -8,8 +8,10 @@ from pathlib import Path
 from cluster.dedup.verdict import Kind
 from cluster.kafka.errors import Error, of_verdict
 from cluster.kafka.messages import CALLS
+from cluster.kafka.needs import NEEDS
 
-PAGE = (Path(__file__).parents[3] / "docs" / "kafka-protocol.md").read_text("utf-8")
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "kafka-protocol.md").read_text("utf-8")
 # Of transactions, which this port does not offer, and never an answer.
 HIDDEN = {"TRANSACTION_ABORTED", "TRANSACTION_ENDED", "TRANSACTION_CONFLICT", "STAGED",
           "UNSPECIFIED", "JOINED", "STAGED_DUPLICATE", "UNREGISTERED"}  # fmt: skip
@@ -19,6 +21,16 @@ def test_the_page_names_every_call_with_its_versions() -> None:
     rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) to (\d+)", PAGE, re.MULTILINE)
     found = {int(key): (int(oldest), int(newest)) for _, key, oldest, newest in rows}
     assert found == {call.key: (call.oldest, call.newest) for call in CALLS.values()}
+
+
+def test_each_call_has_its_rights_on_the_page_of_security() -> None:
+    """In the column of calls, with the operation and the kind of the table in the code."""
+    _, text = (DOCS / "security.md").read_text("utf-8").split("| call of Kafka's protocol |")
+    rows = [row.split("|")[1:3] for row in text.split("\n\n")[0].splitlines()[2:]]
+    for call in CALLS.values():
+        (needs,) = [need for names, need in rows if re.search(rf"\b{call.name}\b", names)]
+        operation, kind = NEEDS[call.key]
+        assert f"{operation} on the {kind}" in needs if kind else "nothing" in needs, call.name
 
 
 def test_the_page_gives_each_verdict_the_number_that_clients_get() -> None:
