@@ -17,16 +17,17 @@ class EngineStats:
     """Figures in bytes, except for counts.
 
     disk_bytes: everything in the store's directory. replay_bytes: about the part of the commit log
-    that a restart would replay. memtable_bytes, cache_bytes: memory. free_disk_bytes: left on the
-    file system. log_bytes, log_garbage_bytes: the commit log, and its garbage at the last reclaim.
-    stalled: RocksDB takes no writes. flushes_pending: families with rows that are being written
-    out. compaction_pending_bytes: RocksDB's estimate of its backlog. background_errors: count since
-    the store was opened.
+    that a restart would replay. memtable_bytes, cache_bytes: memory. free_disk_bytes,
+    disk_size_bytes: left on the file system, and its size. log_bytes, log_garbage_bytes: the commit
+    log, and its garbage at the last reclaim. stalled: RocksDB takes no writes. flushes_pending:
+    families with rows that are being written out. compaction_pending_bytes: RocksDB's estimate of
+    its backlog. background_errors: count since the store was opened.
     """
 
     disk_bytes: int
     replay_bytes: int
     free_disk_bytes: int
+    disk_size_bytes: int
     memtable_bytes: int
     cache_bytes: int
     log_bytes: int
@@ -51,6 +52,7 @@ def measure(
         disk_bytes=sum(size for _, size in sizes),
         replay_bytes=replay_bytes,
         free_disk_bytes=status.f_bavail * status.f_frsize,
+        disk_size_bytes=status.f_blocks * status.f_frsize,
         memtable_bytes=total("rocksdb.cur-size-all-mem-tables"),
         cache_bytes=number(families[Family.ENTRIES], "rocksdb.block-cache-usage"),
         log_bytes=sum(size for folder, size in sizes if os.path.basename(folder) == "log"),

@@ -64,4 +64,4 @@ def open_sessions(
         INCREMENTAL_ALTER_CONFIGS.key: configs.alter_some,
         DESCRIBE_CLUSTER.key: metadata.cluster,
     }
-    return lambda rights: Session(rights, handlers, Producing(node, rights))
+    return lambda rights: Session(rights, handlers, Producing(node, rights), node.metrics.requests)

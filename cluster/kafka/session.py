@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context, copy_context
 from typing import Any, cast
@@ -22,9 +23,12 @@ from cluster.kafka.messages import FETCH, PRODUCE
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
 from cluster.kafka.versions import Head
+from cluster.metrics.requests import FAILED, OK, Requests
 from cluster.security.caller import CALLER, Caller
 
 log = logging.getLogger(__name__)
+
+KAFKA = "kafka"
 
 # Takes a request and returns an answer of `messages`; Fetch returns its finished parts.
 Handler = Callable[[Rights, Head, Any], Awaitable[Any]]
@@ -34,11 +38,16 @@ class Session:
     """Requests of one connection. handlers: by the call's key."""
 
     def __init__(
-        self, rights: Rights, handlers: Mapping[int, Handler], producing: Producing
+        self,
+        rights: Rights,
+        handlers: Mapping[int, Handler],
+        producing: Producing,
+        requests: Requests,
     ) -> None:
         self._rights = rights
         self._handlers = handlers
         self._producing = producing
+        self._requests = requests
         self._tasks: set[asyncio.Task[None]] = set()
         self._context: Context = copy_context()
         self._context.run(CALLER.set, rights.caller)
@@ -46,6 +55,7 @@ class Session:
     def begin(self, connection: Connection, exchange: Exchange, head: Head, source: Source) -> None:
         """Begin to work on a request. Raises CodecError."""
         if head.call is PRODUCE:
+            self._requests.count(KAFKA, PRODUCE.name, OK)  # its answers have verdicts
             self._context.run(self._producing.begin, head, source, exchange)
         else:
             kind = head.call.request
@@ -70,6 +80,7 @@ class Session:
     async def _answer(
         self, connection: Connection, exchange: Exchange, head: Head, request: Any
     ) -> None:
+        started, code = time.monotonic(), FAILED
         try:
             answer = await self._handlers[head.call.key](self._rights, head, request)
         except CodecError as error:
@@ -79,7 +90,10 @@ class Session:
             log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)
             connection.close()
         else:
+            code = OK  # the codes in it are of its parts
             exchange.answer(_encoded(exchange, head, answer))
+        finally:
+            self._requests.done(KAFKA, head.call.name, code, time.monotonic() - started)
 
 
 def _encoded(exchange: Exchange, head: Head, answer: Any) -> Parts:

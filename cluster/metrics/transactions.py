@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from cluster.metrics.text import COUNTER, Family, gauge, labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TransactionSample:
     orphaned: int = 0
 
 
-def transaction_families(sample: TransactionSample) -> Iterator[Metric]:
+def transaction_families(sample: TransactionSample) -> Iterator[Family]:
     gauges = (
         ("open", "Open transactions of the cluster", sample.open),
         ("ending", "Decided transactions with markers to write", sample.ending),
@@ -37,12 +37,13 @@ def transaction_families(sample: TransactionSample) -> Iterator[Metric]:
         ),
     )
     for name, text, value in gauges:
-        yield GaugeMetricFamily(f"oncelog_transactions_{name}", text, value)
-    aborted = CounterMetricFamily(
-        "oncelog_transactions_aborted",
+        yield gauge(f"oncelog_transactions_{name}", text, value)
+    yield Family(
+        "oncelog_transactions_aborted_total",
+        COUNTER,
         "Aborted ones by reason, as this node has applied them since it started",
-        labels=["reason"],
+        [
+            (labels(reason=reason.replace(" ", "_")), count)
+            for reason, count in sorted(sample.aborts.items())
+        ],
     )
-    for reason, count in sorted(sample.aborts.items()):
-        aborted.add_metric([reason.replace(" ", "_")], count)
-    yield aborted

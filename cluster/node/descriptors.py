@@ -12,13 +12,13 @@ import asyncio
 import logging
 import os
 import resource
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ConfigError
+from cluster.metrics.text import GAUGE, Family, gauge, labels
 from cluster.node.health.memory_watch import connections
 
 log = logging.getLogger(__name__)
@@ -82,28 +82,38 @@ class Shares:
 class ConnectionWatch:
     """Counts open connections for the metrics page, and warns when clients are refused."""
 
-    def __init__(self, shares: Shares, ports: Collection[int]) -> None:
-        """ports: where clients are served."""
+    def __init__(self, shares: Shares, ports: Sequence[int]) -> None:
+        """ports: where clients are served, gRPC's first."""
         self._shares = shares
         self._ports = ports
         self._warned = False
 
-    def families(self) -> Iterator[Metric]:
+    def families(self) -> Iterator[Family]:
         shares = self._shares
-        for name, text, value in (
-            ("open_files", "Open files of the node, connections among them", open_files()),
-            ("open_files_limit", "Open files that the node may have", shares.limit),
-            ("client_connections", "Connections of clients", self._count()),
-            ("client_connections_limit", "From here on they are refused", shares.connections),
-        ):
-            yield GaugeMetricFamily(f"oncelog_{name}", text, value)
+        yield gauge("process_open_fds", "Open files, connections among them", open_files())
+        yield gauge("process_max_fds", "Open files that the node may have", shares.limit)
+        counts = self._count()
+        yield Family(
+            "oncelog_client_connections",
+            GAUGE,
+            "Connections of clients by protocol",
+            [
+                (labels(protocol=protocol), counts[port])
+                for protocol, port in zip(("grpc", "kafka"), self._ports, strict=False)
+            ],
+        )
+        yield gauge(
+            "oncelog_client_connections_limit",
+            "Connections at a port; more are refused",
+            shares.connections,
+        )
 
-    def _count(self) -> int:
-        return sum(1 for _ in connections(self._ports))
+    def _count(self) -> Counter[int]:
+        return Counter(sock.getsockname()[1] for sock, _, _ in connections(self._ports))
 
     def look(self) -> None:
         most = self._shares.connections
-        is_full = open_files() >= most and self._count() >= most
+        is_full = open_files() >= most and self._count().total() >= most
         if is_full and not self._warned:
             log.warning("max_connections: %d clients are connected, more are refused", most)
         self._warned = is_full

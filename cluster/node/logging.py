@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from cluster.metrics.text import Family, counter
 
 # These libraries log much at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
@@ -135,15 +135,15 @@ def configure_logging(level: str, handler: logging.Handler) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
-def log_families() -> Iterator[Metric]:
+def log_families() -> Iterator[Family]:
     """Yield the metric of dropped lines."""
     dropped = sum(
         handler.lines.dropped
         for handler in logging.getLogger().handlers
         if isinstance(handler, LineHandler)
     )
-    yield CounterMetricFamily(
-        "oncelog_log_lines_dropped", "Lines of the log that nobody took in time", dropped
+    yield counter(
+        "oncelog_log_lines_dropped_total", "Lines of the log that nobody took in time", dropped
     )
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
-from cluster.metrics.page import PartitionSample
+from cluster.metrics.partitions import PartitionSample
 from cluster.metrics.transactions import TransactionSample
-from cluster.node.replicas.repairs import Repairs
 from cluster.partition.replica import Partition
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import TransactionState
+from oncelog.v1.log_pb2 import Verdict
 
 UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count as a replica
 
@@ -22,6 +20,7 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
     for partition in list(partitions):
         group, stored = partition.group, partition.machine.stored
         lag = group.follower_lag()
+        batches, records, size = stored.led
         runs = list(partition.machine.runs.open())
         oldest = min((run.first_index for run in runs), default=group.applied_index)
         yield PartitionSample(
@@ -36,6 +35,7 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
             term=group.term,
             commit_index=group.commit_index,
             applied_index=group.applied_index,
+            entries_behind=group.entries_behind,
             log_start_offset=partition.log_start_offset,
             high_watermark=partition.high_watermark,
             stored_bytes=stored.stored_bytes,
@@ -45,10 +45,11 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
             staged_bytes=sum(run.size for run in runs),
             staged_groups=len(partition.group_offsets.staged),
             pinned_entries=group.applied_index - oldest,
-            batches=stored.appended_batches,
-            records=stored.appended_records,
-            bytes=stored.appended_bytes,
-            verdicts=dict(partition.counters.verdicts),
+            duplicates=partition.counters.verdicts.get(Verdict.VERDICT_DUPLICATE, 0),
+            batches=batches,
+            records=records,
+            bytes=size,
+            verdicts=partition.counters.verdicts,
             follower_lag=lag,
         )
 
@@ -68,13 +69,4 @@ def transactions(coordinator: Coordinator, now_ms: int, orphaned: int = 0) -> Tr
         coordinator.remembered,
         dict(coordinator.aborts),
         orphaned,
-    )
-
-
-def repair_families(repairs: Repairs) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "oncelog_replicas_damaged", "Replicas here that stopped for damage", len(repairs.stopped())
-    )
-    yield CounterMetricFamily(
-        "oncelog_replica_repairs", "Damaged replicas that are being rebuilt", repairs.asked
     )

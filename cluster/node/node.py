@@ -66,7 +66,8 @@ from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks, max_block
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades, keep_version
 from cluster.node.metadata_follower import MetadataFollower
-from cluster.node.metrics_sample import repair_families, sample, transactions
+from cluster.node.metrics_cluster import ClusterFigures, security_families
+from cluster.node.metrics_sample import sample, transactions
 from cluster.node.offered import gate_of
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.replicas.replicas import (
@@ -328,7 +329,18 @@ class Node:
         self.metrics.storage = self._engine.stats
         self.metrics.clocks = self._clocks
         self.metrics.upgrades = self.upgrades
-        self.metrics.repairs = partial(repair_families, self._duties.repairs)
+        figures = ClusterFigures(
+            self.metadata,
+            self._driver.groups,
+            self._replicas.by_group,
+            self._leaders,
+            self._peers,
+            self._clocks,
+            self._duties.repairs,
+            self.sizes.alive,
+            self.config.last_seen_capacity,
+        )
+        self.metrics.parts += (figures.families, partial(security_families, security))
         stack.push_async_callback(self._peers.close)
         self._peers.open(partial(PeerLink, identity, tls=security.peers))
         self.others.follow()
@@ -376,7 +388,7 @@ class Node:
     def _watch(self, tasks: Tasks, server: ClientPorts, shares: Shares, probes: Probes) -> None:
         tasks.spawn(watch_memory(self._memory, server.numbers).run())
         connections = ConnectionWatch(shares, server.numbers)
-        self.metrics.machine = lambda: (*connections.families(), *log_families())
+        self.metrics.parts += (connections.families, log_families)
         tasks.spawn(connections.run())
         probes.faults = Readiness(
             time.monotonic,

@@ -107,6 +107,7 @@ class Partition:
 
     def on_role(self, *, leader: bool, ready: bool, term: int) -> None:
         self._end_leadership()
+        self.machine.stored.lead(leader)
         if leader and ready:
             self._leadership = Leadership(
                 self.group, self.machine, self._policy, self._node, self.counters

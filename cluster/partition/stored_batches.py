@@ -19,13 +19,35 @@ from storage.offset_index import OffsetIndex, RunRow
 class StoredBatches:
     """Kept batches, `log_start` to `next_offset` (exclusive); `stored_bytes` of entries.
 
-    appended: batches, records and bytes since this replica was opened, for metrics.
+    appended: batches, records and bytes since this replica was opened, for metrics. `led` counts
+    those that were applied while it led, so that a sum over replicas counts each once.
     """
 
     def __init__(self, offsets: OffsetIndex) -> None:
         self.index = BatchIndex(offsets)
         self.next_offset = self.log_start = self.stored_bytes = 0
         self.appended_batches = self.appended_records = self.appended_bytes = 0
+        self._led = (0, 0, 0)
+        self._led_from: tuple[int, int, int] | None = None  # while it leads
+
+    @property
+    def _appended(self) -> tuple[int, int, int]:
+        return self.appended_batches, self.appended_records, self.appended_bytes
+
+    @property
+    def led(self) -> tuple[int, int, int]:
+        """Returns batches, records and bytes that were applied while this replica led."""
+        begun, now = self._led_from, self._appended
+        if begun is None:
+            return self._led
+        batches, records, size = self._led
+        return batches + now[0] - begun[0], records + now[1] - begun[1], size + now[2] - begun[2]
+
+    def lead(self, leads: bool) -> None:
+        """Notes that this replica leads from now on, or no more."""
+        if leads != (self._led_from is not None):
+            self._led = self.led
+            self._led_from = self._appended if leads else None
 
     def restore(self, next_offset: int, log_start: int, stored_bytes: int) -> None:
         """Restores a saved state; the stored rows may be ahead of it."""
@@ -61,6 +83,7 @@ class StoredBatches:
         self.index.publish(batch, row, run.batches)
         self.next_offset += expected.records
         self.stored_bytes += expected.size
+        self.appended_batches += run.batches
         self.appended_records += expected.records
         self.appended_bytes += expected.size
 

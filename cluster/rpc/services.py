@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
 
+from cluster.metrics.requests import CANCELLED, OK
 from cluster.rpc.errors import abort
 from cluster.security.caller import CALLER, UNIDENTIFIED, Caller
 from cluster.services.context import NodeContext
@@ -29,6 +31,8 @@ from cluster.services.requests import Write
 from oncelog.errors import InternalError
 
 logger = logging.getLogger(__name__)
+
+GRPC = "grpc"
 
 
 class HasNode(Protocol):
@@ -54,7 +58,7 @@ def answering(
 
     async def answered(request: Any, context: Any) -> Any:
         _enter(context)
-        return await _answer(method.__name__, method(request), context, node)
+        return await _answer(method.__name__, method(request), context, node, timed=True)
 
     return answered
 
@@ -67,7 +71,7 @@ def _streaming(
     async def streamed(request: Any, context: Any) -> None:
         _enter(context)
         answers = method(request, writer(context, node))
-        await _answer(method.__name__, answers, context, node)
+        await _answer(method.__name__, answers, context, node, timed=False)
 
     return streamed
 
@@ -77,14 +81,28 @@ def _enter(context: Any) -> None:
         CALLER.set(Caller(address=context.peer()))
 
 
-async def _answer(name: str, answer: Awaitable[Any], context: Any, node: NodeContext) -> Any:
+async def _answer(
+    name: str, answer: Awaitable[Any], context: Any, node: NodeContext, *, timed: bool
+) -> Any:
+    started = time.monotonic() if timed else None
+    code = CANCELLED
     try:
-        return await answer
+        answered = await answer
+        code = OK
+        return answered
     except ON_PURPOSE as error:
         public = to_public(error, node.metadata.nodes)
+        code = public.reason
     except Exception:  # the last stop before gRPC, which logs nothing
         logger.exception("%s failed", name)
         public = InternalError(f"{name} failed; the node's log says why")
+        code = public.reason
+    finally:
+        requests = node.metrics.requests
+        if started is None:
+            requests.count(GRPC, name, code)
+        else:
+            requests.done(GRPC, name, code, time.monotonic() - started)
     return await abort(context, public)
 
 

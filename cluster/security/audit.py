@@ -41,7 +41,8 @@ class Audit:
         self._path = path
         self._node_id = node_id
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
-        self._dropped = 0
+        self._dropped = 0  # since the last line
+        self.dropped = 0  # since the start
         self._clock = clock
         self._second = 0
         self._refused = 0  # refusals in that second
@@ -57,7 +58,7 @@ class Audit:
     ) -> None:
         """Note a call; never waits. result: "ok", or the reason of the error."""
         if result != "ok" and self._is_too_often():
-            self._dropped += 1
+            self._drop()
             return
         wanted = list(needs)
         line: dict[str, object] = {
@@ -77,7 +78,11 @@ class Audit:
             self._lines.put_nowait(json.dumps(line))
             self._dropped = 0
         except queue.Full:
-            self._dropped += 1
+            self._drop()
+
+    def _drop(self) -> None:
+        self._dropped += 1
+        self.dropped += 1
 
     def _is_too_often(self) -> bool:
         second = int(self._clock())

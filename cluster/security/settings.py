@@ -30,6 +30,7 @@ class Security:
     """
 
     clients: Certificates | None
+    peer_certificates: Certificates | None
     peers: PeerTls | None
     page: Callable[[], ssl.SSLContext] | None
     identities: Identities | None
@@ -48,6 +49,7 @@ class Security:
             )
         return cls(
             clients=clients,
+            peer_certificates=peers,
             peers=None if peers is None else PeerTls(peers, config.cluster_id, config.node_id),
             page=None if clients is None else Contexts(clients).server,
             identities=_identities(config),

@@ -110,6 +110,11 @@ class PeerLink:
             self._loop.call_soon(self._send_next)
         self._queue.put(messages)
 
+    @property
+    def queued(self) -> int:
+        """Returns how many messages wait to be sent."""
+        return len(self._queue)
+
     def stop(self) -> None:
         """Begins to end; `close` waits for it."""
         self._task.cancel()

@@ -35,7 +35,14 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.threads": frozenset({"cluster.errors"}),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset(
-        {"cluster.config", "cluster.errors", "cluster.security", "oncelog.v1", "storage"}
+        {
+            "cluster.config",
+            "cluster.errors",
+            "cluster.security",
+            "oncelog.v1",
+            "oncelog.version",
+            "storage",
+        }
     ),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
     "cluster.dedup": frozenset(),
@@ -93,6 +100,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.budget",
             "cluster.config",
             "cluster.errors",
+            "cluster.metrics",
             "cluster.security",
             "cluster.services",
             "oncelog",
@@ -108,6 +116,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.errors",
             "cluster.features",
             "cluster.metadata",
+            "cluster.metrics",
             "cluster.partition",
             "cluster.security",
             "cluster.services",

@@ -117,6 +117,10 @@ class ClockAgreement:
             if peer in self._peers
         }
 
+    def round_trips(self) -> dict[int, float]:
+        """Return the seconds that each peer's newest sample took."""
+        return {peer: sample.error_ms / 500 for peer, sample in [*self._samples.items()]}
+
     # -- comparing --------------------------------------------------------------------
 
     def look(self) -> None:

@@ -27,7 +27,8 @@ from urllib.parse import unquote
 from cluster.budget import Budget
 from cluster.config.addresses import host_and_port
 from cluster.config.node_config import NodeConfig
-from cluster.metrics.page import Metrics, resident_bytes
+from cluster.metrics.page import Metrics
+from cluster.metrics.process import resident_bytes
 
 log = logging.getLogger(__name__)
 

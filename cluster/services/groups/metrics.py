@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.metrics.page import GroupSample
+from cluster.metrics.groups import GroupSample
 from cluster.partition.group_state import GroupState
 from cluster.services.context import NodeContext
 from cluster.services.groups.running_groups import GroupMembers, RunningGroup

@@ -51,6 +51,7 @@ class Collected:
     sections: list[FetchSection] = field(default_factory=list)
     size: int = 0
     batches: int = 0
+    records: int = 0
     failed: bool = False
     turn: Turn = field(default_factory=Turn)
 
@@ -139,6 +140,8 @@ class Reader:
             account.release(budget)
         if found.size and memory.used + HELD_TWICE * found.size > memory.limit:
             raise ThrottledError(NO_MEMORY)
+        self._node.metrics.bytes_read += found.size
+        self._node.metrics.records_read += found.records
         return found
 
     # -- batches ------------------------------------------------------------------------
@@ -209,7 +212,9 @@ class Reader:
                 if section.batches and len(batch.data) > room:
                     return False
                 room -= len(batch.data)
-                section.add(_stored(partition, batch), payload_of(batch.data), len(batch.data))
+                stored = _stored(partition, batch)
+                section.add(stored, payload_of(batch.data), len(batch.data))
+                found.records += stored.header.record_count
                 found.size += len(batch.data)
                 found.batches += 1
             if found.turn.spend(found.size - size, 1 + len(batches)):

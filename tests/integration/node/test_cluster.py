@@ -185,10 +185,15 @@ def test_metrics_count_what_happened(cluster: LocalCluster, topic: str) -> None:
     for payload, sequence in ((b"a", 0), (b"b", 3), (b"b", 3), (b"other", 3), (b"c", 99)):
         cluster.produce(batch(topic, 0, pid, sequence, payload, count=3), stream=True)
     figures = metrics(cluster, leader)
-    where = f'partition="0",topic="{topic}"'
-    assert figures[f"oncelog_batches_total{{{where}}}"] == 2
-    assert figures[f"oncelog_records_total{{{where}}}"] == 6
-    assert figures[f"oncelog_duplicates_refused_total{{{where}}}"] == 1
+    where = f'topic="{topic}",partition="0"'
+    counts = {"batches": 2, "records": 6}
+    every = {node: metrics(cluster, node) for node in cluster.nodes}
+    for name, count in counts.items():
+        row = f"oncelog_appended_{name}_total{{{where}}}"
+        assert {node: page[row] for node, page in every.items()} == {
+            node: count * (node == leader) for node in cluster.nodes
+        }, "each is counted once"
+    assert figures[f"oncelog_duplicates_answered_total{{{where}}}"] == 1
     verdicts = {
         name: figures.get(f'oncelog_verdicts_total{{{where},verdict="{name}"}}')
         for name in ("APPENDED", "DUPLICATE", "SEQUENCE_CONFLICT", "OUT_OF_ORDER")
@@ -207,5 +212,5 @@ def test_metrics_count_what_happened(cluster: LocalCluster, topic: str) -> None:
     assert figures["oncelog_fsync_latency_seconds_count"] >= 1
     assert figures["oncelog_storage_disk_bytes"] > 0
     for node in cluster.nodes:
-        lag = f'oncelog_follower_lag_entries{{node="{node}",{where}}}'
+        lag = f'oncelog_follower_lag_entries{{{where},node="{node}"}}'
         assert (lag in figures) == (node != leader)

@@ -9,14 +9,17 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.errors import ListenError
 from cluster.features import Finalized, Release, Versions
 from cluster.metadata.upgrade import plan
+from cluster.metrics.groups import GroupSample
 from cluster.metrics.http import MOST
-from cluster.metrics.page import GroupSample, Histogram, Metrics, PartitionSample, resident_bytes
+from cluster.metrics.page import Metrics
+from cluster.metrics.partitions import MANY, PartitionSample
+from cluster.metrics.process import resident_bytes
+from cluster.metrics.text import Histogram
 from cluster.node.health.sync_watch import SyncWatch
 from cluster.node.metrics_sample import transactions
 from cluster.transactions.coordinator import Coordinator
@@ -25,8 +28,8 @@ from storage.engine import Engine
 from storage.kv import Family
 
 
-def samples(metrics: Metrics) -> dict[tuple[str, tuple], float]:
-    page = generate_latest(metrics.registry).decode()
+def samples(metrics: Metrics, query: str = "") -> dict[tuple[str, tuple], float]:
+    page = metrics.page(query)
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(page)
@@ -41,7 +44,7 @@ def test_a_node_without_partitions():
     found = samples(metrics)
     assert found["oncelog_elections_total", ()] == 2
     assert found["oncelog_producer_leases_total", ()] == 1
-    assert found["oncelog_resident_memory_bytes", ()] > 1_000_000
+    assert found["process_resident_memory_bytes", ()] > 1_000_000
 
 
 def test_groups_are_shown_with_their_lag():
@@ -144,6 +147,7 @@ def test_partitions_are_labelled():
     metrics.source = lambda: [
         PartitionSample(
             "a", 0, leads=True, under_replicated=True, term=3, commit_index=17, applied_index=15,
+            entries_behind=2, duplicates=4,
             high_watermark=100, batches=9, records=90, bytes=900,
             verdicts={1: 9, 2: 4, 99: 1}, follower_lag={2: 0, 3: 7},
         ),
@@ -151,20 +155,66 @@ def test_partitions_are_labelled():
     ]  # fmt: skip
     found = samples(metrics)
     first, second = (("partition", "0"), ("topic", "a")), (("partition", "1"), ("topic", "a"))
-    assert found["oncelog_batches_total", first] == 9
-    assert found["oncelog_records_total", first] == 90
-    assert found["oncelog_bytes_total", first] == 900
-    assert found["oncelog_duplicates_refused_total", first] == 4
-    assert found["oncelog_duplicates_refused_total", second] == 0
+    assert found["oncelog_appended_batches_total", first] == 9
+    assert found["oncelog_appended_records_total", first] == 90
+    assert found["oncelog_appended_bytes_total", first] == 900
+    assert found["oncelog_duplicates_answered_total", first] == 4
+    assert found["oncelog_duplicates_answered_total", second] == 0
     assert found["oncelog_verdicts_total", (*first, ("verdict", "APPENDED"))] == 9
     assert found["oncelog_verdicts_total", (*first, ("verdict", "99"))] == 1
     assert found["oncelog_partition_leader", first] == 1
     assert found["oncelog_partition_leader", second] == 0
     assert found["oncelog_partition_failed", second] == 1
     assert found["oncelog_partition_under_replicated", first] == 1
-    assert found["oncelog_replica_apply_lag_entries", first] == 2
-    assert found["oncelog_replica_apply_lag_entries", second] == 0
+    assert found["oncelog_replica_lag_entries", first] == 2
+    assert found["oncelog_replica_lag_entries", second] == 0
     assert found["oncelog_follower_lag_entries", (("node", "3"), *first)] == 7
+
+
+def test_many_replicas_are_shown_by_topic_unless_asked():
+    metrics = Metrics()
+    metrics.source = lambda: [
+        PartitionSample(
+            f"t{number % 2}", number, leads=True, term=number, records=10, high_watermark=7,
+            verdicts={1: 2}, follower_lag={2: number},
+        )
+        for number in range(MANY + 1)
+    ]  # fmt: skip
+    found = samples(metrics)
+    topic = (("topic", "t0"),)
+    assert metrics.page().startswith("# 1001 replicas, by topic; with ?detail=partition by part")
+    assert found["oncelog_partition_leader", topic] == 501
+    assert found["oncelog_appended_records_total", topic] == 5010
+    assert found["oncelog_partition_term", topic] == 1000
+    assert found["oncelog_verdicts_total", (*topic, ("verdict", "APPENDED"))] == 1002
+    assert found["oncelog_follower_lag_entries", (("node", "2"), *topic)] == 1000
+    assert not any(name == "oncelog_partition_high_watermark" for name, _ in found)
+    detailed = samples(metrics, "detail=partition")
+    assert detailed["oncelog_partition_high_watermark", (("partition", "4"), *topic)] == 7
+    metrics.source = lambda: [PartitionSample("t", number) for number in range(MANY)]
+    assert ("oncelog_partition_leader", (("partition", "4"), ("topic", "t"))) in samples(metrics)
+
+
+def test_labels_are_escaped():
+    metrics = Metrics()
+    name = 'a"b\\c\nd'
+    metrics.groups = lambda: [GroupSample(name, members=2)]
+    assert samples(metrics)["oncelog_group_members", (("group", name),)] == 2
+
+
+def test_requests_count_by_code_and_last():
+    metrics = Metrics()
+    metrics.requests.done("grpc", "Fetch", "OK", 0.02)
+    metrics.requests.done("grpc", "Fetch", "NOT_LEADER", 0.3)
+    metrics.requests.count("grpc", "Subscribe", "CANCELLED")
+    found = samples(metrics)
+    fetch = (("method", "Fetch"), ("protocol", "grpc"))
+    assert found["oncelog_requests_total", (("code", "NOT_LEADER"), *fetch)] == 1
+    assert found["oncelog_requests_seconds_count", fetch] == 2
+    assert found["oncelog_requests_seconds_bucket", (("le", "0.025"), *fetch)] == 1
+    subscribe = (("method", "Subscribe"), ("protocol", "grpc"))
+    assert found["oncelog_requests_total", (("code", "CANCELLED"), *subscribe)] == 1
+    assert ("oncelog_requests_seconds_count", subscribe) not in found
 
 
 def test_the_stores_figures(tmp_path):

@@ -1,0 +1,67 @@
+"""Metrics of the consumer groups with offsets on this node.
+
+Node --GroupSample--> group_families --Family--> the page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cluster.metrics.text import COUNTER, GAUGE, Family, labels
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """One consumer group with its offsets on this node, at one moment. Seconds.
+
+    rebalances:   of this leader's term. since_commit: -1 if nothing was committed.
+    idle:         of the member that has not come back for records for longest.
+    lag:          topic -> records behind the group's offsets.
+    """
+
+    group: str
+    members: int = 0
+    rebalances: int = 0
+    idle: float = 0.0
+    since_commit: float = -1.0
+    lag: Mapping[str, int] = field(default_factory=dict)
+
+
+_FIELDS: tuple[tuple[str, str, str, Callable[[GroupSample], float]], ...] = (
+    ("members", GAUGE, "Members of a group", lambda one: one.members),
+    (
+        "rebalances_total",
+        COUNTER,
+        "Rebalances of a group since this node leads it",
+        lambda one: one.rebalances,
+    ),
+    ("idle_seconds", GAUGE, "Longest time since a member asked for records", lambda one: one.idle),
+)
+
+
+def group_families(groups: Sequence[GroupSample]) -> Iterator[Family]:
+    keys = [labels(group=one.group) for one in groups]
+    for name, kind, text, value in _FIELDS:
+        rows = [(key, value(one)) for key, one in zip(keys, groups, strict=True)]
+        yield Family(f"oncelog_group_{name}", kind, text, rows)
+    yield Family(
+        "oncelog_group_commit_age_seconds",
+        GAUGE,
+        "Time since the last commit of a group",
+        [
+            (key, one.since_commit)
+            for key, one in zip(keys, groups, strict=True)
+            if one.since_commit >= 0
+        ],
+    )
+    yield Family(
+        "oncelog_group_lag_records",
+        GAUGE,
+        "Records behind a group's offsets, where this node has all of the partitions",
+        [
+            (labels(group=one.group, topic=topic), lag)
+            for one in groups
+            for topic, lag in one.lag.items()
+        ],
+    )
