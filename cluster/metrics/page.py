@@ -107,6 +107,7 @@ class Metrics:
         self.quotas: Quotas | None = None
         self.source: Source = tuple
         self.groups: GroupSource = tuple
+        self.groups_left_out: Callable[[], int] = int
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
         self.upgrades: UpgradePlans | None = None
@@ -134,6 +135,11 @@ class Metrics:
 
     def _families(self) -> Iterator[Family]:
         yield from group_families(list(self.groups()))
+        yield gauge(
+            "oncelog_groups_not_shown",
+            "Groups with offsets here beyond those that the page shows",
+            self.groups_left_out(),
+        )
         yield counter("oncelog_elections_total", "Elections that this node won", self.elections)
         yield counter(
             "oncelog_producer_leases_total", "Producer ids leased by this node", self.leases
@@ -189,8 +195,7 @@ class Metrics:
                 "Memory at which clients get THROTTLED",
                 self.memory.limit,
             )
-        if self.quotas is not None:
-            yield from _quota_families(self.quotas)
+        yield from _quota_families(self.quotas)
         if self.clocks is not None:
             yield from _clock_families(self.clocks)
         if self.transactions is not None:
@@ -199,19 +204,20 @@ class Metrics:
             yield from _upgrade_families(self.upgrades.plan())
 
 
-def _quota_families(quotas: Quotas) -> Iterator[Family]:
+def _quota_families(quotas: Quotas | None) -> Iterator[Family]:
     """Yield delays of principals for their quotas: by quota, never by principal."""
+    delayed, refused = (quotas.delayed, quotas.refused) if quotas else ({}, {})
     yield Family(
         "oncelog_quota_delay_seconds_total",
         COUNTER,
         "Time that calls and streams waited for a rate of their principal",
-        [(labels(quota=name), seconds) for name, seconds in quotas.delayed.items()],
+        [(labels(quota=name), seconds) for name, seconds in delayed.items()],
     )
     yield Family(
         "oncelog_quota_refused_total",
         COUNTER,
         "Calls THROTTLED by a quota of their principal",
-        [(labels(quota=name), count) for name, count in quotas.refused.items()],
+        [(labels(quota=name), count) for name, count in refused.items()],
     )
 
 

@@ -43,6 +43,7 @@ from cluster.metrics.page import Metrics
 from cluster.node.client_ports import ClientPorts
 from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
+from cluster.node.group_lags import GroupLags
 from cluster.node.health.clocks import clocks_of
 from cluster.node.health.loop_watch import watch_loop
 from cluster.node.health.memory_watch import client_memory, memory_budget, memory_room, watch_memory
@@ -83,7 +84,7 @@ from cluster.node.service_context import ServiceContext
 from cluster.node.transactions.transactions import Transactions
 from cluster.security.settings import Security
 from cluster.services.fair_turns import Turns
-from cluster.services.groups.metrics import group_samples
+from cluster.services.groups.metrics import group_samples, groups_left_out, shown
 from cluster.services.groups.running_groups import GroupMembers
 from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.link import MAX_FRAME_BYTES, PeerLink
@@ -165,14 +166,23 @@ class Node:
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
-        self._requests = PeerRequests(clock, memory, self._install, proposer, transactions, sizes)
         max_age = max_block_age_s(config.lease_lifetime_ms)
         self._producer_ids = ProducerIdBlocks(
             self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
         )
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
         self._context = self._service_context(lock)
-        self._group_members = GroupMembers(self._context)
+        members = self._group_members = GroupMembers(self._context)
+        self._lags = GroupLags(
+            config.node_id,
+            self.metadata,
+            replicas.by_group,
+            self._leaders,
+            peers,
+            partial(shown, members),
+        )
+        asked = (proposer, transactions, sizes, self._lags)
+        self._requests = PeerRequests(clock, memory, self._install, *asked)
         keep = partial(keep_version, lock)
         followed = (self.metadata, replicas, self._driver, clock)
         self._follower = MetadataFollower(*followed, self._on_lease_lifetime, keep, self._on_layout)
@@ -321,8 +331,9 @@ class Node:
             self._replicas.by_group.values(), self._peers.linked_since
         )
         self.metrics.groups = lambda: group_samples(
-            self._context, self._group_members, self._clocks.now_ms()
+            self._lags.lags, self._group_members, self._clocks.now_ms()
         )
+        self.metrics.groups_left_out = partial(groups_left_out, self._group_members)
         self.metrics.transactions = lambda: transactions(
             self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
         )
@@ -390,6 +401,8 @@ class Node:
         connections = ConnectionWatch(shares, server.numbers)
         self.metrics.parts += (connections.families, log_families)
         tasks.spawn(connections.run())
+        if self.config.metrics_listen:
+            tasks.spawn(self._lags.run())
         probes.faults = Readiness(
             time.monotonic,
             server.grpc,

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
+from cluster.node.group_lags import GroupLags
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.node.transactions.transactions import Transactions
@@ -22,7 +23,7 @@ class PeerRequests:
     memory:  counts the received part of snapshots.
     install: takes a snapshot; returns the answer for its sender.
     proposer: for a metadata command that a peer sent on to this node.
-    sizes: how much this node's replicas hold.
+    sizes: how much this node's replicas hold. lags: where offsets lie in them.
     transactions: answers for this node's partitions, or as the metadata's leader.
     """
 
@@ -34,11 +35,13 @@ class PeerRequests:
         proposer: MetadataProposer,
         transactions: Transactions,
         sizes: ReplicaSizes,
+        lags: GroupLags,
     ) -> None:
         self._install = install
         self._propose = proposer.propose_here
         self._transactions = transactions
         self._sizes = sizes
+        self._lags = lags
         self._parts = SnapshotParts(clock, memory.open("snapshots"))
 
     async def answer(self, peer: int, request: pb.Request) -> pb.Response:
@@ -63,6 +66,9 @@ class PeerRequests:
                 return pb.Response(describe_runs=described)
             case "describe_replicas":
                 return pb.Response(describe_replicas=self._sizes.here())
+            case "locate_offsets":
+                located = await self._lags.here(request.locate_offsets)
+                return pb.Response(locate_offsets=located)
         raise ValueError("a request of a kind that is not known here")
 
     def lost(self, peer: int) -> None:

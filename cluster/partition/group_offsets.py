@@ -133,6 +133,10 @@ class OffsetsTable:
 
     # -- queries ----------------------------------------------------------------------
 
+    @property
+    def count(self) -> int:
+        return len(self._groups)
+
     def group(self, name: str) -> GroupState | None:
         return self._groups.get(name)
 

@@ -34,8 +34,8 @@ from cluster.features import Finalized, Release, Versions
 from cluster.v1 import peer_pb2 as pb
 
 # 3: before the gate. 4: a leader takes FinalizeUpgrade and knows its kind of entry; removed
-# replicas say so.
-PROTOCOL = Versions(3, 4)
+# replicas say so. 5: a node says where offsets lie.
+PROTOCOL = Versions(3, 5)
 UPGRADES = 4
 # The protocol version that a message, or a request, came with. Add new ones here.
 MESSAGES: Mapping[type[Message], int] = {
@@ -63,6 +63,7 @@ REQUESTS: Mapping[str, int] = {
     "keep_alive": 4,
     "describe_runs": 4,
     "describe_replicas": 4,
+    "locate_offsets": 5,
 }
 
 

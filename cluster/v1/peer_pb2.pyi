@@ -201,7 +201,7 @@ class Message(_message.Message):
     def __init__(self, group: _Optional[int] = ..., type: _Optional[_Union[MessageType, str]] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., log_term: _Optional[int] = ..., commit: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., success: _Optional[bool] = ..., leader: _Optional[int] = ..., rejected: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., terms: _Optional[_Iterable[int]] = ..., commits: _Optional[_Iterable[int]] = ..., checksum: _Optional[int] = ..., sent_us: _Optional[int] = ..., wall_ms: _Optional[int] = ..., disagrees: _Optional[bool] = ..., sick: _Optional[bool] = ..., commit_term: _Optional[int] = ..., version: _Optional[int] = ..., from_instance: _Optional[int] = ..., to_instance: _Optional[int] = ...) -> None: ...
 
 class Request(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas", "locate_offsets")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +210,7 @@ class Request(_message.Message):
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_RUNS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOCATE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataRequest
     snapshot_part: SnapshotPart
@@ -218,10 +219,11 @@ class Request(_message.Message):
     keep_alive: KeepAliveRequest
     describe_runs: DescribeRunsRequest
     describe_replicas: DescribeReplicasRequest
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsRequest, _Mapping]] = ..., describe_replicas: _Optional[_Union[DescribeReplicasRequest, _Mapping]] = ...) -> None: ...
+    locate_offsets: LocateOffsetsRequest
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataRequest, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotPart, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveRequest, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsRequest, _Mapping]] = ..., describe_replicas: _Optional[_Union[DescribeReplicasRequest, _Mapping]] = ..., locate_offsets: _Optional[_Union[LocateOffsetsRequest, _Mapping]] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas", "error")
+    __slots__ = ("id", "propose_metadata", "snapshot_part", "confirm_runs", "write_markers", "keep_alive", "describe_runs", "describe_replicas", "locate_offsets", "error")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROPOSE_METADATA_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_PART_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +232,7 @@ class Response(_message.Message):
     KEEP_ALIVE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_RUNS_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    LOCATE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     id: int
     propose_metadata: ProposeMetadataResponse
@@ -239,8 +242,9 @@ class Response(_message.Message):
     keep_alive: KeepAliveResponse
     describe_runs: DescribeRunsResponse
     describe_replicas: DescribeReplicasResponse
+    locate_offsets: LocateOffsetsResponse
     error: str
-    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsResponse, _Mapping]] = ..., describe_replicas: _Optional[_Union[DescribeReplicasResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., propose_metadata: _Optional[_Union[ProposeMetadataResponse, _Mapping]] = ..., snapshot_part: _Optional[_Union[SnapshotResult, _Mapping]] = ..., confirm_runs: _Optional[_Union[ConfirmRunsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., keep_alive: _Optional[_Union[KeepAliveResponse, _Mapping]] = ..., describe_runs: _Optional[_Union[DescribeRunsResponse, _Mapping]] = ..., describe_replicas: _Optional[_Union[DescribeReplicasResponse, _Mapping]] = ..., locate_offsets: _Optional[_Union[LocateOffsetsResponse, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class SnapshotPart(_message.Message):
     __slots__ = ("group", "term", "index", "index_term", "size", "checksum", "offset", "data", "configuration", "to_instance")
@@ -392,6 +396,40 @@ class ReplicaLag(_message.Message):
     node_id: int
     entries: int
     def __init__(self, group: _Optional[int] = ..., node_id: _Optional[int] = ..., entries: _Optional[int] = ...) -> None: ...
+
+class LocateOffsetsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[OffsetsOfGroup]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[OffsetsOfGroup, _Mapping]]] = ...) -> None: ...
+
+class OffsetsOfGroup(_message.Message):
+    __slots__ = ("group", "offsets")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LocateOffsetsResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[LocatedOffsets]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[LocatedOffsets, _Mapping]]] = ...) -> None: ...
+
+class LocatedOffsets(_message.Message):
+    __slots__ = ("group", "log_start_offset", "high_watermark", "newest_ms", "times_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    log_start_offset: int
+    high_watermark: int
+    newest_ms: int
+    times_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., newest_ms: _Optional[int] = ..., times_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StagedHere(_message.Message):
     __slots__ = ("transaction_id", "group", "records", "bytes", "offsets")

@@ -2,36 +2,35 @@
 
     GroupMembers (members, rebalances), OffsetsTable (offsets) --> GroupSample
 
-A lag is shown only if this node has a replica of each partition that the group committed:
-nodes do not ask each other for a page.
+Lags come from the node's last look at the partitions' leaders (cluster/node/group_lags.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from cluster.metrics.groups import GroupSample
+from cluster.metrics.groups import GroupSample, TopicLag
 from cluster.partition.group_state import GroupState
-from cluster.services.context import NodeContext
 from cluster.services.groups.running_groups import GroupMembers, RunningGroup
-from oncelog.lag import records_behind
 
 MAX_SHOWN = 200  # groups of one partition of __offsets
-MAX_OFFSETS = 5000  # of one group whose lag is counted: a page is asked for often
 
 
-def group_samples(node: NodeContext, members: GroupMembers, now_ms: int) -> Iterator[GroupSample]:
+Lags = Callable[[str], Mapping[str, TopicLag]]
+
+
+def group_samples(lags: Lags, members: GroupMembers, now_ms: int) -> Iterator[GroupSample]:
     """Yield samples by name in each partition of `__offsets`, at most MAX_SHOWN; any thread."""
     for replica, running in members.led():
         table = replica.group_offsets
         assert table is not None
         known = dict(table.groups("", MAX_SHOWN))
         for name in sorted(known.keys() | running.keys())[:MAX_SHOWN]:
-            yield _sample(node, name, known.get(name), running.get(name), now_ms)
+            yield _sample(lags, name, known.get(name), running.get(name), now_ms)
 
 
 def _sample(
-    node: NodeContext,
+    lags: Lags,
     name: str,
     offsets: GroupState | None,
     running: RunningGroup | None,
@@ -44,22 +43,16 @@ def _sample(
         rebalances=0 if running is None else running.rebalances,
         idle=max((view.idle for view in views), default=0.0),
         since_commit=max(0, now_ms - offsets.last_commit_ms) / 1000 if offsets else -1.0,
-        lag={} if offsets is None else _lag(node, offsets),
+        lag=lags(name),
     )
 
 
-def _lag(node: NodeContext, offsets: GroupState) -> dict[str, int]:
-    """Map topics to records not committed as read; without topics that are not all here."""
-    found: dict[str, int] = {}
-    if len(offsets) > MAX_OFFSETS:
-        return found
-    absent: set[str] = set()
-    for (topic, number), state in offsets.items():
-        group_id = node.metadata.group_of(topic, number)
-        replica = None if group_id is None else node.partition(group_id)
-        if replica is None:
-            absent.add(topic)
-        else:
-            start, end = replica.log_start_offset, replica.high_watermark
-            found[topic] = found.get(topic, 0) + records_behind(state.offset, start, end)
-    return {topic: lag for topic, lag in found.items() if topic not in absent}
+def shown(members: GroupMembers) -> Iterator[tuple[str, GroupState]]:
+    """Yield the groups with offsets that `group_samples` shows."""
+    for replica, _ in members.led():
+        yield from replica.group_offsets.groups("", MAX_SHOWN)
+
+
+def groups_left_out(members: GroupMembers) -> int:
+    """Count the groups here that the page does not show."""
+    return sum(max(0, replica.group_offsets.count - MAX_SHOWN) for replica, _ in members.led())

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.errors import ListenError
 from cluster.features import Finalized, Release, Versions
 from cluster.metadata.upgrade import plan
-from cluster.metrics.groups import GroupSample
+from cluster.metrics.groups import GroupSample, TopicLag
 from cluster.metrics.http import MOST
 from cluster.metrics.page import Metrics
 from cluster.metrics.partitions import MANY, PartitionSample
@@ -50,7 +50,14 @@ def test_a_node_without_partitions():
 def test_groups_are_shown_with_their_lag():
     metrics = Metrics()
     metrics.groups = lambda: [
-        GroupSample("g", members=2, rebalances=3, idle=0.5, since_commit=4.0, lag={"t": 7}),
+        GroupSample(
+            "g",
+            members=2,
+            rebalances=3,
+            idle=0.5,
+            since_commit=4.0,
+            lag={"t": TopicLag(7, 1.5, 1, 2)},
+        ),
         GroupSample("new"),
     ]
     found = samples(metrics)
@@ -59,7 +66,12 @@ def test_groups_are_shown_with_their_lag():
     assert found["oncelog_group_rebalances_total", group] == 3
     assert found["oncelog_group_idle_seconds", group] == 0.5
     assert found["oncelog_group_commit_age_seconds", group] == 4.0
-    assert found["oncelog_group_lag_records", (*group, ("topic", "t"))] == 7
+    topic = (*group, ("topic", "t"))
+    assert found["oncelog_group_lag_records", topic] == 7
+    assert found["oncelog_group_lag_seconds", topic] == 1.5
+    assert found["oncelog_group_uncommitted_partitions", topic] == 1
+    assert found["oncelog_group_unknown_partitions", topic] == 2
+    assert found["oncelog_groups_not_shown", ()] == 0
     assert ("oncelog_group_commit_age_seconds", (("group", "new"),)) not in found
 
 
