@@ -86,7 +86,9 @@ class ClusterFigures:
             len(self._repairs.stopped()),
         )
         yield counter(
-            "oncelog_replica_repairs_total", "Damaged replicas that are being rebuilt", self._repairs.asked
+            "oncelog_replica_repairs_total",
+            "Damaged replicas that are being rebuilt",
+            self._repairs.asked,
         )
         yield from self._link_families()
 
