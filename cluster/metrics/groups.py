@@ -1,6 +1,6 @@
 """Metrics of the consumer groups with offsets on this node.
 
-Node --GroupSample--> group_families --Family--> the page
+Node --GroupSample--> group_families --MetricFamily--> the page
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.metrics.text import COUNTER, GAUGE, Family, labels
+from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, labels
 
 
 @dataclass(slots=True)
@@ -74,12 +74,12 @@ _LAGS: tuple[tuple[str, str, Callable[[TopicLag], float]], ...] = (
 )
 
 
-def group_families(groups: Sequence[GroupSample]) -> Iterator[Family]:
+def group_families(groups: Sequence[GroupSample]) -> Iterator[MetricFamily]:
     keys = [labels(group=one.group) for one in groups]
     for name, kind, text, value in _FIELDS:
         rows = [(key, value(one)) for key, one in zip(keys, groups, strict=True)]
-        yield Family(f"oncelog_group_{name}", kind, text, rows)
-    yield Family(
+        yield MetricFamily(f"oncelog_group_{name}", kind, text, rows)
+    yield MetricFamily(
         "oncelog_group_commit_age_seconds",
         GAUGE,
         "Time since the last commit of a group",
@@ -95,4 +95,6 @@ def group_families(groups: Sequence[GroupSample]) -> Iterator[Family]:
         for topic, lag in one.lag.items()
     ]
     for name, text, of in _LAGS:
-        yield Family(f"oncelog_group_{name}", GAUGE, text, [(key, of(lag)) for key, lag in topics])
+        yield MetricFamily(
+            f"oncelog_group_{name}", GAUGE, text, [(key, of(lag)) for key, lag in topics]
+        )

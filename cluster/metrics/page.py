@@ -22,8 +22,8 @@ from cluster.metrics.text import (
     CONTENT,
     COUNTER,
     GAUGE,
-    Family,
     Histogram,
+    MetricFamily,
     counter,
     gauge,
     labels,
@@ -111,7 +111,7 @@ class Metrics:
         self.storage: StorageSource = lambda: None
         self.clocks: Clocks | None = None
         self.upgrades: UpgradePlans | None = None
-        self.parts: list[Callable[[], Iterable[Family]]] = []
+        self.parts: list[Callable[[], Iterable[MetricFamily]]] = []
 
     def start_http(
         self, address: str, context: Callable[[], ssl.SSLContext] | None = None
@@ -133,7 +133,7 @@ class Metrics:
         partitions = partition_families(samples, by_topic=by_topic)
         return (head if by_topic else "") + render((*partitions, *self._families()))
 
-    def _families(self) -> Iterator[Family]:
+    def _families(self) -> Iterator[MetricFamily]:
         yield from group_families(list(self.groups()))
         yield gauge(
             "oncelog_groups_not_shown",
@@ -171,7 +171,7 @@ class Metrics:
         if stats is not None:
             yield from _storage_families(stats)
 
-    def _optional(self) -> Iterator[Family]:
+    def _optional(self) -> Iterator[MetricFamily]:
         """Yield families of parts that come while the node starts, and not in each test."""
         if self.sync_watch is not None:
             yield gauge(
@@ -204,16 +204,16 @@ class Metrics:
             yield from _upgrade_families(self.upgrades.plan())
 
 
-def _quota_families(quotas: Quotas | None) -> Iterator[Family]:
+def _quota_families(quotas: Quotas | None) -> Iterator[MetricFamily]:
     """Yield delays of principals for their quotas: by quota, never by principal."""
     delayed, refused = (quotas.delayed, quotas.refused) if quotas else ({}, {})
-    yield Family(
+    yield MetricFamily(
         "oncelog_quota_delay_seconds_total",
         COUNTER,
         "Time that calls and streams waited for a rate of their principal",
         [(labels(quota=name), seconds) for name, seconds in delayed.items()],
     )
-    yield Family(
+    yield MetricFamily(
         "oncelog_quota_refused_total",
         COUNTER,
         "Calls THROTTLED by a quota of their principal",
@@ -221,13 +221,13 @@ def _quota_families(quotas: Quotas | None) -> Iterator[Family]:
     )
 
 
-def _clock_families(clocks: Clocks) -> Iterator[Family]:
+def _clock_families(clocks: Clocks) -> Iterator[MetricFamily]:
     yield gauge(
         "oncelog_clock_agreed",
         "1 while a majority of nodes shares this node's wall clock; else it does not lead",
         int(clocks.agreed),
     )
-    yield Family(
+    yield MetricFamily(
         "oncelog_clock_ahead_seconds",
         GAUGE,
         "How far a node's wall clock is ahead of this node's",
@@ -235,7 +235,7 @@ def _clock_families(clocks: Clocks) -> Iterator[Family]:
     )
 
 
-def _upgrade_families(plan: UpgradePlan) -> Iterator[Family]:
+def _upgrade_families(plan: UpgradePlan) -> Iterator[MetricFamily]:
     yield gauge("oncelog_cluster_version", "Finalized version of the cluster", plan.finalized[0])
     yield gauge(
         "oncelog_upgrade_pending",
@@ -244,7 +244,7 @@ def _upgrade_families(plan: UpgradePlan) -> Iterator[Family]:
     )
 
 
-def _storage_families(stats: EngineStats) -> Iterator[Family]:
+def _storage_families(stats: EngineStats) -> Iterator[MetricFamily]:
     for name, text, value in (
         ("disk_bytes", "Bytes used in the node's store directory", stats.disk_bytes),
         ("free_disk_bytes", "Bytes free on the store's file system", stats.free_disk_bytes),

@@ -1,6 +1,6 @@
 """Metrics of a node's replicas: one row for each, or for each topic where there are many.
 
-Node --PartitionSample--> partition_families --Family--> the page
+Node --PartitionSample--> partition_families --MetricFamily--> the page
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from cluster.metrics.text import COUNTER, GAUGE, Family, Row, labels
+from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, Row, labels
 from oncelog.v1.log_pb2 import Verdict
 
 MANY = 1000  # replicas; a page of more shows topics, unless it is asked for partitions
@@ -124,7 +124,9 @@ _FIELDS = (
 )
 
 
-def partition_families(samples: Sequence[PartitionSample], *, by_topic: bool) -> Iterator[Family]:
+def partition_families(
+    samples: Sequence[PartitionSample], *, by_topic: bool
+) -> Iterator[MetricFamily]:
     """Yield all families of replicas. by_topic: one row for each topic."""
     if by_topic:
         topics: dict[str, list[PartitionSample]] = {}
@@ -137,7 +139,7 @@ def partition_families(samples: Sequence[PartitionSample], *, by_topic: bool) ->
         )
 
 
-def _families(parts: Sequence[tuple[str, list[PartitionSample]]]) -> Iterator[Family]:
+def _families(parts: Sequence[tuple[str, list[PartitionSample]]]) -> Iterator[MetricFamily]:
     single = all(len(rows) == 1 for _, rows in parts)
     for name, kind, text, attribute, merge in _FIELDS:
         value = attrgetter(attribute)
@@ -146,9 +148,9 @@ def _families(parts: Sequence[tuple[str, list[PartitionSample]]]) -> Iterator[Fa
             rows = [(key, int(value(one[0]))) for key, one in parts]
         elif merge is not None:
             rows = [(key, int(merge(map(value, every)))) for key, every in parts]
-        yield Family(f"oncelog_{name}", kind, text, rows)
-    yield Family("oncelog_verdicts_total", COUNTER, "Batches by verdict", _verdicts(parts))
-    yield Family(
+        yield MetricFamily(f"oncelog_{name}", kind, text, rows)
+    yield MetricFamily("oncelog_verdicts_total", COUNTER, "Batches by verdict", _verdicts(parts))
+    yield MetricFamily(
         "oncelog_follower_lag_entries",
         GAUGE,
         "Entries that a follower is behind this leader",

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster.metrics.text import GAUGE, Family, counter, gauge, labels
+from cluster.metrics.text import GAUGE, MetricFamily, counter, gauge, labels
 from oncelog.version import __version__
 
 _SELF = Path("/proc/self")
@@ -23,9 +23,9 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def process_families() -> Iterator[Family]:
+def process_families() -> Iterator[MetricFamily]:
     """Yield the figures, as far as the system shows them."""
-    yield Family(
+    yield MetricFamily(
         "oncelog_build_info",
         GAUGE,
         "1, with the release of this node",

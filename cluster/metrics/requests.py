@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.metrics.text import COUNTER, HISTOGRAM, Family, Histogram, labels
+from cluster.metrics.text import COUNTER, HISTOGRAM, Histogram, MetricFamily, labels
 
 OK = "OK"
 CANCELLED = "CANCELLED"
@@ -36,8 +36,8 @@ class Requests:
             histogram = self._seconds[protocol, method] = Histogram(BOUNDS)
         histogram.observe(seconds)
 
-    def families(self) -> Iterator[Family]:
-        yield Family(
+    def families(self) -> Iterator[MetricFamily]:
+        yield MetricFamily(
             "oncelog_requests_total",
             COUNTER,
             "Calls of clients by protocol, method and code; streams count when they end",
@@ -46,7 +46,7 @@ class Requests:
                 for (protocol, method, code), count in [*self._counts.items()]
             ],
         )
-        yield Family(
+        yield MetricFamily(
             "oncelog_requests_seconds",
             HISTOGRAM,
             "Time from a call to its answer, without streams; Fetch with its wait for records",

@@ -1,6 +1,6 @@
 """Prometheus' text format, written directly: a page of 1,000 partitions takes a few milliseconds.
 
-    parts of the node --Family--> render --> the page
+    parts of the node --MetricFamily--> render --> the page
 
 A family's rows have the text behind its name as key: nothing, or labels in braces.
 """
@@ -23,7 +23,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 Row = tuple[str, float]
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A metric with all its rows. name: in full, of a counter with _total."""
 
     name: str
@@ -32,12 +32,12 @@ class Family(NamedTuple):
     rows: Sequence[Row]
 
 
-def counter(name: str, text: str, value: float) -> Family:
-    return Family(name, COUNTER, text, (("", value),))
+def counter(name: str, text: str, value: float) -> MetricFamily:
+    return MetricFamily(name, COUNTER, text, (("", value),))
 
 
-def gauge(name: str, text: str, value: float) -> Family:
-    return Family(name, GAUGE, text, (("", value),))
+def gauge(name: str, text: str, value: float) -> MetricFamily:
+    return MetricFamily(name, GAUGE, text, (("", value),))
 
 
 def labels(**values: object) -> str:
@@ -49,7 +49,7 @@ def escaped(value: object) -> str:
     return str(value).translate(_ESCAPED)
 
 
-def render(families: Iterable[Family]) -> str:
+def render(families: Iterable[MetricFamily]) -> str:
     """Return a page."""
     lines: list[str] = []
     for name, kind, text, rows in families:
@@ -77,8 +77,8 @@ class Histogram:
     def count(self) -> int:
         return sum(self._counts)
 
-    def family(self, name: str, text: str) -> Family:
-        return Family(name, HISTOGRAM, text, [*self.rows()])
+    def family(self, name: str, text: str) -> MetricFamily:
+        return MetricFamily(name, HISTOGRAM, text, [*self.rows()])
 
     def rows(self, labelled: str = "") -> Iterator[Row]:
         """Yield the rows. labelled: the text of further labels, as `labels` returns it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cluster.metrics.text import COUNTER, Family, gauge, labels
+from cluster.metrics.text import COUNTER, MetricFamily, gauge, labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TransactionSample:
     orphaned: int = 0
 
 
-def transaction_families(sample: TransactionSample) -> Iterator[Family]:
+def transaction_families(sample: TransactionSample) -> Iterator[MetricFamily]:
     gauges = (
         ("open", "Open transactions of the cluster", sample.open),
         ("ending", "Decided transactions with markers to write", sample.ending),
@@ -38,7 +38,7 @@ def transaction_families(sample: TransactionSample) -> Iterator[Family]:
     )
     for name, text, value in gauges:
         yield gauge(f"oncelog_transactions_{name}", text, value)
-    yield Family(
+    yield MetricFamily(
         "oncelog_transactions_aborted_total",
         COUNTER,
         "Aborted ones by reason, as this node has applied them since it started",

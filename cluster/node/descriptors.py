@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ConfigError
-from cluster.metrics.text import GAUGE, Family, gauge, labels
+from cluster.metrics.text import GAUGE, MetricFamily, gauge, labels
 from cluster.node.health.memory_watch import connections
 
 log = logging.getLogger(__name__)
@@ -88,12 +88,12 @@ class ConnectionWatch:
         self._ports = ports
         self._warned = False
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         shares = self._shares
         yield gauge("process_open_fds", "Open files, connections among them", open_files())
         yield gauge("process_max_fds", "Open files that the node may have", shares.limit)
         counts = self._count()
-        yield Family(
+        yield MetricFamily(
             "oncelog_client_connections",
             GAUGE,
             "Connections of clients by protocol",

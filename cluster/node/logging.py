@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from cluster.metrics.text import Family, counter
+from cluster.metrics.text import MetricFamily, counter
 
 # These libraries log much at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
@@ -135,7 +135,7 @@ def configure_logging(level: str, handler: logging.Handler) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
-def log_families() -> Iterator[Family]:
+def log_families() -> Iterator[MetricFamily]:
     """Yield the metric of dropped lines."""
     dropped = sum(
         handler.lines.dropped

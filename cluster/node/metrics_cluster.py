@@ -1,6 +1,6 @@
 """Metrics of a node's place in its cluster: leaders, moves, links, certificates, repairs.
 
-    Node's parts --> ClusterFigures --Family--> the page
+    Node's parts --> ClusterFigures --MetricFamily--> the page
 
 A thread of the page's server asks, so each table is copied before it is read.
 """
@@ -13,7 +13,7 @@ from cryptography import x509
 
 from cluster.consensus.group import Group
 from cluster.metadata.state import MetadataState
-from cluster.metrics.text import COUNTER, GAUGE, Family, counter, gauge, labels
+from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, counter, gauge, labels
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.links.peers import Peers
@@ -52,7 +52,7 @@ class ClusterFigures:
         self._alive = alive
         self._capacity = capacity
 
-    def families(self) -> Iterator[Family]:
+    def families(self) -> Iterator[MetricFamily]:
         yield gauge(
             "oncelog_metadata_leader",
             "1 where this node leads the metadata",
@@ -92,21 +92,21 @@ class ClusterFigures:
         )
         yield from self._link_families()
 
-    def _link_families(self) -> Iterator[Family]:
+    def _link_families(self) -> Iterator[MetricFamily]:
         links = [(labels(node=node), link) for node, link in [*self._peers.links.items()]]
-        yield Family(
+        yield MetricFamily(
             "oncelog_link_up",
             GAUGE,
             "1 while the link to the node is up",
             [(key, int(link.up)) for key, link in links],
         )
-        yield Family(
+        yield MetricFamily(
             "oncelog_link_queued_messages",
             GAUGE,
             "Messages that wait to be sent to the node",
             [(key, link.queued) for key, link in links],
         )
-        yield Family(
+        yield MetricFamily(
             "oncelog_link_round_trip_seconds",
             GAUGE,
             "Round trip of the newest comparison of clocks with the node",
@@ -127,17 +127,17 @@ def _left(partition: Partition) -> float:
     )
 
 
-def security_families(security: Security) -> Iterator[Family]:
+def security_families(security: Security) -> Iterator[MetricFamily]:
     """Yield the certificates' ends, and lost lines of the audit log."""
     ports = (("clients", security.clients), ("peers", security.peer_certificates))
-    yield Family(
+    yield MetricFamily(
         "oncelog_certificate_expiry_timestamp_seconds",
         GAUGE,
         "End of the certificate in use, Unix time",
         [(labels(port=port), _expiry(one)) for port, one in ports if one is not None],
     )
     dropped = 0 if security.audit is None else security.audit.dropped
-    yield Family(
+    yield MetricFamily(
         "oncelog_audit_lines_dropped_total",
         COUNTER,
         "Lines of the audit log without room, or refusals too many in a second",

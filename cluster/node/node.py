@@ -172,21 +172,24 @@ class Node:
         )
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
         self._context = self._service_context(lock)
-        members = self._group_members = GroupMembers(self._context)
-        self._lags = GroupLags(
-            config.node_id,
-            self.metadata,
-            replicas.by_group,
-            self._leaders,
-            peers,
-            partial(shown, members),
-        )
+        self._group_members = GroupMembers(self._context)
+        self._lags = self._open_lags()
         asked = (proposer, transactions, sizes, self._lags)
         self._requests = PeerRequests(clock, memory, self._install, *asked)
         keep = partial(keep_version, lock)
         followed = (self.metadata, replicas, self._driver, clock)
         self._follower = MetadataFollower(*followed, self._on_lease_lifetime, keep, self._on_layout)
         self._follower.follow()
+
+    def _open_lags(self) -> GroupLags:
+        return GroupLags(
+            self.config.node_id,
+            self.metadata,
+            self._replicas.by_group,
+            self._leaders,
+            self._peers,
+            partial(shown, self._group_members),
+        )
 
     def _open_metadata(self, machine: MetadataMachine, lock: DirectoryLock) -> MetadataProposer:
         group = self._replicas.open_metadata(lock.members, machine, lock.instance)
@@ -327,31 +330,7 @@ class Node:
         probes: Probes,
     ) -> None:
         stack, tasks, listener = self._stack, Tasks(), opened.listener
-        self.metrics.source = lambda: sample(
-            self._replicas.by_group.values(), self._peers.linked_since
-        )
-        self.metrics.groups = lambda: group_samples(
-            self._lags.lags, self._group_members, self._clocks.now_ms()
-        )
-        self.metrics.groups_left_out = partial(groups_left_out, self._group_members)
-        self.metrics.transactions = lambda: transactions(
-            self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
-        )
-        self.metrics.storage = self._engine.stats
-        self.metrics.clocks = self._clocks
-        self.metrics.upgrades = self.upgrades
-        figures = ClusterFigures(
-            self.metadata,
-            self._driver.groups,
-            self._replicas.by_group,
-            self._leaders,
-            self._peers,
-            self._clocks,
-            self._duties.repairs,
-            self.sizes.alive,
-            self.config.last_seen_capacity,
-        )
-        self.metrics.parts += (figures.families, partial(security_families, security))
+        self._fill_metrics(security)
         stack.push_async_callback(self._peers.close)
         self._peers.open(partial(PeerLink, identity, tls=security.peers))
         self.others.follow()
@@ -395,6 +374,33 @@ class Node:
         stack.push_async_callback(self._transactions.markers.stop)
         tasks.spawn(self._transactions.run(tasks))
         tasks.spawn(self._founding.watch(self._proposer, self.request_timeout))
+
+    def _fill_metrics(self, security: Security) -> None:
+        self.metrics.source = lambda: sample(
+            self._replicas.by_group.values(), self._peers.linked_since
+        )
+        self.metrics.groups = lambda: group_samples(
+            self._lags.lags, self._group_members, self._clocks.now_ms()
+        )
+        self.metrics.groups_left_out = partial(groups_left_out, self._group_members)
+        self.metrics.transactions = lambda: transactions(
+            self.metadata.coordinator, int(time.time() * 1000), self._transactions.orphaned
+        )
+        self.metrics.storage = self._engine.stats
+        self.metrics.clocks = self._clocks
+        self.metrics.upgrades = self.upgrades
+        figures = ClusterFigures(
+            self.metadata,
+            self._driver.groups,
+            self._replicas.by_group,
+            self._leaders,
+            self._peers,
+            self._clocks,
+            self._duties.repairs,
+            self.sizes.alive,
+            self.config.last_seen_capacity,
+        )
+        self.metrics.parts += (figures.families, partial(security_families, security))
 
     def _watch(self, tasks: Tasks, server: ClientPorts, shares: Shares, probes: Probes) -> None:
         tasks.spawn(watch_memory(self._memory, server.numbers).run())

@@ -144,7 +144,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "storage.errors",
         }
     ),
-    "cluster.node": frozenset({"cluster", "oncelog.v1", "storage"}),
+    "cluster.node": frozenset({"cluster", "oncelog.lag", "oncelog.v1", "storage"}),
     "cluster.startup": frozenset(),
     "cluster.health_check": frozenset(),
     "cluster.__main__": frozenset({"cluster.node.process", "cluster.startup"}),
