@@ -166,10 +166,7 @@ class Node:
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
         sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
-        max_age = max_block_age_s(config.lease_lifetime_ms)
-        self._producer_ids = ProducerIdBlocks(
-            self._allocate_producer_ids, config.pid_block_size, max_age_s=max_age, clock=clock
-        )
+        self._producer_ids = self._open_producer_ids()
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
         self._context = self._service_context(lock)
         self._group_members = GroupMembers(self._context)
@@ -180,6 +177,13 @@ class Node:
         followed = (self.metadata, replicas, self._driver, clock)
         self._follower = MetadataFollower(*followed, self._on_lease_lifetime, keep, self._on_layout)
         self._follower.follow()
+
+    def _open_producer_ids(self) -> ProducerIdBlocks:
+        max_age = max_block_age_s(self.config.lease_lifetime_ms)
+        size = self.config.pid_block_size
+        return ProducerIdBlocks(
+            self._allocate_producer_ids, size, max_age_s=max_age, clock=time.monotonic
+        )
 
     def _open_lags(self) -> GroupLags:
         return GroupLags(

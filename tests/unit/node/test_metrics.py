@@ -25,7 +25,7 @@ from cluster.node.metrics_sample import transactions
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from storage.engine import Engine
-from storage.kv import MetricFamily
+from storage.kv import Family
 
 
 def samples(metrics: Metrics, query: str = "") -> dict[tuple[str, tuple], float]:
@@ -234,7 +234,7 @@ def test_the_stores_figures(tmp_path):
     with Engine.open(tmp_path) as engine:
         metrics.storage = engine.stats
         batch = engine.batch()
-        batch.put(MetricFamily.ENTRIES, b"key", b"x" * 100_000)
+        batch.put(Family.ENTRIES, b"key", b"x" * 100_000)
         engine.write(batch)
         engine.sync()
         found = {name: value for (name, labels), value in samples(metrics).items() if not labels}
