@@ -36,6 +36,7 @@ from cluster.kafka.port import KafkaPort
 from cluster.kafka.produce import Producing
 from cluster.kafka.session import Handler, Session
 from cluster.kafka.versions import Head
+from cluster.metrics.requests import Requests
 from cluster.security.audit import Audit
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.identities import Identities
@@ -110,7 +111,7 @@ class World:
             return MetadataResponse(cluster_id="c")
 
         handlers: Mapping[int, Handler] = {METADATA.key: metadata}
-        return Session(rights, handlers, Producing(self.node, rights))
+        return Session(rights, handlers, Producing(self.node, rights), Requests())
 
     @asynccontextmanager
     async def client(
