@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cluster.config.addresses import host_and_port
 from cluster.metadata.topics import PartitionState
 from cluster.services.context import NodeContext
+from oncelog.wire.foundings import founding_text
 
 NO_NODE = -1
 
@@ -36,6 +37,11 @@ class Brokers:
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
+
+    @property
+    def cluster_id(self) -> str:
+        """Return the cluster's name and founding: of another founding, it is another cluster."""
+        return f"{self._node.config.cluster_id}-{founding_text(self._node.founding)}"
 
     def all(self) -> list[Broker]:
         """Return all brokers, by id; this node is among them before it has registered."""

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from cluster.kafka.brokers import Brokers
 from cluster.kafka.configs import Configs
 from cluster.kafka.fetch import Fetching
+from cluster.kafka.logs import Logs
 from cluster.kafka.messages import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
     FETCH,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
@@ -45,6 +48,7 @@ def open_sessions(
 ) -> Callable[[Rights], Session]:
     """Return the maker of each connection's session."""
     brokers = Brokers(node)
+    logs = Logs(node)
     topics, configs, fetching = Topics(cluster), Configs(cluster), Fetching(node, brokers)
     metadata, offsets = Metadata(node, brokers, topics), Offsets(groups, brokers)
     handlers: Mapping[int, Handler] = {
@@ -56,12 +60,14 @@ def open_sessions(
         FIND_COORDINATOR.key: offsets.find,
         CREATE_TOPICS.key: topics.create,
         DELETE_TOPICS.key: topics.delete,
+        DELETE_RECORDS.key: logs.delete,
         INIT_PRODUCER_ID.key: Producers(producers).init,
         OFFSET_FOR_LEADER_EPOCH.key: fetching.end_of_epoch,
         DESCRIBE_CONFIGS.key: configs.describe,
         ALTER_CONFIGS.key: configs.alter,
         CREATE_PARTITIONS.key: topics.create_partitions,
         INCREMENTAL_ALTER_CONFIGS.key: configs.alter_some,
+        DESCRIBE_LOG_DIRS.key: logs.describe,
         DESCRIBE_CLUSTER.key: metadata.cluster,
     }
     return lambda rights: Session(rights, handlers, Producing(node, rights), node.metrics.requests)

@@ -390,6 +390,43 @@ class DeleteTopicsResponse:
 
 
 @dataclass(slots=True)
+class DeleteRecordsPartition:
+    partition_index: int = wire("int32", default=0)
+    offset: int = wire("int64", default=0)
+
+
+@dataclass(slots=True)
+class DeleteRecordsTopic:
+    name: str = wire("string", default="")
+    partitions: list[DeleteRecordsPartition] = wire([DeleteRecordsPartition])
+
+
+@dataclass(slots=True)
+class DeleteRecordsRequest:
+    topics: list[DeleteRecordsTopic] = wire([DeleteRecordsTopic])
+    timeout_ms: int = wire("int32", default=0)
+
+
+@dataclass(slots=True)
+class DeleteRecordsPartitionResult:
+    partition_index: int = wire("int32", default=0)
+    low_watermark: int = wire("int64", default=0)
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class DeleteRecordsTopicResult:
+    name: str = wire("string", default="")
+    partitions: list[DeleteRecordsPartitionResult] = wire([DeleteRecordsPartitionResult])
+
+
+@dataclass(slots=True)
+class DeleteRecordsResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    topics: list[DeleteRecordsTopicResult] = wire([DeleteRecordsTopicResult])
+
+
+@dataclass(slots=True)
 class InitProducerIdRequest:
     transactional_id: str | None = wire("string", nullable=0, default="")
     transaction_timeout_ms: int = wire("int32", default=0)
@@ -537,6 +574,47 @@ class AlterConfigsResponse:
 
 
 @dataclass(slots=True)
+class DescribableLogDirTopic:
+    topic: str = wire("string", default="")
+    partitions: list[int] = wire(["int32"])
+
+
+@dataclass(slots=True)
+class DescribeLogDirsRequest:
+    topics: list[DescribableLogDirTopic] | None = wire([DescribableLogDirTopic], nullable=0)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsPartition:
+    partition_index: int = wire("int32", default=0)
+    partition_size: int = wire("int64", default=0)
+    offset_lag: int = wire("int64", default=0)
+    is_future_key: bool = wire("bool", default=False)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsTopic:
+    name: str = wire("string", default="")
+    partitions: list[DescribeLogDirsPartition] = wire([DescribeLogDirsPartition])
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResult:
+    error_code: int = wire("int16", default=0)
+    log_dir: str = wire("string", default="")
+    topics: list[DescribeLogDirsTopic] = wire([DescribeLogDirsTopic])
+    total_bytes: int = wire("int64", 4, default=-1)
+    usable_bytes: int = wire("int64", 4, default=-1)
+
+
+@dataclass(slots=True)
+class DescribeLogDirsResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    error_code: int = wire("int16", 3, default=0)
+    results: list[DescribeLogDirsResult] = wire([DescribeLogDirsResult])
+
+
+@dataclass(slots=True)
 class SaslAuthenticateRequest:
     auth_bytes: bytes = wire("bytes", default=b"")
 
@@ -647,6 +725,7 @@ FIND_COORDINATOR = Call(
 API_VERSIONS = Call("ApiVersions", 18, 0, 3, 3, ApiVersionsRequest, ApiVersionsResponse)
 CREATE_TOPICS = Call("CreateTopics", 19, 2, 6, 5, CreateTopicsRequest, CreateTopicsResponse)
 DELETE_TOPICS = Call("DeleteTopics", 20, 1, 5, 4, DeleteTopicsRequest, DeleteTopicsResponse)
+DELETE_RECORDS = Call("DeleteRecords", 21, 0, 2, 2, DeleteRecordsRequest, DeleteRecordsResponse)
 INIT_PRODUCER_ID = Call(
     "InitProducerId", 22, 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse
 )
@@ -658,6 +737,9 @@ DESCRIBE_CONFIGS = Call(
     "DescribeConfigs", 32, 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse
 )
 ALTER_CONFIGS = Call("AlterConfigs", 33, 0, 2, 2, AlterConfigsRequest, AlterConfigsResponse)
+DESCRIBE_LOG_DIRS = Call(
+    "DescribeLogDirs", 35, 1, 4, 2, DescribeLogDirsRequest, DescribeLogDirsResponse
+)
 SASL_AUTHENTICATE = Call(
     "SaslAuthenticate", 36, 0, 2, 2, SaslAuthenticateRequest, SaslAuthenticateResponse
 )
@@ -690,11 +772,13 @@ CALLS = {
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
+        DELETE_RECORDS,
         INIT_PRODUCER_ID,
         SASL_HANDSHAKE,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
+        DESCRIBE_LOG_DIRS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
         INCREMENTAL_ALTER_CONFIGS,

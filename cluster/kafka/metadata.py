@@ -59,7 +59,7 @@ class Metadata:
     ) -> MetadataResponse:
         answer = MetadataResponse(
             brokers=[MetadataResponseBroker(*broker) for broker in self._brokers.all()],
-            cluster_id=self._node.config.cluster_id,
+            cluster_id=self._brokers.cluster_id,
             controller_id=self._brokers.controller_id,
         )
         if request.topics is None or (head.version == 0 and not request.topics):
@@ -83,7 +83,7 @@ class Metadata:
                 error_code=Error.UNSUPPORTED_ENDPOINT_TYPE, error_message=text
             )
         return DescribeClusterResponse(
-            cluster_id=self._node.config.cluster_id,
+            cluster_id=self._brokers.cluster_id,
             controller_id=self._brokers.controller_id,
             brokers=[DescribeClusterBroker(*broker) for broker in self._brokers.all()],
         )

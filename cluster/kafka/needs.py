@@ -20,9 +20,11 @@ from cluster.kafka.messages import (
     CALLS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_LOG_DIRS,
     FETCH,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
@@ -65,6 +67,7 @@ NEEDS: Mapping[int, Required] = {
     SASL_AUTHENTICATE.key: _OPEN,
     CREATE_TOPICS.key: Required("create", "topic"),
     DELETE_TOPICS.key: Required("delete", "topic"),
+    DELETE_RECORDS.key: Required("delete", "topic"),
     # An id alone writes nothing: LeaseProducer without partitions needs nothing either.
     INIT_PRODUCER_ID.key: _OPEN,
     OFFSET_FOR_LEADER_EPOCH.key: Required("describe", "topic"),
@@ -72,6 +75,8 @@ NEEDS: Mapping[int, Required] = {
     ALTER_CONFIGS.key: Required("alter", "topic"),
     INCREMENTAL_ALTER_CONFIGS.key: Required("alter", "topic"),
     CREATE_PARTITIONS.key: Required("alter", "topic"),
+    # It tells the node's directory and all topics.
+    DESCRIBE_LOG_DIRS.key: Required("describe", "cluster"),
     # Metadata tells the same to every client.
     DESCRIBE_CLUSTER.key: _OPEN,
 }

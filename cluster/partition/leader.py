@@ -34,7 +34,7 @@ from cluster.features import KAFKA, TRANSACTIONS
 from cluster.partition.leases import held_flag, lease_verdict, released
 from cluster.partition.machine import PartitionMachine
 from cluster.partition.producers import NAMES_BEHIND
-from cluster.partition.retention import freed_by
+from cluster.partition.retention import freed_below, freed_by
 from cluster.partition.staging import Staging
 from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
 from cluster.transactions.types import Marker
@@ -398,6 +398,13 @@ class Leadership:
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
         if entry is not None:
             self.propose(pack_log_start(entry), lambda outcome: None)
+
+    def delete_below(self, offset: int, done: Done) -> bool:
+        """Proposes to drop some batches that end below the offset; returns False if none do."""
+        entry = freed_below(self._stored, offset, self._stamp_ms())
+        if entry is not None:
+            self.propose(pack_log_start(entry), done)
+        return entry is not None
 
     # -- parts ------------------------------------------------------------------------
 

@@ -296,6 +296,11 @@ class Partition:
             self._leadership.retain()
             self._leadership.maintain_producers()
 
+    def delete_below(self, offset: int, done: Done) -> None:
+        """Drops, as the leader, some batches that end below the offset; without one, confirms."""
+        if self._leadership is None or not self._leadership.delete_below(offset, done):
+            self.confirm(done)
+
     def compact(self) -> None:
         """Lets the group drop the Raft log below the entries that readers may still need."""
         group, stored = self.group, self.machine.stored

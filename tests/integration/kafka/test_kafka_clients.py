@@ -145,6 +145,33 @@ def test_topics_are_made_described_changed_and_deleted(
     eventually(lambda: topic not in client.list_topics(timeout=TIMEOUT).topics, "it is gone")
 
 
+def test_records_are_deleted_and_directories_described(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    create(client, topic)
+    producer = Producer({"bootstrap.servers": servers(cluster), "linger.ms": 0})
+    for number in range(10):
+        assert send(producer, topic, [b"%d" % number]) == [number]
+    (future,) = client.delete_records([TopicPartition(topic, 0, 7)]).values()
+    assert future.result(TIMEOUT).low_watermark == 7
+    consumer = Consumer({"bootstrap.servers": servers(cluster), "group.id": "starts"})
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT) == (7, 10)
+    consumer.close()
+    assert [one.value() for one in read(cluster, topic, 0, 3, start=7)] == [b"7", b"8", b"9"]
+    other = kafka.KafkaAdminClient(bootstrap_servers=servers(cluster).split(","))
+    found = other.describe_log_dirs()
+    other.close()
+    assert topic in str(found)
+
+
+def test_the_cluster_is_named_with_its_founding(cluster: LocalCluster, client: AdminClient) -> None:
+    with oncelog.Admin(bootstrap_servers=cluster.bootstrap) as native:
+        founding = native.describe_cluster().founding
+    name = f"oncelog-{founding}"
+    assert client.list_topics(timeout=TIMEOUT).cluster_id == name
+    assert client.describe_cluster().result(TIMEOUT).cluster_id == name
+
+
 def values(client: AdminClient, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (future,) = client.describe_configs([resource]).values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.consensus.message import Snapshot
+from cluster.consensus.proposals import Abandoned, Applied, Outcome
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings, TransferDone
 from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
@@ -199,6 +200,23 @@ def test_retention_is_proposed_by_the_leader_and_each_node_compacts_its_own_log(
     stage.run(1.0)
     assert stage.group(2).journal.base_index > 6
     assert stage.group(3).journal.base_index == 1, "a node's log is its own"
+    stage.finish()
+
+
+def test_deleted_records_are_gone_from_every_replica_and_repeats_stay_known() -> None:
+    stage = Stage()
+    stage.elect(1)
+    stage.produce(1, 6)
+    partition, ended = stage.node(1).partitions[GID], list[Outcome]()
+    stage.node(2).partitions[GID].delete_below(4, ended.append)
+    partition.delete_below(4, ended.append)
+    stage.run(1.0)
+    other, own = ended
+    assert isinstance(other, Abandoned) and isinstance(own, Applied)
+    assert [stage.node(node).partitions[GID].log_start_offset for node in (1, 2, 3)] == [4, 4, 4]
+    partition.delete_below(4, ended.append)
+    stage.run(1.0)
+    assert isinstance(ended[-1], Applied) and partition.log_start_offset == 4
     stage.finish()
 
 

@@ -1,0 +1,109 @@
+"""DeleteRecords and DescribeLogDirs of a real partition."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.access.gate import Gate
+from cluster.kafka.errors import Error
+from cluster.kafka.logs import Logs
+from cluster.kafka.messages import (
+    DELETE_RECORDS,
+    DESCRIBE_LOG_DIRS,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from cluster.kafka.needs import Rights
+from cluster.kafka.versions import Head
+from cluster.partition import retention
+from cluster.security.caller import Caller
+from cluster.security.permissions import Authorizer, Rule
+from tests.unit.kafka.kafka_bytes import batch
+from tests.unit.kafka.test_produce import Rig
+from tests.unit.services.log_rig import TOPIC
+
+HEAD = Head(DELETE_RECORDS, 2, 1, "", True)
+ANYBODY = Rights(Gate(None, None, None), Caller())
+
+
+async def filled() -> Rig:
+    """Five batches of three records."""
+    rig = Rig()
+    for _ in range(5):
+        rig.begin(batch(3))
+    await rig.answers.all()
+    return rig
+
+
+async def delete(rig: Rig, offset: int, rights: Rights = ANYBODY) -> tuple[int, int]:
+    """The error, and the low watermark."""
+    wanted = DeleteRecordsTopic(TOPIC, [DeleteRecordsPartition(0, offset)])
+    answer = await Logs(rig.node).delete(rights, HEAD, DeleteRecordsRequest([wanted], 5000))
+    (one,) = answer.topics[0].partitions
+    return one.error_code, one.low_watermark
+
+
+@pytest.mark.parametrize(
+    ("offset", "start"), [(0, 0), (2, 0), (3, 3), (8, 6), (14, 12), (15, 15), (-1, 15)]
+)
+async def test_records_go_by_whole_batches(offset: int, start: int) -> None:
+    rig = await filled()
+    size = rig.node.part.machine.stored.stored_bytes
+    assert await delete(rig, offset) == (0, start)
+    assert rig.node.part.log_start_offset == start
+    assert rig.node.part.machine.stored.stored_bytes == size * (15 - start) // 15
+    assert await delete(rig, 0) == (0, start), "the start never goes back"
+
+
+async def test_many_batches_go_in_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "MAX_DELETED", 2)
+    rig = await filled()
+    assert await delete(rig, 13) == (0, 12)
+    assert len(rig.node.log.entries) == 5 + 2
+
+
+@pytest.mark.parametrize("offset", [16, -2])
+async def test_an_offset_that_is_not_there_deletes_nothing(offset: int) -> None:
+    rig = await filled()
+    assert await delete(rig, offset) == (Error.OFFSET_OUT_OF_RANGE, -1)
+    assert rig.node.part.log_start_offset == 0
+
+
+async def test_another_node_does_not_delete() -> None:
+    rig = await filled()
+    rig.node.leaders[next(iter(rig.node.leaders))] = 2
+    assert await delete(rig, 3) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def test_a_right_is_needed() -> None:
+    rig = await filled()
+    rule = Rule("a", "topic", TOPIC, ("write",))
+    gate = Gate(object(), Authorizer(lambda: (rule,)), None)  # type: ignore[arg-type]
+    rights = Rights(gate, Caller("a"))
+    assert await delete(rig, 3, rights) == (Error.TOPIC_AUTHORIZATION_FAILED, -1)
+    head = Head(DESCRIBE_LOG_DIRS, 4, 1, "", True)
+    answer = await Logs(rig.node).describe(rights, head, DescribeLogDirsRequest(None))
+    assert (answer.error_code, answer.results) == (Error.CLUSTER_AUTHORIZATION_FAILED, [])
+
+
+async def test_the_directory_has_the_sizes_of_this_nodes_replicas() -> None:
+    rig = await filled()
+    size = rig.node.part.machine.stored.stored_bytes
+    head = Head(DESCRIBE_LOG_DIRS, 4, 1, "", True)
+    for topics, shown in (
+        (None, True),
+        ([DescribableLogDirTopic(TOPIC, [0])], True),
+        ([DescribableLogDirTopic(TOPIC, [1])], False),
+        ([DescribableLogDirTopic("other", [0])], False),
+    ):
+        answer = await Logs(rig.node).describe(ANYBODY, head, DescribeLogDirsRequest(topics))
+        (result,) = answer.results
+        assert result.log_dir == str(rig.node.config.data_dir)
+        found = [
+            (topic.name, one.partition_index, one.partition_size)
+            for topic in result.topics for one in topic.partitions
+        ]  # fmt: skip
+        assert found == ([(TOPIC, 0, size)] if shown else [])
