@@ -54,6 +54,8 @@ from cluster.dedup.record import (
     published_first,
     resolve,
     unpack,
+    used_up,
+    used_up_first,
 )
 from cluster.dedup.snapshot import packed, packed_bytes, unpack_state
 from cluster.dedup.verdict import (
@@ -237,6 +239,26 @@ class LastSeen:
         elif not self._is_expired(producer_id):
             record = published_first(run, PINNED if pin else 0)
             self._of(producer_id).insert(producer_id, self._clock, record)
+
+    def use_up(
+        self, producer_id: int, epoch: int, last: int, next_offset: int, time_ms: int
+    ) -> None:
+        """Remembers that an aborted run of Kafka's protocol used the sequences up to `last`.
+
+        `next_offset`: the partition's. As in `publish`, an expired id stays expired.
+        """
+        if time_ms > self._clock:
+            self._clock = time_ms
+        table = self._of(producer_id)
+        place = table.find(producer_id)
+        if place is not None:
+            chunk, row = place
+            at = row * RECORD_BYTES
+            record = used_up(chunk.records, at, epoch, last, next_offset)
+            chunk.records[at : at + RECORD_BYTES] = record
+            chunk.times[row] = self._clock
+        elif not self._is_expired(producer_id):
+            table.insert(producer_id, self._clock, used_up_first(epoch, last, next_offset))
 
     # --- open and release
 

@@ -160,6 +160,26 @@ def published_first(run: ReadableRun, pinned: int = 0) -> bytes:
     return _chain(run, run.first - 1, pinned)
 
 
+def used_up(records: bytearray, at: int, epoch: int, last: int, next_offset: int) -> bytes:
+    """Returns the record at byte `at` after a run of Kafka's protocol up to `last` was aborted.
+
+    Its client does not send these sequences again.
+    """
+    _, _, known_epoch, flags = START.unpack_from(records, at)
+    if known_epoch > epoch:  # a successor has opened: its chain begins anew
+        return bytes(records[at : at + RECORD_BYTES])
+    return used_up_first(epoch, last, next_offset, flags & PINNED)
+
+
+def used_up_first(epoch: int, last: int, next_offset: int, pinned: int = 0) -> bytes:
+    """Makes the record of a chain that goes on behind an aborted run; `pinned` is PINNED or 0.
+
+    Nothing up to `last` is called a duplicate. The chain's next offset is `next_offset` or higher.
+    """
+    run = ReadableRun(epoch, last + 1, last, next_offset - 1, (), True)
+    return _chain(run, last, pinned)
+
+
 def _meta(batch: RememberedBatch, epoch: int, prev: int) -> BatchMeta:
     return BatchMeta(0, epoch, batch.first, batch.last, prev, batch.count, batch.crc)
 

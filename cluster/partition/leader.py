@@ -125,7 +125,8 @@ class Leadership:
                 text = "formats: the topic takes columnar batches only"
                 self.answer(answer_to, Answer(Verdict(Kind.UNSUPPORTED_FORMAT, message=text)))
                 return
-            following = self._in_flight.next_sequence(meta.producer_id, meta.epoch)
+            chain = self.staging if request.transaction_id else self._in_flight
+            following = chain.next_sequence(meta.producer_id, meta.epoch)
             meta = placed(meta, following)
         expired_below = self.policy.expired_below()
         if request.transaction_id:

@@ -77,6 +77,16 @@ class Staging:
         """Whether staged batches of the producer are in flight."""
         return self._in_flight.has(producer_id)
 
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Returns the sequence that continues the producer's chain, plain and staged; 0: none."""
+        last = self._in_flight.last_sequence(producer_id, epoch)
+        if last is None:
+            run = self._machine.runs.run_of(producer_id)
+            last = run.last if run is not None and run.epoch == epoch else None
+        if last is not None:
+            return last + 1
+        return self._plain.next_sequence(producer_id, epoch)
+
     def registered(self, transaction_id: int) -> None:
         """Notes that the coordinator knows of a run of the transaction here."""
         self._registered.add(transaction_id)

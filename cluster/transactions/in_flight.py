@@ -50,6 +50,11 @@ class StagedInFlight:
         """Whether batches of the producer are in flight."""
         return producer_id in self._ahead
 
+    def last_sequence(self, producer_id: int, epoch: int) -> int | None:
+        """Returns the last sequence in flight of the producer's epoch; None: none is."""
+        ahead = self._ahead.get(producer_id)
+        return ahead[-1].meta.last if ahead and ahead[-1].meta.epoch == epoch else None
+
     def check(
         self, meta: BatchMeta, transaction_id: int, last_seen: LastSeen, *, new_in_flight: int
     ) -> Verdict:

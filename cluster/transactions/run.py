@@ -28,7 +28,8 @@ class Run:
 
     first, last: its sequences. records, size: of all batches, `size` in bytes of entries.
     first_index: the Raft entry of its first batch. recent: the newest batches, with
-    offsets that count from the run's first record, oldest first.
+    offsets that count from the run's first record, oldest first. kafka: all came by Kafka's
+    protocol; its clients do not send the sequences of an aborted run again.
     """
 
     transaction_id: int
@@ -42,6 +43,7 @@ class Run:
     size: int = 0
     max_timestamp_us: int = 0
     recent: tuple[RememberedBatch, ...] = ()
+    kafka: bool = False
 
     def known(self) -> KnownProducer:
         """Returns the run as a chain of its own, for `judge`."""

@@ -130,6 +130,7 @@ def _run_record(run: Run) -> pb.RunRecord:
             )
             for batch in run.recent
         ],
+        kafka=run.kafka,
     )
 
 
@@ -164,6 +165,7 @@ def _run_of(row: pb.RunRecord) -> Run:
         row.bytes,
         row.max_timestamp_us,
         recent,
+        row.kafka,
     )
 
 

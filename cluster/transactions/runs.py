@@ -12,6 +12,8 @@ commit makes them real, an abort drops them. The rules:
   So a copy of a staged batch that comes after the marker is refused.
 * One chain of sequences for each producer, plain and staged: a run begins at the producer's last
   sequence, and an abort leaves that as it was before the transaction.
+* A client of Kafka's protocol never sends the sequences of an aborted run again, so an abort of
+  such a run uses them up. A run holds batches of one protocol only.
 * The first batch of a run under a higher epoch fences the lower ones, as an open does. An abort
   does not undo that.
 * A commit publishes exactly the prefix that its decision names. Batches that came into a run after
@@ -20,7 +22,7 @@ commit makes them real, an abort drops them. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cluster.dedup.last_seen import LastSeen
@@ -210,7 +212,15 @@ class RunTable:
         run = self.by_producer.get(meta.producer_id)
         if run is None:
             self._fence_below(meta, last_seen, time_ms, pin)
-            run = Run(transaction_id, meta.producer_id, meta.epoch, meta.first, meta.first, index)
+            run = Run(
+                transaction_id,
+                meta.producer_id,
+                meta.epoch,
+                meta.first,
+                meta.first,
+                index,
+                kafka=meta.kafka,
+            )
             self._put(run)
         return run.add(meta, size, max_timestamp_us)
 
@@ -258,6 +268,8 @@ class RunTable:
         self._raise_open_low(marker.open_low)
         # In rising order: a loaded table has another order of runs than the saved one.
         dropped = tuple(run for _, run in sorted(runs.items()))
+        if not marker.committed:
+            _use_up(dropped, last_seen, next_offset, time_ms)
         return Marked(ended, published=tuple(published), dropped=dropped)
 
     def _put(self, run: Run) -> None:
@@ -319,8 +331,22 @@ class RunTable:
         return table
 
 
+def _use_up(dropped: Iterable[Run], last_seen: LastSeen, next_offset: int, time_ms: int) -> None:
+    """Uses up the sequences of aborted runs of Kafka's protocol.
+
+    A commit never does it to a tail that it drops: that was acknowledged behind the commit, so its
+    producer must hear of it, by OUT_OF_ORDER for its next batch.
+    """
+    for run in dropped:
+        if run.kafka:
+            last_seen.use_up(run.producer_id, run.epoch, run.last, next_offset, time_ms)
+
+
 def judge_run(run: Run, meta: BatchMeta) -> Verdict:
     """Returns the verdict on a batch of the run's transaction and producer."""
+    if meta.kafka != run.kafka:
+        text = "the transaction's other batches here came by the other protocol"
+        return Verdict(Kind.INVALID_BATCH, message=text)
     if meta.epoch < run.epoch:
         return fenced(meta.epoch, run.epoch)
     if meta.epoch > run.epoch:

@@ -164,18 +164,20 @@ class AllocateProducerIds(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class LeaseName(_message.Message):
-    __slots__ = ("name", "fence_only", "nonce", "held_producer_id", "held_epoch")
+    __slots__ = ("name", "fence_only", "nonce", "held_producer_id", "held_epoch", "transaction_timeout_ms")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FENCE_ONLY_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     HELD_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     HELD_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
     fence_only: bool
     nonce: int
     held_producer_id: int
     held_epoch: int
-    def __init__(self, name: _Optional[str] = ..., fence_only: _Optional[bool] = ..., nonce: _Optional[int] = ..., held_producer_id: _Optional[int] = ..., held_epoch: _Optional[int] = ...) -> None: ...
+    transaction_timeout_ms: int
+    def __init__(self, name: _Optional[str] = ..., fence_only: _Optional[bool] = ..., nonce: _Optional[int] = ..., held_producer_id: _Optional[int] = ..., held_epoch: _Optional[int] = ..., transaction_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class SetReplicas(_message.Message):
     __slots__ = ("group_id", "replicas", "expected_version", "for_balance")
@@ -474,7 +476,7 @@ class PartitionRecord(_message.Message):
     def __init__(self, group_id: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., founding: _Optional[_Iterable[int]] = ..., instances: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ..., index: _Optional[int] = ..., index_term: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., lost_nodes: _Optional[_Iterable[int]] = ..., lost_instances: _Optional[_Iterable[int]] = ..., before_balance: _Optional[_Iterable[int]] = ..., damaged_nodes: _Optional[_Iterable[int]] = ..., damaged_instances: _Optional[_Iterable[int]] = ..., damaged_rebuild: _Optional[_Iterable[bool]] = ..., repaired_nodes: _Optional[_Iterable[int]] = ..., repaired_ms: _Optional[_Iterable[int]] = ..., added_ms: _Optional[int] = ...) -> None: ...
 
 class NameRecord(_message.Message):
-    __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch")
+    __slots__ = ("name", "producer_id", "epoch", "last_lease_ms", "tombstone", "last_nonce", "fence_epoch", "transaction_timeout_ms")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -482,6 +484,7 @@ class NameRecord(_message.Message):
     TOMBSTONE_FIELD_NUMBER: _ClassVar[int]
     LAST_NONCE_FIELD_NUMBER: _ClassVar[int]
     FENCE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
     producer_id: int
     epoch: int
@@ -489,7 +492,8 @@ class NameRecord(_message.Message):
     tombstone: bool
     last_nonce: int
     fence_epoch: int
-    def __init__(self, name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_lease_ms: _Optional[int] = ..., tombstone: _Optional[bool] = ..., last_nonce: _Optional[int] = ..., fence_epoch: _Optional[int] = ...) -> None: ...
+    transaction_timeout_ms: int
+    def __init__(self, name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_lease_ms: _Optional[int] = ..., tombstone: _Optional[bool] = ..., last_nonce: _Optional[int] = ..., fence_epoch: _Optional[int] = ..., transaction_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class BlockRecord(_message.Message):
     __slots__ = ("first_producer_id", "issued_ms", "node_id")

@@ -297,16 +297,18 @@ class ProposeMetadataResponse(_message.Message):
     def __init__(self, result: _Optional[bytes] = ..., not_leader: _Optional[bool] = ..., leader_id: _Optional[int] = ...) -> None: ...
 
 class ConfirmRunsRequest(_message.Message):
-    __slots__ = ("transaction_id", "groups", "runs", "only_winners")
+    __slots__ = ("transaction_id", "groups", "runs", "only_winners", "all_runs")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     ONLY_WINNERS_FIELD_NUMBER: _ClassVar[int]
+    ALL_RUNS_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     groups: _containers.RepeatedScalarFieldContainer[int]
     runs: _containers.RepeatedCompositeFieldContainer[_transactions_pb2.ExpectedRun]
     only_winners: bool
-    def __init__(self, transaction_id: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[_Union[_transactions_pb2.ExpectedRun, _Mapping]]] = ..., only_winners: _Optional[bool] = ...) -> None: ...
+    all_runs: bool
+    def __init__(self, transaction_id: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., runs: _Optional[_Iterable[_Union[_transactions_pb2.ExpectedRun, _Mapping]]] = ..., only_winners: _Optional[bool] = ..., all_runs: _Optional[bool] = ...) -> None: ...
 
 class ConfirmRunsResponse(_message.Message):
     __slots__ = ("runs", "differs", "not_led")

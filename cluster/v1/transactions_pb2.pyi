@@ -91,7 +91,7 @@ class SpanRecord(_message.Message):
     def __init__(self, bits: _Optional[int] = ..., last_offset: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
-    __slots__ = ("transaction_id", "producer_id", "epoch", "first_sequence", "last_sequence", "batches", "records", "bytes", "max_timestamp_us", "first_raft_index", "recent")
+    __slots__ = ("transaction_id", "producer_id", "epoch", "first_sequence", "last_sequence", "batches", "records", "bytes", "max_timestamp_us", "first_raft_index", "recent", "kafka")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,7 @@ class RunRecord(_message.Message):
     MAX_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     FIRST_RAFT_INDEX_FIELD_NUMBER: _ClassVar[int]
     RECENT_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     producer_id: int
     epoch: int
@@ -114,7 +115,8 @@ class RunRecord(_message.Message):
     max_timestamp_us: int
     first_raft_index: int
     recent: _containers.RepeatedCompositeFieldContainer[StagedBatchRecord]
-    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., first_sequence: _Optional[int] = ..., last_sequence: _Optional[int] = ..., batches: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ..., first_raft_index: _Optional[int] = ..., recent: _Optional[_Iterable[_Union[StagedBatchRecord, _Mapping]]] = ...) -> None: ...
+    kafka: bool
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., first_sequence: _Optional[int] = ..., last_sequence: _Optional[int] = ..., batches: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., max_timestamp_us: _Optional[int] = ..., first_raft_index: _Optional[int] = ..., recent: _Optional[_Iterable[_Union[StagedBatchRecord, _Mapping]]] = ..., kafka: _Optional[bool] = ...) -> None: ...
 
 class StagedBatchRecord(_message.Message):
     __slots__ = ("first_sequence", "last_sequence", "relative_offset", "record_count", "crc32c")
@@ -287,7 +289,7 @@ class TransactionCommand(_message.Message):
     def __init__(self, begin: _Optional[_Union[BeginTransaction, _Mapping]] = ..., register: _Optional[_Union[RegisterTransaction, _Mapping]] = ..., commit: _Optional[_Union[CommitTransaction, _Mapping]] = ..., abort: _Optional[_Union[AbortTransaction, _Mapping]] = ..., markers_done: _Optional[_Union[MarkersDone, _Mapping]] = ..., draw_ticket: _Optional[_Union[DrawTicket, _Mapping]] = ..., begin_batch: _Optional[_Union[BeginBatch, _Mapping]] = ..., reset_sink: _Optional[_Union[ResetSink, _Mapping]] = ...) -> None: ...
 
 class BeginTransaction(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms", "groups")
+    __slots__ = ("producer_name", "producer_id", "epoch", "nonce", "idle_ms", "total_ms", "groups", "kafka")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +297,7 @@ class BeginTransaction(_message.Message):
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_MS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     epoch: int
@@ -302,7 +305,8 @@ class BeginTransaction(_message.Message):
     idle_ms: int
     total_ms: int
     groups: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
+    kafka: bool
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., nonce: _Optional[int] = ..., idle_ms: _Optional[int] = ..., total_ms: _Optional[int] = ..., groups: _Optional[_Iterable[int]] = ..., kafka: _Optional[bool] = ...) -> None: ...
 
 class RegisterTransaction(_message.Message):
     __slots__ = ("transaction_id", "producer_id", "epoch", "groups")
@@ -335,16 +339,18 @@ class CommitTransaction(_message.Message):
     def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., expected: _Optional[_Iterable[_Union[ExpectedRun, _Mapping]]] = ..., checked: _Optional[int] = ..., next: _Optional[_Union[BeginTransaction, _Mapping]] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class AbortTransaction(_message.Message):
-    __slots__ = ("transaction_id", "producer_id", "epoch", "reason")
+    __slots__ = ("transaction_id", "producer_id", "epoch", "reason", "kafka")
     TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     transaction_id: int
     producer_id: int
     epoch: int
     reason: str
-    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    kafka: bool
+    def __init__(self, transaction_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., reason: _Optional[str] = ..., kafka: _Optional[bool] = ...) -> None: ...
 
 class MarkersDone(_message.Message):
     __slots__ = ("transactions",)

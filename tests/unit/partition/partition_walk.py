@@ -10,6 +10,7 @@ import crc32c
 from cluster.dedup.verdict import KnownProducer
 from cluster.entries import (
     HELD,
+    KAFKA_V2,
     BatchEntry,
     LogStartEntry,
     OpenProducerEntry,
@@ -79,8 +80,9 @@ class Walk:
         count = rng.randint(1, 3)
         first = max(0, last + 1)
         payload = b"%d" % first
+        # Every third id is a client's of Kafka's protocol.
         entry = BatchEntry(
-            0, count, pid, epoch, crc32c.crc32c(payload), first, first + count - 1, first - 1,
+            0 if pid % 3 else KAFKA_V2, count, pid, epoch, crc32c.crc32c(payload), first, first + count - 1, first - 1,
             rng.choice((-1, -1, self.machine.stored.next_offset)) if not number else -1,
             number, first, *self._terms(), self._held(pid),
         )  # fmt: skip
