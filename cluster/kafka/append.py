@@ -14,7 +14,6 @@ from cluster.kafka.records import KafkaBatch
 from cluster.partition.replica import Answer, AnswerTo, AppendRequest, Partition
 
 _NO_SECRET = Verdict(Kind.NOT_READY, message="this node's metadata has no secret of leases yet")
-_TRANSACTION = Verdict(Kind.INVALID_BATCH, message="attributes: transactions are not supported")
 
 
 def meta_of(batch: KafkaBatch) -> BatchMeta:
@@ -29,29 +28,36 @@ def meta_of(batch: KafkaBatch) -> BatchMeta:
 
 
 def append(
-    partition: Partition, batch: KafkaBatch, answer_to: AnswerTo, *, secret: bytes, principal: str
+    partition: Partition,
+    batch: KafkaBatch,
+    answer_to: AnswerTo,
+    *,
+    secret: bytes,
+    principal: str,
+    transaction_id: int = 0,
 ) -> None:
     """Appends a batch that `read_batch` returned. `answer_to` is called once, always.
 
     The answer's verdict has the offset (APPENDED, DUPLICATE) or the reason. Beside the verdicts of
     gRPC there is UNSUPPORTED_FORMAT: the topic takes no batches of Kafka's protocol. secret: of the
     cluster's leases. principal: the caller's proven name; empty without authentication.
+    transaction_id: of the open transaction that takes the batch; it stands for its producer.
     """
+    assert batch.is_transactional == bool(transaction_id), "the caller has looked for it"
     meta = meta_of(batch)
     refused = _refusal(partition, batch, meta, secret, principal)
     if refused is not None:
         answer_to(Answer(refused))
         return
     time_us = batch.max_timestamp * 1000
-    partition.append(AppendRequest(meta, KAFKA_V2, 0, time_us, batch.payload), answer_to)
+    request = AppendRequest(meta, KAFKA_V2, transaction_id, time_us, batch.payload)
+    partition.append(request, answer_to)
 
 
 def _refusal(
     partition: Partition, batch: KafkaBatch, meta: BatchMeta, secret: bytes, principal: str
 ) -> Verdict | None:
-    if batch.is_transactional:
-        return _TRANSACTION
-    pid = meta.producer_id
+    pid = 0 if batch.is_transactional else meta.producer_id
     if pid and not secret:
         return _NO_SECRET
     if pid and not ids.proves(secret, pid, principal):

@@ -15,6 +15,7 @@ from cluster import errors as faults
 from cluster.dedup.verdict import Kind
 from cluster.metadata.topics import Rejected
 from cluster.partition.replica import OffsetOutOfRangeError
+from cluster.transactions.types import Refused
 from oncelog import errors
 from oncelog.wire.reasons import BY_REASON
 
@@ -60,8 +61,12 @@ class Error(IntEnum):
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
     INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
     SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     SASL_AUTHENTICATION_FAILED = 58
     UNKNOWN_PRODUCER_ID = 59
@@ -71,7 +76,9 @@ class Error(IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     UNSUPPORTED_ENDPOINT_TYPE = 115
 
 
@@ -128,7 +135,23 @@ _CLASSES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Error], ...
     ((errors.StorageFullError, errors.CorruptLogError), Error.KAFKA_STORAGE_ERROR),
     (OffsetOutOfRangeError, Error.OFFSET_OUT_OF_RANGE),
 )
-EXPECTED = (errors.OncelogError, faults.ClusterError, Rejected, OffsetOutOfRangeError)
+# Of the calls about a transaction.
+_TRANSACTIONS = {
+    "FENCED": Error.PRODUCER_FENCED,
+    "TRANSACTION_ABORTED": Error.PRODUCER_FENCED,
+    "TRANSACTION_ENDED": Error.INVALID_TXN_STATE,
+    "TRANSACTION_COMMITTED": Error.INVALID_TXN_STATE,
+    "UNKNOWN_TRANSACTION": Error.INVALID_TXN_STATE,
+    # A client aborts, and goes on under a new epoch.
+    "OTHER_ID": Error.INVALID_PRODUCER_ID_MAPPING,
+    "MUST_LEASE_AGAIN": Error.INVALID_PRODUCER_ID_MAPPING,
+    "TIMEOUT_OUT_OF_RANGE": Error.INVALID_TRANSACTION_TIMEOUT,
+    "STILL_ENDING": Error.CONCURRENT_TRANSACTIONS,
+    "TRANSACTION_OPEN": Error.CONCURRENT_TRANSACTIONS,
+    # Clients ask again.
+    "THROTTLED": Error.COORDINATOR_NOT_AVAILABLE,
+}
+EXPECTED = (errors.OncelogError, faults.ClusterError, Rejected, Refused, OffsetOutOfRangeError)
 
 
 class InvalidConfigError(errors.InvalidRequestError):
@@ -172,6 +195,17 @@ def of_coordinator(error: Exception) -> Error:
             return Error.COORDINATOR_NOT_AVAILABLE
         case number:
             return number
+
+
+def of_transaction(error: Exception, *, fenced: bool) -> Error:
+    """Return the number for an error of a call about a transaction.
+
+    fenced: the client knows PRODUCER_FENCED.
+    """
+    number = _TRANSACTIONS.get(getattr(error, "reason", "")) or of_coordinator(error)
+    if number is Error.PRODUCER_FENCED and not fenced:
+        return Error.INVALID_PRODUCER_EPOCH
+    return number
 
 
 def of_unreadable(error: Exception) -> Error:

@@ -62,6 +62,11 @@ class Exchange:
         self.request = _NOTHING
         self._connection.send()
 
+    @property
+    def software(self) -> str:
+        """Return the name of the client's software, if it gave one (KIP-511)."""
+        return self._connection.software
+
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
@@ -103,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._is_blocked = False  # the client does not read
         self._is_paused = False  # the client is not read
         self._waits_for_room: asyncio.Task[None] | None = None
+        self.software = ""
         self.address = ""
         self.tls: ssl.SSLObject | None = None
 

@@ -12,6 +12,8 @@ from cluster.kafka.configs import Configs
 from cluster.kafka.fetch import Fetching
 from cluster.kafka.logs import Logs
 from cluster.kafka.messages import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -20,35 +22,47 @@ from cluster.kafka.messages import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
     FETCH,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
     METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
+    TXN_OFFSET_COMMIT,
 )
 from cluster.kafka.metadata import Metadata
 from cluster.kafka.needs import Rights
 from cluster.kafka.offsets import Offsets
+from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.produce import Producing
 from cluster.kafka.producers import Producers
 from cluster.kafka.session import Handler, Session
 from cluster.kafka.topics import Topics
+from cluster.kafka.transactions import Transactions
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.context import NodeContext
 from cluster.services.groups.service import GroupService
+from cluster.services.log.lease_checks import Leases
 
 
 def open_sessions(
-    node: NodeContext, cluster: ClusterService, producers: ProducerService, groups: GroupService
+    node: NodeContext,
+    cluster: ClusterService,
+    producers: ProducerService,
+    groups: GroupService,
+    open_ones: OpenTransactions,
 ) -> Callable[[Rights], Session]:
     """Return the maker of each connection's session."""
-    brokers = Brokers(node)
-    logs = Logs(node)
+    brokers, leases, logs = Brokers(node), Leases(node), Logs(node)
+    transactions = Transactions(node, open_ones, groups, brokers)
     topics, configs, fetching = Topics(cluster), Configs(cluster), Fetching(node, brokers)
     metadata, offsets = Metadata(node, brokers, topics), Offsets(groups, brokers)
     handlers: Mapping[int, Handler] = {
@@ -61,7 +75,7 @@ def open_sessions(
         CREATE_TOPICS.key: topics.create,
         DELETE_TOPICS.key: topics.delete,
         DELETE_RECORDS.key: logs.delete,
-        INIT_PRODUCER_ID.key: Producers(producers).init,
+        INIT_PRODUCER_ID.key: Producers(producers, open_ones).init,
         OFFSET_FOR_LEADER_EPOCH.key: fetching.end_of_epoch,
         DESCRIBE_CONFIGS.key: configs.describe,
         ALTER_CONFIGS.key: configs.alter,
@@ -69,5 +83,13 @@ def open_sessions(
         INCREMENTAL_ALTER_CONFIGS.key: configs.alter_some,
         DESCRIBE_LOG_DIRS.key: logs.describe,
         DESCRIBE_CLUSTER.key: metadata.cluster,
+        ADD_PARTITIONS_TO_TXN.key: transactions.add_partitions,
+        ADD_OFFSETS_TO_TXN.key: transactions.add_offsets,
+        END_TXN.key: transactions.end,
+        TXN_OFFSET_COMMIT.key: transactions.commit_offsets,
+        DESCRIBE_PRODUCERS.key: transactions.describe_producers,
+        DESCRIBE_TRANSACTIONS.key: transactions.describe,
+        LIST_TRANSACTIONS.key: transactions.list,
     }
-    return lambda rights: Session(rights, handlers, Producing(node, rights), node.metrics.requests)
+    requests = node.metrics.requests
+    return lambda rights: Session(rights, handlers, Producing(node, rights, leases), requests)

@@ -33,6 +33,7 @@ from cluster.kafka.messages import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
@@ -110,6 +111,9 @@ class Login:
         source = Source(exchange.request)
         head = read_head(source)
         if head.call is API_VERSIONS:
+            if head.is_known:
+                asked = decode(ApiVersionsRequest, source, head.version, flexible=head.flexible)
+                connection.software = asked.client_software_name
             exchange.answer((api_versions(head),))
         elif head.call is SASL_HANDSHAKE:
             self._shake_hands(connection, exchange, head, source)

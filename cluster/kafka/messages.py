@@ -454,6 +454,114 @@ class SaslHandshakeResponse:
 
 
 @dataclass(slots=True)
+class AddPartitionsToTxnTopic:
+    name: str = wire("string", default="")
+    partitions: list[int] = wire(["int32"])
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnRequest:
+    v3_and_below_transactional_id: str = wire("string", 0, 3, default="")
+    v3_and_below_producer_id: int = wire("int64", 0, 3, default=0)
+    v3_and_below_producer_epoch: int = wire("int16", 0, 3, default=0)
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = wire([AddPartitionsToTxnTopic], 0, 3)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnPartitionResult:
+    partition_index: int = wire("int32", default=0)
+    partition_error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnTopicResult:
+    name: str = wire("string", default="")
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire(
+        [AddPartitionsToTxnPartitionResult]
+    )
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire(
+        [AddPartitionsToTxnTopicResult], 0, 3
+    )
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnRequest:
+    transactional_id: str = wire("string", default="")
+    producer_id: int = wire("int64", default=0)
+    producer_epoch: int = wire("int16", default=0)
+    group_id: str = wire("string", default="")
+
+
+@dataclass(slots=True)
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class EndTxnRequest:
+    transactional_id: str = wire("string", default="")
+    producer_id: int = wire("int64", default=0)
+    producer_epoch: int = wire("int16", default=0)
+    committed: bool = wire("bool", default=False)
+
+
+@dataclass(slots=True)
+class EndTxnResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequestPartition:
+    partition_index: int = wire("int32", default=0)
+    committed_offset: int = wire("int64", default=0)
+    committed_leader_epoch: int = wire("int32", 2, default=-1)
+    committed_metadata: str | None = wire("string", nullable=0, default="")
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequestTopic:
+    name: str = wire("string", default="")
+    partitions: list[TxnOffsetCommitRequestPartition] = wire([TxnOffsetCommitRequestPartition])
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitRequest:
+    transactional_id: str = wire("string", default="")
+    group_id: str = wire("string", default="")
+    producer_id: int = wire("int64", default=0)
+    producer_epoch: int = wire("int16", default=0)
+    generation_id: int = wire("int32", 3, default=-1)
+    member_id: str = wire("string", 3, default="")
+    group_instance_id: str | None = wire("string", 3, nullable=3)
+    topics: list[TxnOffsetCommitRequestTopic] = wire([TxnOffsetCommitRequestTopic])
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponsePartition:
+    partition_index: int = wire("int32", default=0)
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponseTopic:
+    name: str = wire("string", default="")
+    partitions: list[TxnOffsetCommitResponsePartition] = wire([TxnOffsetCommitResponsePartition])
+
+
+@dataclass(slots=True)
+class TxnOffsetCommitResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    topics: list[TxnOffsetCommitResponseTopic] = wire([TxnOffsetCommitResponseTopic])
+
+
+@dataclass(slots=True)
 class OffsetForLeaderPartition:
     partition: int = wire("int32", default=0)
     current_leader_epoch: int = wire("int32", 2, default=-1)
@@ -713,6 +821,98 @@ class DescribeClusterResponse:
     cluster_authorized_operations: int = wire("int32", default=-2147483648)
 
 
+@dataclass(slots=True)
+class TopicRequest:
+    name: str = wire("string", default="")
+    partition_indexes: list[int] = wire(["int32"])
+
+
+@dataclass(slots=True)
+class DescribeProducersRequest:
+    topics: list[TopicRequest] = wire([TopicRequest])
+
+
+@dataclass(slots=True)
+class ProducerState:
+    producer_id: int = wire("int64", default=0)
+    producer_epoch: int = wire("int32", default=0)
+    last_sequence: int = wire("int32", default=-1)
+    last_timestamp: int = wire("int64", default=-1)
+    coordinator_epoch: int = wire("int32", default=0)
+    current_txn_start_offset: int = wire("int64", default=-1)
+
+
+@dataclass(slots=True)
+class PartitionResponse:
+    partition_index: int = wire("int32", default=0)
+    error_code: int = wire("int16", default=0)
+    error_message: str | None = wire("string", nullable=0)
+    active_producers: list[ProducerState] = wire([ProducerState])
+
+
+@dataclass(slots=True)
+class TopicResponse:
+    name: str = wire("string", default="")
+    partitions: list[PartitionResponse] = wire([PartitionResponse])
+
+
+@dataclass(slots=True)
+class DescribeProducersResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    topics: list[TopicResponse] = wire([TopicResponse])
+
+
+@dataclass(slots=True)
+class DescribeTransactionsRequest:
+    transactional_ids: list[str] = wire(["string"])
+
+
+@dataclass(slots=True)
+class TopicData:
+    topic: str = wire("string", default="")
+    partitions: list[int] = wire(["int32"])
+
+
+@dataclass(slots=True)
+class TransactionState:
+    error_code: int = wire("int16", default=0)
+    transactional_id: str = wire("string", default="")
+    transaction_state: str = wire("string", default="")
+    transaction_timeout_ms: int = wire("int32", default=0)
+    transaction_start_time_ms: int = wire("int64", default=0)
+    producer_id: int = wire("int64", default=0)
+    producer_epoch: int = wire("int16", default=0)
+    topics: list[TopicData] = wire([TopicData])
+
+
+@dataclass(slots=True)
+class DescribeTransactionsResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    transaction_states: list[TransactionState] = wire([TransactionState])
+
+
+@dataclass(slots=True)
+class ListTransactionsRequest:
+    state_filters: list[str] = wire(["string"])
+    producer_id_filters: list[int] = wire(["int64"])
+    duration_filter: int = wire("int64", 1, default=-1)
+
+
+@dataclass(slots=True)
+class OtherTransactionState:
+    transactional_id: str = wire("string", default="")
+    producer_id: int = wire("int64", default=0)
+    transaction_state: str = wire("string", default="")
+
+
+@dataclass(slots=True)
+class ListTransactionsResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    error_code: int = wire("int16", default=0)
+    unknown_state_filters: list[str] = wire(["string"])
+    transaction_states: list[OtherTransactionState] = wire([OtherTransactionState])
+
+
 PRODUCE = Call("Produce", 0, 0, 9, 9, None, None)
 FETCH = Call("Fetch", 1, 4, 12, 12, FetchRequest, None)
 LIST_OFFSETS = Call("ListOffsets", 2, 1, 6, 6, ListOffsetsRequest, ListOffsetsResponse)
@@ -730,6 +930,16 @@ INIT_PRODUCER_ID = Call(
     "InitProducerId", 22, 0, 4, 2, InitProducerIdRequest, InitProducerIdResponse
 )
 SASL_HANDSHAKE = Call("SaslHandshake", 17, 0, 1, 99, SaslHandshakeRequest, SaslHandshakeResponse)
+ADD_PARTITIONS_TO_TXN = Call(
+    "AddPartitionsToTxn", 24, 0, 3, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+)
+ADD_OFFSETS_TO_TXN = Call(
+    "AddOffsetsToTxn", 25, 0, 3, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+)
+END_TXN = Call("EndTxn", 26, 0, 3, 3, EndTxnRequest, EndTxnResponse)
+TXN_OFFSET_COMMIT = Call(
+    "TxnOffsetCommit", 28, 0, 3, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse
+)
 OFFSET_FOR_LEADER_EPOCH = Call(
     "OffsetForLeaderEpoch", 23, 2, 4, 4, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 )
@@ -758,6 +968,15 @@ INCREMENTAL_ALTER_CONFIGS = Call(
 DESCRIBE_CLUSTER = Call(
     "DescribeCluster", 60, 0, 1, 0, DescribeClusterRequest, DescribeClusterResponse
 )
+DESCRIBE_PRODUCERS = Call(
+    "DescribeProducers", 61, 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse
+)
+DESCRIBE_TRANSACTIONS = Call(
+    "DescribeTransactions", 65, 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse
+)
+LIST_TRANSACTIONS = Call(
+    "ListTransactions", 66, 0, 1, 0, ListTransactionsRequest, ListTransactionsResponse
+)
 
 CALLS = {
     call.key: call
@@ -775,6 +994,10 @@ CALLS = {
         DELETE_RECORDS,
         INIT_PRODUCER_ID,
         SASL_HANDSHAKE,
+        ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
+        TXN_OFFSET_COMMIT,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
@@ -783,5 +1006,8 @@ CALLS = {
         CREATE_PARTITIONS,
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLUSTER,
+        DESCRIBE_PRODUCERS,
+        DESCRIBE_TRANSACTIONS,
+        LIST_TRANSACTIONS,
     )
 }

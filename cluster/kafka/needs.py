@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from cluster.access.gate import Gate
 from cluster.kafka.errors import EXPECTED, Error, of_command, of_error, text_of
 from cluster.kafka.messages import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
     ALTER_CONFIGS,
     API_VERSIONS,
     CALLS,
@@ -25,11 +27,15 @@ from cluster.kafka.messages import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
     FETCH,
     FIND_COORDINATOR,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_TRANSACTIONS,
     METADATA,
     OFFSET_COMMIT,
     OFFSET_FETCH,
@@ -37,6 +43,7 @@ from cluster.kafka.messages import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    TXN_OFFSET_COMMIT,
     Call,
 )
 from cluster.security.caller import RULES_VERSION, Caller
@@ -60,6 +67,7 @@ NEEDS: Mapping[int, Required] = {
     # Also `read` on each topic, as in CommitOffsets.
     OFFSET_COMMIT.key: Required("read", "group"),
     OFFSET_FETCH.key: Required("describe", "group"),
+    # Of a transaction: `describe` on the producer's name.
     FIND_COORDINATOR.key: Required("describe", "group"),
     # Before the caller is known there is nothing else (`login`).
     API_VERSIONS.key: _OPEN,
@@ -69,6 +77,8 @@ NEEDS: Mapping[int, Required] = {
     DELETE_TOPICS.key: Required("delete", "topic"),
     DELETE_RECORDS.key: Required("delete", "topic"),
     # An id alone writes nothing: LeaseProducer without partitions needs nothing either.
+    # An id alone writes nothing: LeaseProducer without partitions needs nothing either. With a
+    # transactional id: `write` on the producer's name.
     INIT_PRODUCER_ID.key: _OPEN,
     OFFSET_FOR_LEADER_EPOCH.key: Required("describe", "topic"),
     DESCRIBE_CONFIGS.key: Required("describe", "topic"),
@@ -79,6 +89,16 @@ NEEDS: Mapping[int, Required] = {
     DESCRIBE_LOG_DIRS.key: Required("describe", "cluster"),
     # Metadata tells the same to every client.
     DESCRIBE_CLUSTER.key: _OPEN,
+    # Also `write` on each topic.
+    ADD_PARTITIONS_TO_TXN.key: Required("write", "producer"),
+    # Also `read` on the group.
+    ADD_OFFSETS_TO_TXN.key: Required("write", "producer"),
+    END_TXN.key: Required("write", "producer"),
+    # Also `read` on the group and on each topic.
+    TXN_OFFSET_COMMIT.key: Required("write", "producer"),
+    DESCRIBE_PRODUCERS.key: Required("describe", "topic"),
+    DESCRIBE_TRANSACTIONS.key: Required("describe", "producer"),
+    LIST_TRANSACTIONS.key: Required("describe", "producer"),
 }
 
 

@@ -40,15 +40,22 @@ from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
-NO_TRANSACTIONS = "transactional.id: transactions are not supported by this port"
 _READ_TOPIC = Required("read", "topic")
 _DESCRIBE_TOPIC = Required("describe", "topic")
-_RESULTS = {
+_DESCRIBE_NAME = Required("describe", "producer")
+RESULTS = {
     "": Error.NONE,
     "UNKNOWN_TOPIC_OR_PARTITION": Error.UNKNOWN_TOPIC_OR_PARTITION,
     "GROUP_HAS_MEMBERS": Error.UNKNOWN_MEMBER_ID,
     "TRANSACTION_CONFLICT": Error.COORDINATOR_LOAD_IN_PROGRESS,
     "THROTTLED": Error.COORDINATOR_NOT_AVAILABLE,
+    # Another coordinator's call of the same number came first.
+    "SEQUENCE_CONFLICT": Error.COORDINATOR_LOAD_IN_PROGRESS,
+    "OUT_OF_ORDER": Error.COORDINATOR_LOAD_IN_PROGRESS,
+    # Of a transaction that has ended meanwhile.
+    "TRANSACTION_ABORTED": Error.INVALID_PRODUCER_EPOCH,
+    "TRANSACTION_ENDED": Error.INVALID_TXN_STATE,
+    "FENCED": Error.INVALID_PRODUCER_EPOCH,
 }
 Stored = dict[tuple[str, int], pb.CommittedOffset]
 
@@ -76,20 +83,21 @@ class Offsets:
         )
 
     async def _found(self, rights: Rights, key: str, kind: int) -> Coordinator:
-        if kind == TRANSACTION:
-            # Of the numbers that end a producer, the only one for its name.
-            number = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return Coordinator(key, NO_NODE, "", NO_NODE, number, NO_TRANSACTIONS)
-        if kind != GROUP:
-            text = f"key_type: {kind} must be {GROUP}, a group"
+        if kind not in (GROUP, TRANSACTION):
+            text = f"key_type: {kind} must be {GROUP}, a group, or {TRANSACTION}, a transaction"
             return Coordinator(key, NO_NODE, "", NO_NODE, Error.INVALID_REQUEST, text)
         try:
-            refused = rights.refusal(FIND_COORDINATOR, key)
+            need = _DESCRIBE_NAME if kind == TRANSACTION else None
+            refused = rights.refusal(FIND_COORDINATOR, key, need)
             if refused is not None:
                 raise refused
-            broker = self._brokers.find(await self._groups.coordinator(key))
+            if kind == TRANSACTION:  # any node is one
+                node_id = self._brokers.controller_id
+            else:
+                node_id = await self._groups.coordinator(key)
+            broker = self._brokers.find(node_id)
             if broker is None:
-                raise NotReadyError("the group's partition has no leader with a Kafka address")
+                raise NotReadyError("the coordinator has no Kafka address")
         except EXPECTED as error:
             number = of_coordinator(error)
             if number in (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR):
@@ -154,7 +162,7 @@ class Offsets:
             number = of_coordinator(error)
             return {(one.topic, one.partition): number for one in commits}
         return {
-            (one.topic, one.partition): _RESULTS.get(one.error, Error.UNKNOWN_SERVER_ERROR)
+            (one.topic, one.partition): RESULTS.get(one.error, Error.UNKNOWN_SERVER_ERROR)
             for one in answer.results
         }
 

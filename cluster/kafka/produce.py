@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from cluster.kafka.codec import Source
 from cluster.kafka.errors import MAX_TEXT_CHARS, Error, of_error, of_verdict, text_of
 from cluster.kafka.frames import Exchange
 from cluster.kafka.messages import PRODUCE
-from cluster.kafka.needs import Rights
+from cluster.kafka.needs import Required, Rights
 from cluster.kafka.produce_wire import (
     PartitionData,
     ProduceRequest,
@@ -34,11 +33,13 @@ from cluster.kafka.produce_wire import (
     read_produce,
 )
 from cluster.kafka.records import InvalidKafkaBatch, KafkaBatch, read_batch
+from cluster.kafka.staged import StagedBatch, Wait, staged_offset
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
 from cluster.partition.replica import Answer, Partition
 from cluster.security.quotas import PRODUCERS
 from cluster.services.context import NodeContext
+from cluster.services.log.lease_checks import Leases
 from cluster.services.log.produce import UnderWay
 from cluster.services.log.quota_checks import new_producer
 from cluster.services.log.refused_heads import RefusedHeads
@@ -52,16 +53,20 @@ SWEEP = 1.0  # seconds between looks for requests past their deadline
 
 _NOT_IN_TIME = Result(of_verdict(Kind.TIMEOUT), message="not committed in time")
 _NO_ROOM = Answer(Verdict(Kind.THROTTLED, message="no room in time"))
-_STORED = (Kind.APPENDED, Kind.DUPLICATE)
-Wait = Callable[[], Awaitable[object]]
+_STORED = (Kind.APPENDED, Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
+_WRITE_NAME = Required("write", "producer")
 
 
 class _Ready(NamedTuple):
-    """A sound batch. reason: for its refusal if there is a gap before it (RefusedHeads)."""
+    """A sound batch. reason: for its refusal if there is a gap before it (RefusedHeads).
+
+    staged: of a transaction.
+    """
 
     batch: KafkaBatch
     meta: BatchMeta
     reason: Answer | None
+    staged: StagedBatch | None
 
 
 class _Request:
@@ -96,11 +101,12 @@ class _Request:
 
 
 class Producing:
-    """Produce requests of one connection."""
+    """Produce requests of one connection. leases: the node's, shared."""
 
-    def __init__(self, node: NodeContext, rights: Rights) -> None:
+    def __init__(self, node: NodeContext, rights: Rights, leases: Leases) -> None:
         self._node = node
         self._rights = rights
+        self._leases = leases
         self._loop = asyncio.get_running_loop()
         self._under_way = UnderWay(node)
         self._heads = RefusedHeads()
@@ -200,6 +206,16 @@ class Producing:
         if refused_id is not None:
             self._answered(request, number, ready, Answer(refused_id))
             return None
+        if ready.staged is not None:
+            found = self._look(ready.staged, replica)
+            if isinstance(found, Result):
+                self._done(request, number, found)
+                return None
+            if isinstance(found, Verdict):
+                self._answered(request, number, ready, Answer(found))
+                return None
+            if found is not None:
+                return found
         if not node.memory.full and self._hand_over(request, number, ready, replica):
             return None
         if self._loop.time() >= request.deadline:
@@ -223,9 +239,22 @@ class Producing:
         """Check a batch, once. Raises InvalidKafkaBatch."""
         batch = read_batch(data.records)
         meta = meta_of(batch)
-        return _Ready(batch, meta, self._heads.reason(data.topic, data.partition, meta))
+        reason = self._heads.reason(data.topic, data.partition, meta)
+        staged = None
+        if batch.is_transactional:
+            staged = StagedBatch(self._node.metadata, self._leases, meta)
+        return _Ready(batch, meta, reason, staged)
 
-    def _hand_over(self, request: _Request, number: int, ready: _Ready, replica: Partition) -> bool:
+    def _look(self, staged: StagedBatch, replica: Partition) -> Wait | Verdict | Result | None:
+        """Return the batch's next wait, or why it is refused; None: append it now."""
+        name = staged.name
+        if name is not None:
+            refused = self._rights.refusal(PRODUCE, name.name, _WRITE_NAME)
+            if refused is not None:
+                return Result(of_error(refused), message=text_of(refused))
+        return staged.look(replica)
+
+    def _hand_over(self, request: _Request, place: int, ready: _Ready, replica: Partition) -> bool:
         """Append a batch; False: the partition has no room for it yet."""
         started, size = time.monotonic(), len(ready.batch.payload)
         is_handing, is_throttled = True, False
@@ -238,11 +267,15 @@ class Producing:
                 return
             if answer.verdict.kind is Kind.APPENDED:
                 self._node.metrics.commit_latency.observe(time.monotonic() - started)
-            self._answered(request, number, ready, answer, replica.log_start_offset)
+            self._answered(request, place, ready, answer, replica.log_start_offset)
 
         self._under_way.add(size)
         secret, principal = self._node.metadata.lease_secret, self._rights.caller.principal
-        append(replica, ready.batch, answer_to, secret=secret, principal=principal)
+        number = 0 if ready.staged is None else ready.staged.transaction_id
+        append(
+            replica, ready.batch, answer_to,
+            secret=secret, principal=principal, transaction_id=number,
+        )  # fmt: skip
         is_handing = False
         return not is_throttled
 
@@ -254,6 +287,8 @@ class Producing:
         kind, data = answer.verdict.kind, request.asked.partitions[number]
         if kind in _STORED:
             offset = answer.verdict.base_offset
+            if kind is not Kind.DUPLICATE and ready.staged is not None:
+                offset = staged_offset(request.exchange.software)
             old = kind is Kind.DUPLICATE and offset < 0
             error = Error.DUPLICATE_SEQUENCE_NUMBER if old else Error.NONE
             self._done(request, number, Result(error, offset, log_start))

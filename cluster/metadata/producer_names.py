@@ -26,6 +26,7 @@ from cluster.metadata.topics import FENCED, PRODUCER_NAME_NOT_FOUND, Rejected, i
 MAX_NAME_CHARS = 255
 MAX_NAMES = 100_000  # tombstones included
 MAX_EPOCH = 2**31 - 1
+MAX_KAFKA_EPOCH = 32_766  # in 16 bits; Kafka keeps the last one back
 
 
 class Leased(NamedTuple):
@@ -46,6 +47,7 @@ class NameState:
 
     Epochs below `fence_epoch` were fenced on purpose: partition leaders refuse
     them without waiting until the next holder opens the partition.
+    transaction_timeout_ms: of a client of Kafka's protocol, 0 for all others.
     """
 
     name: str
@@ -55,6 +57,7 @@ class NameState:
     tombstone: bool = False
     last_nonce: int = 0
     fence_epoch: int = 0
+    transaction_timeout_ms: int = 0
 
     def lapsed(self, now_ms: int, expiry_ms: int) -> bool:
         """Whether the name no longer holds its producer id, swept or not."""
@@ -94,8 +97,9 @@ class ProducerNames:
         expiry_ms: int,
         fresh_id: int,
         held: tuple[int, int] | None = None,
+        transaction_timeout_ms: int = 0,
     ) -> Leased:
-        """Leases `name`.
+        """Leases `name`. `transaction_timeout_ms`: see NameState.
 
         A repeat with the nonce of the last change returns that change's result.
         `held` is the (producer id, epoch) that the caller wants to replace; None
@@ -112,8 +116,14 @@ class ProducerNames:
             if not known.lapsed(now_ms, expiry_ms):
                 text = f"producer name {name!r} was leased again, its epoch is {known.epoch}"
                 raise Rejected(FENCED, text)
-        leased, used = _raised(known, name, now_ms, expiry_ms, fresh_id)
-        leased = replace(leased, last_lease_ms=now_ms, last_nonce=nonce)
+        kafka = bool(transaction_timeout_ms)
+        leased, used = _raised(known, name, now_ms, expiry_ms, fresh_id, kafka=kafka)
+        leased = replace(
+            leased,
+            last_lease_ms=now_ms,
+            last_nonce=nonce,
+            transaction_timeout_ms=transaction_timeout_ms,
+        )
         self._tombstones.pop(name, None)
         self._put(leased)
         self._active.move_to_end(name)
@@ -130,16 +140,26 @@ class ProducerNames:
             raise Rejected(PRODUCER_NAME_NOT_FOUND, f"producer name {name!r} is not known")
         if nonce and nonce == known.last_nonce:
             return Leased(known)
-        fenced, used = _raised(known, name, now_ms, expiry_ms, fresh_id)
+        kafka = bool(known.transaction_timeout_ms)
+        fenced, used = _raised(known, name, now_ms, expiry_ms, fresh_id, kafka=kafka)
         self._put(
             replace(
                 fenced,
                 last_lease_ms=known.last_lease_ms,
                 last_nonce=nonce,
                 fence_epoch=fenced.epoch,
+                transaction_timeout_ms=known.transaction_timeout_ms,
             )
         )
         return Leased(self._active[name], used)
+
+    def renew(self, name: str, now_ms: int) -> None:
+        """Counts the idle time of a name in use from now on.
+
+        Clients of Kafka's protocol lease once, and then use the name for ever.
+        """
+        self._active[name] = replace(self._active[name], last_lease_ms=now_ms)
+        self._active.move_to_end(name)
 
     def sweep(self, now_ms: int, expiry_ms: int) -> None:
         """Turns names that were idle for `expiry_ms` into tombstones."""
@@ -202,10 +222,10 @@ def check_producer_name(name: str) -> None:
 
 
 def _raised(
-    known: NameState | None, name: str, now_ms: int, expiry_ms: int, fresh_id: int
+    known: NameState | None, name: str, now_ms: int, expiry_ms: int, fresh_id: int, *, kafka: bool
 ) -> tuple[NameState, bool]:
     """Returns the next (producer id, epoch) of a name, and whether it uses `fresh_id`."""
-    if known is None or known.epoch == MAX_EPOCH:
+    if known is None or known.epoch >= (MAX_KAFKA_EPOCH if kafka else MAX_EPOCH):
         return NameState(name, fresh_id, 0, now_ms), True
     if known.lapsed(now_ms, expiry_ms):
         return NameState(name, fresh_id, known.epoch + 1, now_ms), True

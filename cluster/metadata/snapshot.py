@@ -236,6 +236,7 @@ def _name_record(name: NameState) -> pb.NameRecord:
         tombstone=name.tombstone,
         last_nonce=name.last_nonce,
         fence_epoch=name.fence_epoch,
+        transaction_timeout_ms=name.transaction_timeout_ms,
     )
 
 
@@ -248,6 +249,7 @@ def _name_of(record: pb.NameRecord) -> NameState:
         record.tombstone,
         record.last_nonce,
         record.fence_epoch,
+        record.transaction_timeout_ms,
     )
 
 

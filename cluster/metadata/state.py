@@ -23,7 +23,7 @@ from types import MappingProxyType
 from google.protobuf.message import DecodeError
 
 from cluster.errors import OlderReleaseError
-from cluster.features import COMMANDS, THIS_RELEASE, Features, Finalized, Release
+from cluster.features import COMMANDS, KAFKA, THIS_RELEASE, Features, Finalized, Release
 from cluster.metadata import nodes as node_rules
 from cluster.metadata import permissions, replicas, transactions
 from cluster.metadata import settings as cluster_settings
@@ -371,7 +371,10 @@ class MetadataState:
         if command.fence_only:
             name, fresh_id_used, forgotten = self._tables.names.fence(*common)
         else:
-            leased = self._tables.names.lease(*common, held if held[0] else None)
+            timeout_ms = command.transaction_timeout_ms
+            if timeout_ms and not self._tables.finalized.has(KAFKA):
+                raise Rejected(rules.NOT_SUPPORTED, "lease_name: Kafka's upgrade is not finalized")
+            leased = self._tables.names.lease(*common, held if held[0] else None, timeout_ms)
             name, fresh_id_used, forgotten = leased
         if fresh_id_used:
             self._take_ids(1, now_ms, node_id=0)

@@ -90,7 +90,9 @@ def _dispatch(
         case "abort":
             abort = command.abort
             holder = _holder(abort.producer_id, abort.epoch)
-            return coordinator.abort(abort.transaction_id, holder, abort.reason)
+            return coordinator.abort(
+                abort.transaction_id, holder, abort.reason, acknowledged=abort.kafka
+            )
         case "markers_done":
             for done in command.markers_done.transactions:
                 coordinator.markers_done(
@@ -146,16 +148,21 @@ def _begin(
         now = "nobody" if known is None else f"{known.producer_id}/{known.epoch}"
         text = f"producer name {name!r} belongs to {now}, not to {begin.producer_id}/{begin.epoch}"
         raise Rejected(FENCED, text)
-    coordinator = tables.coordinator
+    coordinator, idle_ms, total_ms = tables.coordinator, begin.idle_ms, begin.total_ms
+    if begin.kafka:
+        idle_ms = total_ms = known.transaction_timeout_ms
     row = coordinator.begin(
         name,
         holder,
         begin.nonce,
         now_ms=now_ms,
-        idle_ms=begin.idle_ms,
-        total_ms=begin.total_ms,
+        idle_ms=idle_ms,
+        total_ms=total_ms,
         after=after,
+        knows_end=not begin.kafka,
     )
+    if begin.kafka:
+        tables.names.renew(name, now_ms)
     groups = [group for group in begin.groups if group in tables.groups]
     if groups and row.state is TransactionState.OPEN and not row.parts:
         coordinator.register(row.transaction_id, holder, groups, tables.groups.__contains__)

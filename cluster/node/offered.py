@@ -11,6 +11,7 @@ import grpc
 from cluster.access.gate import Gate
 from cluster.kafka.handlers import open_sessions
 from cluster.kafka.needs import Rights
+from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.session import Session
 from cluster.metadata.state import MetadataState
 from cluster.metrics.page import Metrics
@@ -71,9 +72,7 @@ def add_services(
     permissions = None if gate is None else gate.permissions
     rights = TransactionRights(node, permissions)
     topics = ClusterService(node)
-    producers = ProducerService(
-        node, now_ms=now_ms, new_nonce=lambda: int.from_bytes(os.urandom(8))
-    )
+    producers = ProducerService(node, now_ms=now_ms, new_nonce=_new_nonce)
     groups = GroupService(node, members, rights, now_ms=now_ms)
     for service in (
         LogService(node),
@@ -85,4 +84,9 @@ def add_services(
         SecurityService(node, permissions),
     ):
         add_service(offered, service)
-    return open_sessions(node, topics, producers, groups)
+    open_ones = OpenTransactions(node, transactions, _new_nonce)
+    return open_sessions(node, topics, producers, groups, open_ones)
+
+
+def _new_nonce() -> int:
+    return int.from_bytes(os.urandom(8))

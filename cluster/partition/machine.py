@@ -170,7 +170,7 @@ class PartitionMachine:
             wanted = marker.expected if marker.committed else ()
             stored = {one.consumer_group: one.last for one in wanted if one.consumer_group}
             ended = self.group_offsets.end(marker.transaction_id, stored, marker.stamp_ms)
-        if marked.published or ended:
+        if marked.published or marked.dropped or ended:
             for listener in list(self._listeners):
                 listener()
         return marked

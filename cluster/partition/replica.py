@@ -186,6 +186,19 @@ class Partition:
         found = self.machine.runs.confirm(transaction_id, asked, only_winners=only_winners)
         return differs or found
 
+    def all_runs(self, transaction_id: int) -> list[Expected] | None:
+        """Returns all that the transaction has staged here; None: this node does not lead.
+
+        The caller has confirmed the leadership, so that nothing acknowledged is missing.
+        """
+        if self._leadership is None or not self.group.is_leader:
+            return None
+        offsets = self.machine.group_offsets.staged.of(transaction_id)
+        return self.machine.runs.everything(transaction_id) + [
+            Expected(0, 0, count, last, consumer_group=group)
+            for group, (count, last) in offsets.items()
+        ]
+
     def mark(self, marker: Marker, done: Done) -> None:
         """Ends a transaction here, also when the disk is full; the result is a Marked.
 

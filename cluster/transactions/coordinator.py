@@ -29,6 +29,7 @@ from cluster.transactions.transaction import NameOwner, Participant, Transaction
 from cluster.transactions.types import (
     ABORT_STATES,
     BY_FENCE,
+    BY_OWNER,
     BY_RESET,
     CHECK_AGAIN,
     COMMIT_DIFFERS,
@@ -126,6 +127,10 @@ class Coordinator:
         """Returns transactions with an outcome that some partitions do not know yet."""
         return list(self._decided.values())
 
+    def owner(self, name: str) -> NameOwner | None:
+        """Returns the last transaction of a producer's name, and who began it."""
+        return self._owners.get(name)
+
     def open_of(self, owner: str) -> TransactionRow | None:
         """Returns the open transaction of a producer's name."""
         known = self._owners.get(owner)
@@ -154,12 +159,15 @@ class Coordinator:
         idle_ms: int,
         total_ms: int,
         after: int = 0,
+        knows_end: bool = True,
     ) -> TransactionRow:
         """Begins a transaction of a name's holder; the caller has compared the name's epoch.
 
         Nonces of one holder rise. A repeat of the last one returns the same transaction again, in
         any state; a lower one came late and begins nothing. `after`: the transaction committed by
-        the same command. It is remembered until the next begin.
+        the same command. It is remembered until the next begin. `knows_end`: the holder names each
+        transaction. Else its last one must not have been aborted by another without its knowledge:
+        the rest of that would go into the new one.
         """
         known = self._owners.get(owner)
         if known is not None and known.holder == holder:
@@ -168,6 +176,9 @@ class Coordinator:
             if nonce < known.nonce:
                 text = f"nonce: {nonce} came after {known.nonce}, which began another transaction"
                 raise Refused(STALE_REQUEST, text, known.last_id)
+            last = self._rows[known.last_id]
+            if not knows_end and last.state in ABORT_STATES and last.reason != BY_OWNER:
+                raise self._not_open(known.last_id)
         before = self.open_of(owner)
         if before is not None:
             text = f"{owner!r} has transaction {before.transaction_id} open"
@@ -383,8 +394,13 @@ class Coordinator:
             self.sinks.committed(row.owner, records, digest)
         return row
 
-    def abort(self, transaction_id: int, holder: Holder | None, reason: str) -> TransactionRow:
-        """Decides to abort. Repeats are fine; an earlier commit stays."""
+    def abort(
+        self, transaction_id: int, holder: Holder | None, reason: str, *, acknowledged: bool = False
+    ) -> TransactionRow:
+        """Decides to abort. Repeats are fine; an earlier commit stays.
+
+        `acknowledged`: a holder that names no transaction knows of the abort, whoever decided it.
+        """
         row = self._existing(transaction_id)
         if row is None:
             raise self._not_open(transaction_id)
@@ -394,6 +410,8 @@ class Coordinator:
             raise Refused(TRANSACTION_COMMITTED, text, transaction_id)
         if row.state is TransactionState.OPEN:
             self._abort(row, reason)
+        elif acknowledged:
+            row.reason = reason
         return row
 
     def fence(self, owner: str, holder: Holder) -> None:

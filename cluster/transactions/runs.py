@@ -305,13 +305,15 @@ class RunTable:
                     f"producer {producer_id} has {has} staged (records, last sequence),"
                     f" the commit says {(records, last)}"
                 )
-            found[producer_id] = Expected(
-                0, producer_id, records, last, run.size, run.max_timestamp_us
-            )
+            found[producer_id] = _whole(run)
         others = sorted(runs.keys() - asked.keys())
         if others and not only_winners:
             return f"producers {others[:5]} have staged batches that the commit does not name"
         return found
+
+    def everything(self, transaction_id: int) -> list[Expected]:
+        """Returns the marker's facts of all runs that the transaction has here."""
+        return [_whole(run) for _, run in sorted(self._of.get(transaction_id, {}).items())]
 
     # -- saved states -------------------------------------------------------------------
 
@@ -340,6 +342,10 @@ def _use_up(dropped: Iterable[Run], last_seen: LastSeen, next_offset: int, time_
     for run in dropped:
         if run.kafka:
             last_seen.use_up(run.producer_id, run.epoch, run.last, next_offset, time_ms)
+
+
+def _whole(run: Run) -> Expected:
+    return Expected(0, run.producer_id, run.records, run.last, run.size, run.max_timestamp_us)
 
 
 def judge_run(run: Run, meta: BatchMeta) -> Verdict:

@@ -151,6 +151,27 @@ class Transactions:
             raise Rejected(COMMIT_INCOMPLETE, f"{text} of the commit")
         return [found[run.run] for run in asked]
 
+    async def all_runs(self, transaction_id: int, groups: Iterable[int]) -> list[Expected]:
+        """Return all that a transaction has staged in these groups, offsets without a producer id.
+
+        Nothing that was acknowledged before the call is missing. Raises NotReadyError if a group's
+        leader cannot be asked.
+        """
+        by_node: dict[int, list[int]] = defaultdict(list)
+        for group in groups:
+            by_node[self._leader_of(group)[0]].append(group)
+        requests = (
+            pb.ConfirmRunsRequest(transaction_id=transaction_id, groups=led, all_runs=True)
+            for led in by_node.values()
+        )
+        asked = map(self._confirm_at, by_node, requests)
+        found = list[Expected]()
+        for response in await asyncio.gather(*asked):
+            if response.not_led:
+                raise NotReadyError(f"group {response.not_led[0]} has no leader that answers")
+            found += map(expected_of, response.runs)
+        return found
+
     async def _confirm_at(
         self, node: int, request: pb.ConfirmRunsRequest
     ) -> pb.ConfirmRunsResponse:
@@ -219,11 +240,11 @@ class Transactions:
     async def confirm_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
         """Confirm runs of this node's partitions, by the applied entries.
 
-        A yes stays true under any later leader. Only a current leader says no: another may have
-        staged runs meanwhile that are not known here.
+        A yes stays true under any later leader. Only a current leader says no, or names all runs:
+        another may have staged runs meanwhile that are not known here.
         """
         response = self._applied_here(request)
-        if not response.differs:
+        if not (response.differs or request.all_runs):
             return response
         led = [self._partitions[group] for group in request.groups if group in self._partitions]
         outcomes: list[Outcome] = await asyncio.gather(*(called_back(one.confirm) for one in led))
@@ -233,6 +254,9 @@ class Transactions:
 
     def _applied_here(self, request: pb.ConfirmRunsRequest) -> pb.ConfirmRunsResponse:
         response = pb.ConfirmRunsResponse()
+        if request.all_runs:
+            self._add_all_runs(request, response)
+            return response
         asked: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)
         offsets: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
         staged: dict[int, list[tpb.ExpectedRun]] = defaultdict(list)
@@ -263,6 +287,17 @@ class Transactions:
                 )
                 response.runs.extend(staged[group])
         return response
+
+    def _add_all_runs(
+        self, request: pb.ConfirmRunsRequest, response: pb.ConfirmRunsResponse
+    ) -> None:
+        for group in request.groups:
+            partition = self._partitions.get(group)
+            runs = None if partition is None else partition.all_runs(request.transaction_id)
+            if runs is None:
+                response.not_led.append(group)
+            else:
+                response.runs.extend(expected_record(run._replace(group=group)) for run in runs)
 
     def describe_here(self, request: pb.DescribeRunsRequest) -> pb.DescribeRunsResponse:
         """Describe the runs of the partitions that this node leads."""

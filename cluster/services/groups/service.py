@@ -145,6 +145,12 @@ class GroupService:
             topic_ids = [self._topic_id(commit) for commit in request.offsets]
             return await self._staging.stage(replica, request, topic_ids, self._now_ms(), classic)
 
+    async def next_call(self, group: str, transaction_id: int) -> int:
+        """Return the number of a transaction's next StageOffsets for the group."""
+        replica = await self._replica_of(group)
+        known = replica.group_offsets.staged.calls(transaction_id, group)
+        return known[-1].number + 1 if known else 1
+
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest) -> pb.FetchOffsetsResponse:
         check_name("group", request.group)
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
@@ -246,10 +252,13 @@ class GroupService:
 
     async def coordinator(self, group: str) -> int:
         """Return the node that leads the group's partition; 0: none is known."""
+        return self.node.leader_of(await self.raft_group(group))[0]
+
+    async def raft_group(self, group: str) -> int:
+        """Return the Raft group of the partition with the group's offsets."""
         check_name("group", group)
         topic = await self._offsets_topic()
-        partition = topic.partitions[partition_of(group, len(topic.partitions))]
-        return self.node.leader_of(partition.group_id)[0]
+        return topic.partitions[partition_of(group, len(topic.partitions))].group_id
 
     async def _replica_of(self, group: str) -> Partition:
         """Return this node's replica of the group's partition, if it leads. Raises ClusterError."""

@@ -60,7 +60,7 @@ class Leases:
         if len(token) == TOKEN_BYTES and (
             not secret or proves(secret, token, producer_id, epoch, principal)
         ):
-            if not await self._caught_up():
+            if not await self.caught_up():
                 text = f"this node's metadata is behind the lease of producer_id {producer_id}"
                 return Verdict(Kind.NOT_READY, message=text)
             if self.proven(token, producer_id, epoch):
@@ -74,7 +74,7 @@ class Leases:
             await self._catch_up()
         return metadata.is_issued(producer_id)
 
-    async def _caught_up(self) -> bool:
+    async def caught_up(self) -> bool:
         """Wait to catch up, but not again for a while after a failure: a stream waits, too."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._behind_until:

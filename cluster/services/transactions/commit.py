@@ -8,7 +8,7 @@ The coordinator's outcome holds, whichever node answers the client, and however 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from cluster.features import TRANSACTIONS
@@ -21,6 +21,7 @@ from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import (
     ABORT_STATES,
     CHECK_AGAIN,
+    COMMIT_DIFFERS,
     TRANSACTION_ABORTED,
     Expected,
     Published,
@@ -58,23 +59,34 @@ class Decided(NamedTuple):
     following: tpb.TransactionRecord | None
 
 
-class Decisions:
-    """Decides commits for one node's services."""
+# Returns all that a transaction has staged in these groups.
+AllRuns = Callable[[int, Iterable[int]], Awaitable[Sequence[Expected]]]
 
-    def __init__(self, node: NodeContext, coordination: Coordination) -> None:
+
+class Decisions:
+    """Decides commits for one node's services.
+
+    all_runs: for owners that do not name the runs of a commit.
+    """
+
+    def __init__(
+        self, node: NodeContext, coordination: Coordination, all_runs: AllRuns | None = None
+    ) -> None:
         self.node = node
         self._coordination = coordination
+        self._all_runs = all_runs
 
     async def decide(
         self,
         commit: tpb.CommitTransaction,
-        asked: Sequence[Expected],
+        asked: Sequence[Expected] | None,
         timeout_ms: int,
         *,
         sink: str = "",
     ) -> Decided:
         """Return the transaction once its commit is decided. Raises the refusal.
 
+        asked: its runs as its owner knows them; None: all that its partitions have.
         sink: the sink that must own it; empty: a producer must.
         """
         number, coordinator = commit.transaction_id, self.node.metadata.coordinator
@@ -85,17 +97,19 @@ class Decisions:
                 row = coordinator.get(number)
             _check_whose(row, number, sink)
             groups = [] if row is None else list(row.parts)
-            expected: Sequence[Expected] = asked
+            expected = asked
             if row is not None and row.state is TransactionState.OPEN:
                 confirmed = await self._confirm(row, asked, groups)
                 if confirmed is None:
                     continue
                 expected = confirmed
+            elif expected is None:
+                expected = () if row is None else row.expected
             del commit.expected[:]
             commit.expected.extend(map(expected_record, expected))
             commit.checked = len(groups)
             result = await self.propose(tpb.TransactionCommand(commit=commit), timeout_ms)
-            if result.error == CHECK_AGAIN:
+            if result.error == CHECK_AGAIN or (asked is None and result.error == COMMIT_DIFFERS):
                 continue
             state = TransactionState(accepted(result).transaction.state)
             decided = coordinator.get(number) or row
@@ -106,7 +120,7 @@ class Decisions:
             return Decided(decided, begun)
 
     async def _confirm(
-        self, row: TransactionRow, asked: Sequence[Expected], groups: list[int]
+        self, row: TransactionRow, asked: Sequence[Expected] | None, groups: list[int]
     ) -> Sequence[Expected] | None:
         """Return the partitions' confirmations; None: this node was behind, so look again.
 
@@ -115,7 +129,11 @@ class Decisions:
         """
         live = [group for group in groups if not row.parts[group].gone]
         if len(live) < len(groups):
-            return asked  # the decision will be to abort
+            return asked or ()  # the decision will be to abort
+        if asked is None:
+            assert self._all_runs is not None, "over gRPC an owner names its runs"
+            runs = await self._all_runs(row.transaction_id, live)
+            return [run._replace(producer_id=row.holder.producer_id) for run in runs]
         try:
             return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
         except Rejected:

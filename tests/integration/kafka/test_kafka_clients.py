@@ -303,16 +303,6 @@ def test_a_batch_that_is_too_large_is_refused(
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
-def test_a_transactional_producer_is_told_that_there_are_no_transactions(
-    cluster: LocalCluster,
-) -> None:
-    producer = Producer({"bootstrap.servers": servers(cluster), "transactional.id": "mine"})
-    with pytest.raises(KafkaException) as raised:
-        producer.init_transactions(TIMEOUT)
-    error = raised.value.args[0]
-    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and error.fatal()
-
-
 async def test_aiokafka_writes_and_reads(
     cluster: LocalCluster, client: AdminClient, topic: str
 ) -> None:

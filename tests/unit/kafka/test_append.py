@@ -82,7 +82,6 @@ REFUSED = [
     ("an id of gRPC", batch(**SOUND | {"pid": 1}), "alice", Kind.UNKNOWN_PRODUCER),
     ("not the first", batch(**SOUND | {"sequence": 1}), "alice", Kind.UNKNOWN_PRODUCER),
     ("too large", batch(pid=PID, epoch=0, sequence=0, count=60), "alice", Kind.BATCH_TOO_LARGE),
-    ("transaction", batch(**SOUND, attributes=16), "alice", Kind.INVALID_BATCH),
 ]
 
 

@@ -24,6 +24,7 @@ from cluster.kafka.produce_wire import PartitionData, Result, produce_answer, re
 from cluster.kafka.versions import Head
 from cluster.partition import leader
 from cluster.security.caller import Caller
+from cluster.services.log.lease_checks import Leases
 from tests.unit.kafka.kafka_bytes import batch
 from tests.unit.services.log_rig import GROUP, SECRET, TOPIC, LogNode
 
@@ -105,7 +106,7 @@ class Rig:
         self.node = kafka_node(**policy)
         self.held: list[Callable[[], None]] = []
         self.answers = Answers()
-        self.producing = Producing(self.node, Rights(Gate(None, None, None), Caller()))
+        self.producing = Producing(self.node, Rights(Gate(None, None, None), Caller()), Leases(self.node))
 
     def begin(self, *records: bytes, **fields: Any) -> None:
         source = Source(memoryview(request(*records, **fields)))
@@ -205,13 +206,14 @@ TABLE: list[tuple[str, bytes, dict[str, Any], Error]] = [
     ("checksum", batch(crc=1), {}, Error.CORRUPT_MESSAGE),
     ("two batches", batch() + batch(), {}, Error.INVALID_RECORD),
     ("no records", b"", {}, Error.CORRUPT_MESSAGE),
-    ("transaction", batch(pid=PID, epoch=0, sequence=0, attributes=16), {}, Error.INVALID_RECORD),
+    ("not in a transaction", batch(pid=PID, epoch=0, sequence=0, attributes=16), {},
+     Error.UNKNOWN_PRODUCER_ID),
     ("unproven id", batch(pid=PID ^ 1, epoch=0, sequence=0), {}, Error.UNKNOWN_PRODUCER_ID),
     ("native id", batch(pid=7, epoch=0, sequence=0), {}, Error.UNKNOWN_PRODUCER_ID),
     ("forgotten id", batch(pid=PID, epoch=0, sequence=5), {}, Error.UNKNOWN_PRODUCER_ID),
     ("too large", batch(1, value=b"x" * 60), {"max_batch_bytes": 50}, Error.MESSAGE_TOO_LARGE),
     ("format", batch(), {"formats": Formats.COLUMNAR}, Error.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("records", "policy", "number"), [row[1:] for row in TABLE],

@@ -82,7 +82,8 @@ class Walk:
         payload = b"%d" % first
         # Every third id is a client's of Kafka's protocol.
         entry = BatchEntry(
-            0 if pid % 3 else KAFKA_V2, count, pid, epoch, crc32c.crc32c(payload), first, first + count - 1, first - 1,
+            0 if pid % 3 else KAFKA_V2, count, pid, epoch, crc32c.crc32c(payload), first,
+            first + count - 1, first - 1,
             rng.choice((-1, -1, self.machine.stored.next_offset)) if not number else -1,
             number, first, *self._terms(), self._held(pid),
         )  # fmt: skip
