@@ -5,8 +5,8 @@
 
 A client's call means the last transaction of its lease. This node's copy of the metadata may be
 behind, and a call for one transaction must not end, or fill, another. So an answer that changed
-nothing is given once the copy has caught up, and a command counts only if its transaction is still
-the last one once it is applied here.
+nothing is given once the copy has caught up, and the end of a transaction counts only if that was
+the last one when the command was applied.
 
 A transaction that somebody else aborted (its time was over, an operator, a new member of a group)
 ends its lease: the holder may only abort it, or lease again. Else the rest of it would go into the
@@ -121,23 +121,16 @@ class OpenTransactions:
         is_current = False
         while True:
             row = await self._last_of(name, holder)
-            if row is None or row.state is not TransactionState.OPEN:
-                if not is_current:
-                    await self._decisions.catch_up()
-                    is_current = True
-                    continue
-                row = await self._ended_before(row, holder, commit=commit)
-                await self._everywhere(row)
-                return
-            is_current = True  # once a command is applied here
-            if commit:
-                try:
-                    await self._commit(row)
-                except (OncelogError, Rejected):
-                    if row.state is TransactionState.OPEN:
-                        raise
+            if row is not None and row.state is TransactionState.OPEN:
+                if await (self._commit(row) if commit else self._abort(row)):
+                    break
+            elif is_current:
+                row = await self._ended_before(row, commit=commit)
+                break
             else:
-                await self._abort(row, holder)
+                await self._decisions.catch_up()
+            is_current = True  # a command is applied here
+        await self._everywhere(row)
 
     async def open_one(self, name: str, holder: Holder) -> TransactionRow:
         """Return the open transaction."""
@@ -188,34 +181,39 @@ class OpenTransactions:
         accepted(result)
         return True
 
-    async def _commit(self, row: TransactionRow) -> None:
+    async def _commit(self, row: TransactionRow) -> bool:
+        """Return whether it is committed, and was the last one then."""
         commit = tpb.CommitTransaction(
             transaction_id=row.transaction_id,
             producer_id=row.holder.producer_id,
             epoch=row.holder.epoch,
         )
-        await self._decisions.decide(commit, None, 0)
+        try:
+            decided = await self._decisions.decide(commit, None, 0)
+        except (OncelogError, Rejected):
+            if row.state is TransactionState.OPEN:
+                raise
+            return False  # aborted; its state says why
+        return decided.last_id == row.transaction_id
 
-    async def _abort(self, row: TransactionRow, holder: Holder) -> None:
+    async def _abort(self, row: TransactionRow) -> bool:
+        """Return whether it is aborted, and was the last one then; the holder knows of it now."""
         abort = tpb.AbortTransaction(
             transaction_id=row.transaction_id,
-            producer_id=holder.producer_id,
-            epoch=holder.epoch,
+            producer_id=row.holder.producer_id,
+            epoch=row.holder.epoch,
             reason=BY_OWNER,
             kafka=True,
         )
+        result = await self._decisions.propose(tpb.TransactionCommand(abort=abort), 0)
         # Refused only if it was committed meanwhile, which its state shows.
-        await self._decisions.propose(tpb.TransactionCommand(abort=abort), 0)
+        return not result.error and result.transaction_id == row.transaction_id
 
-    async def _ended_before(
-        self, row: TransactionRow | None, holder: Holder, *, commit: bool
-    ) -> TransactionRow:
+    async def _ended_before(self, row: TransactionRow | None, *, commit: bool) -> TransactionRow:
         """Return the last transaction, if its outcome is the wanted one."""
-        if row is not None and commit and row.state in COMMIT_STATES:
-            return row
-        if row is not None and not commit and row.state in ABORT_STATES:
-            if row.reason != BY_OWNER:
-                await self._abort(row, holder)
+        if row is not None and row.state in (COMMIT_STATES if commit else ABORT_STATES):
+            if not commit and row.reason != BY_OWNER:
+                await self._abort(row)
             return row
         raise refused_end(row)
 

@@ -52,8 +52,11 @@ def apply(tables: Tables, command: tpb.TransactionCommand, now_ms: int) -> pb.Me
         raise Rejected(_PUBLIC.get(refused.reason, refused.reason), str(refused)) from refused
     if row is None:
         return pb.MetadataResult()
+    owner = tables.coordinator.owner(row.owner)
     return pb.MetadataResult(
-        transaction=_head(row), next_transaction=None if following is None else _head(following)
+        transaction=_head(row),
+        transaction_id=0 if row.sink or owner is None else owner.last_id,
+        next_transaction=None if following is None else _head(following),
     )
 
 

@@ -53,10 +53,14 @@ class Coordination(Protocol):
 
 
 class Decided(NamedTuple):
-    """row: the transaction to commit. following: the transaction that the commit has begun."""
+    """row: the transaction to commit. following: the transaction that the commit has begun.
+
+    last_id: its owner's last one when the command was applied.
+    """
 
     row: TransactionRow
     following: tpb.TransactionRecord | None
+    last_id: int
 
 
 # Returns all that a transaction has staged in these groups.
@@ -117,7 +121,7 @@ class Decisions:
                 text = f"transaction {number} was aborted: {result.transaction.reason}"
                 raise rejection(TRANSACTION_ABORTED, text)
             begun = result.next_transaction if result.HasField("next_transaction") else None
-            return Decided(decided, begun)
+            return Decided(decided, begun, result.transaction_id)
 
     async def _confirm(
         self, row: TransactionRow, asked: Sequence[Expected] | None, groups: list[int]

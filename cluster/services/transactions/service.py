@@ -122,7 +122,7 @@ class TransactionService:
                     epoch=request.epoch,
                     next=following,
                 )
-                row, begun = await self._decisions.decide(commit, asked, request.timeout_ms)
+                row, begun, _ = await self._decisions.decide(commit, asked, request.timeout_ms)
                 answer = pb.CommitTransactionResponse(
                     state=_state(row), next=None if begun is None else _begun(begun)
                 )

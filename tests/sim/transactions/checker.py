@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from cluster.entries import BATCH, MARKER, METADATA, payload_of, unpack_batch
+from cluster.entries import BATCH, KAFKA_BATCH, MARKER, METADATA, payload_of, unpack_batch
 from cluster.transactions.run_records import unpack_marker
 from cluster.transactions.types import Marker
 from cluster.v1 import metadata_pb2 as pb
@@ -28,6 +28,15 @@ class Record(NamedTuple):
     epoch: int
     transaction_id: int
     content: Any = None
+
+    @property
+    def is_kafka(self) -> bool:
+        return isinstance(self.content, str)
+
+    @property
+    def name(self) -> tuple[int, ...]:
+        """Sequences of Kafka's protocol begin at 0 in each epoch."""
+        return self[:3] if self.is_kafka else self[:2]
 
 
 class Staged(NamedTuple):
@@ -64,6 +73,7 @@ class Checker:
         self.decided: dict[int, bool] = {}
         self.gone: set[int] = set()
         self.batches: dict[int, tuple[str, int]] = {}  # T -> sink, batch
+        self.kafka: list[Any] = []  # each transaction of Kafka's protocol, as its producer knows it
 
     def fail(self, text: str) -> None:
         raise Violation(text)
@@ -73,7 +83,7 @@ class Checker:
         if kind == METADATA:
             command = pb.MetadataCommand.FromString(entry[1:])
             self._metadata(command, result)
-        elif kind == BATCH:
+        elif kind in (BATCH, KAFKA_BATCH):
             self._batch(number, entry, result.verdict)
         elif kind == MARKER:
             self._marker(number, unpack_marker(entry))
@@ -169,7 +179,7 @@ class Checker:
         if offset != len(readable):
             self.fail(f"group {group}: offset {offset}, but {len(readable)} records are readable")
         for record in records:
-            before = [r for r in readable if r[:2] == record[:2]]
+            before = [r for r in readable if r.name == record.name]
             if before:
                 self.fail(f"group {group}: {record} is there twice: {before}")
             readable.append(record)
@@ -193,6 +203,7 @@ class Checker:
         self._outcomes({n for n, group in groups.items() if group.gone})
         self._answers({n for n, group in groups.items() if group.gone})
         self._sinks()
+        self._kafka({n for n, group in groups.items() if group.gone})
         for number, group in groups.items():
             if number and not group.gone:
                 self._offsets(group)
@@ -222,11 +233,37 @@ class Checker:
         newest: dict[int, Record] = {}
         for record in self.readable[number]:
             last = newest.get(record.producer_id)
-            if record.sequence != (last.sequence + 1 if last else 0):
+            if record.is_kafka:  # it skips the sequences of aborted transactions
+                in_order = last is None or record[2:0:-1] > last[2:0:-1]
+            else:
+                in_order = record.sequence == (last.sequence + 1 if last else 0)
+            if not in_order:
                 self.fail(f"group {number}: {record} follows {last}")
             if last is not None and record.epoch < last.epoch:
                 self.fail(f"group {number}: {record} of a fenced epoch follows {last}")
             newest[record.producer_id] = record
+
+    def _kafka(self, gone: set[int]) -> None:
+        """Checks that each transaction is there as a whole and together, or not at all."""
+        places = {
+            record.content: (group, offset)
+            for group, readable in self.readable.items()
+            for offset, record in enumerate(readable)
+            if record.is_kafka
+        }
+        for work in self.kafka:
+            wanted = {g: contents for g, contents in work.contents.items() if g not in gone}
+            every = [content for contents in wanted.values() for content in contents]
+            found = [content for content in every if content in places]
+            if found and (found != every or not work.commit_sent or work.outcome == "aborted"):
+                self.fail(f"{work} is torn, or was aborted: {found} can be read")
+            if work.outcome == "committed" and found != every:
+                self.fail(f"{work} was committed, and only {found} can be read")
+            for group, contents in wanted.items() if found else ():
+                first = places[contents[0]][1] if contents else 0
+                together = [(group, first + at) for at in range(len(contents))]
+                if [places[content] for content in contents] != together:
+                    self.fail(f"{work} does not lie together in group {group}")
 
     def _sinks(self) -> None:
         """Checks each sink: batches once and in order, and the winners in each in order."""

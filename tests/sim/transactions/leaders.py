@@ -12,13 +12,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from zlib import crc32
 
 from cluster.consensus.proposals import Abandoned, Outcome
-from cluster.dedup.verdict import BatchMeta, Kind, ResolutionKind
+from cluster.dedup.verdict import BatchMeta, Kind, ResolutionKind, Verdict
+from cluster.entries import KAFKA_V2
 from cluster.entries import METADATA as METADATA_ENTRY
+from cluster.kafka.open_transactions import OpenTransactions
+from cluster.kafka.staged import StagedBatch
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import Rejected
@@ -27,14 +32,16 @@ from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.transactions.transactions import Transactions
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.services.log.added_partitions import AddedPartitions
+from cluster.services.log.lease_checks import Leases
 from cluster.services.outcomes import called_back, confirm, one_answer
 from cluster.services.transactions.commit import Decisions
-from cluster.transactions.types import Expected, Holder
+from cluster.transactions.types import Expected, Holder, Refused
 from cluster.transport.calls import PeerCallError
 from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.errors import OncelogError
+from tests.sim.transactions.commands import IDLE_MS as TIMEOUT_MS
 from tests.sim.transactions.commands import Asked, answer_of, begin_record, command_of
 from tests.sim.transactions.world import GONE, LOST, METADATA, Call, Group, Reply, World
 
@@ -74,6 +81,20 @@ class Links(dict[int, Link]):
         return Link(self._world, peer)
 
 
+class Following:
+    """A follower's copy of the metadata: of any age, until somebody waits for it."""
+
+    is_ready, leader_id = False, METADATA
+
+    def __init__(self, group: Group, replica: int) -> None:
+        self._group, self._replica = group, replica
+
+    @property
+    def applied_index(self) -> int:
+        self._group.follow(self._replica)
+        return self._group.applied[self._replica]
+
+
 class Leader:
     """The node, with the parts that every node has."""
 
@@ -101,6 +122,16 @@ class Leader:
         self.transactions = Transactions(
             config, self.metadata, self.proposer, replicas, node, node, self.world.loop.time
         )
+        rng, following = self.world.rng, seat
+        if of is not group:
+            following = cast(Any, Following(of, replica))
+        proposer = MetadataProposer(following, links, lambda: None, clocks, founding, self.metadata)
+        self.kafka_context: Any = SimpleNamespace(
+            config=config, metadata=self.metadata, propose_metadata=proposer.propose
+        )
+        self.open_ones = OpenTransactions(
+            self.kafka_context, self.transactions, lambda: rng.getrandbits(63) | 1
+        )
 
     def end(self) -> None:
         self.alive = False
@@ -112,7 +143,7 @@ class Leader:
 
         def done(task: asyncio.Task[Any]) -> None:
             error = None if task.cancelled() else task.exception()
-            if isinstance(error, OncelogError | Rejected):
+            if isinstance(error, OncelogError | Rejected | Refused):
                 reply((error.reason, str(error)))
             else:
                 reply(LOST if task.cancelled() or error is not None else task.result())
@@ -122,6 +153,17 @@ class Leader:
     async def run(self) -> None:
         await self.transactions.run(Tasks())
 
+    # -- calls of Kafka's protocol: any node answers them ---------------------------------------
+
+    def kafka_lease(self, reply: Reply, name: str, held: Holder | None) -> None:
+        self.spawn(self.open_ones.lease(name, TIMEOUT_MS, held), reply)
+
+    def kafka_add(self, reply: Reply, name: str, holder: Holder, groups: set[int]) -> None:
+        self.spawn(self.open_ones.add(name, holder, groups), reply)
+
+    def kafka_end(self, reply: Reply, name: str, holder: Holder, commit: bool) -> None:
+        self.spawn(self.open_ones.end(name, holder, commit=commit), reply)
+
 
 class PartitionLeader(Leader):
     """Leads a partition for one term."""
@@ -129,7 +171,9 @@ class PartitionLeader(Leader):
     def __init__(self, group: Group) -> None:
         super().__init__(group)
         self.partition: Partition = group.machine
+        self.partition.alter(replace(self.partition.policy, names=self.metadata))
         self._added = AddedPartitions(self.context)
+        self._leases = Leases(self.kafka_context)
 
     # -- batches --------------------------------------------------------------------------
 
@@ -145,6 +189,21 @@ class PartitionLeader(Leader):
                 reply(said(answer))
 
         self.partition.append(request, answered)
+
+    def kafka_batch(self, reply: Reply, holder: Holder, first: int, contents: list[str]) -> None:
+        data = json.dumps(contents).encode()
+        last, count = first + len(contents) - 1, len(contents)
+        meta = BatchMeta(*holder, first, last, first - 1, count, crc32(data), -1, True)
+        self.spawn(self._staged(meta, data), reply)
+
+    async def _staged(self, meta: BatchMeta, data: bytes) -> object:
+        batch = StagedBatch(self.metadata, self._leases, meta)
+        while (found := batch.look(self.partition)) is not None:
+            if isinstance(found, Verdict):
+                return said(Answer(found))
+            await found()
+        request = AppendRequest(meta, KAFKA_V2, batch.transaction_id, 0, data)
+        return said(await called_back(partial(self.partition.append, request)))
 
     async def _register(self, request: AppendRequest) -> object:
         """Registers the partition with the coordinator before any batch is staged."""
@@ -246,7 +305,7 @@ class MetadataLeader(Leader):
         number = commit.transaction_id
         known = self.metadata.coordinator.get(number)
         sink = known.owner if known is not None and known.sink else ""
-        row, following = await self._decisions.decide(commit, asked, 0, sink=sink)
+        row, following, _ = await self._decisions.decide(commit, asked, 0, sink=sink)
         begun = 0 if following is None else following.transaction_id
         if not visible:
             self.transactions.publish(row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from cluster.consensus.group import Group as RaftGroup
+from cluster.dedup.verdict import Formats
 from cluster.features import FEATURES, Features, Finalized
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
@@ -39,7 +40,7 @@ def partition_of(seat: Seat) -> Partition:
         f"t{seat.of.number}",
         0,
         NoRows(),
-        Policy(lease_lifetime_ms=LIFETIME_MS),
+        Policy(lease_lifetime_ms=LIFETIME_MS, formats=Formats.BOTH),
         NodeView(
             lambda: world.wall_ms,
             lambda: None,

@@ -13,6 +13,7 @@ from cluster.v1 import metadata_pb2 as pb
 from tests.sim.transactions.checker import Checker
 from tests.sim.transactions.clients import Producer, command
 from tests.sim.transactions.commands import topic_of
+from tests.sim.transactions.kafka import KafkaProducer
 from tests.sim.transactions.leaders import MetadataLeader, PartitionLeader
 from tests.sim.transactions.machines import metadata_of, partition_of
 from tests.sim.transactions.offsets import OffsetsLeader
@@ -22,6 +23,7 @@ from tests.sim.transactions.world import METADATA, Faults, Group, World
 
 STEPS = 700
 HEALED_STEPS = 40_000
+KAFKA_EVERY = 3  # of these seeds one has producers of Kafka's protocol
 
 
 @dataclass
@@ -79,7 +81,7 @@ class Run:
         self.world, self.checker = make_world(seed)
         self.rng = self.world.rng
         self.counts: Counter[str] = Counter()
-        self.producers: list[Producer | Sink] = []
+        self.producers: list[Producer | KafkaProducer | Sink] = []
         self.groups = [add_partition(self.world) for _ in range(self.rng.randint(1, 3))]
         self.nonce = self.sinks = self.offsets = 0
         if self.rng.random() < 0.4:
@@ -91,6 +93,9 @@ class Run:
             self._start(f"p{name}")
         if self.rng.random() < 0.3:
             self._start_sink()
+        if seed % KAFKA_EVERY == 0:
+            for name in range(self.rng.randint(1, 2)):
+                self._start_kafka(f"k{name}")
         self.by_members = self.rng.random() < 0.7
         if self.offsets:
             for partition in range(self.rng.randint(1, 2)):
@@ -108,6 +113,12 @@ class Run:
     def _start(self, name: str) -> None:
         self.nonce += 1
         producer = Producer(self.world, self.checker, self.rng, name, self.nonce)
+        self.producers.append(producer)
+        self.world.spawn(producer.live(list(self.groups), self.rng.randint(2, 8)))
+
+    def _start_kafka(self, name: str) -> None:
+        self.nonce += 1
+        producer = KafkaProducer(self.world, self.checker, self.rng, name, self.nonce)
         self.producers.append(producer)
         self.world.spawn(producer.live(list(self.groups), self.rng.randint(2, 8)))
 
@@ -172,6 +183,8 @@ class Run:
             known = rng.choice(self.producers)
             if isinstance(known, Worker):
                 self._start_worker(known.partition)
+            elif isinstance(known, KafkaProducer):
+                self._start_kafka(known.name)
             elif isinstance(known, Producer):
                 self._start(known.name)
             else:
