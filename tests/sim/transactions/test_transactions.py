@@ -51,6 +51,16 @@ CAUGHT_BY = {
     "staged-offsets-in-any-order": "c45_calls_that_come_in_another_order",
     "offsets-after-the-end-are-staged": "c45_offsets_after_the_end",
     "overtaken-transactions-stay-open": "c25_old_owner_is_gone",
+    "kafka-sequences-come-back": "k01_aborted_sequences_are_used_up",
+    "native-sequences-are-used-up": "c09_aborted_sequences_are_sent_again",
+    "used-up-at-the-next-offset": "k03_abort_before_the_first_record",
+    "used-up-and-duplicates-again": "k02_batch_of_an_aborted_transaction_comes_in_the_next",
+    "the-rest-of-an-expired-one-goes-on": "k04_rest_of_an_expired_transaction",
+    "an-end-is-answered-at-its-decision": "k07_end_is_answered_when_its_markers_are_applied",
+    "any-end-counts": "k06_end_at_a_node_that_knows_the_one_before",
+    "an-old-copy-is-believed": "k07_batch_at_a_leader_that_knows_the_one_before",
+    "each-lease-is-another": "k10_lease_is_repeated",
+    "a-lease-does-not-wait": "k09_successor_waits_for_the_end_of_its_predecessor",
 }
 
 

@@ -16,6 +16,8 @@ from cluster.dedup.record import ReadableRun as PublishedChain
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.groups.ownership import GroupOwnership
 from cluster.groups.staged import StagedOffsetsTable
+from cluster.kafka.open_transactions import OpenTransactions
+from cluster.kafka.staged import StagedBatch
 from cluster.node.transactions.markers import Markers
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.replica import Partition
@@ -440,3 +442,111 @@ def offsets_after_the_end_are_staged() -> list[Patch]:
 def overtaken_transactions_stay_open() -> list[Patch]:
     """The new owner commits nothing until the old one's transaction expires."""
     return [(OffsetsTable, "overtaken", lambda self: [])]
+
+
+# -- Kafka's protocol -------------------------------------------------------------------
+
+
+@weakness
+def kafka_sequences_come_back() -> list[Patch]:
+    """An abort gives the sequences back, as for other clients: Kafka's do not send them again."""
+    return [(runs_module, "_use_up", lambda *of: None)]
+
+
+@weakness
+def native_sequences_are_used_up() -> list[Patch]:
+    """Kafka's rule for an abort reaches other clients: what they send again is refused."""
+
+    def of_all(dropped: Any, last_seen: LastSeen, next_offset: int, time_ms: int) -> None:
+        for run in dropped:
+            last_seen.use_up(run.producer_id, run.epoch, run.last, next_offset, time_ms)
+
+    return [(runs_module, "_use_up", of_all)]
+
+
+@weakness
+def used_up_at_the_next_offset() -> list[Patch]:
+    """The chain's last offset is that of the next record: no record can follow, replicas stop."""
+    use_up = LastSeen.use_up
+
+    def too_high(self: LastSeen, pid: int, epoch: int, last: int, end: int, time_ms: int) -> None:
+        use_up(self, pid, epoch, last, end + 1, time_ms)
+
+    return [(LastSeen, "use_up", too_high)]
+
+
+@weakness
+def used_up_and_duplicates_again() -> list[Patch]:
+    """The window stays: a late copy of a committed batch is called a duplicate in another one."""
+
+    def one_less(self: LastSeen, pid: int, epoch: int, last: int, end: int, time_ms: int) -> None:
+        use_up(self, pid, epoch, last - 1, end, time_ms)
+
+    use_up = LastSeen.use_up
+    return [(LastSeen, "use_up", one_less)]
+
+
+@weakness
+def the_rest_of_an_expired_one_goes_on() -> list[Patch]:
+    """A client's second part goes into a new transaction, and is committed without the first."""
+    begin = Coordinator.begin
+
+    def at_once(self: Coordinator, *of: Any, knows_end: bool = True, **more: Any) -> Any:
+        return begin(self, *of, **more)
+
+    return [(Coordinator, "begin", at_once)]
+
+
+@weakness
+def an_end_is_answered_at_its_decision() -> list[Patch]:
+    """A batch of the next transaction comes where the last one looks open: it is lost."""
+
+    async def at_once(self: OpenTransactions, row: Any) -> None: ...
+
+    return [(OpenTransactions, "_everywhere", at_once)]
+
+
+@weakness
+def any_end_counts() -> list[Patch]:
+    """A node with an old copy ends the transaction before: the last one stays open."""
+
+    async def believes(self: OpenTransactions, row: Any) -> bool:
+        await commit(self, row)
+        return True
+
+    commit = OpenTransactions._commit
+    return [(OpenTransactions, "_commit", believes)]
+
+
+@weakness
+def an_old_copy_is_believed() -> list[Patch]:
+    """A leader looks for a batch's transaction in its copy alone, however old that is."""
+
+    def believes(self: StagedBatch, replica: Partition) -> Any:
+        name = self.name
+        row = None if name is None else self._metadata.coordinator.open_of(name.name)
+        return (
+            row if row is not None and row.takes(replica.group.config.group, self._holder) else None
+        )
+
+    return [(StagedBatch, "_row", believes)]
+
+
+@weakness
+def each_lease_is_another() -> list[Patch]:
+    """A repeated InitProducerId fences the producer that it was for."""
+    lease = OpenTransactions.lease
+
+    async def anew(self: OpenTransactions, name: str, timeout_ms: int, held: Any) -> Any:
+        return await lease(self, name, timeout_ms, None)
+
+    return [(OpenTransactions, "lease", anew)]
+
+
+@weakness
+def a_lease_does_not_wait() -> list[Patch]:
+    """A successor reads before its predecessor's last records can be read."""
+
+    async def at_once(self: OpenTransactions, row: Any) -> None: ...
+
+    return [(OpenTransactions, "_ended", at_once)]

@@ -4,7 +4,7 @@ The numbers are those of the list in ADR 32, which describes each case and names
 more than these machines. A case is a function that plays on a Stage.
 """
 
-from tests.sim.transactions.cases import ends, late_copies, model, offsets
+from tests.sim.transactions.cases import ends, kafka, late_copies, model, offsets
 from tests.sim.transactions.cases.registry import CASES
 
-__all__ = ["CASES", "ends", "late_copies", "model", "offsets"]
+__all__ = ["CASES", "ends", "kafka", "late_copies", "model", "offsets"]
