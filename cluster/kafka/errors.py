@@ -74,6 +74,7 @@ class Error(IntEnum):
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
+    FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
@@ -85,6 +86,7 @@ class Error(IntEnum):
 _VERDICTS = {
     Kind.APPENDED: Error.NONE,
     Kind.DUPLICATE: Error.NONE,
+    Kind.STAGED: Error.NONE,
     Kind.NOT_LEADER: Error.NOT_LEADER_OR_FOLLOWER,
     Kind.NOT_READY: Error.NOT_LEADER_OR_FOLLOWER,
     # In doubt: every client sends the same batch again.

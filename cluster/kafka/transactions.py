@@ -61,6 +61,7 @@ from cluster.services.slices import in_slices
 from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import Holder
 from cluster.transactions.types import TransactionState as State
+from cluster.v1.offsets_pb2 import ClassicCaller
 from oncelog.v1 import group_pb2 as pb
 
 MAX_PRODUCERS = 10_000  # of a partition, in an answer
@@ -218,14 +219,17 @@ class Transactions:
     async def _staged(
         self, request: TxnOffsetCommitRequest, commits: Iterable[pb.OffsetCommit]
     ) -> Error:
-        if request.generation_id >= 0 or request.member_id:
-            return Error.UNKNOWN_MEMBER_ID
+        member = ClassicCaller(
+            member=request.member_id,
+            instance=request.group_instance_id or "",
+            generation=request.generation_id,
+        )
         holder = Holder(request.producer_id, request.producer_epoch)
         lock = self._numbering.setdefault(request.group_id, asyncio.Lock())
         try:
             row = await self._open.open_one(request.transactional_id, holder)
             async with lock:
-                answer = await self._groups.StageOffsets(
+                answer = await self._groups.stage(
                     pb.StageOffsetsRequest(
                         transaction_id=row.transaction_id,
                         producer_id=holder.producer_id,
@@ -233,7 +237,8 @@ class Transactions:
                         group=request.group_id,
                         number=await self._groups.next_call(request.group_id, row.transaction_id),
                         offsets=commits,
-                    )
+                    ),
+                    member,
                 )
         except EXPECTED as error:
             return of_transaction(error, fenced=False)

@@ -204,7 +204,7 @@ def test_offsets_are_committed_with_the_records(
 
     def committed() -> int:
         (found,) = consumer.committed([part], TIMEOUT)
-        return found.offset
+        return int(found.offset)
 
     for first, commit in ((0, False), (0, True), (5, False), (5, True)):
         consumer.assign([TopicPartition(source, 0, first)])
