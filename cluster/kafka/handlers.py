@@ -45,7 +45,7 @@ from cluster.kafka.produce import Producing
 from cluster.kafka.producers import Producers
 from cluster.kafka.session import Handler, Session
 from cluster.kafka.topics import Topics
-from cluster.kafka.transactions import Transactions
+from cluster.kafka.transactions import TransactionCalls
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.context import NodeContext
@@ -62,7 +62,7 @@ def open_sessions(
 ) -> Callable[[Rights], Session]:
     """Return the maker of each connection's session."""
     brokers, leases, logs = Brokers(node), Leases(node), Logs(node)
-    transactions = Transactions(node, open_ones, groups, brokers)
+    transactions = TransactionCalls(node, open_ones, groups, brokers)
     topics, configs, fetching = Topics(cluster), Configs(cluster), Fetching(node, brokers)
     metadata, offsets = Metadata(node, brokers, topics), Offsets(groups, brokers)
     handlers: Mapping[int, Handler] = {

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn; also ListTransactions and the like.
 
-    session --> Transactions --> OpenTransactions --> metadata, leaders of the partitions
-                        '-- offsets --> GroupService --> the partition of __offsets
+    session --> TransactionCalls --> OpenTransactions --> metadata, leaders of the partitions
+                            '-- offsets --> GroupService --> the partition of __offsets
 
 Any node can be the coordinator; FindCoordinator names the metadata's leader.
 """
@@ -80,7 +80,7 @@ _KNOWN_STATES = frozenset((*_STATES.values(), _EMPTY, "Dead", "PrepareEpochFence
 _WRAP = (1 << 31) - 1
 
 
-class Transactions:
+class TransactionCalls:
     """Answers for one node."""
 
     def __init__(

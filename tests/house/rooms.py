@@ -120,6 +120,8 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.partition",
             "cluster.security",
             "cluster.services",
+            "cluster.transactions",
+            "cluster.v1",
             "oncelog",
         }
     ),

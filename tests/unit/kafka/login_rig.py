@@ -44,6 +44,7 @@ from cluster.security.jwks import FileKeys
 from cluster.security.jwts import Jwts
 from cluster.security.quotas import QuotaRow, Quotas
 from cluster.security.tokens import StaticTokens
+from cluster.services.log.lease_checks import Leases
 from harness.certificates import Authority, Pair, dns
 from tests.unit.kafka.test_produce import kafka_node
 
@@ -111,7 +112,8 @@ class World:
             return MetadataResponse(cluster_id="c")
 
         handlers: Mapping[int, Handler] = {METADATA.key: metadata}
-        return Session(rights, handlers, Producing(self.node, rights), Requests())
+        producing = Producing(self.node, rights, Leases(self.node))
+        return Session(rights, handlers, producing, Requests())
 
     @asynccontextmanager
     async def client(

@@ -36,8 +36,11 @@ def message(kind: type[Any], version: int, random: Random) -> Any:
         field.name: _value(field.metadata["wire"], version, random)
         for field in fields_of(kind, version)
     })  # fmt: skip
-    if "error_code" in {field.name for field in fields_of(kind, version)}:
-        made.error_code = random.choice((-1, 0, 3, 89))  # kio refuses unknown ones
+    for name in {field.name for field in fields_of(kind, version)}:
+        if name.endswith("error_code"):
+            setattr(made, name, random.choice((-1, 0, 3, 89)))  # kio refuses unknown ones
+        if name == "transaction_start_time_ms":
+            made.transaction_start_time_ms = abs(made.transaction_start_time_ms)  # and no time
     return made
 
 

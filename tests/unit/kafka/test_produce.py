@@ -106,7 +106,9 @@ class Rig:
         self.node = kafka_node(**policy)
         self.held: list[Callable[[], None]] = []
         self.answers = Answers()
-        self.producing = Producing(self.node, Rights(Gate(None, None, None), Caller()), Leases(self.node))
+        self.producing = Producing(
+            self.node, Rights(Gate(None, None, None), Caller()), Leases(self.node)
+        )
 
     def begin(self, *records: bytes, **fields: Any) -> None:
         source = Source(memoryview(request(*records, **fields)))

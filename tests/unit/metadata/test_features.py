@@ -112,6 +112,9 @@ LATER_FIELDS: dict[str | int, str] = {
         TransactionCommand: begin_batch draw_ticket reset_sink
     """,
     KAFKA: """
+        AbortTransaction: kafka
+        BeginTransaction: kafka
+        LeaseName: transaction_timeout_ms
         RegisterNode: kafka_address
         TopicConfig: formats
         OffsetsCommand: delete_offsets rebalance

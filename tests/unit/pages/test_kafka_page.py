@@ -10,17 +10,10 @@ from cluster.kafka.errors import Error, of_verdict
 from cluster.kafka.messages import CALLS
 from cluster.kafka.needs import NEEDS
 
-<<<<<<< HEAD
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "kafka-protocol.md").read_text("utf-8")
-# Of transactions, which this port does not offer, and never an answer.
-HIDDEN = {"TRANSACTION_ABORTED", "TRANSACTION_ENDED", "TRANSACTION_CONFLICT", "STAGED",
-          "UNSPECIFIED", "JOINED", "STAGED_DUPLICATE", "UNREGISTERED"}  # fmt: skip
-=======
-PAGE = (Path(__file__).parents[3] / "docs" / "kafka-protocol.md").read_text("utf-8")
 # Never an answer.
 HIDDEN = {"UNSPECIFIED", "JOINED", "STAGED_DUPLICATE", "UNREGISTERED"}
->>>>>>> 65f16d3c (Kafka's transactions: page, guarantees, ADR 109, generations of classic groups)
 
 
 def test_the_page_names_every_call_with_its_versions() -> None:

@@ -171,7 +171,7 @@ def k05_end_is_repeated() -> None:
 
 @case
 def k06_end_at_a_node_that_knows_the_one_before() -> None:
-    """Its copy of the metadata says that this one is open; the client means the next one."""
+    """Its copy of the metadata shows the first transaction open; the client means the second."""
     for first in (True, False):
         for commit in (True, False):
             stage = KafkaStage(2)
@@ -222,7 +222,7 @@ def k07_end_is_answered_when_its_markers_are_applied() -> None:
 
 @case
 def k08_delayed_end() -> None:
-    """Kafka's own weakness: it ends the next transaction. That is whole, and its owner hears it."""
+    """Kafka's own weakness: it ends the next transaction as a unit, and the owner gets an error."""
     stage = KafkaStage(2)
     stage.add(1)
     same(stage.stage(1, 0), "STAGED")
@@ -274,7 +274,7 @@ def k10_lease_is_repeated() -> None:
 
 @case
 def k11_leader_goes_between_the_batches_and_the_end() -> None:
-    """All that was acknowledged is committed, whoever leads."""
+    """Acknowledged records are committed under any leader."""
     for survivors in (0, 1):
         stage = KafkaStage()
         stage.add(1)
