@@ -11,7 +11,7 @@ ends it; the client may open it again with a valid token. A node without identit
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -19,6 +19,7 @@ import grpc
 from cluster.access.gate import NOBODY_MAY, Gate, Needs
 from cluster.access.quotas import throttled
 from cluster.rpc.errors import abort
+from cluster.rpc.handlers import Continuation, Handler, is_ours
 from cluster.rpc.quotas import Limited
 from cluster.rpc.required_permissions import ALLOWED, NEEDS, OPEN
 from cluster.security.caller import CALLER, RULES_VERSION, Caller
@@ -27,30 +28,22 @@ from cluster.security.quotas import ExceededError, Usage
 from cluster.services.requests import Undecodable
 from oncelog.errors import OncelogError
 
-Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
-
 
 class Guarding(grpc.aio.ServerInterceptor):
     """Guards the calls of one server."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
-        self._guarded: dict[tuple[str, Handler], Handler] = {}
+        self._guarded = functools.cache(self._guard)
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
         if handler is None or method in OPEN:
             return handler
-        key = method, handler
-        guarded = self._guarded.get(key)
-        if guarded is None:
-            guarded = self._guarded[key] = self._guard(method, handler)
-        return guarded
+        return self._guarded(method, handler)
 
     # -- one call -----------------------------------------------------------------------
 
@@ -178,7 +171,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             except ExceededError as error:
                 await abort(context, throttled(error))
 
-        if method.startswith("/oncelog."):
+        if is_ours(method):
             return guarded
 
         @functools.wraps(call)

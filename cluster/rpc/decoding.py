@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from cluster.rpc.errors import abort
+from cluster.rpc.handlers import Continuation, Handler, is_ours
 from cluster.services.requests import Undecodable
-
-_OURS = "/oncelog."
-Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 
 
 class Decoding(grpc.aio.ServerInterceptor):
@@ -28,22 +25,17 @@ class Decoding(grpc.aio.ServerInterceptor):
     """
 
     def __init__(self) -> None:
-        self._safe: dict[Handler, Handler] = {}
+        self._safe = functools.cache(_safe)
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         handler = await continuation(handler_call_details)
         if handler is None or handler.request_deserializer is None:
             return handler
-        if handler.request_streaming and not handler_call_details.method.startswith(_OURS):
+        if handler.request_streaming and not is_ours(handler_call_details.method):
             return handler
-        safe = self._safe.get(handler)
-        if safe is None:
-            safe = self._safe[handler] = _safe(handler)
-        return safe
+        return self._safe(handler)
 
 
 def _safe(handler: Handler) -> Handler:

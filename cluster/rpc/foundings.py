@@ -9,16 +9,14 @@ gRPC connects again by itself, so a client cannot tell which node answers at an 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 
 from cluster.rpc.errors import abort
+from cluster.rpc.handlers import Continuation, Handler
 from oncelog.errors import OtherClusterError
 from oncelog.wire.foundings import KEY, founding_text, named_founding
-
-Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 
 
 class OneFounding(grpc.aio.ServerInterceptor):
@@ -27,12 +25,10 @@ class OneFounding(grpc.aio.ServerInterceptor):
     def __init__(self, founding: int, node: str) -> None:
         self._own = founding_text(founding)
         self._node = node
-        self._telling: dict[Handler, Handler] = {}
+        self._telling = functools.cache(self._tells)
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         named = named_founding(handler_call_details.invocation_metadata)
         if named and named != self._own:
@@ -40,10 +36,7 @@ class OneFounding(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if named or handler is None or handler.unary_unary is None:
             return handler
-        telling = self._telling.get(handler)
-        if telling is None:
-            telling = self._telling[handler] = self._tells(handler)
-        return telling
+        return self._telling(handler)
 
     def _rejecting(self, named: str) -> Handler:
         error = OtherClusterError(

@@ -9,7 +9,7 @@ Streams count their messages themselves.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import functools
 from typing import Any
 
 import grpc
@@ -18,9 +18,8 @@ from cluster.access.memory import CALL_BYTES, NO_MEMORY, answered, has_room, rec
 from cluster.access.quotas import size_of
 from cluster.budget import Budget
 from cluster.rpc.errors import abort
+from cluster.rpc.handlers import Continuation, Handler, is_ours
 from oncelog.errors import ThrottledError
-
-Handler = Any  # grpc.RpcMethodHandler: only its stub is generic
 
 
 class Metering(grpc.aio.ServerInterceptor):
@@ -28,30 +27,24 @@ class Metering(grpc.aio.ServerInterceptor):
 
     def __init__(self, memory: Budget) -> None:
         self._memory = memory
-        self._metered: dict[Handler, Handler] = {}
+        self._metered = functools.cache(self._of_one_request)
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         memory = self._memory
         # Health checks are always answered.
-        ours = handler_call_details.method.startswith("/oncelog.")
-        if ours and not has_room(memory):
+        if is_ours(handler_call_details.method) and not has_room(memory):
             return _REFUSING
         account = memory.of_call()
         account.take(CALL_BYTES)
         if handler.request_streaming:
             return handler
         account.receiving = True
-        metered = self._metered.get(handler)
-        if metered is None:
-            metered = self._metered[handler] = self._of_one_request(handler)
-        return metered
+        return self._metered(handler)
 
     def _of_one_request(self, handler: Handler) -> Handler:
         coders = (handler.request_deserializer, handler.response_serializer)

@@ -5,13 +5,11 @@ case: {cluster = "found_anew", node = 1, founding = 2} --> NodeFounding --> OneF
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import grpc
 import grpc.aio
 
 from cluster.rpc.foundings import OneFounding
+from cluster.rpc.handlers import Continuation, Handler
 
 FIRST = 1
 
@@ -31,10 +29,8 @@ class NodeFounding(grpc.aio.ServerInterceptor):
         self._present = OneFounding(founding, f"node {self._node_id}") if founding else None
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
         if self._present is None:
             return await continuation(handler_call_details)
         return await self._present.intercept_service(continuation, handler_call_details)

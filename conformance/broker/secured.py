@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
-from collections.abc import Awaitable, Callable
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,6 +20,7 @@ import grpc.aio
 from cryptography import x509
 
 from cluster.rpc.errors import abort
+from cluster.rpc.handlers import Continuation, Handler
 from harness.certificates import Authority, Pair, dns
 from oncelog.errors import UnauthenticatedError
 
@@ -58,10 +58,8 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         self.accepted = ""
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
         shown = [
             value
             for name, value in handler_call_details.invocation_metadata or ()
