@@ -30,7 +30,7 @@ from tests.chaos.checker import Check, check
 from tests.chaos.contests import Racer
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.history import NO, YES, History, Writes, value_of
-from tests.chaos.run import CALM, WARM_UP, read_replica
+from tests.chaos.run import inject_each, read_replica
 
 PROGRAM = Path(__file__).parent / "porcupine"
 RACERS, CLIENTS = 3, 3
@@ -222,22 +222,13 @@ def _under_faults(
     rng: random.Random,
     say: Callable[[str], None],
 ) -> list[str]:
-    started, events, deck = time.monotonic(), list[str](), list[Fault]()
     try:
         for thread in threads:
             thread.start()
-        time.sleep(WARM_UP)
-        while kinds and (time.monotonic() < started + seconds or len(events) < len(kinds)):
-            deck = deck or rng.sample(kinds, len(kinds))
-            start = time.monotonic() - started
-            events.append(deck.pop().inject(rng, time.sleep))
-            say(f"{start:7.1f} s  {events[-1]}")
-            time.sleep(rng.uniform(*CALM))
-        time.sleep(max(0.0, started + seconds - time.monotonic()))
+        return inject_each(kinds, seconds, rng, say)
     finally:
         for thread in threads:
             thread.stop()
         for thread in threads:
             if thread.ident is not None:
                 thread.join()
-    return events

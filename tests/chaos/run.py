@@ -96,6 +96,22 @@ class LeaderWatch(threading.Thread):
             api.close()
 
 
+def inject_each(
+    kinds: Sequence[Fault], seconds: float, rng: random.Random, say: Callable[[str], None]
+) -> list[str]:
+    """Injects faults for `seconds` at least, and each of them once; returns their descriptions."""
+    started, events, deck = time.monotonic(), list[str](), list[Fault]()
+    time.sleep(WARM_UP)
+    while kinds and (time.monotonic() < started + seconds or len(events) < len(kinds)):
+        deck = deck or rng.sample(kinds, len(kinds))
+        start = time.monotonic() - started
+        events.append(deck.pop().inject(rng, time.sleep))
+        say(f"{start:7.1f} s  {events[-1]}")
+        time.sleep(rng.uniform(*CALM))
+    time.sleep(max(0.0, started + seconds - time.monotonic()))
+    return events
+
+
 def run(
     cluster: LocalCluster,
     *,

@@ -32,8 +32,8 @@ from oncelog import (
     Transaction,
     TransactionError,
 )
-from tests.chaos.faults import FAULTS, Fault
-from tests.chaos.run import CALM, WARM_UP
+from tests.chaos.faults import FAULTS
+from tests.chaos.run import inject_each
 from tests.chaos.transaction_checker import NO, UNKNOWN, YES, Check, History, Id, Seen, Txn, check
 
 READ_PAUSE = 0.03
@@ -276,18 +276,11 @@ def run(
         Auditor(cluster.addresses, load, seen[n], random.Random(rng.random()), leaders=n == 0)
         for n in range(2)
     ]
-    started, events, deck = time.monotonic(), list[str](), list[Fault]()
+    started = time.monotonic()
     for thread in (*workers, *auditors):
         thread.start()
     try:
-        time.sleep(WARM_UP)
-        while kinds and (time.monotonic() < started + seconds or len(events) < len(kinds)):
-            deck = deck or rng.sample(kinds, len(kinds))
-            start = time.monotonic() - started
-            events.append(deck.pop().inject(rng, time.sleep))
-            say(f"{start:7.1f} s  {events[-1]}")
-            time.sleep(rng.uniform(*CALM))
-        time.sleep(max(0.0, started + seconds - time.monotonic()))
+        events = inject_each(kinds, seconds, rng, say)
     finally:
         for thread in workers:
             thread.stop()
