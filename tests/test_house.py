@@ -97,10 +97,10 @@ def no_sleep(source: Source) -> Iterator[str]:
             yield f"line {found.line}: import of time.sleep"
     names = {"time"}
     lines = source.text.splitlines()
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             names |= {a.asname for a in node.names if a.name == "time" and a.asname}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute) and dotted(node) in {f"{n}.sleep" for n in names}:
             if not re.search(r"# no event: \S", lines[node.lineno - 1]):
                 yield f"line {node.lineno}: time.sleep"

@@ -23,7 +23,7 @@ def no_assert_of_bytes(source: Source) -> Iterator[str]:
     if source.area not in PACKAGES:
         return
     lines = source.text.splitlines()
-    for function in functions(source.tree):
+    for function in functions(source.nodes):
         foreign = _foreign_names(function)
         for node in ast.walk(function):
             if not isinstance(node, ast.Assert) or not _names(node.test) & foreign:
@@ -36,7 +36,7 @@ def no_except_assertion(source: Source) -> Iterator[str]:
     """Our own mistakes are not handled."""
     if source.area not in PACKAGES:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             if "AssertionError" in _names(node.type):
                 yield f"line {node.lineno}: except AssertionError"

@@ -18,7 +18,7 @@ VALUES = frozenset({"NamedTuple", "Protocol", "TypedDict", "Enum", "IntEnum"})
 
 
 def short_functions(source: Source) -> Iterator[str]:
-    for function in functions(source.tree):
+    for function in functions(source.nodes):
         count = (function.end_lineno or function.lineno) - function.lineno + 1
         if count > MAX_FUNCTION_LINES:
             yield f"line {function.lineno}: {function.name} has {count} lines"
@@ -28,7 +28,7 @@ def attributes_begin_in_constructors(source: Source) -> Iterator[str]:
     """An object's attributes are seen in one place, and exist from the start."""
     if source.area == "tests":
         return
-    classes = {node.name: node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in source.nodes if isinstance(node, ast.ClassDef)}
     for node in classes.values():
         known = _begun(node, classes)
         for method in _methods(node):
@@ -122,7 +122,7 @@ def repeated_classes(sources: Iterable[Source]) -> Iterator[str]:
     """
     found: dict[str, list[PurePosixPath]] = defaultdict(list)
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(source.path)
     errors = PurePosixPath("oncelog/errors.py")
@@ -136,7 +136,7 @@ def packed_attributes(source: Source) -> Iterator[str]:
     """Each attribute has a line of its own, unless the values depend on all of them at once."""
     if source.area == "tests":
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
             continue
         target = node.targets[0]

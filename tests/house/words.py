@@ -73,7 +73,7 @@ def is_text(node: ast.AST) -> TypeGuard[Text]:
 
 
 def docstrings_open_plainly(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = WORD.match(ast.get_docstring(node) or "")
             if first and first.group().lower() in RIDDLES:
