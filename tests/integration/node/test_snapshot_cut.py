@@ -12,6 +12,7 @@ import pytest
 
 from cluster.consensus.message import Snapshot, checksum_of
 from cluster.features import THIS_RELEASE, Finalized
+from cluster.node.membership.registration import write_claim
 from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.transport.hellos import NodeIdentity
@@ -24,6 +25,7 @@ from harness.local_cluster import LocalCluster
 from harness.ports import above
 from harness.replicas import compare
 from oncelog.v1 import cluster_pb2
+from storage.registrations import StoredRegistrations
 from tests.integration.conftest import STEADY, MakeCluster
 from tests.integration.log.test_producer_contract_groups import OFFSETS, commit, fetch
 from tests.integration.waiting import eventually
@@ -107,8 +109,16 @@ def test_a_snapshot_that_is_none_is_refused_and_the_node_goes_on(
     membership = Membership((1, 2, 3), stored["founding"])
     # As the cluster is upgraded to the newest version, only this release may say so.
     versions = PeerVersions(THIS_RELEASE, Finalized)
+    # The node may have registered its start by now, so the sender says what its directory knows.
+    known = StoredRegistrations(spec.data_dir / "db" / "lives")
     identity = NodeIdentity(
-        spec.cluster_id, sender, 1, stored["directory_id"], membership, versions
+        spec.cluster_id,
+        sender,
+        1,
+        stored["directory_id"],
+        membership,
+        versions,
+        write_registration=lambda hello: write_claim(hello, known.begun, known.known, known.number),
     )
     refused = asyncio.run(
         send_all(
