@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 
 from cluster.budget import Budget
 from cluster.metadata import upgrade
+from cluster.metrics.page import Metrics
 from cluster.partition.replica import Partition
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
@@ -80,8 +81,7 @@ class Node:
         self.sizes = self.upgrades = self
         self.lags: Mapping[tuple[int, int], int] = {}
         self.controller_id = 1
-        seconds = SimpleNamespace(observe=float)
-        self.metrics = SimpleNamespace(leases=0, transaction_commit=seconds, commit_latency=seconds)
+        self.metrics = Metrics()
 
     @property
     def founding(self) -> int:
