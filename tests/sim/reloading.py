@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.features import Release
+from cluster.groups.classic_table import ClassicTable
 from cluster.groups.ownership import GroupOwnership
 from cluster.groups.table import OwnershipTable
 from cluster.metadata.state import MetadataState
 from cluster.partition.machine import PartitionMachine
 from cluster.transactions.coordinator import Coordinator
+from cluster.v1 import offsets_pb2
 from storage.offset_index import OffsetIndex
 from tests.sim.disk import Disk
 from tests.sim.model import Violation
@@ -63,3 +65,11 @@ def ownership(facts: GroupOwnership) -> None:
     loaded.load(records)
     if list(loaded.records()) != records or vars(loaded.of("g")) != vars(facts):
         raise Violation("the facts of a group are others after they were loaded")
+
+
+def classic(table: ClassicTable) -> None:
+    """Raises Violation unless classic groups are equal after they were saved and loaded."""
+    records, loaded = list(table.records()), ClassicTable()
+    loaded.load(map(offsets_pb2.ClassicGroup.FromString, records))
+    if list(loaded.records()) != records:
+        raise Violation("the classic groups are others after they were loaded")

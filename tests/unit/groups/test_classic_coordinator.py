@@ -1,0 +1,308 @@
+"""The coordinator of a classic group, request by request, as Kafka's answers."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from cluster.groups import classic
+from cluster.groups.classic import (
+    COMPLETING,
+    EMPTY,
+    NEVER,
+    PREPARING,
+    STABLE,
+    ClassicCoordinator,
+    ClassicJoin,
+    Joined,
+    Synced,
+)
+from cluster.groups.classic_table import ClassicTable
+from cluster.v1 import offsets_pb2 as pb
+
+RANGE = (("range", b"r"),)
+
+
+class Group:
+    """A coordinator whose entries are applied when the test says so. now: its clock."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        self.table, self.now, self._numbers = ClassicTable(), 0.0, count(1)
+        self.machine = ClassicCoordinator("g", lambda: self.table.of("g"), delay, 0.0)
+        self.answers: dict[Any, Joined | Synced] = {}
+        self.entry: pb.ClassicGroup | None = None
+
+    def advance(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        ready = self.machine.advance(self.now)
+        self.entry = ready.proposal or self.entry
+        self.answers.update(ready.answers)
+
+    def write(self, done: bool | None = True) -> None:
+        assert self.entry is not None
+        if done:
+            done = self.table.rebalance(self.entry)
+        self.entry = None
+        self.machine.stored(self.now, done)
+        self.advance()
+
+    def join(self, member: str = "", instance: str = "", **changes: Any) -> Any:
+        """Joins; returns the ticket. A new member is `m1`, `m2`, ..."""
+        ticket = next(self._numbers)
+        request = ClassicJoin(
+            member, instance, f"m{ticket}", "client", "host", 10.0, 20.0, "consumer", RANGE, False
+        )
+        self.machine.join(self.now, ticket, request._replace(**changes))
+        self.advance()
+        return ticket
+
+    def joined(self, ticket: Any) -> Joined:
+        answer = self.answers[ticket]
+        assert isinstance(answer, Joined)
+        return answer
+
+    def sync(
+        self,
+        member: str,
+        instance: str = "",
+        generation: int | None = None,
+        protocol: str | None = None,
+        **shares: bytes,
+    ) -> Any:
+        ticket = next(self._numbers)
+        generation = self.machine.generation if generation is None else generation
+        caller = pb.ClassicCaller(member=member, instance=instance, generation=generation)
+        self.machine.sync(self.now, ticket, caller, (None, protocol), shares)
+        self.advance()
+        return ticket
+
+    def beat(self, member: str, generation: int | None = None, instance: str = "") -> str:
+        generation = self.machine.generation if generation is None else generation
+        caller = pb.ClassicCaller(member=member, instance=instance, generation=generation)
+        error = self.machine.heartbeat(self.now, caller)
+        self.advance()
+        return error
+
+    def stable(self, *instances: str) -> list[str]:
+        """A stable group of so many members; returns their ids, the leader's first."""
+        tickets = [self.join(instance=one) for one in instances]
+        self.advance(self.machine.next_due() - self.now if tickets[0] not in self.answers else 0)
+        if self.machine.state == PREPARING:
+            names = [f"m{one}" for one in tickets if one in self.answers]
+            tickets[: len(names)] = [self.join(one) for one in names]
+        names = [self.joined(one).member for one in tickets]
+        leader = self.machine.leader
+        for name in names:
+            if name != leader:
+                self.sync(name)
+        self.sync(leader, "", None, None, **{one: one.encode() for one in names})
+        self.write()
+        assert self.machine.state == STABLE
+        return sorted(names, key=lambda name: name != leader)
+
+
+def test_an_empty_group_waits_for_more_members() -> None:
+    """Each window in which one came is followed by another, up to the rebalance timeout."""
+    group = Group(delay=3.0)
+    first = group.join()
+    group.advance(2)
+    second = group.join()
+    group.advance(1.5)
+    assert group.machine.state == PREPARING and not group.answers, "a second window"
+    group.advance(2.6)
+    one, other = group.joined(first), group.joined(second)
+    assert (one.generation, one.leader, other.leader) == (1, one.member, one.member)
+    assert [name for name, _, _ in one.members] == [one.member, other.member]
+    assert not other.members
+
+    group = Group(delay=3.0)
+    first = group.join(rebalance_timeout=5.0)
+    for _ in range(4):
+        group.advance(1.5)
+        group.join()
+    assert first in group.answers, "not for ever"
+
+
+def test_a_new_member_gets_its_id_first() -> None:
+    group = Group()
+    ticket = group.join(returns=True)
+    answer = group.joined(ticket)
+    assert (answer.error, answer.member) == ("MEMBER_ID_REQUIRED", "m1")
+    assert group.machine.state == EMPTY and not group.machine.is_idle
+    assert group.joined(group.join("m9")).error == "UNKNOWN_MEMBER"
+    assert not group.joined(group.join("m1")).error
+    assert group.machine.state == COMPLETING
+
+    group = Group()
+    group.join(returns=True)
+    group.advance(10)
+    assert group.machine.is_idle, "the id is forgotten"
+    static = group.join(instance="i", returns=True)
+    assert not group.joined(static).error, "a static member is known by its instance id"
+
+
+def test_a_rebalance_is_answered_when_it_is_in_the_log() -> None:
+    group = Group()
+    member = group.joined(group.join()).member
+    ticket = group.sync(member, **{member: b"all"})
+    assert ticket not in group.answers and group.entry is not None
+    assert group.beat(member) == ""
+    group.write(None)
+    assert ticket not in group.answers and group.entry is not None, "once more"
+    group.write()
+    assert group.answers[ticket] == Synced("", "consumer", "range", b"all")
+    again = group.sync(member)
+    assert group.answers[again] == group.answers[ticket]
+    record = group.table.of("g")
+    assert record is not None and record.record.generation == 1
+
+
+def test_without_room_the_members_are_told() -> None:
+    group = Group()
+    member = group.joined(group.join()).member
+    ticket = group.sync(member, **{member: b"all"})
+    group.write(False)
+    assert group.answers[ticket] == Synced("NOT_STORED")
+    assert group.machine.state == PREPARING
+
+
+def test_an_assignment_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classic, "MAX_ASSIGNMENT_BYTES", 10)
+    monkeypatch.setattr(classic, "MAX_GROUP_METADATA_BYTES", 20)
+    group = Group()
+    member = group.joined(group.join()).member
+    ticket = group.sync(member, **{member: bytes(11)})
+    assert group.answers[ticket] == Synced("ASSIGNMENT_TOO_LARGE") and group.entry is None
+    large = group.join(protocols=(("range", bytes(20)),))
+    assert group.joined(large).error == "GROUP_FULL"
+    assert group.joined(group.join(member, protocols=(("range", bytes(20)),))).error == "GROUP_FULL"
+    monkeypatch.setattr(classic, "MAX_MEMBERS", 1)
+    assert group.joined(group.join()).error == "GROUP_FULL"
+
+
+def test_members_share_a_protocol() -> None:
+    group = Group()
+    both = (("sticky", b"s"), ("range", b"r"))
+    first = group.joined(group.join(protocols=both)).member
+    assert group.machine.protocol == "sticky"
+    for protocols, kind in ((RANGE, "connect"), ((("new", b""),), "consumer"), ((), "consumer")):
+        ticket = group.join(protocols=protocols, protocol_type=kind)
+        assert group.joined(ticket).error == "INCONSISTENT_PROTOCOL"
+    second = group.join(protocols=RANGE)
+    answer = group.joined(group.join(first, protocols=both))
+    assert (answer.protocol, answer.members[0][2]) == ("range", b"r")
+    wrong = group.sync(group.joined(second).member, protocol="sticky")
+    assert group.answers[wrong] == Synced("INCONSISTENT_PROTOCOL")
+
+
+def test_who_is_no_member_is_told_so() -> None:
+    group = Group()
+    leader, other = group.stable("", "i")
+    assert group.beat(leader) == group.beat(other, instance="i") == ""
+    assert group.beat(leader, 0) == "ILLEGAL_GENERATION" and group.beat("m9") == "UNKNOWN_MEMBER"
+    assert group.beat(leader, instance="i") == "FENCED_INSTANCE"
+    assert group.beat(other, instance="j") == "UNKNOWN_MEMBER"
+    late = group.sync(leader, generation=0, **{other: b"wrong"})
+    assert group.answers[late] == Synced("ILLEGAL_GENERATION")
+    assert group.joined(group.join(leader, "i")).error == "FENCED_INSTANCE"
+
+
+def test_a_rebalance_goes_on_without_members_that_do_not_come() -> None:
+    group = Group()
+    leader, static = group.stable("", "i")
+    new = group.join()
+    assert group.machine.state == PREPARING
+    assert group.beat(leader) == "REBALANCING"
+    late = group.sync(leader)
+    assert group.answers[late] == Synced("REBALANCING")
+    group.advance(9.9)
+    assert group.beat(leader) == "REBALANCING" and new not in group.answers
+    group.advance(9.9)
+    assert new not in group.answers, "the static one's session has ended, the leader's has not"
+    group.advance(0.2)
+    answer = group.joined(new)
+    assert [name for name, _, _ in answer.members] == [answer.member], answer
+    assert group.beat(leader) == "UNKNOWN_MEMBER" == group.beat(static)
+
+
+def test_a_member_that_never_syncs_is_removed() -> None:
+    group = Group()
+    first = group.joined(group.join()).member
+    for _ in range(4):
+        group.advance(5)
+        group.beat(first)
+    assert group.machine.state == EMPTY and group.machine.is_idle
+
+
+def test_a_repeated_join_gets_the_same_answer() -> None:
+    group = Group()
+    leader, other = group.stable("", "")
+    answer = group.joined(group.join(other))
+    assert (answer.error, answer.generation, answer.leader) == ("", 2, leader)
+    assert group.machine.state == STABLE and not answer.members
+    changed = group.join(other, protocols=(("range", b"other topics"),))
+    assert group.machine.state == PREPARING and changed not in group.answers
+    answer = group.joined(group.join(leader))
+    assert answer.generation == 3 and not group.joined(changed).error
+    assert group.joined(group.join(leader)).members == answer.members, "once more"
+    assert group.machine.state == COMPLETING
+    group.sync(leader, **{leader: b""})
+    group.write()
+    group.join(leader)
+    assert group.machine.state == PREPARING, "a leader joins again to assign anew"
+
+
+def test_members_leave() -> None:
+    group = Group()
+    leader, static = group.stable("", "i")
+    assert group.machine.leave(0, "m9", "") == "UNKNOWN_MEMBER"
+    assert group.machine.leave(0, "", "j") == "UNKNOWN_MEMBER"
+    assert group.machine.leave(0, leader, "i") == "FENCED_INSTANCE"
+    assert group.machine.leave(0, "", "i") == "", "as an admin does"
+    group.advance()
+    assert group.machine.state == PREPARING and group.beat(static) == "UNKNOWN_MEMBER"
+    assert group.machine.leave(0, leader, "") == ""
+    group.advance()
+    assert group.machine.state == EMPTY and group.entry is not None and not group.entry.members
+    group.write()
+    assert group.machine.is_idle and group.machine.next_due() == NEVER
+    assert group.table.of("g") is None
+
+
+def subscribed(topic: bytes) -> tuple[tuple[str, bytes], ...]:
+    return (("range", b"\0\1\0\0\0\1\0\1" + topic + b"\xff\xff\xff\xff"),)
+
+
+def test_a_static_members_other_topics_are_a_rebalance() -> None:
+    group = Group()
+    group.join(instance="i", protocols=subscribed(b"t"))
+    group.sync("m1", "i", m1=b"x")
+    group.write()
+    with_owned = (("range", subscribed(b"t")[0][1] + b"owned"),)
+    ticket = group.join(instance="i", protocols=with_owned)
+    assert group.machine.state == STABLE and ticket not in group.answers, "its entry comes first"
+    group.write()
+    answer = group.joined(ticket)
+    assert (answer.leader, answer.generation, answer.members) == ("m1", 1, ())
+    assert group.beat("m1", instance="i") == "FENCED_INSTANCE"
+    assert group.beat(answer.member, instance="i") == ""
+    assert group.answers[group.sync(answer.member, "i")] == Synced("", "consumer", "range", b"x")
+    other = group.joined(group.join(instance="i", protocols=subscribed(b"u")))
+    assert other.generation == 2 and other.leader == other.member
+
+
+def test_the_next_leader_continues() -> None:
+    group = Group()
+    leader, other = group.stable("", "i")
+    again = Group()
+    again.table = group.table
+    again.machine = ClassicCoordinator("g", lambda: group.table.of("g"), 3.0, 0.0)
+    assert again.beat(leader) == again.beat(other, instance="i") == ""
+    assert again.answers[again.sync(other, "i")] == Synced("", "consumer", "range", other.encode())
+    assert again.machine.members() == group.machine.members()
+    again.advance(9)
+    assert again.beat(leader) == ""
+    again.advance(2)
+    assert again.machine.state == PREPARING, "the other one did not come back"
