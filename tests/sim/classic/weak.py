@@ -8,7 +8,12 @@ from unittest.mock import patch
 
 from cluster.groups import classic
 from cluster.groups.classic import ClassicCoordinator, ClassicJoin, ClassicReady
-from cluster.groups.classic_table import ClassicFacts, ClassicTable, member_refusal
+from cluster.groups.classic_table import (
+    UNKNOWN_MEMBER,
+    ClassicFacts,
+    ClassicTable,
+    member_refusal,
+)
 from cluster.v1 import offsets_pb2 as pb
 
 Plant = Callable[[], Any]
@@ -79,10 +84,9 @@ def older_assignments_count() -> Any:
 
 def instance_is_not_fenced() -> Any:
     """A process whose instance id was taken over is unknown, and joins again."""
-    whole = classic.member_refusal
 
     def refusal(member: str, instance: str, *known: Any) -> str:
-        return whole(member, instance, *known) and classic.UNKNOWN_MEMBER
+        return member_refusal(member, instance, *known) and UNKNOWN_MEMBER
 
     def of_caller(caller: pb.ClassicCaller, members: Any, instances: Any, generation: int) -> str:
         refused = refusal(caller.member, caller.instance, members, instances)

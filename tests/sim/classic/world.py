@@ -17,8 +17,8 @@ from cluster.groups.classic import ClassicCoordinator, ClassicJoin, Joined, Sync
 from cluster.groups.classic_table import ClassicTable
 from cluster.v1 import offsets_pb2 as pb
 from tests.sim import reloading
-from tests.sim.clock import NEVER, Scheduler
 from tests.sim.classic.checker import Checker, Violation, parts_of
+from tests.sim.clock import NEVER, Scheduler
 
 GROUP = "g"
 SESSION, REBALANCE, INITIAL_DELAY = 10.0, 6.0, 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
@@ -69,12 +70,12 @@ class Group:
         instance: str = "",
         generation: int | None = None,
         protocol: str | None = None,
-        **shares: bytes,
+        shares: Mapping[str, bytes] | None = None,
     ) -> Any:
         ticket = next(self._numbers)
         generation = self.machine.generation if generation is None else generation
         caller = pb.ClassicCaller(member=member, instance=instance, generation=generation)
-        self.machine.sync(self.now, ticket, caller, (None, protocol), shares)
+        self.machine.sync(self.now, ticket, caller, (None, protocol), shares or {})
         self.advance()
         return ticket
 
@@ -97,7 +98,7 @@ class Group:
         for name in names:
             if name != leader:
                 self.sync(name)
-        self.sync(leader, "", None, None, **{one: one.encode() for one in names})
+        self.sync(leader, shares={one: one.encode() for one in names})
         self.write()
         assert self.machine.state == STABLE
         return sorted(names, key=lambda name: name != leader)
@@ -146,7 +147,7 @@ def test_a_new_member_gets_its_id_first() -> None:
 def test_a_rebalance_is_answered_when_it_is_in_the_log() -> None:
     group = Group()
     member = group.joined(group.join()).member
-    ticket = group.sync(member, **{member: b"all"})
+    ticket = group.sync(member, shares={member: b"all"})
     assert ticket not in group.answers and group.entry is not None
     assert group.beat(member) == ""
     group.write(None)
@@ -162,7 +163,7 @@ def test_a_rebalance_is_answered_when_it_is_in_the_log() -> None:
 def test_without_room_the_members_are_told() -> None:
     group = Group()
     member = group.joined(group.join()).member
-    ticket = group.sync(member, **{member: b"all"})
+    ticket = group.sync(member, shares={member: b"all"})
     group.write(False)
     assert group.answers[ticket] == Synced("NOT_STORED")
     assert group.machine.state == PREPARING
@@ -173,7 +174,7 @@ def test_an_assignment_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classic, "MAX_GROUP_METADATA_BYTES", 20)
     group = Group()
     member = group.joined(group.join()).member
-    ticket = group.sync(member, **{member: bytes(11)})
+    ticket = group.sync(member, shares={member: bytes(11)})
     assert group.answers[ticket] == Synced("ASSIGNMENT_TOO_LARGE") and group.entry is None
     large = group.join(protocols=(("range", bytes(20)),))
     assert group.joined(large).error == "GROUP_FULL"
@@ -204,7 +205,7 @@ def test_who_is_no_member_is_told_so() -> None:
     assert group.beat(leader, 0) == "ILLEGAL_GENERATION" and group.beat("m9") == "UNKNOWN_MEMBER"
     assert group.beat(leader, instance="i") == "FENCED_INSTANCE"
     assert group.beat(other, instance="j") == "UNKNOWN_MEMBER"
-    late = group.sync(leader, generation=0, **{other: b"wrong"})
+    late = group.sync(leader, generation=0, shares={other: b"wrong"})
     assert group.answers[late] == Synced("ILLEGAL_GENERATION")
     assert group.joined(group.join(leader, "i")).error == "FENCED_INSTANCE"
 
@@ -248,7 +249,7 @@ def test_a_repeated_join_gets_the_same_answer() -> None:
     assert answer.generation == 3 and not group.joined(changed).error
     assert group.joined(group.join(leader)).members == answer.members, "once more"
     assert group.machine.state == COMPLETING
-    group.sync(leader, **{leader: b""})
+    group.sync(leader, shares={leader: b""})
     group.write()
     group.join(leader)
     assert group.machine.state == PREPARING, "a leader joins again to assign anew"
@@ -278,7 +279,7 @@ def subscribed(topic: bytes) -> tuple[tuple[str, bytes], ...]:
 def test_a_static_members_other_topics_are_a_rebalance() -> None:
     group = Group()
     group.join(instance="i", protocols=subscribed(b"t"))
-    group.sync("m1", "i", m1=b"x")
+    group.sync("m1", "i", shares={"m1": b"x"})
     group.write()
     with_owned = (("range", subscribed(b"t")[0][1] + b"owned"),)
     ticket = group.join(instance="i", protocols=with_owned)
