@@ -349,11 +349,16 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group and the number of partitions with an offset committed by it."""
+    """A group and the number of partitions with an offset committed by it.
+
+    protocol: of its members, "oncelog" or "kafka"; empty: it has none.
+    """
 
     group: str
     offsets: int
     last_commit_ms: int
+    members: int = 0
+    protocol: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +376,10 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group's committed offsets, and its members, if it has any."""
+    """A group's committed offsets, and its members, if it has any.
+
+    protocol: as in GroupInfo. Of Kafka's clients, the epoch and the ownerships are the generation.
+    """
 
     group: str
     exists: bool
@@ -381,6 +389,7 @@ class GroupDescription:
     members: tuple[GroupMember, ...] = ()
     epoch: int = 0  # of the newest assignment
     assignor: str = ""
+    protocol: str = ""
 
 
 class PublishedRun(NamedTuple):

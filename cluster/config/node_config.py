@@ -74,6 +74,7 @@ class NodeConfig:
     kafka_listen: str = ""
     kafka_advertise: str = ""
     kafka_auto_create: bool = False
+    kafka_initial_rebalance_delay_ms: int = 3000
     metrics_listen: str = ""
     health_listen: str = ""
     tls_cert: Path | None = None

@@ -64,6 +64,8 @@ SETTINGS: tuple[Setting, ...] = (
             "address for Kafka's clients that is reported to them (default: advertise's host)"),
     Setting("kafka_auto_create", "flag",
             "create a topic when a Kafka client asks for one that is missing"),
+    _int("kafka_initial_rebalance_delay_ms", 0, 60_000,
+         "how long an empty group of Kafka's clients waits for more members"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
     Setting("health_listen", "optaddr",
             "address of /livez and /readyz, plain HTTP for probes; empty: none"),

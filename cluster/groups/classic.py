@@ -167,8 +167,10 @@ class ClassicCoordinator:
 
     def _continue(self, record: pb.ClassicGroup, now: float) -> None:
         """Take over the generation in the log; its members' sessions begin."""
-        self.state, self.generation = STABLE, record.generation
-        self.protocol_type, self.protocol = record.protocol_type, record.protocol
+        self.state = STABLE
+        self.generation = record.generation
+        self.protocol_type = record.protocol_type
+        self.protocol = record.protocol
         self.leader = record.leader
         for one in record.members:
             session = one.session_timeout_ms / 1000
@@ -191,6 +193,11 @@ class ClassicCoordinator:
         """Return whether there is no member, here or in the facts: the group may be dropped."""
         busy = self._members or self._pending or self._in_flight is not None or self._answers
         return self.state == EMPTY and not busy and self._facts() is None
+
+    @property
+    def size(self) -> int:
+        """Count the members."""
+        return len(self._members)
 
     def members(self) -> list[pb.ClassicMember]:
         """Describe the members for people, by id."""
@@ -296,7 +303,8 @@ class ClassicCoordinator:
         elif not done:
             self._prepare(now, NOT_STORED)
         elif self.state == COMPLETING:
-            self.state, self._deadline = STABLE, NEVER
+            self.state = STABLE
+            self._deadline = NEVER
             for member in self._members.values():
                 if member.syncing is not None:
                     self._answers.append((member.syncing, self._assignment_of(member)))
@@ -522,13 +530,18 @@ class ClassicCoordinator:
         self.generation += 1
         self._settles_at = -NEVER
         if not self._members:
-            self.state, self.protocol, self.leader, self._deadline = EMPTY, "", "", NEVER
+            self.state = EMPTY
+            self.protocol = ""
+            self.leader = ""
+            self._deadline = NEVER
             self._must_store = self._facts() is not None or self._in_flight is not None
             return
         if self.leader not in {one.member for one in joined}:
             self.leader = joined[0].member
         self.protocol = self._elected()
-        self.state, self._deadline, self._is_assigned = COMPLETING, now + longest, False
+        self.state = COMPLETING
+        self._deadline = now + longest
+        self._is_assigned = False
         for member in self._members.values():
             member.assignment = b""
         for member in joined:

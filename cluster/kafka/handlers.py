@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from cluster.kafka.brokers import Brokers
 from cluster.kafka.configs import Configs
 from cluster.kafka.fetch import Fetching
+from cluster.kafka.group_admin import GroupAdmin
+from cluster.kafka.groups import ClassicMembers
 from cluster.kafka.logs import Logs
 from cluster.kafka.messages import (
     ADD_OFFSETS_TO_TXN,
@@ -17,24 +19,32 @@ from cluster.kafka.messages import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
+    DELETE_GROUPS,
     DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_GROUPS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     END_TXN,
     FETCH,
     FIND_COORDINATOR,
+    HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
     METADATA,
     OFFSET_COMMIT,
+    OFFSET_DELETE,
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
+    SYNC_GROUP,
     TXN_OFFSET_COMMIT,
 )
 from cluster.kafka.metadata import Metadata
@@ -65,6 +75,7 @@ def open_sessions(
     transactions = TransactionCalls(node, open_ones, groups, brokers)
     topics, configs, fetching = Topics(cluster), Configs(cluster), Fetching(node, brokers)
     metadata, offsets = Metadata(node, brokers, topics), Offsets(groups, brokers)
+    members, group_admin = ClassicMembers(groups.classic), GroupAdmin(groups)
     handlers: Mapping[int, Handler] = {
         FETCH.key: fetching.fetch,
         LIST_OFFSETS.key: fetching.list_offsets,
@@ -72,6 +83,14 @@ def open_sessions(
         OFFSET_COMMIT.key: offsets.commit,
         OFFSET_FETCH.key: offsets.fetch,
         FIND_COORDINATOR.key: offsets.find,
+        JOIN_GROUP.key: members.join,
+        SYNC_GROUP.key: members.sync,
+        HEARTBEAT.key: members.heartbeat,
+        LEAVE_GROUP.key: members.leave,
+        DESCRIBE_GROUPS.key: group_admin.describe,
+        LIST_GROUPS.key: group_admin.list,
+        DELETE_GROUPS.key: group_admin.delete,
+        OFFSET_DELETE.key: group_admin.delete_offsets,
         CREATE_TOPICS.key: topics.create,
         DELETE_TOPICS.key: topics.delete,
         DELETE_RECORDS.key: logs.delete,

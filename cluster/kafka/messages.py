@@ -298,6 +298,164 @@ class FindCoordinatorResponse:
 
 
 @dataclass(slots=True)
+class JoinGroupRequestProtocol:
+    name: str = wire("string", default="")
+    metadata: bytes = wire("bytes", default=b"")
+
+
+@dataclass(slots=True)
+class JoinGroupRequest:
+    group_id: str = wire("string", default="")
+    session_timeout_ms: int = wire("int32", default=0)
+    rebalance_timeout_ms: int = wire("int32", 1, default=-1)
+    member_id: str = wire("string", default="")
+    group_instance_id: str | None = wire("string", 5, nullable=5)
+    protocol_type: str = wire("string", default="")
+    protocols: list[JoinGroupRequestProtocol] = wire([JoinGroupRequestProtocol])
+
+
+@dataclass(slots=True)
+class JoinGroupResponseMember:
+    member_id: str = wire("string", default="")
+    group_instance_id: str | None = wire("string", 5, nullable=5)
+    metadata: bytes = wire("bytes", default=b"")
+
+
+@dataclass(slots=True)
+class JoinGroupResponse:
+    throttle_time_ms: int = wire("int32", 2, default=0)
+    error_code: int = wire("int16", default=0)
+    generation_id: int = wire("int32", default=-1)
+    protocol_type: str | None = wire("string", 7, nullable=7)
+    protocol_name: str | None = wire("string", nullable=7, default="")
+    leader: str = wire("string", default="")
+    member_id: str = wire("string", default="")
+    members: list[JoinGroupResponseMember] = wire([JoinGroupResponseMember])
+
+
+@dataclass(slots=True)
+class HeartbeatRequest:
+    group_id: str = wire("string", default="")
+    generation_id: int = wire("int32", default=0)
+    member_id: str = wire("string", default="")
+    group_instance_id: str | None = wire("string", 3, nullable=3)
+
+
+@dataclass(slots=True)
+class HeartbeatResponse:
+    throttle_time_ms: int = wire("int32", 1, default=0)
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class MemberIdentity:
+    member_id: str = wire("string", 3, default="")
+    group_instance_id: str | None = wire("string", 3, nullable=3)
+    reason: str | None = wire("string", 5, nullable=5)
+
+
+@dataclass(slots=True)
+class LeaveGroupRequest:
+    group_id: str = wire("string", default="")
+    member_id: str = wire("string", 0, 2, default="")
+    members: list[MemberIdentity] = wire([MemberIdentity], 3)
+
+
+@dataclass(slots=True)
+class MemberResponse:
+    member_id: str = wire("string", 3, default="")
+    group_instance_id: str | None = wire("string", 3, nullable=3, default="")
+    error_code: int = wire("int16", 3, default=0)
+
+
+@dataclass(slots=True)
+class LeaveGroupResponse:
+    throttle_time_ms: int = wire("int32", 1, default=0)
+    error_code: int = wire("int16", default=0)
+    members: list[MemberResponse] = wire([MemberResponse], 3)
+
+
+@dataclass(slots=True)
+class SyncGroupRequestAssignment:
+    member_id: str = wire("string", default="")
+    assignment: bytes = wire("bytes", default=b"")
+
+
+@dataclass(slots=True)
+class SyncGroupRequest:
+    group_id: str = wire("string", default="")
+    generation_id: int = wire("int32", default=0)
+    member_id: str = wire("string", default="")
+    group_instance_id: str | None = wire("string", 3, nullable=3)
+    protocol_type: str | None = wire("string", 5, nullable=5)
+    protocol_name: str | None = wire("string", 5, nullable=5)
+    assignments: list[SyncGroupRequestAssignment] = wire([SyncGroupRequestAssignment])
+
+
+@dataclass(slots=True)
+class SyncGroupResponse:
+    throttle_time_ms: int = wire("int32", 1, default=0)
+    error_code: int = wire("int16", default=0)
+    protocol_type: str | None = wire("string", 5, nullable=5)
+    protocol_name: str | None = wire("string", 5, nullable=5)
+    assignment: bytes = wire("bytes", default=b"")
+
+
+@dataclass(slots=True)
+class DescribeGroupsRequest:
+    groups: list[str] = wire(["string"])
+    include_authorized_operations: bool = wire("bool", 3, default=False)
+
+
+@dataclass(slots=True)
+class DescribedGroupMember:
+    member_id: str = wire("string", default="")
+    group_instance_id: str | None = wire("string", 4, nullable=4)
+    client_id: str = wire("string", default="")
+    client_host: str = wire("string", default="")
+    member_metadata: bytes = wire("bytes", default=b"")
+    member_assignment: bytes = wire("bytes", default=b"")
+
+
+@dataclass(slots=True)
+class DescribedGroup:
+    error_code: int = wire("int16", default=0)
+    group_id: str = wire("string", default="")
+    group_state: str = wire("string", default="")
+    protocol_type: str = wire("string", default="")
+    protocol_data: str = wire("string", default="")
+    members: list[DescribedGroupMember] = wire([DescribedGroupMember])
+    authorized_operations: int = wire("int32", 3, default=-2147483648)
+
+
+@dataclass(slots=True)
+class DescribeGroupsResponse:
+    throttle_time_ms: int = wire("int32", 1, default=0)
+    groups: list[DescribedGroup] = wire([DescribedGroup])
+
+
+@dataclass(slots=True)
+class ListGroupsRequest:
+    states_filter: list[str] = wire(["string"], 4)
+    types_filter: list[str] = wire(["string"], 5)
+
+
+@dataclass(slots=True)
+class ListedGroup:
+    group_id: str = wire("string", default="")
+    protocol_type: str = wire("string", default="")
+    group_state: str = wire("string", 4, default="")
+    group_type: str = wire("string", 5, default="")
+
+
+@dataclass(slots=True)
+class ListGroupsResponse:
+    throttle_time_ms: int = wire("int32", 1, default=0)
+    error_code: int = wire("int16", default=0)
+    groups: list[ListedGroup] = wire([ListedGroup])
+
+
+@dataclass(slots=True)
 class ApiVersionsRequest:
     client_software_name: str = wire("string", 3, default="")
     client_software_version: str = wire("string", 3, default="")
@@ -770,6 +928,23 @@ class CreatePartitionsResponse:
 
 
 @dataclass(slots=True)
+class DeleteGroupsRequest:
+    groups_names: list[str] = wire(["string"])
+
+
+@dataclass(slots=True)
+class DeletableGroupResult:
+    group_id: str = wire("string", default="")
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class DeleteGroupsResponse:
+    throttle_time_ms: int = wire("int32", default=0)
+    results: list[DeletableGroupResult] = wire([DeletableGroupResult])
+
+
+@dataclass(slots=True)
 class OtherAlterableConfig:
     name: str = wire("string", default="")
     config_operation: int = wire("int8", default=0)
@@ -793,6 +968,42 @@ class IncrementalAlterConfigsRequest:
 class IncrementalAlterConfigsResponse:
     throttle_time_ms: int = wire("int32", default=0)
     responses: list[AlterConfigsResourceResponse] = wire([AlterConfigsResourceResponse])
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequestPartition:
+    partition_index: int = wire("int32", default=0)
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequestTopic:
+    name: str = wire("string", default="")
+    partitions: list[OffsetDeleteRequestPartition] = wire([OffsetDeleteRequestPartition])
+
+
+@dataclass(slots=True)
+class OffsetDeleteRequest:
+    group_id: str = wire("string", default="")
+    topics: list[OffsetDeleteRequestTopic] = wire([OffsetDeleteRequestTopic])
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponsePartition:
+    partition_index: int = wire("int32", default=0)
+    error_code: int = wire("int16", default=0)
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponseTopic:
+    name: str = wire("string", default="")
+    partitions: list[OffsetDeleteResponsePartition] = wire([OffsetDeleteResponsePartition])
+
+
+@dataclass(slots=True)
+class OffsetDeleteResponse:
+    error_code: int = wire("int16", default=0)
+    throttle_time_ms: int = wire("int32", default=0)
+    topics: list[OffsetDeleteResponseTopic] = wire([OffsetDeleteResponseTopic])
 
 
 @dataclass(slots=True)
@@ -922,6 +1133,12 @@ OFFSET_FETCH = Call("OffsetFetch", 9, 1, 8, 6, OffsetFetchRequest, OffsetFetchRe
 FIND_COORDINATOR = Call(
     "FindCoordinator", 10, 0, 4, 3, FindCoordinatorRequest, FindCoordinatorResponse
 )
+JOIN_GROUP = Call("JoinGroup", 11, 0, 7, 6, JoinGroupRequest, JoinGroupResponse)
+HEARTBEAT = Call("Heartbeat", 12, 0, 4, 4, HeartbeatRequest, HeartbeatResponse)
+LEAVE_GROUP = Call("LeaveGroup", 13, 0, 5, 4, LeaveGroupRequest, LeaveGroupResponse)
+SYNC_GROUP = Call("SyncGroup", 14, 0, 5, 4, SyncGroupRequest, SyncGroupResponse)
+DESCRIBE_GROUPS = Call("DescribeGroups", 15, 0, 5, 5, DescribeGroupsRequest, DescribeGroupsResponse)
+LIST_GROUPS = Call("ListGroups", 16, 0, 5, 3, ListGroupsRequest, ListGroupsResponse)
 API_VERSIONS = Call("ApiVersions", 18, 0, 3, 3, ApiVersionsRequest, ApiVersionsResponse)
 CREATE_TOPICS = Call("CreateTopics", 19, 2, 6, 5, CreateTopicsRequest, CreateTopicsResponse)
 DELETE_TOPICS = Call("DeleteTopics", 20, 1, 5, 4, DeleteTopicsRequest, DeleteTopicsResponse)
@@ -956,6 +1173,7 @@ SASL_AUTHENTICATE = Call(
 CREATE_PARTITIONS = Call(
     "CreatePartitions", 37, 0, 3, 2, CreatePartitionsRequest, CreatePartitionsResponse
 )
+DELETE_GROUPS = Call("DeleteGroups", 42, 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse)
 INCREMENTAL_ALTER_CONFIGS = Call(
     "IncrementalAlterConfigs",
     44,
@@ -965,6 +1183,7 @@ INCREMENTAL_ALTER_CONFIGS = Call(
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+OFFSET_DELETE = Call("OffsetDelete", 47, 0, 0, 99, OffsetDeleteRequest, OffsetDeleteResponse)
 DESCRIBE_CLUSTER = Call(
     "DescribeCluster", 60, 0, 1, 0, DescribeClusterRequest, DescribeClusterResponse
 )
@@ -988,6 +1207,12 @@ CALLS = {
         OFFSET_COMMIT,
         OFFSET_FETCH,
         FIND_COORDINATOR,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
+        DESCRIBE_GROUPS,
+        LIST_GROUPS,
         API_VERSIONS,
         CREATE_TOPICS,
         DELETE_TOPICS,
@@ -1004,7 +1229,9 @@ CALLS = {
         DESCRIBE_LOG_DIRS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
+        DELETE_GROUPS,
         INCREMENTAL_ALTER_CONFIGS,
+        OFFSET_DELETE,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,

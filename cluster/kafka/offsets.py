@@ -1,9 +1,9 @@
-"""Committed offsets of groups without members: FindCoordinator, OffsetCommit, OffsetFetch.
+"""Committed offsets of groups: FindCoordinator, OffsetCommit, OffsetFetch.
 
 session --> Offsets --the services' requests--> GroupService --> the partition of __offsets
 
-A group's coordinator is the leader of its partition of `__offsets`. Groups with members (JoinGroup)
-are not offered: a commit that names a member or a generation is refused.
+A group's coordinator is the leader of its partition of `__offsets`. A commit that names a member or
+a generation keeps the member's session, and is checked against the generation when it is applied.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from cluster.kafka.brokers import NO_NODE, Brokers
 from cluster.kafka.errors import EXPECTED, Error, of_coordinator, of_error, text_of
+from cluster.kafka.groups import REASONS, caller_of
 from cluster.kafka.messages import (
     FIND_COORDINATOR,
     OFFSET_COMMIT,
@@ -116,15 +117,12 @@ class Offsets:
         results: dict[tuple[str, int], Error] = {}
         commits = list[pb.OffsetCommit]()
         refused = rights.refusal(OFFSET_COMMIT, request.group_id)
-        is_member = request.generation_id_or_member_epoch >= 0 or bool(request.member_id)
         for topic in request.topics:
             hidden = refused or rights.refusal(OFFSET_COMMIT, topic.name, _READ_TOPIC)
             async for one in in_slices(topic.partitions):
                 key = topic.name, one.partition_index
                 if hidden is not None:
                     results[key] = of_error(hidden)
-                elif is_member:
-                    results[key] = Error.UNKNOWN_MEMBER_ID
                 elif one.partition_index < 0:
                     results[key] = Error.UNKNOWN_TOPIC_OR_PARTITION
                 elif key not in results:
@@ -138,7 +136,7 @@ class Offsets:
                         )
                     )
         if commits:
-            results |= await self._committed(request.group_id, commits)
+            results |= await self._committed(request, commits)
         return OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
@@ -155,11 +153,19 @@ class Offsets:
         )
 
     async def _committed(
-        self, group: str, commits: Sequence[pb.OffsetCommit]
+        self, request: OffsetCommitRequest, commits: Sequence[pb.OffsetCommit]
     ) -> dict[tuple[str, int], Error]:
+        group, member = request.group_id, request.member_id
+        generation, instance = request.generation_id_or_member_epoch, request.group_instance_id
+        caller = None
+        if generation >= 0 or member or instance:
+            caller = caller_of(member, instance, generation)
         try:
-            answer = await self._groups.CommitOffsets(
-                pb.CommitOffsetsRequest(group=group, offsets=commits)
+            reason = "" if caller is None else await self._groups.classic.commits(group, caller)
+            if reason:
+                return {(one.topic, one.partition): REASONS[reason] for one in commits}
+            answer = await self._groups.commit(
+                pb.CommitOffsetsRequest(group=group, offsets=commits), caller
             )
         except EXPECTED as error:
             number = of_coordinator(error)
@@ -241,7 +247,7 @@ class Offsets:
         """Return committed offsets. Raises one of EXPECTED."""
         if keys is not None and not keys:
             return {}
-        answer = await self._groups.FetchOffsets(
+        answer = await self._groups.fetch(
             pb.FetchOffsetsRequest(
                 group=group,
                 partitions=[
@@ -250,6 +256,7 @@ class Offsets:
                     if number >= 0
                 ],
                 ignore_transactions=not stable,
-            )
+            ),
+            is_classic=True,
         )
         return {(one.topic, one.partition): one for one in answer.offsets}

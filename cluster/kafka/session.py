@@ -4,7 +4,7 @@
                                  '--a task each--> Handler --> answer
 
 Produce is begun at once, in the order of the requests, and has no task. Every other request has
-one; it ends with the connection.
+one; it ends with the connection. A commit waits for the one before it: the newest must be the last.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from contextvars import Context, copy_context
 from typing import Any, cast
 
 from cluster.kafka.codec import CodecError, Source, decode, encode
 from cluster.kafka.fetch import THROTTLE
 from cluster.kafka.frames import Connection, Exchange, Parts
-from cluster.kafka.messages import FETCH, PRODUCE
+from cluster.kafka.messages import FETCH, LEAVE_GROUP, OFFSET_COMMIT, PRODUCE
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
 from cluster.kafka.versions import Head
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 KAFKA = "kafka"
 
+# Calls of a connection that are answered one after the other.
+IN_ORDER = frozenset((OFFSET_COMMIT.key, LEAVE_GROUP.key))
 # Takes a request and returns an answer of `messages`; Fetch returns its finished parts.
 Handler = Callable[[Rights, Head, Any], Awaitable[Any]]
 
@@ -49,6 +52,7 @@ class Session:
         self._producing = producing
         self._requests = requests
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
         self._context: Context = copy_context()
         self._context.run(CALLER.set, rights.caller)
 
@@ -82,7 +86,8 @@ class Session:
     ) -> None:
         started, code = time.monotonic(), FAILED
         try:
-            answer = await self._handlers[head.call.key](self._rights, head, request)
+            async with self._turn if head.call.key in IN_ORDER else nullcontext():
+                answer = await self._handlers[head.call.key](self._rights, head, request)
         except CodecError as error:
             log.info("connection of a Kafka client closed client=%s: %s", connection.address, error)
             connection.close()

@@ -33,14 +33,23 @@ def list_groups(admin: Admin, as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                {"group": g.group, "offsets": g.offsets, "last_commit_ms": g.last_commit_ms}
+                {
+                    "group": g.group,
+                    "offsets": g.offsets,
+                    "last_commit_ms": g.last_commit_ms,
+                    "members": g.members,
+                    "protocol": g.protocol,
+                }
                 for g in groups
             ]
         )
         return
     print_table(
-        ("group", "partitions", "last commit"),
-        [(g.group, g.offsets, when(g.last_commit_ms)) for g in groups],
+        ("group", "partitions", "last commit", "members", "protocol"),
+        [
+            (g.group, g.offsets, when(g.last_commit_ms), g.members, g.protocol or None)
+            for g in groups
+        ],
     )
 
 
@@ -65,6 +74,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
                 "coordinator_id": found.coordinator_id,
                 "epoch": found.epoch,
                 "assignor": found.assignor,
+                "protocol": found.protocol,
                 "lag": progress.lag,
                 "members": members,
                 "offsets": rows,
@@ -78,7 +88,11 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         ("lag", progress.lag),
     ]
     if members:
-        facts += [("epoch", found.epoch), ("assignor", found.assignor)]
+        facts += [
+            ("protocol", found.protocol),
+            ("epoch", found.epoch),
+            ("assignor", found.assignor),
+        ]
     print_facts(facts)
     if members:
         click.echo()

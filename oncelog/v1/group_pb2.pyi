@@ -266,14 +266,18 @@ class ListGroupsRequest(_message.Message):
     def __init__(self, after_group: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class GroupInfo(_message.Message):
-    __slots__ = ("group", "offsets", "last_commit_ms")
+    __slots__ = ("group", "offsets", "last_commit_ms", "members", "protocol")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     LAST_COMMIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     group: str
     offsets: int
     last_commit_ms: int
-    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[int] = ..., last_commit_ms: _Optional[int] = ...) -> None: ...
+    members: int
+    protocol: str
+    def __init__(self, group: _Optional[str] = ..., offsets: _Optional[int] = ..., last_commit_ms: _Optional[int] = ..., members: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
     __slots__ = ("groups", "partitions", "partition_count")
@@ -292,7 +296,7 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("group", "exists", "last_commit_ms", "offsets", "offsets_partition", "coordinator_id", "members", "epoch", "assignor")
+    __slots__ = ("group", "exists", "last_commit_ms", "offsets", "offsets_partition", "coordinator_id", "members", "epoch", "assignor", "protocol")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     EXISTS_FIELD_NUMBER: _ClassVar[int]
     LAST_COMMIT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +306,7 @@ class DescribeGroupResponse(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     group: str
     exists: bool
     last_commit_ms: int
@@ -311,7 +316,8 @@ class DescribeGroupResponse(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[GroupMember]
     epoch: int
     assignor: str
-    def __init__(self, group: _Optional[str] = ..., exists: _Optional[bool] = ..., last_commit_ms: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ..., offsets_partition: _Optional[int] = ..., coordinator_id: _Optional[int] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., epoch: _Optional[int] = ..., assignor: _Optional[str] = ...) -> None: ...
+    protocol: str
+    def __init__(self, group: _Optional[str] = ..., exists: _Optional[bool] = ..., last_commit_ms: _Optional[int] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ..., offsets_partition: _Optional[int] = ..., coordinator_id: _Optional[int] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., epoch: _Optional[int] = ..., assignor: _Optional[str] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class GroupMember(_message.Message):
     __slots__ = ("member_id", "instance_id", "client_host", "owned", "revoking", "idle_ms", "connected")

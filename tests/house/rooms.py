@@ -115,6 +115,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.entries",
             "cluster.errors",
             "cluster.features",
+            "cluster.groups",
             "cluster.metadata",
             "cluster.metrics",
             "cluster.partition",

@@ -263,23 +263,3 @@ def named(
         for part in partitions
         if (topic := running.topic_name(part.topic_id))
     ]
-
-
-def described(running: RunningGroup) -> dict[str, Any]:
-    """Describe a group with members, from the log and from the members that came back."""
-    facts, views = running.facts(), {one.member: one for one in running.coordinator.members()}
-    instances = {one.member: name for name, one in facts.instances.items()}
-    members = [
-        pb.GroupMember(
-            member_id=member,
-            instance_id=instances.get(member, ""),
-            client_host=running.host(member),
-            owned=owned_partitions(running, facts.partitions_of(member)),
-            revoking=named(running, views[member].revoking) if member in views else (),
-            idle_ms=round(views[member].idle * 1000) if member in views else 0,
-            connected=member in views,
-        )
-        for member in sorted(views.keys() | set(facts.members()))
-    ]
-    assignor = running.coordinator.settings.assignor if members else ""
-    return {"members": members, "epoch": running.coordinator.epoch, "assignor": assignor}

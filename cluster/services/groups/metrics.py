@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cluster.metrics.groups import GroupSample, TopicLag
 from cluster.partition.group_state import GroupState
-from cluster.services.groups.running_groups import GroupMembers, RunningGroup
+from cluster.services.groups.running_groups import AnyGroup, GroupMembers
 
 MAX_SHOWN = 200  # groups of one partition of __offsets
 
@@ -33,15 +33,14 @@ def _sample(
     lags: Lags,
     name: str,
     offsets: GroupState | None,
-    running: RunningGroup | None,
+    running: AnyGroup | None,
     now_ms: int,
 ) -> GroupSample:
-    views = [] if running is None else running.coordinator.members()
     return GroupSample(
         name,
-        members=len(views),
+        members=0 if running is None else running.size,
         rebalances=0 if running is None else running.rebalances,
-        idle=max((view.idle for view in views), default=0.0),
+        idle=0.0 if running is None else running.idle,
         since_commit=max(0, now_ms - offsets.last_commit_ms) / 1000 if offsets else -1.0,
         lag=lags(name),
     )

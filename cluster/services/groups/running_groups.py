@@ -33,10 +33,11 @@ from cluster.metadata.topics import OFFSETS_TOPIC, is_internal
 from cluster.partition.group_offsets import OffsetsTable, pack_command
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
+from cluster.services.groups.classic_groups import RunningClassicGroup
 from cluster.services.groups.subscriptions import Subscription
 from cluster.services.routing import leading
 from cluster.v1 import offsets_pb2 as internal
-from oncelog.errors import ThrottledError
+from oncelog.errors import GroupHasMembersError, ThrottledError
 
 RETRY = 1.0  # seconds after a proposal that this leader could not make
 
@@ -124,6 +125,16 @@ class RunningGroup:
     def host(self, member: str) -> str:
         """Return the member's host; empty until it has come back to this leader."""
         return self._members[member].host if member in self._members else ""
+
+    @property
+    def size(self) -> int:
+        """Count the members."""
+        return len(self.coordinator.members())
+
+    @property
+    def idle(self) -> float:
+        """Return the longest time since a member last came back for records, in seconds."""
+        return max((view.idle for view in self.coordinator.members()), default=0.0)
 
     # -- events -------------------------------------------------------------------------
 
@@ -233,18 +244,34 @@ class RunningGroup:
         return {topic.topic_id: len(topic.partitions) for topic in topics}
 
 
+# A group is of one kind while it has members.
+AnyGroup = RunningGroup | RunningClassicGroup
+
+
 class _Term:
     """The groups of one partition of `__offsets` while this node leads it."""
 
     def __init__(self, replica: Partition, number: int) -> None:
         self.replica = replica
         self.number = number
-        self.groups: dict[str, RunningGroup] = {}
+        self.groups: dict[str, AnyGroup] = {}
 
     def begin(self, group: str, metadata: MetadataState, settings: GroupSettings) -> RunningGroup:
+        self._check_room()
         running = RunningGroup(group, self.replica, metadata, settings, self._forget)
         self.groups[group] = running
         return running
+
+    def begin_classic(self, group: str, initial_delay: float) -> RunningClassicGroup:
+        self._check_room()
+        running = RunningClassicGroup(group, self.replica, initial_delay, self._forget)
+        self.groups[group] = running
+        return running
+
+    def _check_room(self) -> None:
+        if len(self.groups) >= 2 * MAX_GROUPS_WITH_MEMBERS:
+            text = f"group: this partition of __offsets has {len(self.groups)} with members"
+            raise ThrottledError(text)
 
     def _forget(self, group: str) -> None:
         """Drop a group without members."""
@@ -258,26 +285,54 @@ class GroupMembers:
         self._node = node
         self._terms: dict[int, _Term] = {}  # by the partition's index
 
-    def running(self, replica: Partition, group: str) -> RunningGroup | None:
+    def of(self, replica: Partition, group: str) -> AnyGroup | None:
         """Return the group if it has members, of a partition that this node leads."""
         return self._term(replica).groups.get(group)
 
+    def with_members(self, replica: Partition) -> Mapping[str, AnyGroup]:
+        """Return the groups with members of a partition that this node leads."""
+        return self._term(replica).groups
+
+    def running(self, replica: Partition, group: str) -> RunningGroup | None:
+        """Return the group if it has members, and its partitions are assigned here."""
+        found = self.of(replica, group)
+        return found if isinstance(found, RunningGroup) else None
+
+    def classic(self, replica: Partition, group: str) -> RunningClassicGroup | None:
+        """Return the group if it has members that are Kafka's clients."""
+        found = self.of(replica, group)
+        return found if isinstance(found, RunningClassicGroup) else None
+
     def begun(self, replica: Partition, group: str, settings: GroupSettings) -> RunningGroup:
         """Return the group, created with the first member's settings."""
-        term = self._term(replica)
-        if group in term.groups:
-            return term.groups[group]
-        if len(term.groups) >= MAX_GROUPS_WITH_MEMBERS:
-            text = f"group: this partition of __offsets has {MAX_GROUPS_WITH_MEMBERS} with members"
-            raise ThrottledError(text)
-        return term.begin(group, self._node.metadata, settings)
+        found = self.of(replica, group)
+        if isinstance(found, RunningClassicGroup):
+            text = f"group {group} has members that are Kafka's clients: stop them, or take another"
+            raise GroupHasMembersError(f"{text} group")
+        if found is not None:
+            return found
+        return self._term(replica).begin(group, self._node.metadata, settings)
+
+    def begun_classic(self, replica: Partition, group: str) -> RunningClassicGroup:
+        """Return the group of Kafka's clients, created if it has no members."""
+        found = self.of(replica, group)
+        if isinstance(found, RunningGroup):
+            text = f"group {group} has members that are not Kafka's clients"
+            raise GroupHasMembersError(text)
+        if found is not None:
+            return found
+        return self._term(replica).begin_classic(group, self._initial_delay)
+
+    @property
+    def _initial_delay(self) -> float:
+        return self._node.config.kafka_initial_rebalance_delay_ms / 1000
 
     def metadata_changed(self) -> None:
         for term in self._terms.values():
             for group in list(term.groups.values()):
                 group.metadata_changed()
 
-    def led(self) -> list[tuple[Partition, dict[str, RunningGroup]]]:
+    def led(self) -> list[tuple[Partition, dict[str, AnyGroup]]]:
         """Return the partitions of `__offsets` led here, with their groups; any thread may call."""
         return [(term.replica, dict(term.groups)) for term in list(self._terms.values())]
 
@@ -310,6 +365,8 @@ class GroupMembers:
             for group in table.with_members():
                 settings = table.ownership(group).settings
                 known.begin(group, self._node.metadata, settings).advance()
+            for group in table.classic_groups():
+                known.begin_classic(group, self._initial_delay).advance()
         return known
 
     def _end(self, index: int, error: ClusterError) -> None:

@@ -10,7 +10,7 @@ A group is in one partition, so all its calls are answered by one node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.features import GROUPS, KAFKA
-from cluster.groups.ownership import TopicIdPartition
+from cluster.groups.ownership import GROUP_HAS_MEMBERS, TopicIdPartition
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     TOPIC_ALREADY_EXISTS,
@@ -40,9 +40,11 @@ from cluster.partition.replica import Partition
 from cluster.services.admin.placement import default_replicas, place_replicas
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
-from cluster.services.groups.member_streams import Joining, check_name, described
+from cluster.services.groups.classic_groups import ClassicCalls
+from cluster.services.groups.descriptions import described, protocol_of
+from cluster.services.groups.member_streams import Joining, check_name
 from cluster.services.groups.offsets_wire import commit_result, committed_offset, offset_record
-from cluster.services.groups.running_groups import GroupMembers
+from cluster.services.groups.running_groups import AnyGroup, GroupMembers
 from cluster.services.groups.staged_offsets import OffsetStaging
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.requests import (
@@ -82,6 +84,7 @@ class GroupService:
         self._members = members
         self._joining = Joining(node, members, self._replica_of)
         self._staging = OffsetStaging(node)
+        self.classic = ClassicCalls(node, self._replica_of, members.classic, members.begun_classic)
 
     async def JoinGroup(self, requests: AsyncIterator[pb.JoinGroupRequest], write: Write) -> None:
         await self._joining.stream(requests, write)
@@ -152,6 +155,12 @@ class GroupService:
         return known[-1].number + 1 if known else 1
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest) -> pb.FetchOffsetsResponse:
+        return await self.fetch(request, is_classic=False)
+
+    async def fetch(
+        self, request: pb.FetchOffsetsRequest, *, is_classic: bool
+    ) -> pb.FetchOffsetsResponse:
+        """Fetch offsets. is_classic: for one of Kafka's clients, which may be a member."""
         check_name("group", request.group)
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
         wanted = [(p.topic, p.partition) for p in request.partitions]
@@ -160,7 +169,7 @@ class GroupService:
             if request.ignore_transactions:
                 await confirm(replica)
             else:
-                check = partial(self._check_reader, replica, request)
+                check = partial(self._check_reader, replica, request, is_classic=is_classic)
                 await self._staging.end_staged(replica, request.group, wanted, check)
         group = replica.group_offsets.group(request.group)
         stored: dict[Key, OffsetState | None] = {}
@@ -175,11 +184,14 @@ class GroupService:
             ]
         )
 
-    def _check_reader(self, replica: Partition, request: pb.FetchOffsetsRequest) -> None:
+    def _check_reader(
+        self, replica: Partition, request: pb.FetchOffsetsRequest, *, is_classic: bool
+    ) -> None:
         """Raises FencedMemberError, GroupHasMembersError, InvalidRequestError."""
         facts = replica.group_offsets.ownership(request.group)
         if not request.member_id:
-            if facts.has_members:
+            kafkas = replica.group_offsets.classic(request.group) is not None
+            if facts.has_members or (kafkas and not is_classic):
                 text = f"group {request.group} has members: only they read on from its offsets"
                 raise errors.GroupHasMembersError(text)
             return
@@ -196,9 +208,9 @@ class GroupService:
         check_name("group", request.group)
         replica, table = await self._read(request.group)
         group = table.group(request.group)
-        running = self._members.running(replica, request.group)
+        running = self._members.of(replica, request.group)
         return pb.DescribeGroupResponse(
-            **({} if running is None else described(running)),
+            **described(running),
             group=request.group,
             exists=group is not None or running is not None,
             last_commit_ms=0 if group is None else group.last_commit_ms,
@@ -210,43 +222,90 @@ class GroupService:
         )
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest) -> pb.DeleteGroupResponse:
-        check_name("group", request.group)
-        async with self._deadline(0):
-            replica = await self._replica_of(request.group)
-            command = internal.DeleteGroupOffsets(group=request.group)
-            existed = await self._apply(replica, internal.OffsetsCommand(delete=command))
+        existed = await self.delete(request.group)
         if existed == TRANSACTION_CONFLICT:
             raise NotReadyError("group: an open transaction has staged offsets of it")
         if isinstance(existed, str):
             raise invalid("group", "has members; stop them, then delete it")
         return pb.DeleteGroupResponse(existed=bool(existed))
 
+    async def delete(self, group: str) -> bool | str:
+        """Delete a group; returns whether it was there, or why it stays. Raises ClusterError."""
+        check_name("group", group)
+        async with self._deadline(0):
+            replica = await self._replica_of(group)
+            if self._members.classic(replica, group) is not None:
+                return GROUP_HAS_MEMBERS
+            command = internal.DeleteGroupOffsets(group=group)
+            done = await self._apply(replica, internal.OffsetsCommand(delete=command))
+        assert isinstance(done, bool | str)
+        return done
+
+    async def delete_offsets(self, group: str, keys: Iterable[Key]) -> list[CommitResult]:
+        """Delete offsets of topics that no member reads. Raises ClusterError, OncelogError."""
+        self.node.metadata.features.require(KAFKA)
+        check_name("group", group)
+        command = internal.DeleteOffsets(
+            group=group, offsets=[internal.OffsetKey(topic=t, partition=p) for t, p in keys]
+        )
+        async with self._deadline(0):
+            replica = await self._replica_of(group)
+            done = await self._apply(replica, internal.OffsetsCommand(delete_offsets=command))
+        assert isinstance(done, list)
+        return done
+
+    async def look(self, group: str) -> tuple[GroupState | None, AnyGroup | None]:
+        """Return a group's offsets, and its members. Raises ClusterError, OncelogError."""
+        check_name("group", group)
+        replica, table = await self._read(group)
+        return table.group(group), self._members.of(replica, group)
+
     async def ListGroups(self, request: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
         limit = page_size(request.limit, DEFAULT_LISTED, MAX_LISTED)
         topic = self.node.metadata.topic(OFFSETS_TOPIC)
         if topic is None:
             return pb.ListGroupsResponse()
-        response = pb.ListGroupsResponse(partition_count=len(topic.partitions))
-        found: list[pb.GroupInfo] = []
+        partitions, found = await self.listed(request.after_group, limit)
+        return pb.ListGroupsResponse(
+            partition_count=len(topic.partitions),
+            partitions=partitions,
+            groups=[
+                pb.GroupInfo(
+                    group=name,
+                    offsets=0 if state is None else len(state),
+                    last_commit_ms=0 if state is None else state.last_commit_ms,
+                    members=0 if running is None else running.size,
+                    protocol=protocol_of(running),
+                )
+                for name, state, running in found
+            ],
+        )
+
+    async def listed(
+        self, after: str, limit: int
+    ) -> tuple[list[int], list[tuple[str, GroupState | None, AnyGroup | None]]]:
+        """Return the partitions of `__offsets` led here, and the first groups above `after`."""
+        topic = self.node.metadata.topic(OFFSETS_TOPIC)
+        led: list[int] = []
+        found: list[tuple[str, GroupState | None, AnyGroup | None]] = []
         async with self._deadline(0):
-            for number in range(len(topic.partitions)):
+            for number in range(0 if topic is None else len(topic.partitions)):
                 try:
                     replica = leading(self.node, OFFSETS_TOPIC, number)
                     await confirm(replica)
                 except (NotLeaderError, NotReadyError):
                     continue
-                response.partitions.append(number)
+                led.append(number)
                 table = replica.group_offsets
                 assert table is not None
+                groups = dict(table.groups(after, limit))
+                running = self._members.with_members(replica)
+                names = groups.keys() | {name for name in running if name > after}
                 found += [
-                    pb.GroupInfo(
-                        group=name, offsets=len(state), last_commit_ms=state.last_commit_ms
-                    )
-                    for name, state in table.groups(request.after_group, limit)
+                    (name, groups.get(name), running.get(name)) for name in sorted(names)[:limit]
                 ]
-        found.sort(key=lambda info: info.group)
-        response.groups.extend(found[:limit])
-        return response
+        found.sort(key=lambda one: one[0])
+        return led, found[:limit]
 
     # -- where a group lies ---------------------------------------------------------------
 

@@ -160,6 +160,7 @@ class Groups:
             tuple(_member(one) for one in answer.members),
             answer.epoch,
             answer.assignor,
+            answer.protocol,
         )
 
     async def delete(self, group: str) -> bool:
@@ -267,7 +268,9 @@ class Groups:
                 timeout_s=ATTEMPT_S,
             )
             for info in answer.groups:
-                found[info.group] = types.GroupInfo(info.group, info.offsets, info.last_commit_ms)
+                found[info.group] = types.GroupInfo(
+                    info.group, info.offsets, info.last_commit_ms, info.members, info.protocol
+                )
             if len(answer.groups) < _LIST_PAGE:
                 covered.update(answer.partitions)
                 return int(answer.partition_count)

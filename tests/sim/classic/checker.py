@@ -1,4 +1,4 @@
-"""A classic group's promises, checked from its log alone. Shares no code with what it checks.
+"""A classic group's promises, checked from its log alone. Shares no code with the machines.
 
 entries, in order --applied--> generations      commits that were stored --committed--> checks
 """

@@ -35,8 +35,12 @@ MODULES = (
     kafka.protocol.producer,
     kafka.protocol.sasl,
 )
-# kafka-python gives these two other names, and sets of bits instead of numbers.
-OTHERWISE_THERE = ("topic_authorized_operations", "cluster_authorized_operations")
+# kafka-python gives these other names, and sets of bits instead of numbers.
+OTHERWISE_THERE = (
+    "topic_authorized_operations",
+    "cluster_authorized_operations",
+    "authorized_operations",
+)
 # It tries version 0 for any answer to ApiVersions.
 COMPARED = [case for case in kinds() if case[1] is not API_VERSIONS.response]
 

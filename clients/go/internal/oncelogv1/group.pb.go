@@ -1622,10 +1622,13 @@ func (x *ListGroupsRequest) GetLimit() int32 {
 }
 
 type GroupInfo struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Offsets       int32                  `protobuf:"varint,2,opt,name=offsets,proto3" json:"offsets,omitempty"`
-	LastCommitMs  int64                  `protobuf:"varint,3,opt,name=last_commit_ms,json=lastCommitMs,proto3" json:"last_commit_ms,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Group        string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Offsets      int32                  `protobuf:"varint,2,opt,name=offsets,proto3" json:"offsets,omitempty"`
+	LastCommitMs int64                  `protobuf:"varint,3,opt,name=last_commit_ms,json=lastCommitMs,proto3" json:"last_commit_ms,omitempty"`
+	Members      int32                  `protobuf:"varint,4,opt,name=members,proto3" json:"members,omitempty"`
+	// Whose clients the members are: "oncelog" or "kafka". Empty: there are none.
+	Protocol      string `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1679,6 +1682,20 @@ func (x *GroupInfo) GetLastCommitMs() int64 {
 		return x.LastCommitMs
 	}
 	return 0
+}
+
+func (x *GroupInfo) GetMembers() int32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *GroupInfo) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
 }
 
 type ListGroupsResponse struct {
@@ -1797,8 +1814,10 @@ type DescribeGroupResponse struct {
 	Members          []*GroupMember         `protobuf:"bytes,7,rep,name=members,proto3" json:"members,omitempty"`
 	Epoch            int64                  `protobuf:"varint,8,opt,name=epoch,proto3" json:"epoch,omitempty"`      // of the newest assignment
 	Assignor         string                 `protobuf:"bytes,9,opt,name=assignor,proto3" json:"assignor,omitempty"` // empty: the group has no members
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// As in GroupInfo. Of Kafka's clients, the epoch and the ownerships are the generation.
+	Protocol      string `protobuf:"bytes,10,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeGroupResponse) Reset() {
@@ -1890,6 +1909,13 @@ func (x *DescribeGroupResponse) GetEpoch() int64 {
 func (x *DescribeGroupResponse) GetAssignor() string {
 	if x != nil {
 		return x.Assignor
+	}
+	return ""
+}
+
+func (x *DescribeGroupResponse) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
 	}
 	return ""
 }
@@ -2216,11 +2242,13 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\x11ListGroupsRequest\x12\x1f\n" +
 	"\vafter_group\x18\x01 \x01(\tR\n" +
 	"afterGroup\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\x05R\x05limit\"a\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\"\x97\x01\n" +
 	"\tGroupInfo\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aoffsets\x18\x02 \x01(\x05R\aoffsets\x12$\n" +
-	"\x0elast_commit_ms\x18\x03 \x01(\x03R\flastCommitMs\"\x8c\x01\n" +
+	"\x0elast_commit_ms\x18\x03 \x01(\x03R\flastCommitMs\x12\x18\n" +
+	"\amembers\x18\x04 \x01(\x05R\amembers\x12\x1a\n" +
+	"\bprotocol\x18\x05 \x01(\tR\bprotocol\"\x8c\x01\n" +
 	"\x12ListGroupsResponse\x12-\n" +
 	"\x06groups\x18\x01 \x03(\v2\x15.oncelog.v1.GroupInfoR\x06groups\x12\x1e\n" +
 	"\n" +
@@ -2228,7 +2256,7 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"partitions\x12'\n" +
 	"\x0fpartition_count\x18\x03 \x01(\x05R\x0epartitionCount\",\n" +
 	"\x14DescribeGroupRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\xdb\x02\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"\xf7\x02\n" +
 	"\x15DescribeGroupResponse\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
 	"\x06exists\x18\x02 \x01(\bR\x06exists\x12$\n" +
@@ -2238,7 +2266,9 @@ const file_oncelog_v1_group_proto_rawDesc = "" +
 	"\x0ecoordinator_id\x18\x06 \x01(\x05R\rcoordinatorId\x121\n" +
 	"\amembers\x18\a \x03(\v2\x17.oncelog.v1.GroupMemberR\amembers\x12\x14\n" +
 	"\x05epoch\x18\b \x01(\x03R\x05epoch\x12\x1a\n" +
-	"\bassignor\x18\t \x01(\tR\bassignor\"\x8d\x02\n" +
+	"\bassignor\x18\t \x01(\tR\bassignor\x12\x1a\n" +
+	"\bprotocol\x18\n" +
+	" \x01(\tR\bprotocol\"\x8d\x02\n" +
 	"\vGroupMember\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +

@@ -1418,6 +1418,11 @@ pub struct GroupInfo {
     pub offsets: i32,
     #[prost(int64, tag = "3")]
     pub last_commit_ms: i64,
+    #[prost(int32, tag = "4")]
+    pub members: i32,
+    /// Whose clients the members are: "oncelog" or "kafka". Empty: there are none.
+    #[prost(string, tag = "5")]
+    pub protocol: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListGroupsResponse {
@@ -1458,6 +1463,9 @@ pub struct DescribeGroupResponse {
     /// empty: the group has no members
     #[prost(string, tag = "9")]
     pub assignor: ::prost::alloc::string::String,
+    /// As in GroupInfo. Of Kafka's clients, the epoch and the ownerships are the generation.
+    #[prost(string, tag = "10")]
+    pub protocol: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GroupMember {
