@@ -28,7 +28,6 @@ from cluster.config.settings import (
     DAY_MS,
     ENV_PREFIX,
     HOUR_MS,
-    LOG_LEVELS,
     MAX_NODE_ID,
     MIB,
     MINUTE_MS,
@@ -115,6 +114,7 @@ class NodeConfig:
     retention_check_ms: int = MINUTE_MS
     upgrade_auto_finalize_ms: int = DAY_MS
     log_level: str = "info"
+    log_format: str = "text"
     fetch_max_bytes: int = 4 * MIB
     tail_cache_bytes: int = 16 * MIB
     page_cache_bytes: int = 1024 * MIB
@@ -321,9 +321,9 @@ def _convert(setting: Setting, given: _Given) -> Any:
     if not isinstance(given.value, str):
         raise _bad(setting.name, given, "must be a string")
     text = given.value
-    if setting.kind == "level":
-        if text.lower() not in LOG_LEVELS:
-            raise _bad(setting.name, given, "must be one of " + ", ".join(LOG_LEVELS))
+    if setting.choices:
+        if text.lower() not in setting.choices:
+            raise _bad(setting.name, given, "must be one of " + ", ".join(setting.choices))
         return text.lower()
     if setting.kind == "addr" or (setting.kind == "optaddr" and text):
         # A listener may ask for any free port; an address told to others may not.

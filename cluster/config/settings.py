@@ -16,12 +16,13 @@ DAY_MS = 24 * HOUR_MS
 
 ENV_PREFIX = "ONCELOG_"
 MAX_NODE_ID = 2**31 - 1
+LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: `kind` is int, str, addr, optaddr, path, flag, level or nodes.
+    """One setting: `kind` is int, str, addr, optaddr, path, flag, choice or nodes.
 
     A path may be left out, a flag is given without a value. Limits are inclusive.
     """
@@ -31,6 +32,7 @@ class Setting:
     help: str
     low: int = 0
     high: int = 0
+    choices: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -119,7 +121,8 @@ SETTINGS: tuple[Setting, ...] = (
     _int("retention_check_ms", 100, DAY_MS, "period of the deletion of old records"),
     _int("upgrade_auto_finalize_ms", 0, 30 * DAY_MS,
          "wait before a newer release on all nodes is finalized automatically; 0: never"),
-    Setting("log_level", "level", "one of " + ", ".join(LOG_LEVELS)),
+    Setting("log_level", "choice", "one of " + ", ".join(LOG_LEVELS), choices=LOG_LEVELS),
+    Setting("log_format", "choice", "text, or json: an object in each line", choices=LOG_FORMATS),
     _int("fetch_max_bytes", KIB, 64 * MIB, "payload bytes in a fetch response"),
     _int("tail_cache_bytes", 64 * KIB, 16 * 1024 * MIB,
          "memory for the newest entries of all partitions, in equal shares, 256 KiB each at least"),

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from cluster.metrics.text import MetricFamily, counter
+from cluster.node.json_log import JsonFormatter
+from cluster.node.log_folding import Folding
 
 # These libraries log much at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
@@ -125,9 +127,10 @@ class LineHandler(logging.Handler):
         self.lines.put(self.format(record))
 
 
-def configure_logging(level: str, handler: logging.Handler) -> None:
-    """Send all logging of this process to `handler` from `level` up."""
-    handler.setFormatter(LineFormatter())
+def configure_logging(level: str, handler: logging.Handler, form: str = "text") -> None:
+    """Send all logging of this process to `handler` from `level` up. form: "text" or "json"."""
+    handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
+    handler.addFilter(Folding())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -44,7 +44,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         print(config.describe())
         return 0
     lines = LineQueue(part_stderr())
-    configure_logging(config.log_level, LineHandler(lines))
+    configure_logging(config.log_level, LineHandler(lines), config.log_format)
     for name, nearest in config.unknown:
         log.warning(
             "environment: %s is no setting and is ignored; the nearest is %s", name, nearest

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from cluster.node import logging as node_logging
-from cluster.node.logging import LineQueue, configure_logging
+from cluster.node.json_log import JsonFormatter
+from cluster.node.log_folding import PERIOD, SHOWN, Folding
+from cluster.node.logging import LineFormatter, LineQueue, configure_logging
 
 
 @pytest.fixture
@@ -88,3 +94,95 @@ def test_a_log_that_cannot_be_written_is_counted():
     lines.close(30)
     assert lines.dropped == 1
     os.close(writer)
+
+
+def as_json(message: str, *arguments: object, error: bool = False) -> dict[str, object]:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter())
+    record = logging.LogRecord("cluster.x", logging.INFO, "x.py", 1, message, arguments, None)
+    if error:
+        try:
+            raise ValueError("a\nb")
+        except ValueError:
+            record.exc_info = sys.exc_info()
+    handler.handle(record)
+    (line,) = lines(stream)
+    found: dict[str, object] = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(found.pop("time")))
+    assert (found.pop("level"), found.pop("logger")) == ("INFO", "cluster.x")
+    return found
+
+
+def test_json_pairs_names_with_arguments():
+    assert as_json("leads partition=%s term=%d index=%d", "t-0", 3, 7) == {
+        "message": "leads",
+        "partition": "t-0",
+        "term": 3,
+        "index": 7,
+    }
+    assert as_json("link down peer=%d: %s", 2, 'gone\n"now"') == {
+        "message": 'link down: gone\n"now"',
+        "peer": 2,
+    }
+    assert as_json("deleted partition=%s-%d", "t", 4) == {
+        "message": "deleted",
+        "partition": "t-4",
+    }
+    assert as_json("%s of node %d waits: seconds=%.1f", "x", 2, 1.26) == {
+        "message": "x of node 2 waits:",
+        "seconds": 1.3,
+    }
+    assert as_json("100%% of 3") == {"message": "100% of 3"}
+    assert as_json("at time=%s", "now") == {"message": "at", "time_": "now"}
+    found = as_json("failed", error=True)
+    assert found["message"] == "failed" and "ValueError: a\nb" in str(found["traceback"])
+
+
+def test_each_message_of_the_nodes_makes_json(root: Path):
+    """Every call of a logger in the tree, with arguments of the kinds that it names."""
+    calls = 0
+    for path in (root / "cluster").rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Attribute)
+                and ast.unparse(call.func.value) in ("log", "logger")
+                and isinstance(call.args[0], ast.Constant)
+            ):
+                text = str(call.args[0].value)
+                kinds = re.findall(r"%[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])", text)
+                found = as_json(text, *(7 if k != "s" else "s" for k in kinds))
+                assert "%" not in json.dumps(found), text
+                calls += 1
+    assert calls > 90
+
+
+def test_many_changes_of_leaders_are_folded():
+    now = 100.0
+    timers: list[tuple[float, Callable[[], None]]] = []
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(LineFormatter())
+    handler.addFilter(Folding(lambda: now, lambda *timer: timers.append(timer)))
+    logger = logging.getLogger("cluster.node.log_folding")
+    logger.addHandler(handler)
+    level = logger.level
+    logger.setLevel("INFO")
+    try:
+        for number in range(1000):
+            logger.info("leads partition=%s term=%d index=%d", f"t-{number}", 1, 1)
+        logger.info("steps down partition=%s term=%d", "t-0", 1)
+        logger.info("another line")
+        assert len(lines(stream)) == SHOWN + 2
+        ((after, tell),) = timers
+        assert after == PERIOD
+        tell()
+        assert lines(stream)[-1].endswith("folded changes of leaders leads=980 steps_down=0")
+        now += PERIOD
+        logger.info("leads partition=%s term=%d index=%d", "t", 2, 1)
+        tell()
+        assert len(lines(stream)) == SHOWN + 4, "nothing was hidden since"
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
