@@ -127,8 +127,9 @@ def _left(partition: Partition) -> float:
     )
 
 
-def security_families(security: Security) -> Iterator[MetricFamily]:
-    """Yield the certificates' ends, and lost lines of the audit log."""
+def security_families(security: Security, insecure: bool) -> Iterator[MetricFamily]:
+    """Yield the certificates' ends, lost lines of the audit log, and whether TLS may be missing."""
+    yield gauge("oncelog_insecure", "1 if ports beyond loopback need no TLS", int(insecure))
     ports = (("clients", security.clients), ("peers", security.peer_certificates))
     yield MetricFamily(
         "oncelog_certificate_expiry_timestamp_seconds",

@@ -404,7 +404,10 @@ class Node:
             self.sizes.alive,
             self.config.last_seen_capacity,
         )
-        self.metrics.parts += (figures.families, partial(security_families, security))
+        self.metrics.parts += (
+            figures.families,
+            partial(security_families, security, self.config.insecure),
+        )
 
     def _watch(self, tasks: Tasks, server: ClientPorts, shares: Shares, probes: Probes) -> None:
         tasks.spawn(watch_memory(self._memory, server.numbers).run())
