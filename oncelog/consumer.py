@@ -332,7 +332,7 @@ class Consumer:
         tp = self._assigned(partition)
         position = self._buffer.wait_position(tp, self._request_s)
         if position is None:
-            raise errors.RequestTimeoutError(f"{tp}: the start position is not known yet")
+            raise self._fetcher.not_located(tp)
         return position
 
     def lag(self, partition: tuple[str, int]) -> int:

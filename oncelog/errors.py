@@ -68,6 +68,7 @@ class OncelogError(Exception):
 
     reason = "UNKNOWN"
     retriable = False
+    from_node = False  # a node has sent this error; False: the client made it
     # Attributes that travel as ErrorInfo metadata, with the type to read them back.
     detail_types: tuple[tuple[str, type[int] | type[str]], ...] = ()
 
@@ -90,9 +91,13 @@ class OncelogError(Exception):
 
 
 class RetriableError(OncelogError):
-    """The same call may succeed later, unchanged."""
+    """The same call may succeed later, unchanged.
+
+    `outcome` is `unknown` if an attempt of the call had no answer: the call may take effect.
+    """
 
     retriable = True
+    outcome: Outcome | None = None
 
 
 class FatalError(OncelogError):

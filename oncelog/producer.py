@@ -408,6 +408,8 @@ class Producer:
         except TimeoutError:
             address = self._cluster.leaders.address(tp)
             why = f"its leader {address} did not answer" if address else "it has no leader"
+            problem = self._sender.identities.attempts.telling
+            why += f": {problem}" if problem is not None else ""
             raise errors.RequestTimeoutError(
                 f"{tp}: no position within max_block_ms={limit_ms}: {why}"
             ) from None

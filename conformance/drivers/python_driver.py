@@ -567,7 +567,7 @@ def described(error: OncelogError) -> dict[str, Any]:
         "message": error.message,
         "details": error.details,
     }
-    if isinstance(error, errors.DeliveryError | errors.CommitTimeoutError):
+    if isinstance(error, errors.DeliveryError | errors.RetriableError) and error.outcome:
         answer["outcome"] = error.outcome
     return answer
 

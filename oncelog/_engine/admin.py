@@ -14,11 +14,11 @@ from oncelog import errors, types
 from oncelog._engine.consume.groups import Groups
 from oncelog._engine.consume.positions import Positions
 from oncelog._engine.consume.routes import Routes
+from oncelog._engine.net.attempts import may_have_been_done
 from oncelog._engine.net.cluster import (
     Cluster,
     cluster_stub,
     log_stub,
-    may_have_been_done,
     producer_stub,
     security_stub,
     transaction_stub,

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from oncelog import consumer as sync
-from oncelog import errors
 from oncelog._engine.arguments import as_int, as_partition, as_times_us
 from oncelog._engine.consume.fetch_buffer import Chunk
 from oncelog.aio.bridge import Signal, on_engine
@@ -196,7 +195,7 @@ class Consumer:
                 return position
             left = deadline - time.monotonic()
             if left <= 0:
-                raise errors.RequestTimeoutError(f"{tp}: the start position is not known yet")
+                raise self._sync._fetcher.not_located(tp)
             await signal.wait(left)
 
     async def lag(self, partition: tuple[str, int]) -> int:

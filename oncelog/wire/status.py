@@ -80,6 +80,12 @@ def from_status(
         cls = _PLAIN_CODES.get(code, e.InternalError)
         prefix = "" if code in _PLAIN_CODES else f"{code.name}: "
         return cls(prefix + text)
+    error = _of_info(info, text)
+    error.from_node = True
+    return error
+
+
+def _of_info(info: error_details_pb2.ErrorInfo, text: str) -> e.OncelogError:
     known = BY_REASON.get(info.reason)
     if known is None:
         # A newer server decides itself whether to retry.

@@ -22,6 +22,7 @@ from oncelog._engine.consume.member import GroupSession
 from oncelog._engine.consume.new_partitions import NewPartitions
 from oncelog._engine.consume.positions import Positions, partition_gone
 from oncelog._engine.consume.routes import Routes
+from oncelog._engine.net.attempts import Attempts
 from oncelog._engine.net.cluster import MAX_LEADER_FAILURES, Cluster, check_answers
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
@@ -55,6 +56,8 @@ class Fetcher:
         self._locating: set[TopicPartition] = set()
         # Partitions that restart here, without a look at the group's committed offsets.
         self._reset: dict[TopicPartition, str] = {}
+        # Failed searches for the start of partitions without a position.
+        self._unlocated: dict[TopicPartition, Attempts] = {}
         self._searches = 0
         self._searching = False  # leader searches since all partitions had one
         self._ahead_since: dict[TopicPartition, float] = {}
@@ -412,6 +415,8 @@ class Fetcher:
                 tp: where.get(tp) or self._start_of(tp) for tp in generations
             }
             problems = await self.positions.find_now(queries, found)
+            for tp, error in problems.items():
+                self._unlocated.setdefault(tp, Attempts()).failed(error)
             self._located(generations, found)
             final = {tp: error for tp, error in problems.items() if not error.retriable}
             if len(final) < len(problems):
@@ -426,6 +431,11 @@ class Fetcher:
             for tp in [tp for tp, one in generations.items() if not self.buffer.is_at(tp, one)]:
                 del generations[tp]
 
+    def not_located(self, tp: TopicPartition) -> errors.OncelogError:
+        """Return the error of a partition whose start position is not known in time."""
+        attempts = self._unlocated.get(tp, Attempts())
+        return attempts.late(f"{tp}: the start position is not known yet")
+
     def _start_of(self, tp: TopicPartition) -> str:
         at_start = self.new_partitions.begins_at_start(tp)
         return EARLIEST if at_start else self.config.auto_offset_reset
@@ -434,6 +444,7 @@ class Fetcher:
         self, generations: dict[TopicPartition, int], found: dict[TopicPartition, int]
     ) -> None:
         for tp, offset in found.items():
+            self._unlocated.pop(tp, None)
             self.buffer.found(tp, generations.pop(tp), offset)
         if found:
             self._event.set()

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import grpc.aio
 
 from oncelog import errors, types
-from oncelog._engine.net.cluster import Cluster, cluster_stub, may_have_been_done
+from oncelog._engine.net.attempts import Attempts, may_have_been_done
+from oncelog._engine.net.cluster import Cluster, cluster_stub
 from oncelog.types import CommittedOffset, OffsetCommit, TopicPartition
 from oncelog.v1 import batch_pb2, cluster_pb2, group_pb2, group_pb2_grpc
 from oncelog.wire.reasons import BY_REASON
@@ -181,7 +182,7 @@ class Groups:
     ) -> Any:
         """Call the group's present coordinator; failed: errors of earlier attempts."""
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
-        failures = 0
+        failures, attempts = 0, Attempts()
         while True:
             address = self.coordinator(group)
             left = max(0.05, deadline - time.monotonic())
@@ -194,11 +195,12 @@ class Groups:
                 )
             except errors.RetriableError as error:
                 failures += 1
+                attempts.failed(error)
                 if failed is not None:
                     failed.append(error)
                 pause = self.failed(group, address, error, failures)
                 if time.monotonic() + pause >= deadline:
-                    raise
+                    raise attempts.error() from None
                 await asyncio.sleep(pause)
             else:
                 self.answered(group, address)
@@ -228,9 +230,11 @@ class Groups:
     # --- all nodes -------------------------------------------------------------------
 
     async def all(self) -> list[types.GroupInfo]:
-        """Return all groups, by name. Raises NotReadyError if a part cannot be asked."""
+        """Return all groups, by name. Raises NotReadyError if a part of them has no leader, or the
+        error of a node that did not list its part.
+        """
         deadline = time.monotonic() + self._cluster.config.request_timeout_ms / 1000
-        failures = 0
+        failures, attempts = 0, Attempts()
         while True:
             found: dict[str, types.GroupInfo] = {}
             covered: set[int] = set()
@@ -239,6 +243,7 @@ class Groups:
                 try:
                     count = max(count, await self._list_node(address, found, covered))
                 except errors.RetriableError as error:
+                    attempts.failed(error)
                     log.debug("list groups at %s: %s", address, error)
             if covered >= set(range(count)):
                 return [found[name] for name in sorted(found)]
@@ -246,7 +251,10 @@ class Groups:
             pause = self._cluster.backoff.delay(failures)
             if time.monotonic() + pause >= deadline:
                 missing = sorted(set(range(count)) - covered)
-                raise errors.NotReadyError(f"partitions {missing} of __offsets have no leader")
+                text = f"partitions {missing} of __offsets have no leader that answers"
+                if attempts.telling is None:
+                    raise errors.NotReadyError(text)
+                raise attempts.late(text)
             await asyncio.sleep(pause)
 
     async def _nodes(self) -> list[str]:

@@ -11,6 +11,7 @@ import copy
 import logging
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
 from oncelog._engine.consume.membership import MemberOwnerships
 from oncelog._engine.consume.routes import Routes
+from oncelog._engine.net.attempts import Attempts
 from oncelog._engine.net.cluster import (
     MAX_LEADER_FAILURES,
     Cluster,
@@ -99,14 +101,18 @@ class Positions:
         deadline = time.monotonic() + limit
         found: dict[TopicPartition, int] = {}
         final: dict[TopicPartition, errors.OncelogError] = {}
+        attempts: defaultdict[TopicPartition, Attempts] = defaultdict(Attempts)
         failures = 0
         while True:
             left = {tp: at for tp, at in queries.items() if tp not in found and tp not in final}
             problems = await self.find_now(left, found)
+            for tp, error in problems.items():
+                attempts[tp].failed(error)
             final |= {tp: error for tp, error in problems.items() if not error.retriable}
             left = {tp: left[tp] for tp in problems if tp not in final}
             if not left or time.monotonic() >= deadline:
-                return found, final | problems
+                late = {tp: attempts[tp].error() for tp in left}
+                return found, final | late
             failures += 1
             await asyncio.sleep(self._cluster.backoff.delay(failures))
             final |= await self.ask_again(list(left), failures, deadline)

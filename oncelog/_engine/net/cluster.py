@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from oncelog._engine.net.attempts import Attempts
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.net.channels import ChannelPool
 from oncelog._engine.net.founding import ClientFounding
@@ -76,7 +77,10 @@ class Cluster:
         self._preferred = random.choice(config.bootstrap_servers)
         # Nodes to ask after all others, in the order in which they were avoided.
         self._avoided: dict[str, None] = {}
-        self._refreshing: dict[frozenset[str], asyncio.Task[list[TopicPartition]]] = {}
+        # With the failed attempts so far.
+        self._refreshing: dict[
+            frozenset[str], tuple[asyncio.Task[list[TopicPartition]], Attempts]
+        ] = {}
         # Topics unknown to the last node asked: perhaps deleted.
         self._unknown: set[str] = set()
         self._has_answered = False  # any node, since the start
@@ -117,7 +121,7 @@ class Cluster:
             self.prefer_another()
 
     async def close(self) -> None:
-        for task in self._refreshing.values():
+        for task, _ in self._refreshing.values():
             task.cancel()
         await self._pool.leave(self)
 
@@ -141,8 +145,9 @@ class Cluster:
         """Call a unary method until it succeeds, fails for good, or time is up.
 
         `method` takes a channel and returns the stub's method. With `address` only that node is
-        asked, once; `first`: the node to begin with. Raises the OncelogError of the last answer,
-        and OtherClusterError at once if no node of the client's own cluster answers.
+        asked, once; `first`: the node to begin with. Raises the OncelogError of the last answer
+        that a node gave, and OtherClusterError at once if no node of the client's own cluster
+        answers.
         """
         limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
         deadline = time.monotonic() + limit
@@ -150,7 +155,7 @@ class Cluster:
         if address is not None:
             return await self._call_one(address, method, request, min(one, limit))
         failures = 0
-        last: OncelogError = BrokerUnavailableError("no node was asked")
+        attempts = Attempts()
         while True:
             targets = self.addresses()
             if first and not failures:
@@ -165,7 +170,7 @@ class Cluster:
                 except RetriableError as error:
                     if isinstance(error, UnknownTopicOrPartitionError):
                         raise
-                    last = error
+                    attempts.failed(error)
                     problems.append(error)
                     if on_retry is not None:
                         on_retry(error)
@@ -175,19 +180,21 @@ class Cluster:
                         self._preferred = target
                     return answer
                 if time.monotonic() >= deadline:
-                    raise last
+                    raise attempts.error()
             failures += 1
-            self._check_round(problems, failures)
-            pause = self.backoff.after(last, failures)
+            self._check_round(problems, failures, attempts)
+            pause = self.backoff.after(problems[-1], failures)
             if time.monotonic() + pause >= deadline:
-                raise last
+                raise attempts.error()
             await asyncio.sleep(pause)
 
-    def _check_round(self, problems: list[RetriableError], failures: int) -> None:
+    def _check_round(
+        self, problems: list[RetriableError], failures: int, attempts: Attempts
+    ) -> None:
         """Raise the error of a round in which all nodes failed, if another one cannot help."""
         for error in problems:
             if isinstance(error, OtherClusterError):
-                raise error
+                raise attempts.with_doubt(error)
         wrong = not self._has_answered and all(certain(error.message) for error in problems)
         if wrong and failures >= WRONG_ROUNDS:
             text = f"bootstrap_servers: {problems[-1].message}"
@@ -203,7 +210,7 @@ class Cluster:
         """Call a unary method at a partition's leader; follow the leader when it changes."""
         limit = timeout_s if timeout_s is not None else self.config.request_timeout_ms / 1000
         deadline = time.monotonic() + limit
-        failures = 0
+        failures, attempts = 0, Attempts()
         while True:
             address = self.leaders.address(tp)
             try:
@@ -214,6 +221,7 @@ class Cluster:
                 )
             except RetriableError as error:
                 failures += 1
+                attempts.failed(error)
                 hinted = isinstance(error, NotLeaderError) and bool(error.leader_address)
                 if isinstance(error, NotLeaderError) and hinted:
                     self.leaders.hint(tp, error.leader_id, error.leader_address)
@@ -222,10 +230,16 @@ class Cluster:
                 self.leader_failed(address, failures)
                 pause = 0.0 if hinted and failures == 1 else self.backoff.after(error, failures)
                 if time.monotonic() + pause >= deadline:
-                    raise
+                    raise attempts.error() from None
             await asyncio.sleep(pause)
             if failures > 1 or not hinted:
-                await self.require_topic(tp.topic, max(0.05, deadline - time.monotonic()))
+                try:
+                    await self.require_topic(tp.topic, max(0.05, deadline - time.monotonic()))
+                except UnknownTopicOrPartitionError:
+                    raise
+                except RetriableError as error:
+                    attempts.failed(error)
+                    raise attempts.error() from None
 
     async def _call_one(
         self,
@@ -262,18 +276,21 @@ class Cluster:
         missing in the answer, without an error.
         """
         names = frozenset(topics)
-        task = self._refreshing.get(names)
-        if task is None:
-            task = asyncio.create_task(self._refresh(names))
-            self._refreshing[names] = task
+        if names not in self._refreshing:
+            attempts = Attempts()
+            task = asyncio.create_task(self._refresh(names, attempts))
+            self._refreshing[names] = task, attempts
             task.add_done_callback(lambda _: self._refreshing.pop(names, None))
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._refreshing[names][0])
 
-    async def _refresh(self, names: frozenset[str]) -> list[TopicPartition]:
+    async def _refresh(self, names: frozenset[str], attempts: Attempts) -> list[TopicPartition]:
         request = cluster_pb2.DescribeTopicsRequest(names=sorted(names))
         try:
             answer = await self.call(
-                describe_topics, request, attempt_timeout_s=self._metadata_timeout_s
+                describe_topics,
+                request,
+                attempt_timeout_s=self._metadata_timeout_s,
+                on_retry=attempts.failed,
             )
         except UnknownTopicOrPartitionError:
             # The node may be behind, or cut off: others are asked next.
@@ -302,26 +319,29 @@ class Cluster:
     async def require_topic(self, topic: str, timeout_s: float) -> None:
         """Wait until the topic's metadata is known; raise UnknownTopicOrPartitionError.
 
-        A missing topic is asked for again for a short while: it may have been created a moment ago
-        through another node.
+        Without it in time, raises a node's refusal, or RequestTimeoutError. A missing topic is
+        asked for again for a short while: it may have been created a moment ago through another
+        node.
         """
         start = time.monotonic()
-        failures = 0
+        failures, attempts = 0, Attempts()
+        text = f"no metadata of topic {topic!r} within {timeout_s:g} s"
         while True:
             failures += 1
             answered = True
+            left = max(0.05, start + timeout_s - time.monotonic())
             try:
-                await asyncio.wait_for(self.refresh([topic]), timeout_s)
+                await asyncio.wait_for(self.refresh([topic]), left)
             except RetriableError as error:
+                attempts.failed(error)
                 if time.monotonic() - start >= timeout_s:
-                    raise RequestTimeoutError(
-                        f"no metadata of topic {topic!r} within {timeout_s:g} s: {error}"
-                    ) from error
+                    raise attempts.late(text) from error
                 answered = False
             except TimeoutError:
-                raise RequestTimeoutError(
-                    f"no metadata of topic {topic!r} within {timeout_s:g} s"
-                ) from None
+                _, running = self._refreshing.get(frozenset([topic]), (None, Attempts()))
+                if running.telling is not None:
+                    attempts.failed(running.telling)
+                raise attempts.late(text) from None
             if topic in self.leaders.topics and topic not in self._unknown:
                 return
             # Without any answer, the topic may still exist.
@@ -334,12 +354,6 @@ def check_answers(asked: int, answered: int) -> None:
     """Raises InternalError if a node did not answer each question of a request once."""
     if answered != asked:
         raise InternalError(f"the node gave {answered} answers to {asked} questions")
-
-
-def may_have_been_done(error: OncelogError) -> bool:
-    """Tell whether a node may have executed a call that it did not answer."""
-    lost = isinstance(error, RequestTimeoutError | BrokerUnavailableError)
-    return lost and "failed to connect" not in error.message
 
 
 def describe_topics(channel: grpc.aio.Channel) -> Any:
@@ -371,7 +385,6 @@ __all__ = [
     "check_answers",
     "cluster_stub",
     "log_stub",
-    "may_have_been_done",
     "producer_stub",
     "security_stub",
     "transaction_stub",

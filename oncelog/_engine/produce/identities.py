@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oncelog import errors
+from oncelog._engine.net.attempts import Attempts
 from oncelog._engine.net.cluster import Cluster, check_answers, producer_stub
 from oncelog._engine.produce.sealing import LeasedIdentity
 from oncelog.config import ProducerConfig
@@ -42,6 +43,7 @@ class ProducerIdentities:
         # Nonce of the present lease call, until it is answered. A cancelled call may have raised
         # the epoch: with another nonce the next call would find the name taken over.
         self._nonce = 0
+        self.attempts = Attempts()  # of the call in progress
 
     async def acquire(self, tp: TopicPartition, used: LeasedIdentity) -> tuple[LeasedIdentity, int]:
         """Return an identity that the partition has not used, and its last sequence there.
@@ -153,8 +155,10 @@ class ProducerIdentities:
             except errors.NotSupportedError:
                 return -1  # a server without it fences at the first write
             except errors.RetriableError as error:
+                self.attempts.failed(error)
                 log.debug("%s not opened yet: %s", tp, error)
             if opened is not None and not opened.error:
+                self.attempts.clear()
                 return int(opened.last_sequence)
             if opened is not None and opened.error == "FENCED":
                 raise errors.FencedError(
@@ -164,6 +168,8 @@ class ProducerIdentities:
                 )
             if opened is not None and opened.error in ("UNKNOWN_PRODUCER", "PRODUCER_EXPIRED"):
                 raise errors.UnknownProducerError(f"{tp}: {opened.error}")
+            if opened is not None:
+                self.attempts.failed(errors.NotReadyError(opened.message or opened.error))
             failures += 1
             self._cluster.leader_failed(address, failures)
             await asyncio.sleep(self._cluster.backoff.delay(failures))
@@ -188,7 +194,14 @@ class ProducerIdentities:
         failures = 0
         while True:
             try:
-                return await self._cluster.call(method, request, attempt_timeout_s=self._attempt_s)
+                answer = await self._cluster.call(
+                    method,
+                    request,
+                    attempt_timeout_s=self._attempt_s,
+                    on_retry=self.attempts.failed,
+                )
+                self.attempts.clear()
+                return answer
             except errors.RetriableError as error:
                 failures += 1
                 log.debug("asked for a producer id: %s", error)

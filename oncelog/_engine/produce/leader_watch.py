@@ -40,7 +40,7 @@ class LeaderWatch:
         self._wanted = wanted
         self._is_open = is_open
         self._on_round = on_round
-        self.failure = ""  # error of the last round; "": it was answered
+        self.failure: errors.OncelogError | None = None  # of the last round
         self._stale: set[str] = set()
         self._any_stale = asyncio.Event()
         # Leaders that rejected, with their terms: a new leader is there or will be.
@@ -88,10 +88,10 @@ class LeaderWatch:
             topics, self._stale = self._stale, set()
             try:
                 await self._cluster.refresh(topics)
-                self.failure = ""
+                self.failure = None
             except errors.OncelogError as error:
                 log.debug("no metadata: %s", error)
-                self.failure = f"no metadata: {error.message}"
+                self.failure = error
             lacking = {tp.topic for tp in self._wanted() if not self._is_found(tp)} & topics
             self._on_round()
             rounds = rounds + 1 if lacking or self._stale else 1

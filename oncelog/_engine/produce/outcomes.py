@@ -28,6 +28,30 @@ class Reaction:
 
 
 @dataclass(slots=True)
+class Obstacles:
+    """What has kept a partition's batches from being stored since the last success.
+
+    A node's refusal is not hidden by what the client met later: a lost connection, no answer.
+    """
+
+    refusal: str = ""
+    last: str = ""
+
+    def met(self, text: str, *, told: bool = False) -> None:
+        """told: a node has said this."""
+        if told:
+            self.refusal = text
+        self.last = text
+
+    def clear(self) -> None:
+        self.refusal = ""
+        self.last = ""
+
+    def __str__(self) -> str:
+        return "; ".join(dict.fromkeys(filter(None, (self.refusal, self.last))))
+
+
+@dataclass(slots=True)
 class Stats:
     """Counters of one producer, shared by its partitions."""
 

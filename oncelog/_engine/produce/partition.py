@@ -28,6 +28,7 @@ from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.produce.accumulator import Accumulator
 from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.outcomes import (
+    Obstacles,
     Reaction,
     Stats,
     gap_after,
@@ -81,7 +82,7 @@ class PartitionSender:
         self._cursor = 0  # window[:cursor] was sent since the last rewind
         self.again: deque[OpenBatch] = deque()  # to be sealed again, before the waiting batches
         self.retry_at = 0.0
-        self.hindered = ""  # why the last attempt failed, or could not be made; "": it did not
+        self.obstacles = Obstacles()
         self._failures = 0
         self.identity = NO_IDENTITY
         self._prev_sequence = -1
@@ -443,7 +444,7 @@ class PartitionSender:
 
     def expire_unsent(self, batch: OpenBatch) -> Reaction:
         """Fail a batch whose delivery timeout was over before it was taken out to be sent."""
-        error = not_sent(self.tp, self._accumulator.delivery_timeout_s, self.hindered)
+        error = not_sent(self.tp, self._accumulator.delivery_timeout_s, str(self.obstacles))
         self.fail_batch(batch, error)
         return Reaction(fatal=self._gap)
 
@@ -458,12 +459,12 @@ class PartitionSender:
             if sealed.acked or sealed.abandoned or sealed.deadline > now:
                 continue
             sealed.abandoned = True
-            error = not_acknowledged(self.tp, sealed.attempts, self.hindered)
+            error = not_acknowledged(self.tp, sealed.attempts, str(self.obstacles))
             self.fail_batch(sealed.batch, error)
         limit = now - self._accumulator.delivery_timeout_s
         while self.again and self.again[0].created <= limit:
             batch = self.again.popleft()
-            self.fail_batch(batch, not_stored_again(self.tp, self.hindered))
+            self.fail_batch(batch, not_stored_again(self.tp, str(self.obstacles)))
         self._reset_if_abandoned()
         return Reaction(fatal=self._gap)
 

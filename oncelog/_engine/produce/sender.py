@@ -13,6 +13,7 @@ import time
 from collections import deque
 
 from oncelog import errors
+from oncelog._engine.net.attempts import tells
 from oncelog._engine.net.backoff import Backoff
 from oncelog._engine.net.cluster import Cluster
 from oncelog._engine.produce.accumulator import Accumulator
@@ -212,19 +213,17 @@ class Sender:
             return
         if partition.needs_identity(now, self.identities.current):
             self._identifying.add(tp)
-            partition.hindered = "no producer id yet"
+            partition.obstacles.met("no producer id yet")
             self._spawn(self._identify(tp, partition), f"identify {tp}")
             return
         address = self.cluster.leaders.address(tp)
         if not address:
-            # The last leader's error is more precise than "no leader".
-            known = self._watch.failure or partition.hindered
-            partition.hindered = known or "no leader is known"
+            self._note_no_leader(partition)
             self._watch.mark_stale(tp.topic)
             return
         if self._sent_to.get(tp) != address:
             self._sent_to[tp] = address
-            partition.hindered = f"{address}: no answer yet"
+            partition.obstacles.met(f"{address}: no answer yet")
             partition.on_leader_changed(now)
         stream = self._stream(address)
         if not stream.opened:
@@ -237,6 +236,14 @@ class Sender:
                 self._react(partition, sealed)
                 return
             stream.send(partition, sealed, now)
+
+    def _note_no_leader(self, partition: PartitionSender) -> None:
+        failure = self._watch.failure
+        if failure is not None:
+            text = f"no metadata: {failure.message}"
+            partition.obstacles.met(text, told=tells(failure))
+        elif not partition.obstacles.last:
+            partition.obstacles.met("no leader is known")
 
     def _may_stage(
         self, partition: PartitionSender, transaction: ProducerTransaction, now: float
@@ -295,7 +302,7 @@ class Sender:
         if self.config.producer_name and last_sequence < partition.stored_given:
             self.fail(lost_with_topic(tp, partition.stored_given))
             return
-        partition.hindered = ""
+        partition.obstacles.clear()
         partition.adopt(identity, last_sequence, self._topic_id(tp.topic))
         self._soon()
 
@@ -356,7 +363,7 @@ class Sender:
         self._leave_unavailable()
         for tp, partition in self._busy.items():
             if self._sent_to.get(tp) == address:
-                partition.hindered = f"{address}: {why}"
+                partition.obstacles.met(f"{address}: {why}", told=stream.told_why)
                 partition.on_connection_lost(now)
                 self.cluster.leaders.forget(tp, address)
                 self._watch.mark_stale(tp.topic)
@@ -369,10 +376,10 @@ class Sender:
         reaction = partition.on_result(sealed, result.id, result, time.monotonic())
         if result.verdict in RETRIABLE:
             at = self._sent_to.get(partition.tp, "")
-            partition.hindered = f"{at}: {answer_text(result)}"
+            partition.obstacles.met(f"{at}: {answer_text(result)}", told=True)
         else:
             self._watch.leads(partition.tp)
-            partition.hindered = ""
+            partition.obstacles.clear()
         self._react(partition, reaction)
 
     def _react(self, partition: PartitionSender, reaction: Reaction) -> None:
@@ -460,6 +467,10 @@ class Sender:
         return bool(topics or addresses)
 
     def _expire(self, now: float) -> None:
+        if (why := self.identities.attempts.telling) is not None:
+            for tp in self._identifying:
+                text = f"no producer id yet: {why}"
+                self._partitions[tp].obstacles.met(text, told=tells(why))
         for batch in self.accumulator.expire(now):
             partition = self._partition(batch.tp)
             self._react(partition, partition.expire_unsent(batch))

@@ -17,11 +17,12 @@ from collections import deque
 from typing import NamedTuple
 
 from oncelog import errors
+from oncelog._engine.net.attempts import Attempts
 from oncelog._engine.net.cluster import Cluster, check_answers, log_stub, producer_stub
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2, producer_pb2
 from oncelog.wire.compression import checksum, compress
-from oncelog.wire.verdicts import RETRIABLE, STORED, error_of, verdict_name
+from oncelog.wire.verdicts import RETRIABLE, STORED, answer_text, error_of
 
 log = logging.getLogger("oncelog.producer")
 
@@ -142,14 +143,16 @@ class Stager:
     async def _send_some(self, tp: TopicPartition, chain: _Chain) -> None:
         """Stage the oldest batches, with retries."""
         deadline, failures = time.monotonic() + self._timeout_s, 0
+        attempts = Attempts()
         while True:
             request = _request(chain)
             problem = await self._try(tp, chain, request)
             if problem is None:
                 return
             failures += 1
+            attempts.failed(problem)
             if time.monotonic() >= deadline:
-                raise errors.RequestTimeoutError(f"{tp}: not staged in time: {problem}")
+                raise attempts.late(f"{tp}: not staged in time")
             await asyncio.sleep(self._cluster.backoff.delay(failures))
             try:
                 await self._cluster.refresh([tp.topic])
@@ -158,11 +161,11 @@ class Stager:
 
     async def _try(
         self, tp: TopicPartition, chain: _Chain, request: log_pb2.ProduceRequest
-    ) -> str | None:
+    ) -> errors.OncelogError | None:
         """Return the reason for a retry; None: something was staged. Raises final errors."""
         address = self._cluster.leaders.address(tp)
         if not address:
-            return "no leader"
+            return errors.NotReadyError("no leader")
         try:
             answer = await self._cluster.call(
                 lambda channel: log_stub(channel).Produce,
@@ -172,17 +175,17 @@ class Stager:
             )
         except errors.RetriableError as error:
             self._cluster.leader_failed(address, 1)
-            return str(error)
+            return error
         check_answers(len(request.batches), len(answer.results))
         staged = 0
-        problem = None
+        problem: errors.OncelogError | None = None
         for result in answer.results:
             if result.verdict in STORED:
                 staged += 1
                 continue
             if staged or result.verdict in RETRIABLE:
                 # Batches behind one that is not there yet are rejected with it.
-                problem = verdict_name(result.verdict)
+                problem = errors.NotReadyError(answer_text(result))
                 if result.leader_address:
                     self._cluster.leaders.hint(tp, result.leader_id, result.leader_address)
                 break

@@ -120,6 +120,7 @@ class ProduceStream:
         self.opened = False
         self.is_closing = False
         self._why = ""
+        self.told_why = False  # a node has said why the stream ended
         self.was_shared = False
         # Reason why the node will take none of this, however often it is sent.
         self.refused: NotAuthorizedError | UnauthenticatedError | None = None
@@ -242,6 +243,7 @@ class ProduceStream:
                 known = from_rpc_error(error)
                 if isinstance(known, NotAuthorizedError | UnauthenticatedError):
                     self.refused = known
+                self.told_why = known.from_node
                 return f"{error.code().name}: {error.details()}"
             if response is grpc.aio.EOF:
                 return f"ended by the node: {(await call.code()).name}"

@@ -18,6 +18,7 @@ from typing import Any
 
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
+from oncelog._engine.net.attempts import Attempts
 from oncelog._engine.net.cluster import transaction_stub
 from oncelog._engine.produce.following import Following, Terms
 from oncelog._engine.produce.sealing import LeasedIdentity
@@ -275,6 +276,7 @@ class ProducerTransactions:
             staged = transaction.offsets.setdefault(group, StagedOffsets())
             number = terms.number if terms is not None else staged.last_number + 1
             deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
+            attempts = Attempts()
             for failures in itertools.count(1):
                 try:
                     await self._groups.stage(transaction, group, offsets, number, terms)
@@ -282,9 +284,14 @@ class ProducerTransactions:
                 except errors.OncelogError as error:
                     pause = self._cluster.backoff.delay(failures)
                     over = time.monotonic() + pause >= deadline
-                    if over or not error.retriable or transaction.failure is not None:
+                    if not error.retriable:
                         self._sender.drop(transaction, error)
                         raise
+                    attempts.failed(error)
+                    if over or transaction.failure is not None:
+                        told = attempts.error()
+                        self._sender.drop(transaction, told)
+                        raise told from None
                 await asyncio.sleep(pause)
             staged.last_number = number
             staged.offset_count += len(offsets)
@@ -335,6 +342,7 @@ class ProducerTransactions:
         """Make calls until an answer is final. Raises CommitTimeoutError if none comes."""
         next_call: Call | None = transaction.end(call)
         deadline = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        attempts = Attempts()
         for failures in itertools.count(1):
             assert next_call is not None
             error: errors.OncelogError | None = None
@@ -349,9 +357,10 @@ class ProducerTransactions:
                 self._over(transaction, answer if made is Call.COMMIT else None)
                 return
             if error is not None and error.retriable:
+                attempts.failed(error)
                 pause = self._cluster.backoff.delay(failures)
                 if self._closed or time.monotonic() + pause >= deadline:
-                    raise self._timeout(transaction, error)
+                    raise self._timeout(transaction, attempts.error())
                 await asyncio.sleep(pause)
 
     @staticmethod

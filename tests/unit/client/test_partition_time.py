@@ -219,7 +219,8 @@ def test_retries_used_up():
 def test_who_gets_no_answer_in_time_is_told_what_hindered(was_sent: bool):
     rig = Rig(delivery_timeout_s=10.0)
     future = rig.append(b"a")
-    why = rig.sender.hindered = "10.0.0.1:9092: STORAGE_FULL: less than 5 % are free"
+    why = "10.0.0.1:9092: STORAGE_FULL: less than 5 % are free"
+    rig.sender.obstacles.met(why, told=True)
     rig.now = 10.0
     if was_sent:
         rig.send()

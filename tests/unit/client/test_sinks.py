@@ -111,5 +111,5 @@ def test_what_is_final_ends_it(verdict: Any, error: type[Exception]) -> None:
 
 
 def test_a_batch_that_cannot_be_staged_fails_in_time() -> None:
-    with pytest.raises(errors.RequestTimeoutError, match="not staged in time"):
+    with pytest.raises(errors.NotReadyError, match="not staged in time: NOT_READY"):
         stage(Node(*[V.VERDICT_NOT_READY] * 3), 5, timeout_s=0.0)
