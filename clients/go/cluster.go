@@ -227,10 +227,11 @@ func (c *cluster) callAt(ctx context.Context, address string, limit time.Duratio
 // isSilence reports whether an error is no word of a node of this cluster: nobody answered.
 func isSilence(err error) bool {
 	e := asError(err)
-	return e.Kind == ErrOtherCluster || (e.Kind == ErrUnavailable || e.Kind == ErrRequestTimeout) && !e.told
+	return e.Kind == ErrOtherCluster || !e.tells()
 }
 
-// call calls a method that any node answers, until it succeeds, fails for good, or time is up. It
+// call calls a method that any node answers, until it succeeds, fails for good, or time is up: the
+// error is then what a node said last, not that another attempt had no answer. It
 // fails at once if no node of the client's own cluster answers, and one of another does.
 func (c *cluster) call(ctx context.Context, options callOptions, m method) error {
 	if options.total == 0 {
@@ -240,6 +241,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 		options.attempt = c.config.RequestTimeout
 	}
 	deadline := time.Now().Add(options.total)
+	var tried attempts
 	for failures := 1; ; failures++ {
 		var last, other error
 		addresses := c.addresses()
@@ -259,6 +261,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 			if !isRetriable(err) || errors.Is(err, ErrUnknownTopicOrPartition) {
 				return err
 			}
+			tried.failed(err)
 			last = err
 			if errors.Is(err, ErrOtherCluster) {
 				other = err
@@ -267,15 +270,15 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 				options.onRetry(err)
 			}
 			if !time.Now().Before(deadline) {
-				return last
+				return tried.err()
 			}
 		}
 		if other != nil {
-			return other
+			return tried.withDoubt(asError(other))
 		}
 		pause := c.backoff.after(last, failures)
 		if !time.Now().Add(pause).Before(deadline) {
-			return last
+			return tried.err()
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
@@ -304,6 +307,7 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 	if _, ok := c.leaders.leader(tp); !ok {
 		return noPartition(tp)
 	}
+	var tried attempts
 	for failures := 1; ; failures++ {
 		address := c.leaders.address(tp)
 		var err error = fail(ErrNotReady, "%s has no leader", tp)
@@ -313,6 +317,7 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 		if err == nil || !isRetriable(err) {
 			return err
 		}
+		tried.failed(err)
 		hint := asError(err)
 		hinted := hint.Kind == ErrNotLeader && hint.LeaderAddress != ""
 		if hinted {
@@ -326,13 +331,18 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 			pause = 0
 		}
 		if !time.Now().Add(pause).Before(deadline) {
-			return err
+			return tried.err()
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 		if failures > 1 || !hinted {
-			if err := c.requireTopic(ctx, tp.Topic, max(50*ms, time.Until(deadline))); err != nil {
+			err := c.requireTopic(ctx, tp.Topic, max(50*ms, time.Until(deadline)))
+			if err != nil && isRetriable(err) && !errors.Is(err, ErrUnknownTopicOrPartition) {
+				tried.failed(err)
+				return tried.err()
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -347,7 +357,11 @@ func noPartition(tp TopicPartition) error {
 
 // refresh asks for topics' leaders. A topic that does not exist is left out of the answer.
 func (c *cluster) refresh(ctx context.Context, topics []string) error {
-	err := c.describe(ctx, topics)
+	return c.refreshWithin(ctx, topics, c.config.RequestTimeout)
+}
+
+func (c *cluster) refreshWithin(ctx context.Context, topics []string, total time.Duration) error {
+	err := c.describe(ctx, topics, total)
 	if !errors.Is(err, ErrUnknownTopicOrPartition) {
 		if err == nil {
 			c.setUnknown(topics, false)
@@ -361,7 +375,7 @@ func (c *cluster) refresh(ctx context.Context, topics []string) error {
 		return nil
 	}
 	for _, topic := range topics {
-		if err := c.refresh(ctx, []string{topic}); err != nil {
+		if err := c.refreshWithin(ctx, []string{topic}, total); err != nil {
 			return err
 		}
 	}
@@ -380,10 +394,10 @@ func (c *cluster) setUnknown(topics []string, unknown bool) {
 	}
 }
 
-func (c *cluster) describe(ctx context.Context, topics []string) error {
+func (c *cluster) describe(ctx context.Context, topics []string, total time.Duration) error {
 	var answer *pb.DescribeTopicsResponse
 	request := &pb.DescribeTopicsRequest{Names: topics}
-	err := c.call(ctx, callOptions{attempt: min(time.Second, c.config.RequestTimeout)},
+	err := c.call(ctx, callOptions{total: total, attempt: min(time.Second, total)},
 		func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 			answer, err = pb.NewClusterServiceClient(conn).DescribeTopics(ctx, request)
 			return err
@@ -421,16 +435,18 @@ func (c *cluster) knows(topic string) bool {
 // asked for again for a short while: it may have been created a moment ago at another node.
 func (c *cluster) requireTopic(ctx context.Context, topic string, limit time.Duration) error {
 	start := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, limit,
-		fail(ErrRequestTimeout, "no metadata of topic %q within %s", topic, limit))
-	defer cancel()
+	var tried attempts
 	for failures := 1; ; failures++ {
-		err := c.refresh(bounded, []string{topic})
-		if err != nil && !isRetriable(err) {
-			return err
-		}
-		if err != nil && time.Since(start) >= limit {
-			return fail(ErrRequestTimeout, "no metadata of topic %q within %s: %v", topic, limit, err)
+		left := max(50*ms, limit-time.Since(start))
+		err := c.refreshWithin(ctx, []string{topic}, min(left, c.config.RequestTimeout))
+		if err != nil {
+			if !isRetriable(err) || ctx.Err() != nil {
+				return err
+			}
+			tried.failed(err)
+			if time.Since(start) >= limit {
+				return tried.late("no metadata of topic %q within %s", topic, limit)
+			}
 		}
 		if c.knows(topic) {
 			return nil
@@ -440,7 +456,8 @@ func (c *cluster) requireTopic(ctx context.Context, topic string, limit time.Dur
 			e.Topic, e.Partition = topic, -1
 			return e
 		}
-		if err := sleep(bounded, c.backoff.delay(min(failures, 4))); err != nil {
+		pause := min(c.backoff.delay(min(failures, 4)), limit-time.Since(start))
+		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 	}

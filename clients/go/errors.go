@@ -185,7 +185,8 @@ const (
 type Error struct {
 	Kind    *Kind
 	Message string
-	// Outcome is set for [ErrCommitTimeout], and for kinds below [ErrDelivery].
+	// Outcome is set for [ErrCommitTimeout], and for kinds below [ErrDelivery]. Of another retriable
+	// error it is [Unknown] if an attempt of the call had no answer: the call may take effect.
 	Outcome Outcome
 
 	Topic          string

@@ -72,6 +72,7 @@ func (g *groups) failed(group, address string, err error, failures int) time.Dur
 // call asks the group's coordinator, wherever it is now.
 func (g *groups) call(ctx context.Context, group string, m func(context.Context, pb.GroupServiceClient) error) error {
 	deadline := time.Now().Add(g.cluster.config.RequestTimeout)
+	var tried attempts
 	for failures := 1; ; failures++ {
 		address := g.coordinator(group)
 		err := g.cluster.callAt(ctx, address, min(time.Until(deadline), groupAttempt),
@@ -85,9 +86,10 @@ func (g *groups) call(ctx context.Context, group string, m func(context.Context,
 		if !isRetriable(err) {
 			return err
 		}
+		tried.failed(err)
 		pause := g.failed(group, address, err, failures)
 		if !time.Now().Add(pause).Before(deadline) {
-			return err
+			return tried.err()
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
@@ -263,6 +265,7 @@ func (g *groups) remove(ctx context.Context, group string) (existed bool, err er
 // all returns all groups, by name: each node tells those that it leads.
 func (g *groups) all(ctx context.Context) ([]GroupInfo, error) {
 	deadline := time.Now().Add(g.cluster.config.RequestTimeout)
+	var tried attempts
 	for failures := 1; ; failures++ {
 		found := map[string]GroupInfo{}
 		covered := map[int32]bool{}
@@ -276,8 +279,11 @@ func (g *groups) all(ctx context.Context) ([]GroupInfo, error) {
 				continue
 			}
 			of, err := g.listNode(ctx, node.Address, found, covered)
-			if err != nil && !isRetriable(err) {
-				return nil, err
+			if err != nil {
+				if !isRetriable(err) {
+					return nil, err
+				}
+				tried.failed(err)
 			}
 			count = max(count, of)
 		}
@@ -291,7 +297,11 @@ func (g *groups) all(ctx context.Context) ([]GroupInfo, error) {
 		}
 		pause := g.cluster.backoff.delay(failures)
 		if !time.Now().Add(pause).Before(deadline) {
-			return nil, fail(ErrNotReady, "%d partitions of __offsets have no leader", count-len(covered))
+			const text = "%d partitions of __offsets have no leader that answers"
+			if tried.telling == nil {
+				return nil, fail(ErrNotReady, text, count-len(covered))
+			}
+			return nil, tried.late(text, count-len(covered))
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err

@@ -25,6 +25,8 @@ type identities struct {
 	// A lease under the name that has had no answer yet. It is repeated, not made anew: if it took
 	// effect, another one would be refused as its successor.
 	unanswered *leaseAttempt
+	// Why the call in progress has no answer yet; nil: there is none, or its first attempt.
+	hindered atomic.Pointer[Error]
 	// The newest epoch that this producer has leased under its name.
 	newest *identity
 }
@@ -158,8 +160,10 @@ func (i *identities) lease(ctx context.Context) (*identity, error) {
 		}
 	}
 	var answer *pb.LeaseProducerResponse
+	defer i.hindered.Store(nil)
+	var tried attempts
 	for failures := 1; ; failures++ {
-		err := i.cluster.call(ctx, callOptions{attempt: i.attempt()},
+		err := i.cluster.call(ctx, callOptions{attempt: i.attempt(), onRetry: func(err error) { i.note(&tried, err) }},
 			func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 				answer, err = pb.NewProducerServiceClient(conn).LeaseProducer(ctx, request)
 				return err
@@ -187,6 +191,11 @@ func (i *identities) lease(ctx context.Context) (*identity, error) {
 	return id, nil
 }
 
+func (i *identities) note(tried *attempts, err error) {
+	tried.failed(err)
+	i.hindered.Store(tried.telling)
+}
+
 // nonce is one number for all attempts of a call: repeated, it raises an epoch once.
 func nonce() uint64 { return rand.Uint64() | 1 }
 
@@ -196,6 +205,8 @@ func (i *identities) open(ctx context.Context, tp TopicPartition, id *identity) 
 		ProducerId: id.producerID, Epoch: id.epoch, LeaseToken: id.leaseToken,
 		Partitions: []*pb.TopicPartition{{Topic: tp.Topic, Partition: tp.Partition}},
 	}
+	defer i.hindered.Store(nil)
+	var tried attempts
 	for failures := 1; ; failures++ {
 		address := i.cluster.leaders.address(tp)
 		opened, err := i.openAt(ctx, address, request)
@@ -215,6 +226,10 @@ func (i *identities) open(ctx context.Context, tp TopicPartition, id *identity) 
 				return 0, fail(ErrUnknownProducer, "%s: %s: %s", tp, opened.GetError(), opened.GetMessage())
 			}
 		}
+		if err == nil {
+			err = fail(ErrNotReady, "%s: %s: %s", tp, opened.GetError(), opened.GetMessage())
+		}
+		i.note(&tried, err)
 		i.cluster.leaderFailed(address, failures)
 		if err := sleep(ctx, i.cluster.backoff.delay(failures)); err != nil {
 			return 0, err

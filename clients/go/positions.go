@@ -131,6 +131,7 @@ func (p *positions) listFor(
 	found := map[TopicPartition]int64{}
 	final := map[TopicPartition]error{}
 	left := maps.Clone(queries)
+	tried := map[TopicPartition]*attempts{}
 	for failures := 1; ; failures++ {
 		failed := p.learn(ctx, slices.Collect(maps.Keys(left)), time.Until(deadline))
 		p.listOnce(ctx, left, failed, time.Until(deadline), func(tp TopicPartition, offset int64, _ error) {
@@ -138,6 +139,12 @@ func (p *positions) listFor(
 		})
 		maps.DeleteFunc(left, func(tp TopicPartition, _ *pb.OffsetQuery) bool {
 			err := failed[tp]
+			if err != nil && !isFinal(err) {
+				if tried[tp] == nil {
+					tried[tp] = &attempts{}
+				}
+				tried[tp].failed(err)
+			}
 			if err != nil && isFinal(err) {
 				final[tp] = err
 			}
@@ -147,8 +154,10 @@ func (p *positions) listFor(
 			return found, final
 		}
 		if !time.Now().Before(deadline) {
-			maps.Copy(failed, final)
-			return found, failed
+			for tp := range left {
+				final[tp] = tried[tp].err()
+			}
+			return found, final
 		}
 		if err := sleep(ctx, p.cluster.backoff.delay(failures)); err != nil {
 			for tp := range left {

@@ -217,8 +217,8 @@ func (w *window) expire(now time.Time) reaction {
 // late says what was late, and what hindered it last.
 func (w *window) late(format string, args ...any) *Error {
 	text := fmt.Sprintf(format, args...)
-	if w.hindered != "" {
-		text += "; " + w.hindered
+	if why := w.obstacles.String(); why != "" {
+		text += "; " + why
 	}
 	return fail(ErrDeliveryTimeout, "%s: %s", w.tp, text)
 }

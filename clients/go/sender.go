@@ -60,7 +60,7 @@ type sender struct {
 	refreshing bool
 	refreshAt  time.Time
 	rounds     int
-	noMetadata string // why the last round had no answer; "": it had one
+	noMetadata error // why the last round had no answer; nil: it had one
 	// Topics with stalled partitions: how often it was asked who leads, and when it is due.
 	stalls map[string]stall
 	// Leaders that refused, with their terms: there is another one, or will be.
@@ -296,7 +296,8 @@ func (s *sender) feed(tp TopicPartition, w *window, now time.Time) {
 		return
 	}
 	if s.sentTo[tp] != address {
-		s.sentTo[tp], w.hindered = address, address+": no answer yet"
+		s.sentTo[tp] = address
+		w.obstacles.met(address+": no answer yet", false)
 		w.onLeaderChanged(now)
 	}
 	stream := s.stream(address)
@@ -383,7 +384,8 @@ func (s *sender) identify(tp TopicPartition, w *window) {
 			"%s: after a batch of unknown outcome the given producer id cannot go on", tp))
 		return
 	}
-	s.identifying[tp], w.hindered = true, "no producer id yet"
+	s.identifying[tp] = true
+	w.obstacles.met("no producer id yet", false)
 	used := w.identity
 	go func() {
 		id, last, err := s.identities.acquire(s.ctx, tp, used)
@@ -489,7 +491,7 @@ func (s *sender) streamClosed(stream *produceStream, why error) {
 	s.cluster.leaders.reached(address, false)
 	for tp, w := range s.busy {
 		if s.sentTo[tp] == address {
-			w.hindered = why.Error() // it names the address
+			w.obstacles.met(why.Error(), asError(refused).told) // it names the address
 			w.onConnectionLost(now)
 			s.cluster.leaders.forget(tp, address)
 			s.stale[tp.Topic] = true
@@ -510,7 +512,7 @@ func (s *sender) answered(stream *produceStream, results []*pb.BatchResult) {
 		w := waiting.window
 		reaction := w.onResult(waiting.batch, result.GetId(), result, now)
 		if isRetriableVerdict(result.GetVerdict()) {
-			w.hindered = stream.address + ": " + answerText(result)
+			w.obstacles.met(stream.address+": "+answerText(result), true)
 		} else {
 			delete(s.suspected, w.tp) // it leads, after all
 		}

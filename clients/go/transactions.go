@@ -314,6 +314,7 @@ func (ts *transactions) stage(ctx context.Context, t *transaction, group string,
 		number = terms.number
 	}
 	deadline := time.Now().Add(ts.config.DeliveryTimeout)
+	var tried attempts
 	for failures := 1; ; failures++ {
 		err := ts.groups.stage(ctx, t, group, offsets, number, terms)
 		if err == nil {
@@ -321,10 +322,12 @@ func (ts *transactions) stage(ctx context.Context, t *transaction, group string,
 		}
 		pause := ts.cluster.backoff.after(err, failures)
 		over := !time.Now().Add(pause).Before(deadline)
-		if !over && isRetriable(err) && t.failed() == nil {
-			if err = sleep(ctx, pause); err == nil {
+		if isRetriable(err) {
+			tried.failed(err)
+			if !over && t.failed() == nil && sleep(ctx, pause) == nil {
 				continue
 			}
+			err = tried.err()
 		}
 		// What of it is staged is not known: it can only be aborted.
 		ts.drop(t, asError(err))
@@ -398,6 +401,7 @@ func (ts *transactions) pause(t *transaction) {
 func (ts *transactions) end(ctx context.Context, t *transaction, call endCall) error {
 	next := t.end(call)
 	deadline := time.Now().Add(ts.config.DeliveryTimeout)
+	var tried attempts
 	for failures := 1; ; failures++ {
 		var answer *pb.CommitTransactionResponse
 		var err error
@@ -423,9 +427,10 @@ func (ts *transactions) end(ctx context.Context, t *transaction, call endCall) e
 		if known == nil || !known.Retriable() {
 			continue
 		}
+		tried.failed(err)
 		pause := ts.cluster.backoff.after(err, failures)
 		if !time.Now().Add(pause).Before(deadline) {
-			return ts.timeout(t, err)
+			return ts.timeout(t, tried.err())
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return ts.timeout(t, err)

@@ -36,10 +36,7 @@ func (s *sender) refreshStale() {
 }
 
 func (s *sender) refreshed(topics []string, err error) {
-	s.refreshing, s.noMetadata = false, ""
-	if err != nil {
-		s.noMetadata = "no metadata: " + err.Error()
-	}
+	s.refreshing, s.noMetadata = false, err
 	lacking := false
 	for tp := range s.busy {
 		if slices.Contains(topics, tp.Topic) && !s.reachable(tp) {
@@ -93,6 +90,11 @@ func (s *sender) tick(now time.Time) {
 	late := now.Sub(s.tickedAt) > tickLate
 	if s.tickedAt = now; late {
 		return // the process was frozen: answers may be there that nobody has read yet
+	}
+	if why := s.identities.hindered.Load(); why != nil {
+		for tp := range s.identifying {
+			s.window(tp).obstacles.met("no producer id yet: "+why.Error(), why.tells())
+		}
 	}
 	for _, batch := range s.accumulator.expire(now) {
 		w := s.window(batch.lane.tp)

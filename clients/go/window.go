@@ -48,9 +48,8 @@ type window struct {
 	storedGiven int64
 	madeAnew    bool // the topic was, while a transaction wrote to it
 	// Where a transaction began here.
-	before windowBefore
-	// Why the last attempt failed, or could not be made; "": it did not.
-	hindered string
+	before    windowBefore
+	obstacles obstacles
 	// A batch with the application's own sequences has failed. What follows it must not be
 	// stored: prev_sequence would hide the gap, and a copy lose records unseen.
 	gap *Error
@@ -107,16 +106,16 @@ func (w *window) adopt(id *identity, lastSequence int64, topicID uint64) {
 		panic("oncelog: an identity changes only when nothing is on its way")
 	}
 	w.identity, w.prevSequence, w.topicID, w.dead = id, lastSequence, topicID, false
-	w.madeAnew, w.hindered = false, ""
+	w.madeAnew, w.obstacles = false, obstacles{}
 }
 
 // lacksLeader: nobody is known to send to. What the last leader said tells more than that.
-func (w *window) lacksLeader(noMetadata string) {
+func (w *window) lacksLeader(noMetadata error) {
 	switch {
-	case noMetadata != "":
-		w.hindered = noMetadata
-	case w.hindered == "":
-		w.hindered = "no leader is known"
+	case noMetadata != nil:
+		w.obstacles.met("no metadata: "+noMetadata.Error(), asError(noMetadata).tells())
+	case w.obstacles.last == "":
+		w.obstacles.met("no leader is known", false)
 	}
 }
 
@@ -258,7 +257,7 @@ func (w *window) fenced(s *sealedBatch) {
 
 func (w *window) stored(s *sealedBatch, result *pb.BatchResult, now time.Time) {
 	s.acked, s.attemptID = true, 0
-	w.failures, w.resets, w.hindered = 0, 0, ""
+	w.failures, w.resets, w.obstacles = 0, 0, obstacles{}
 	d := s.batch.delivery
 	duplicate := result.GetVerdict() == pb.Verdict_VERDICT_DUPLICATE
 	if duplicate {
