@@ -105,10 +105,11 @@ impl Admin {
         let trying = held_for(limit);
         let mut repeated = false;
         let call = ask!(cluster.create_topic(request));
-        let error = match self.cluster.call_noting(trying, None, &mut repeated, call).await {
-            Ok(answer) => return Ok(topic_info(answer.topic.unwrap_or_default())),
-            Err(error) => error,
-        };
+        let error =
+            match self.cluster.call_noting(trying, None, &mut |_| repeated = true, call).await {
+                Ok(answer) => return Ok(topic_info(answer.topic.unwrap_or_default())),
+                Err(error) => error,
+            };
         if error.kind() != ErrorKind::TopicAlreadyExists || !repeated {
             return Err(error);
         }

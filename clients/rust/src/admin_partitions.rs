@@ -74,7 +74,10 @@ impl Admin {
         };
         let mut repeated = false;
         let call = ask!(cluster.resize_topic(request));
-        let error = match self.cluster.call_noting(held_for(limit), None, &mut repeated, call).await
+        let error = match self
+            .cluster
+            .call_noting(held_for(limit), None, &mut |_| repeated = true, call)
+            .await
         {
             Ok(answer) => {
                 return Ok(Resized {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Response, Status};
 
+use crate::attempts::Attempts;
 use crate::config::ClientConfig;
 use crate::connection::{Dialer, Node};
 use crate::errors::{Error, ErrorKind, Result};
@@ -221,23 +222,22 @@ impl Cluster {
         answer
     }
 
-    /// Calls a method that any node answers, until it succeeds, fails for good, or time is up. It
-    /// fails at once if no node of the client's own cluster answers, and one of another does.
+    /// Calls a method that any node answers, until it succeeds, fails for good, or time is up: the
+    /// error is then what a node said last, not that another attempt had no answer. It fails at once if no node of the client's own cluster answers, and one of another does.
     pub(crate) async fn call<T, F, A>(&self, trying: Trying, method: F) -> Result<T>
     where
         F: Fn(Node) -> A,
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
-        self.call_noting(trying, None, &mut false, method).await
+        self.call_noting(trying, None, &mut |_| {}, method).await
     }
 
-    /// The same, `first` at this node, and notes whether a call was repeated whose outcome is not
-    /// known.
+    /// The same, `first` at this node; `on_retry` takes the errors of attempts that may be repeated.
     pub(crate) async fn call_noting<T, F, A>(
         &self,
         trying: Trying,
         first: Option<&str>,
-        repeated: &mut bool,
+        on_retry: &mut (dyn FnMut(&Error) + Send),
         method: F,
     ) -> Result<T>
     where
@@ -245,6 +245,7 @@ impl Cluster {
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
         let deadline = Instant::now() + trying.total;
+        let mut tried = Attempts::default();
         for failures in 1.. {
             let (mut last, mut other) = (None, None);
             let mut addresses = self.addresses();
@@ -268,9 +269,10 @@ impl Cluster {
                 if !error.is_retriable() || unknown {
                     return Err(error);
                 }
-                *repeated = true;
+                tried.failed(&error);
+                on_retry(&error);
                 if Instant::now() >= deadline {
-                    return Err(error);
+                    return Err(tried.error());
                 }
                 if error.kind() == ErrorKind::OtherCluster {
                     other = Some(error.clone());
@@ -278,12 +280,12 @@ impl Cluster {
                 last = Some(error);
             }
             if let Some(other) = other {
-                return Err(other);
+                return Err(tried.with_doubt(other));
             }
             let last = last.expect("there is at least one address");
             let pause = self.backoff.after(&last, failures);
             if Instant::now() + pause >= deadline {
-                return Err(last);
+                return Err(tried.error());
             }
             sleep(pause).await;
         }
@@ -302,6 +304,7 @@ impl Cluster {
         if self.leaders.leader(tp).is_none() {
             return Err(no_partition(tp));
         }
+        let mut tried = Attempts::default();
         for failures in 1.. {
             let address = self.leaders.address(tp).unwrap_or_default();
             let left = deadline.saturating_duration_since(Instant::now());
@@ -316,6 +319,7 @@ impl Cluster {
             if !error.is_retriable() {
                 return Err(error);
             }
+            tried.failed(&error);
             let named = error.details();
             let hinted = error.kind() == ErrorKind::NotLeader && !named.leader_address.is_empty();
             if hinted {
@@ -327,12 +331,19 @@ impl Cluster {
             let fresh = hinted && failures == 1;
             let pause = if fresh { Duration::ZERO } else { self.backoff.after(&error, failures) };
             if Instant::now() + pause >= deadline {
-                return Err(error);
+                return Err(tried.error());
             }
             sleep(pause).await;
             if !fresh {
                 let left = deadline.saturating_duration_since(Instant::now());
-                self.require_topic(&tp.topic, left.max(SHORTEST)).await?;
+                match self.require_topic(&tp.topic, left.max(SHORTEST)).await {
+                    Err(error) if crate::positions::is_final(&error) => return Err(error),
+                    Err(error) => {
+                        tried.failed(&error);
+                        return Err(tried.error());
+                    }
+                    Ok(()) => {}
+                }
             }
         }
         unreachable!("it ends with an answer or its deadline")
@@ -342,7 +353,11 @@ impl Cluster {
 
     /// Asks for topics' leaders. A topic that does not exist is left out of the answer.
     pub(crate) async fn refresh(&self, topics: &[String]) -> Result<()> {
-        match self.describe(topics).await {
+        self.refresh_within(topics, self.config.request_timeout).await
+    }
+
+    async fn refresh_within(&self, topics: &[String], total: Duration) -> Result<()> {
+        match self.describe(topics, total).await {
             Ok(()) => {
                 let mut state = self.state();
                 for topic in topics {
@@ -360,17 +375,14 @@ impl Cluster {
             return Ok(());
         }
         for topic in topics {
-            Box::pin(self.refresh(std::slice::from_ref(topic))).await?;
+            Box::pin(self.refresh_within(std::slice::from_ref(topic), total)).await?;
         }
         Ok(())
     }
 
-    async fn describe(&self, topics: &[String]) -> Result<()> {
+    async fn describe(&self, topics: &[String], total: Duration) -> Result<()> {
         let request = pb::DescribeTopicsRequest { names: topics.to_vec() };
-        let trying = Trying {
-            total: self.config.request_timeout,
-            attempt: self.config.request_timeout.min(Duration::from_secs(1)),
-        };
+        let trying = Trying { total, attempt: total.min(Duration::from_secs(1)) };
         let answer = self.call(trying, ask!(cluster.describe_topics(request))).await?;
         self.leaders.update(&answer);
         Ok(())
@@ -392,23 +404,21 @@ impl Cluster {
     /// Waits until the topic's metadata is known. A topic that does not exist is asked for again
     /// for a short while: it may have been created a moment ago at another node.
     pub(crate) async fn require_topic(&self, topic: &str, limit: Duration) -> Result<()> {
-        match timeout(limit, self.find_topic(topic, limit)).await {
-            Ok(found) => found,
-            Err(_) => Err(Error::new(
-                ErrorKind::RequestTimeout,
-                format!("no metadata of topic {topic:?} within {limit:?}"),
-            )),
-        }
-    }
-
-    async fn find_topic(&self, topic: &str, limit: Duration) -> Result<()> {
         let start = Instant::now();
         let names = [topic.to_owned()];
+        let mut tried = Attempts::default();
         for failures in 1.. {
-            let asked = self.refresh(&names).await;
+            let left = limit.saturating_sub(start.elapsed()).max(SHORTEST);
+            let asked = self.refresh_within(&names, left.min(self.config.request_timeout)).await;
             match asked {
                 Err(error) if !error.is_retriable() => return Err(error),
-                Err(_) => {}
+                Err(error) => {
+                    tried.failed(&error);
+                    if start.elapsed() >= limit {
+                        let text = format!("no metadata of topic {topic:?} within {limit:?}");
+                        return Err(tried.late(&text));
+                    }
+                }
                 Ok(()) if self.knows(topic) => return Ok(()),
                 Ok(()) if start.elapsed() >= limit.min(UNKNOWN_TOPIC_GRACE) => {
                     let message = format!("topic {topic:?} does not exist");
@@ -420,9 +430,10 @@ impl Cluster {
                 }
                 Ok(()) => {}
             }
-            sleep(self.backoff.delay(failures.min(4))).await;
+            let left = limit.saturating_sub(start.elapsed());
+            sleep(self.backoff.delay(failures.min(4)).min(left)).await;
         }
-        unreachable!("its caller has a limit")
+        unreachable!("it ends with an answer or its limit")
     }
 }
 

@@ -254,6 +254,18 @@ impl Error {
         }
     }
 
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// A retriable error of a call of which an attempt had no answer.
+    pub(crate) fn in_doubt(mut self, doubt: bool) -> Self {
+        if doubt && self.is_retriable() {
+            self.outcome = Some(Outcome::Unknown);
+        }
+        self
+    }
+
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidRequest, message).with(|d| d.field = field.into())
     }
@@ -300,7 +312,9 @@ impl Error {
         &self.message
     }
 
-    /// What is known of the record; only of `CommitTimeout`, and of kinds below `Delivery`.
+    /// What is known of the record; of `CommitTimeout`, and of kinds below `Delivery`. Of another
+    /// retriable error it is `Unknown` if an attempt of the call had no answer: the call may take
+    /// effect.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }

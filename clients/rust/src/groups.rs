@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tonic::{Response, Status};
 
+use crate::attempts::Attempts;
 use crate::cluster::{Cluster, ask};
 use crate::config::Assignor;
 use crate::connection::Node;
@@ -81,6 +82,7 @@ impl Groups {
         A: Future<Output = std::result::Result<Response<T>, Status>>,
     {
         let deadline = Instant::now() + self.cluster.config.request_timeout;
+        let mut tried = Attempts::default();
         for failures in 1.. {
             let address = self.place(group);
             let left = deadline.saturating_duration_since(Instant::now());
@@ -94,9 +96,10 @@ impl Groups {
             if !error.is_retriable() {
                 return Err(error);
             }
+            tried.failed(&error);
             let pause = self.failed(group, &address, &error, failures);
             if Instant::now() + pause >= deadline {
-                return Err(error);
+                return Err(tried.error());
             }
             sleep(pause).await;
         }
@@ -202,6 +205,7 @@ impl Groups {
     /// All groups, by name: each node tells those that it leads.
     pub(crate) async fn all(&self) -> Result<Vec<GroupInfo>> {
         let deadline = Instant::now() + self.cluster.config.request_timeout;
+        let mut tried = Attempts::default();
         for failures in 1.. {
             let mut listing = Listing::default();
             let request = pb::DescribeClusterRequest::default();
@@ -210,7 +214,8 @@ impl Groups {
             for node in info.nodes.iter().filter(|node| node.alive && !node.address.is_empty()) {
                 match self.list_node(&node.address, &mut listing).await {
                     Err(error) if !error.is_retriable() => return Err(error),
-                    _ => {}
+                    Err(error) => tried.failed(&error),
+                    Ok(()) => {}
                 }
             }
             let missing = listing.count.saturating_sub(listing.covered.len());
@@ -219,8 +224,11 @@ impl Groups {
             }
             let pause = self.cluster.backoff.delay(failures);
             if Instant::now() + pause >= deadline {
-                let message = format!("{missing} partitions of __offsets have no leader");
-                return Err(Error::new(ErrorKind::NotReady, message));
+                let text = format!("{missing} partitions of __offsets have no leader that answers");
+                return Err(match tried.telling() {
+                    None => Error::new(ErrorKind::NotReady, text),
+                    Some(_) => tried.late(&text),
+                });
             }
             sleep(pause).await;
         }

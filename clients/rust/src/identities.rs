@@ -1,11 +1,12 @@
 //! Who the producer is: leases of producer ids, names, and where a partition goes on. All
 //! partitions share one identity; one that was reset gets its own, so the others are left alone.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::attempts::Attempts;
 use crate::cluster::{Cluster, Trying, ask};
 use crate::config::ProducerConfig;
 use crate::errors::{Error, ErrorKind, Result};
@@ -18,6 +19,8 @@ pub(crate) struct Identities {
     config: ProducerConfig,
     cluster: Arc<Cluster>,
     current: Mutex<Option<Arc<Identity>>>,
+    /// What the call in progress has met so far.
+    tried: Mutex<Attempts>,
     /// Held by who leases.
     leasing: tokio::sync::Mutex<Leasing>,
 }
@@ -34,7 +37,13 @@ struct Leasing {
 
 impl Identities {
     pub(crate) fn new(config: ProducerConfig, cluster: Arc<Cluster>) -> Self {
-        Self { config, cluster, current: Mutex::default(), leasing: Default::default() }
+        Self {
+            config,
+            cluster,
+            current: Mutex::default(),
+            tried: Mutex::default(),
+            leasing: Default::default(),
+        }
     }
 
     pub(crate) fn current(&self) -> Option<Arc<Identity>> {
@@ -43,6 +52,15 @@ impl Identities {
 
     fn set_current(&self, identity: &Arc<Identity>) {
         *self.current.lock().expect("no panic while it is held") = Some(identity.clone());
+    }
+
+    /// Why there is no producer id yet.
+    pub(crate) fn hindered(&self) -> Option<Error> {
+        self.tried().telling().cloned()
+    }
+
+    fn tried(&self) -> MutexGuard<'_, Attempts> {
+        self.tried.lock().expect("no panic while it is held")
     }
 
     fn attempt(&self) -> Duration {
@@ -182,8 +200,12 @@ impl Identities {
         let trying = Trying { total: self.cluster.config.request_timeout, attempt: self.attempt() };
         for failures in 1.. {
             let call = ask!(producers.lease_producer(request.clone()));
-            match self.cluster.call(trying, call).await {
-                Ok(answer) => return Ok(answer),
+            let mut note = |error: &Error| self.tried().failed(error);
+            match self.cluster.call_noting(trying, None, &mut note, call).await {
+                Ok(answer) => {
+                    *self.tried() = Attempts::default();
+                    return Ok(answer);
+                }
                 Err(error) if !error.is_retriable() => return Err(error),
                 Err(_) => sleep(self.cluster.backoff.delay(failures)).await,
             }
@@ -207,12 +229,18 @@ impl Identities {
             let opened = match self.open_at(&address, &request).await {
                 Ok(opened) => Some(opened),
                 Err(error) if !error.is_retriable() => return Err(error),
-                Err(_) => None,
+                Err(error) => {
+                    self.tried().failed(&error);
+                    None
+                }
             };
-            if let Some(opened) = &opened
-                && let Some(result) = self.opened(tp, opened)
-            {
-                return result;
+            if let Some(opened) = &opened {
+                if let Some(result) = self.opened(tp, opened) {
+                    *self.tried() = Attempts::default();
+                    return result;
+                }
+                let message = format!("{tp}: {}: {}", opened.error, opened.message);
+                self.tried().failed(&Error::new(ErrorKind::NotReady, message));
             }
             self.cluster.leader_failed(&address, failures);
             sleep(self.cluster.backoff.delay(failures)).await;

@@ -30,6 +30,7 @@ mod admin_partitions;
 mod admin_security;
 mod admin_sinks;
 mod admin_transactions;
+mod attempts;
 mod buffer;
 mod catchup;
 mod cluster;

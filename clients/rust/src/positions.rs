@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::attempts::Attempts;
 use crate::buffer::{Wanted, corrupt};
 use crate::cluster::{Cluster, ask, no_partition};
 use crate::config::{ConsumerConfig, OffsetReset};
@@ -137,6 +138,7 @@ impl Positions {
         };
         let mut lost = Failed::new();
         let mut left = queries.clone();
+        let mut tried: BTreeMap<TopicPartition, Attempts> = BTreeMap::new();
         for failures in 1.. {
             let span = || deadline.saturating_duration_since(Instant::now());
             let tps: Vec<_> = left.keys().cloned().collect();
@@ -146,9 +148,12 @@ impl Positions {
             lost.extend(
                 failed.iter().filter(|(_, e)| is_final(e)).map(|(t, e)| (t.clone(), e.clone())),
             );
+            for tp in left.keys() {
+                tried.entry(tp.clone()).or_default().failed(&failed[tp]);
+            }
             if left.is_empty() || Instant::now() >= deadline {
-                failed.extend(lost);
-                return (found.into_inner().expect("no panic while it is held"), failed);
+                lost.extend(left.keys().map(|tp| (tp.clone(), tried[tp].error())));
+                return (found.into_inner().expect("no panic while it is held"), lost);
             }
             sleep(self.cluster.backoff.delay(failures)).await;
         }

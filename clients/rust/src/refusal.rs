@@ -219,8 +219,8 @@ impl Window {
 
     /// What was late, and what hindered it last.
     fn late(&self, what: &str) -> Error {
-        let why = if self.hindered.is_empty() { "" } else { "; " };
-        let message = format!("{}: {what}{why}{}", self.tp, self.hindered);
+        let why = if self.obstacles.is_empty() { "" } else { "; " };
+        let message = format!("{}: {what}{why}{}", self.tp, self.obstacles);
         Error::new(ErrorKind::DeliveryTimeout, message)
     }
 

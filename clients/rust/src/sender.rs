@@ -46,6 +46,8 @@ pub(crate) enum Event {
         address: String,
         id: u64,
         why: String,
+        /// By the node.
+        told: bool,
     },
     /// A node gave a reason for ending a stream.
     StreamRefused {
@@ -91,7 +93,7 @@ pub(crate) struct Sender {
     pub(crate) windows: HashMap<TopicPartition, Window>,
     pub(crate) busy: HashSet<TopicPartition>,
     /// Nothing is sent to these: they wait for a producer id, or for news of their topic.
-    identifying: HashSet<TopicPartition>,
+    pub(crate) identifying: HashSet<TopicPartition>,
     /// Who waits for a partition to have a producer id.
     identified: HashMap<TopicPartition, Vec<oneshot::Sender<Arc<Identity>>>>,
     pub(crate) streams: HashMap<String, ProduceStream>,
@@ -199,9 +201,9 @@ impl Sender {
                 }
             }
             Event::Results { address, id, results } => self.answered(&address, id, &results),
-            Event::Closed { address, id, why } => {
+            Event::Closed { address, id, why, told } => {
                 if self.streams.get(&address).is_some_and(|stream| stream.id == id) {
-                    self.close_stream(&address, &why);
+                    self.close_stream(&address, &why, told);
                 }
             }
             // Final; all else is tried again, there or elsewhere.
@@ -380,7 +382,7 @@ impl Sender {
         if self.sent_to.get(tp) != Some(&address) {
             self.sent_to.insert(tp.clone(), address.clone());
             let window = self.window(tp);
-            window.hindered = format!("{address}: no answer yet");
+            window.obstacles.met(format!("{address}: no answer yet"), false);
             window.on_leader_changed(now);
         }
         self.start_stream(&address);
@@ -446,7 +448,7 @@ impl Sender {
             return self.fail(&Error::new(ErrorKind::ProducerFailed, message));
         }
         let used = window.identity.clone();
-        window.hindered = "no producer id yet".into();
+        window.obstacles.met("no producer id yet".into(), false);
         self.identifying.insert(tp.clone());
         let (identities, tp) = (self.identities.clone(), tp.clone());
         self.spawn(async move {
@@ -544,7 +546,7 @@ impl Sender {
     }
 
     /// Gives a stream up, if it has not ended by itself.
-    pub(crate) fn close_stream(&mut self, address: &str, why: &str) {
+    pub(crate) fn close_stream(&mut self, address: &str, why: &str, told: bool) {
         self.streams.remove(address);
         if self.stopped {
             return;
@@ -556,7 +558,7 @@ impl Sender {
         for tp in self.busy.iter().cloned().collect::<Vec<_>>() {
             if self.sent_to.get(&tp).is_some_and(|known| known == address) {
                 let window = self.window(&tp);
-                window.hindered = format!("{address}: {why}");
+                window.obstacles.met(format!("{address}: {why}"), told);
                 window.on_connection_lost(now);
                 self.cluster.leaders.forget(&tp, address);
                 self.stale.insert(tp.topic.to_string());
@@ -575,7 +577,8 @@ impl Sender {
             let Some((tp, serial)) = stream.outstanding.remove(&result.id) else { continue };
             let reaction = self.window(&tp).on_result(serial, result.id, result, now);
             if is_retriable(result.verdict) {
-                self.window(&tp).hindered = format!("{address}: {}", answer_text(result));
+                let text = format!("{address}: {}", answer_text(result));
+                self.window(&tp).obstacles.met(text, true);
             } else {
                 self.suspected.remove(&tp); // it leads, after all
             }

@@ -59,9 +59,9 @@ impl ProduceStream {
         };
         let (address, events) = (start.address, start.events);
         let task = tokio::spawn(async move {
-            let why = run(id, &address, node, outbox, &events).await;
+            let (why, told) = run(id, &address, node, outbox, &events).await;
             // Nobody listens once the producer is closed.
-            let _ = events.send(Event::Closed { address, id, why });
+            let _ = events.send(Event::Closed { address, id, why, told });
         });
         Self {
             id,
@@ -91,20 +91,21 @@ impl Drop for ProduceStream {
     }
 }
 
-/// Connects, writes and reads until the stream breaks; returns why it did.
+/// Connects, writes and reads until the stream breaks; returns why it did, and whether the node told
+/// that.
 async fn run(
     id: u64,
     address: &str,
     node: Node,
     outbox: Outbox,
     events: &mpsc::UnboundedSender<Event>,
-) -> String {
+) -> (String, bool) {
     let tell = |event| events.send(event).is_ok();
     if let Err(status) = node.connect().await {
-        return status.message().into();
+        return (status.message().into(), false);
     }
     if !tell(Event::Opened { address: address.into(), id }) {
-        return String::new();
+        return Default::default();
     }
     // A node may send nothing, not even headers, before the first batch: that is written while
     // the answer is awaited.
@@ -117,19 +118,24 @@ async fn run(
             Ok(Some(answer)) => {
                 let results = answer.results;
                 if !tell(Event::Results { address: address.into(), id, results }) {
-                    return String::new();
+                    return Default::default();
                 }
             }
-            Ok(None) => return "the node ended the stream".into(),
+            Ok(None) => return ("the node ended the stream".into(), false),
             Err(status) => return refused(address, &status, events),
         }
     }
 }
 
-fn refused(address: &str, status: &tonic::Status, events: &mpsc::UnboundedSender<Event>) -> String {
+fn refused(
+    address: &str,
+    status: &tonic::Status,
+    events: &mpsc::UnboundedSender<Event>,
+) -> (String, bool) {
     let error = crate::status::from_status(address, status);
+    let told = error.is_told();
     let _ = events.send(Event::StreamRefused { error });
-    status.message().into()
+    (status.message().into(), told)
 }
 
 /// The messages of a stream, as the connection takes them.

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::attempts::Attempts;
 use crate::cluster::{Cluster, Trying, ask};
 use crate::errors::{Error, ErrorKind, Result};
 use crate::following::{Following, Terms, Times};
@@ -226,7 +227,11 @@ impl Transactions {
         turn.in_doubt = true;
         let first = self.near(&before);
         let call = ask!(transactions.begin_transaction(request));
-        match self.cluster.call_noting(trying, first.as_deref(), &mut repeated, call).await {
+        match self
+            .cluster
+            .call_noting(trying, first.as_deref(), &mut |_| repeated = true, call)
+            .await
+        {
             Ok(answer) => {
                 turn.unanswered = false;
                 turn.in_doubt = false;
@@ -336,11 +341,16 @@ impl Transactions {
         let next = || transaction.offsets_of(group).last_number + 1;
         let number = terms.map_or_else(next, |terms| terms.number);
         let deadline = Instant::now() + self.common.config.delivery_timeout;
+        let mut tried = Attempts::default();
         for failures in 1.. {
             let staged = self.groups.stage(transaction, group, offsets, number, terms).await;
-            let Err(error) = staged else { break };
+            let Err(mut error) = staged else { break };
             let pause = self.cluster.backoff.after(&error, failures);
             let over = Instant::now() + pause >= deadline;
+            if error.is_retriable() {
+                tried.failed(&error);
+                error = tried.error();
+            }
             if over || !error.is_retriable() || transaction.failure().is_some() {
                 // What of it is staged is not known: it can only be aborted.
                 self.fail(transaction, &error);
@@ -401,6 +411,7 @@ impl Transactions {
     ) -> Result<()> {
         let mut call = transaction.end(call);
         let deadline = Instant::now() + self.common.config.delivery_timeout;
+        let mut tried = Attempts::default();
         for failures in 1.. {
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = match call {
@@ -422,13 +433,15 @@ impl Transactions {
                 }
             }
             let Some(error) = answer.err().filter(Error::is_retriable) else { continue };
+            tried.failed(&error);
             let pause = self.cluster.backoff.after(&error, failures);
             if Instant::now() + pause >= deadline {
                 let message = format!(
                     "transaction {} is {}, and nobody has said how it ended; commit or abort it \
-                     again: {error}",
+                     again: {}",
                     transaction.id,
-                    transaction.state().as_str()
+                    transaction.state().as_str(),
+                    tried.error()
                 );
                 return Err(Error::new(ErrorKind::CommitTimeout, message));
             }
@@ -463,7 +476,10 @@ impl Transactions {
         // Noted before, for who waits may go. It may be decided by a call without an answer, whatever
         // the next one is told.
         let before = transaction.doubt(true);
-        let answer = self.cluster.call_noting(trying, first.as_deref(), &mut repeated, call).await;
+        let answer = self
+            .cluster
+            .call_noting(trying, first.as_deref(), &mut |_| repeated = true, call)
+            .await;
         transaction.doubt(before || repeated);
         answer
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::attempts::tells;
 use crate::cluster::{Backoff, MAX_LEADER_FAILURES};
 use crate::errors::Error;
 use crate::sender::{Event, Sender};
@@ -130,6 +131,12 @@ impl Sender {
         if late {
             return; // the process was frozen: answers may be there that nobody has read yet
         }
+        if let Some(why) = self.identities.hindered() {
+            for tp in self.identifying.iter().cloned().collect::<Vec<_>>() {
+                let text = format!("no producer id yet: {why}");
+                self.window(&tp).obstacles.met(text, tells(&why));
+            }
+        }
         for (tp, batch) in self.common.accumulator.expire(now) {
             let reaction = self.window(&tp).expire_unsent(&batch);
             self.react(&tp, reaction);
@@ -176,7 +183,7 @@ impl Sender {
         }
         for address in silent {
             if self.streams.contains_key(&address) {
-                self.close_stream(&address, "no answer within request_timeout");
+                self.close_stream(&address, "no answer within request_timeout", false);
             }
         }
         self.stalls.retain(|topic, _| stalled.contains_key(topic));

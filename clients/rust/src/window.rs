@@ -22,6 +22,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::accumulator::OpenBatch;
+use crate::attempts::{Obstacles, tells};
 use crate::delivery::Stored;
 use crate::errors::{Error, ErrorKind, Outcome};
 use crate::pb::{self, Verdict};
@@ -60,8 +61,7 @@ pub(crate) struct Window {
     before: Option<Before>,
     /// The topic was made anew while a transaction wrote to it.
     pub(crate) made_anew: bool,
-    /// Why the last attempt failed, or could not be made; empty: it did not.
-    pub(crate) hindered: String,
+    pub(crate) obstacles: Obstacles,
 }
 
 /// A window's place before a transaction.
@@ -109,7 +109,7 @@ impl Window {
             topic_id: 0,
             resets: 0,
             stored_given: -1,
-            hindered: String::new(),
+            obstacles: Obstacles::default(),
             gap: None,
             before: None,
             made_anew: false,
@@ -154,15 +154,15 @@ impl Window {
         self.topic_id = topic_id;
         self.dead = false;
         self.made_anew = false;
-        self.hindered.clear();
+        self.obstacles = Obstacles::default();
     }
 
     /// Nobody is known to send to. What the last leader said tells more than that.
     pub(crate) fn lacks_leader(&mut self, no_metadata: Option<&Error>) {
         if let Some(problem) = no_metadata {
-            self.hindered = format!("no metadata: {}", problem.message());
-        } else if self.hindered.is_empty() {
-            self.hindered = "no leader is known".into();
+            self.obstacles.met(format!("no metadata: {}", problem.message()), tells(problem));
+        } else if self.obstacles.is_empty() {
+            self.obstacles.met("no leader is known".into(), false);
         }
     }
 
@@ -336,7 +336,7 @@ impl Window {
     fn stored(&mut self, at: usize, result: &pb::BatchResult, now: Instant) {
         self.failures = 0;
         self.resets = 0;
-        self.hindered.clear();
+        self.obstacles = Obstacles::default();
         let sealed = &mut self.batches[at];
         sealed.acked = true;
         sealed.attempt_id = 0;
