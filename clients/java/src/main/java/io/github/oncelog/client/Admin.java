@@ -510,7 +510,7 @@ public final class Admin implements AutoCloseable {
   /** Of a call that the node may hold for so long; ambiguous: an answer was lost. */
   private static Cluster.Limits heldFor(Duration limit, AtomicBoolean ambiguous) {
     long total = limit.toNanos() + Times.SECOND;
-    return new Cluster.Limits(total, total, () -> ambiguous.set(true));
+    return new Cluster.Limits(total, total, e -> ambiguous.set(true));
   }
 
   /** Deletes a topic with its records. */

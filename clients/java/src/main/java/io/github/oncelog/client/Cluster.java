@@ -30,6 +30,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /**
  * The cluster as one thing to call: connections to its nodes, calls that find a node that answers,
@@ -227,14 +228,14 @@ final class Cluster {
   }
 
   /** How long to try, and how long once. */
-  record Limits(long total, long attempt, Runnable onRetry) {}
+  record Limits(long total, long attempt, Consumer<OncelogException> onRetry) {}
 
   Limits limits() {
-    return new Limits(requestTimeout, requestTimeout, () -> {});
+    return new Limits(requestTimeout, requestTimeout, e -> {});
   }
 
   Limits limits(long attempt) {
-    return new Limits(requestTimeout, Math.min(attempt, requestTimeout), () -> {});
+    return new Limits(requestTimeout, Math.min(attempt, requestTimeout), e -> {});
   }
 
   /** Calls what any node answers; limits are those of the settings. */
@@ -243,13 +244,14 @@ final class Cluster {
   }
 
   /**
-   * Calls what any node answers, until it succeeds, fails for good, or time is up. It fails at once
-   * if no node of the client's own cluster answers, and one of another does.
+   * Calls what any node answers, until it succeeds, fails for good, or time is up: the error is
+   * then what a node said last, not that another attempt had no answer. It fails at once if no node
+   * of the client's own cluster answers, and one of another does.
    */
   <Q, A> A call(Limits limits, MethodDescriptor<Q, A> method, Q request) {
     long deadline = Times.now() + limits.total;
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
-      OncelogException last = null;
       OncelogException other = null;
       for (String address : addresses()) {
         try {
@@ -263,20 +265,20 @@ final class Cluster {
           if (!e.isRetriable() || e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
             throw e;
           }
-          last = e;
+          attempts.failed(e);
           other = e.kind() == ErrorKind.OTHER_CLUSTER ? e : other;
-          limits.onRetry.run();
+          limits.onRetry.accept(e);
           if (Times.now() >= deadline) {
-            throw last;
+            throw attempts.error();
           }
         }
       }
       if (other != null) {
-        throw other;
+        throw attempts.withDoubt(other);
       }
       long pause = backoff.delay(failures);
       if (Times.now() + pause >= deadline) {
-        throw last;
+        throw attempts.error();
       }
       Times.sleep(pause);
     }
@@ -289,6 +291,7 @@ final class Cluster {
     if (leaders.leader(tp) == null) {
       throw Detail.noPartition(tp);
     }
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       String address = leaders.address(tp);
       OncelogException problem;
@@ -303,6 +306,7 @@ final class Cluster {
       if (!problem.isRetriable()) {
         throw problem;
       }
+      attempts.failed(problem);
       String hint = problem.details().leaderAddress();
       boolean hinted = problem.kind() == ErrorKind.NOT_LEADER && !hint.isEmpty();
       if (hinted) {
@@ -313,11 +317,19 @@ final class Cluster {
       leaderFailed(address, failures);
       long pause = hinted && failures == 1 ? 0 : backoff.delay(failures);
       if (Times.now() + pause >= deadline) {
-        throw problem;
+        throw attempts.error();
       }
       Times.sleep(pause);
       if (failures > 1 || !hinted) {
-        requireTopic(tp.topic(), Math.max(50 * Times.MS, deadline - Times.now()));
+        try {
+          requireTopic(tp.topic(), Math.max(50 * Times.MS, deadline - Times.now()));
+        } catch (OncelogException e) {
+          if (!e.isRetriable() || e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
+            throw e;
+          }
+          attempts.failed(e);
+          throw attempts.error();
+        }
       }
     }
   }
@@ -331,7 +343,7 @@ final class Cluster {
 
   private void refresh(Collection<String> topics, long total) {
     try {
-      Limits limits = new Limits(total, Math.min(Times.SECOND, total), () -> {});
+      Limits limits = new Limits(total, Math.min(Times.SECOND, total), e -> {});
       leaders.update(call(limits, ClusterServiceGrpc.getDescribeTopicsMethod(), describe(topics)));
       setUnknown(topics, false);
     } catch (OncelogException e) {
@@ -381,6 +393,7 @@ final class Cluster {
    */
   void requireTopic(String topic, long limit) {
     long begin = Times.now();
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       OncelogException problem = null;
       try {
@@ -392,16 +405,12 @@ final class Cluster {
           throw e;
         }
         problem = e;
+        attempts.failed(e);
       }
       long passed = Times.now() - begin;
       if (problem != null && passed >= limit) {
-        throw new OncelogException(
-                ErrorKind.REQUEST_TIMEOUT,
-                "no metadata of topic \"%s\" within %s: %s",
-                topic,
-                Times.text(limit),
-                problem.getMessage())
-            .because(problem);
+        throw attempts.late(
+            String.format("no metadata of topic \"%s\" within %s", topic, Times.text(limit)));
       }
       if (knows(topic)) {
         return;

@@ -42,6 +42,7 @@ final class Groups {
   /** Asks the group's coordinator, wherever it is now. */
   private <Q, A> A call(String group, MethodDescriptor<Q, A> method, Q request) {
     long deadline = Times.now() + cluster.requestTimeout;
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       String address = coordinator(group);
       try {
@@ -53,9 +54,10 @@ final class Groups {
         if (!e.isRetriable()) {
           throw e;
         }
+        attempts.failed(e);
         long pause = failed(group, address, e, failures);
         if (Times.now() + pause >= deadline) {
-          throw e;
+          throw attempts.error();
         }
         Times.sleep(pause);
       }
@@ -272,6 +274,7 @@ final class Groups {
   /** All groups, by name: each node tells those that it leads. */
   List<Admin.GroupInfo> all() {
     long deadline = Times.now() + cluster.requestTimeout;
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       Map<String, Admin.GroupInfo> found = new TreeMap<>();
       Set<Integer> covered = new HashSet<>();
@@ -282,7 +285,7 @@ final class Groups {
               DescribeClusterRequest.getDefaultInstance());
       for (NodeInfo node : info.getNodesList()) {
         if (node.getAlive() && !node.getAddress().isEmpty()) {
-          count = Math.max(count, listNode(node.getAddress(), found, covered));
+          count = Math.max(count, listNode(node.getAddress(), found, covered, attempts));
         }
       }
       if (covered.size() >= count) {
@@ -290,17 +293,19 @@ final class Groups {
       }
       long pause = cluster.backoff.delay(failures);
       if (Times.now() + pause >= deadline) {
-        throw new OncelogException(
-            ErrorKind.NOT_READY,
-            "%d partitions of __offsets have no leader",
-            count - covered.size());
+        String text =
+            count - covered.size() + " partitions of __offsets have no leader that answers";
+        throw attempts.telling() == null
+            ? new OncelogException(ErrorKind.NOT_READY, "%s", text)
+            : attempts.late(text);
       }
       Times.sleep(pause);
     }
   }
 
   /** The number of all partitions; 0: the node does not say. */
-  private int listNode(String address, Map<String, Admin.GroupInfo> found, Set<Integer> covered) {
+  private int listNode(
+      String address, Map<String, Admin.GroupInfo> found, Set<Integer> covered, Attempts attempts) {
     Map<String, Admin.GroupInfo> own = new HashMap<>();
     String after = "";
     while (true) {
@@ -314,6 +319,7 @@ final class Groups {
                 ListGroupsRequest.newBuilder().setAfterGroup(after).setLimit(LIST_PAGE).build());
       } catch (OncelogException e) {
         if (e.isRetriable()) {
+          attempts.failed(e);
           return 0;
         }
         throw e;

@@ -20,9 +20,17 @@ final class Identities {
   /** An identity, and its last sequence in a partition. */
   record Acquired(Identity identity, long lastSequence) {}
 
+  /** No answer that is final. */
+  private static final OpenedPartition NONE =
+      OpenedPartition.newBuilder().setError("NOT_READY").build();
+
   private final ProducerConfig config;
   private final Cluster cluster;
   private final long attempt;
+
+  /** Of the call in progress. */
+  final Attempts attempts = new Attempts();
+
   private final ReentrantLock leasing = new ReentrantLock();
   private int serial;
   // The newest epoch that this producer has leased under its name.
@@ -180,10 +188,13 @@ final class Identities {
     for (int failures = 1; ; failures++) {
       try {
         long total = Math.min(cluster.requestTimeout, until - Times.now());
-        return cluster.call(
-            new Cluster.Limits(total, Math.min(attempt, total), () -> {}),
-            ProducerServiceGrpc.getLeaseProducerMethod(),
-            request);
+        LeaseProducerResponse answer =
+            cluster.call(
+                new Cluster.Limits(total, Math.min(attempt, total), attempts::failed),
+                ProducerServiceGrpc.getLeaseProducerMethod(),
+                request);
+        attempts.clear();
+        return answer;
       } catch (OncelogException e) {
         if (!e.isRetriable()) {
           nonce = 0;
@@ -215,6 +226,7 @@ final class Identities {
       OpenedPartition opened = openAt(address, request);
       switch (opened.getError()) {
         case "" -> {
+          attempts.clear();
           return opened.getLastSequence();
         }
         case "FENCED" ->
@@ -232,7 +244,13 @@ final class Identities {
                 tp,
                 opened.getError(),
                 opened.getMessage());
-        default -> cluster.leaderFailed(address, failures);
+        default -> {
+          if (opened != NONE) {
+            String text = opened.getError() + ": " + opened.getMessage();
+            attempts.failed(new OncelogException(ErrorKind.NOT_READY, "%s: %s", tp, text));
+          }
+          cluster.leaderFailed(address, failures);
+        }
       }
       Times.sleep(cluster.backoff.delay(failures));
       if (opened.getError().equals("NOT_LEADER") && failures == 1) {
@@ -252,9 +270,8 @@ final class Identities {
 
   /** What the node says; an error that is worth a retry is one of its words. */
   private OpenedPartition openAt(String address, OpenProducerRequest request) {
-    OpenedPartition none = OpenedPartition.newBuilder().setError("NOT_READY").build();
     if (address.isEmpty()) {
-      return none;
+      return NONE;
     }
     try {
       var answer =
@@ -268,7 +285,8 @@ final class Identities {
       return answer.getPartitions(0);
     } catch (OncelogException e) {
       if (e.isRetriable()) {
-        return none;
+        attempts.failed(e);
+        return NONE;
       }
       throw e;
     }

@@ -43,7 +43,7 @@ final class LeaderWatch {
   // Leaders that refused, with their terms: there is another one, or will be.
   private final Map<TopicPartition, Suspect> suspected = new HashMap<>();
   private long askedAt = Times.now(); // without a reason
-  private String noMetadata = ""; // why the last question had no answer; empty: it had one
+  private OncelogException noMetadata; // why the last question had no answer; null: it had one
 
   /**
    * @param onAsked leaders were asked for: some partition may have lost its own
@@ -66,8 +66,8 @@ final class LeaderWatch {
     stale.add(topic);
   }
 
-  /** Why the last question had no answer; empty: it had one. */
-  String noMetadata() {
+  /** Why the last question had no answer; null: it had one. */
+  OncelogException noMetadata() {
     return noMetadata;
   }
 
@@ -109,23 +109,23 @@ final class LeaderWatch {
     refreshing = true;
     cluster.spawn(
         () -> {
-          String why = refresh(topics);
+          OncelogException why = refresh(topics);
           loop.post(() -> refreshed(topics, why));
         });
     return Times.NEVER;
   }
 
   /** Returns why there was no answer: then there are the same leaders as before. */
-  private String refresh(List<String> topics) {
+  private OncelogException refresh(List<String> topics) {
     try {
       cluster.refresh(topics);
-      return "";
+      return null;
     } catch (OncelogException e) {
-      return "no metadata: " + e.getMessage();
+      return e;
     }
   }
 
-  private void refreshed(Collection<String> topics, String why) {
+  private void refreshed(Collection<String> topics, OncelogException why) {
     refreshing = false;
     noMetadata = why;
     onAsked.run();

@@ -45,22 +45,36 @@ public final class OncelogException extends RuntimeException {
   private final ErrorKind kind;
   private final transient Details details;
   private final Outcome outcome;
+  private final boolean told; // by a node
 
   OncelogException(ErrorKind kind, String format, Object... args) {
-    this(kind, args.length == 0 ? format : String.format(format, args), Details.NONE, null, null);
+    this(
+        kind,
+        args.length == 0 ? format : String.format(format, args),
+        Details.NONE,
+        null,
+        null,
+        false);
   }
 
   private OncelogException(
-      ErrorKind kind, String message, Details details, Outcome outcome, Throwable cause) {
+      ErrorKind kind,
+      String message,
+      Details details,
+      Outcome outcome,
+      Throwable cause,
+      boolean told) {
     super(message == null || message.isEmpty() ? kind.name() : message, cause);
     this.kind = kind;
     this.details = details;
-    // Not stored until something else is said.
-    Outcome told = outcome == null ? Outcome.NOT_STORED : outcome;
-    this.outcome =
-        kind == ErrorKind.COMMIT_TIMEOUT
-            ? Outcome.UNKNOWN
-            : kind.is(ErrorKind.DELIVERY_FAILED) ? told : null;
+    this.told = told;
+    if (kind == ErrorKind.COMMIT_TIMEOUT) {
+      this.outcome = Outcome.UNKNOWN;
+    } else if (outcome == null && kind.is(ErrorKind.DELIVERY_FAILED)) {
+      this.outcome = Outcome.NOT_STORED; // until something else is said
+    } else {
+      this.outcome = outcome;
+    }
   }
 
   /** Where the error is in the tree. */
@@ -78,7 +92,10 @@ public final class OncelogException extends RuntimeException {
     return kind.is(ErrorKind.RETRIABLE);
   }
 
-  /** What is known of the record; null for errors that are not of records or of a commit. */
+  /**
+   * What is known of the record, or of a commit. Of another retriable error it is UNKNOWN if an
+   * attempt of the call had no answer: the call may take effect. Else null.
+   */
   public Outcome outcome() {
     return outcome;
   }
@@ -91,23 +108,38 @@ public final class OncelogException extends RuntimeException {
   /** The same error, if it is of a record, with this outcome. */
   OncelogException with(Outcome outcome) {
     return kind.is(ErrorKind.DELIVERY_FAILED)
-        ? new OncelogException(kind, getMessage(), details, outcome, getCause())
+        ? new OncelogException(kind, getMessage(), details, outcome, getCause(), told)
         : this;
   }
 
   OncelogException with(Detail detail) {
-    return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause());
+    return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause(), told);
   }
 
   /** The same, of several partitions. */
   OncelogException about(Collection<TopicPartition> tps) {
     String names = String.join(", ", tps.stream().map(TopicPartition::toString).toList());
     return new OncelogException(
-        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this);
+        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this, told);
   }
 
   OncelogException because(Throwable cause) {
-    return new OncelogException(kind, getMessage(), details, outcome, cause);
+    return new OncelogException(kind, getMessage(), details, outcome, cause, told);
+  }
+
+  /** The same, as a node has said it. */
+  OncelogException told() {
+    return new OncelogException(kind, getMessage(), details, outcome, getCause(), true);
+  }
+
+  boolean isTold() {
+    return told;
+  }
+
+  /** The same of a call with several attempts, one of them perhaps without an answer. */
+  OncelogException ofCall(String message, boolean inDoubt) {
+    Outcome known = inDoubt && isRetriable() ? Outcome.UNKNOWN : outcome;
+    return new OncelogException(kind, message, details, known, this, told);
   }
 
   /** The error as one of ours, whatever it is. */

@@ -24,7 +24,7 @@ final class Positions {
   /** What a search for offsets has found, and what partitions lack. For any thread. */
   static final class Search {
     private final Map<TopicPartition, Long> found = new TreeMap<>();
-    private final Map<TopicPartition, OncelogException> problems = new TreeMap<>();
+    private final Map<TopicPartition, Attempts> problems = new TreeMap<>();
     private final BiConsumer<TopicPartition, Long> onFound;
     private final Predicate<TopicPartition> isWanted;
     private boolean ended;
@@ -43,7 +43,7 @@ final class Positions {
     }
 
     synchronized void lacks(TopicPartition tp, OncelogException problem) {
-      problems.put(tp, problem);
+      problems.computeIfAbsent(tp, key -> new Attempts()).failed(problem);
     }
 
     /** Nobody waits for it any more. */
@@ -58,7 +58,8 @@ final class Positions {
           .toList();
     }
 
-    private static boolean mayBe(OncelogException problem) {
+    private static boolean mayBe(Attempts attempts) {
+      OncelogException problem = attempts == null ? null : attempts.last();
       return problem == null
           || problem.isRetriable() && problem.kind() != ErrorKind.UNKNOWN_TOPIC_OR_PARTITION;
     }
@@ -69,7 +70,11 @@ final class Positions {
 
     /** Null: it lacks nothing that is known. */
     synchronized OncelogException problem(TopicPartition tp) {
-      return problems.get(tp);
+      Attempts attempts = problems.get(tp);
+      if (attempts == null) {
+        return null;
+      }
+      return mayBe(attempts) ? attempts.error() : attempts.last();
     }
 
     /** What these lack is looked for elsewhere. */
@@ -82,7 +87,7 @@ final class Positions {
       if (problems.isEmpty()) {
         return;
       }
-      OncelogException first = problems.values().iterator().next();
+      OncelogException first = problem(problems.keySet().iterator().next());
       if (problems.size() == 1) {
         throw first;
       }

@@ -52,6 +52,9 @@ final class ProduceStream {
   /** Why the node will take none of this, however often it is sent; null: it may. */
   OncelogException refused;
 
+  /** The status that it has ended with; null: it never opened. */
+  OncelogException ended;
+
   private final ManagedChannel channel;
   private final Loop loop;
   private final Events events;
@@ -139,8 +142,8 @@ final class ProduceStream {
             loop.post(
                 () -> {
                   closed = true;
-                  OncelogException error = Statuses.error(address, status, trailers);
-                  refused = FINAL.contains(error.kind()) ? error : null;
+                  ended = Statuses.error(address, status, trailers);
+                  refused = FINAL.contains(ended.kind()) ? ended : null;
                   String text = status.getDescription();
                   String why = text == null ? status.getCode().name() : text;
                   events.closed(ProduceStream.this, why);

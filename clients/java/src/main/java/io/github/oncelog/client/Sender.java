@@ -314,7 +314,7 @@ final class Sender implements ProduceStream.Events {
     }
     if (!address.equals(sentTo.get(tp))) {
       sentTo.put(tp, address);
-      window.hindered = address + ": no answer yet";
+      window.obstacles.met(address + ": no answer yet");
       window.onLeaderChanged(now);
     }
     ProduceStream stream = streams.get(address);
@@ -370,7 +370,7 @@ final class Sender implements ProduceStream.Events {
               tp));
     }
     identifying.add(tp);
-    window.hindered = "no producer id yet";
+    window.obstacles.met("no producer id yet");
     Identity used = window.identity;
     cluster.spawn(
         () -> {
@@ -469,7 +469,7 @@ final class Sender implements ProduceStream.Events {
     cluster.reachability.failed(address + ": " + why);
     for (Window window : busy.values()) {
       if (address.equals(sentTo.get(window.tp))) {
-        window.hindered = address + ": " + why;
+        window.obstacles.met(address + ": " + why, stream.ended);
         window.onConnectionLost(now);
         cluster.leaders.forget(window.tp, address);
         watch.ask(window.tp.topic());
@@ -494,7 +494,7 @@ final class Sender implements ProduceStream.Events {
       Window window = waiting.window();
       Window.Reaction reaction = window.onResult(waiting.batch(), result.getId(), result, now);
       if (Statuses.retriable(result.getVerdict())) {
-        window.hindered = stream.address + ": " + Statuses.answerText(result);
+        window.obstacles.told(stream.address + ": " + Statuses.answerText(result));
       } else {
         watch.leads(window.tp); // after all
       }
@@ -559,6 +559,12 @@ final class Sender implements ProduceStream.Events {
 
   private void tick(long now) {
     new ArrayList<>(streams.values()).forEach(stream -> stream.tick(now));
+    OncelogException why = identities.attempts.telling();
+    if (why != null) {
+      for (TopicPartition tp : identifying) {
+        window(tp).obstacles.met("no producer id yet: " + why.getMessage(), why);
+      }
+    }
     for (OpenBatch batch : accumulator.expire(now)) {
       Window window = window(batch.lane.tp);
       react(window, window.expireUnsent(batch));

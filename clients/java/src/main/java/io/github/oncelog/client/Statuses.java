@@ -67,7 +67,7 @@ final class Statuses {
     if (details != null) {
       Info info = Info.read(details);
       if (info != null && info.domain.equals("oncelog")) {
-        return info.error(text);
+        return info.error(text).told();
       }
     }
     ErrorKind kind = isClosedChannel(status) ? ErrorKind.UNAVAILABLE : PLAIN.get(status.getCode());

@@ -160,7 +160,7 @@ final class Transactions {
     AtomicBoolean doubt = new AtomicBoolean();
     try {
       Cluster.Limits limits =
-          new Cluster.Limits(until - Times.now(), ATTEMPT, () -> doubt.set(true));
+          new Cluster.Limits(until - Times.now(), ATTEMPT, e -> doubt.set(true));
       BeginTransactionResponse answer =
           cluster.call(limits, TransactionServiceGrpc.getBeginTransactionMethod(), begin);
       answered = true;
@@ -209,7 +209,7 @@ final class Transactions {
             .build();
     try {
       cluster.call(
-          new Cluster.Limits(ATTEMPT, ATTEMPT, () -> {}),
+          new Cluster.Limits(ATTEMPT, ATTEMPT, e -> {}),
           TransactionServiceGrpc.getAbortTransactionMethod(),
           request);
     } catch (OncelogException e) {
@@ -236,7 +236,7 @@ final class Transactions {
     KeepTransactionsAliveRequest request =
         KeepTransactionsAliveRequest.newBuilder().addTransactionIds(transaction.id).build();
     long pause = transaction.idleTimeout / SIGNS;
-    Cluster.Limits limits = new Cluster.Limits(pause, Math.min(pause, ATTEMPT), () -> {});
+    Cluster.Limits limits = new Cluster.Limits(pause, Math.min(pause, ATTEMPT), e -> {});
     while (!transaction.awaitOver(pause)) {
       try {
         var answer =
@@ -289,6 +289,7 @@ final class Transactions {
     }
     ProducerTransaction transaction = staging.transaction;
     long deadline = Times.now() + config.deliveryTimeout().toNanos();
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       try {
         groups.stage(transaction, staging.group, staging.offsets, staging.number, staging.terms);
@@ -298,9 +299,12 @@ final class Transactions {
         boolean over = Times.now() + pause >= deadline;
         if (over || !e.isRetriable() || transaction.failure() != null) {
           staging = null;
-          sender.onLoop(() -> sender.drop(transaction, e));
-          throw e;
+          attempts.failed(e);
+          OncelogException told = e.isRetriable() ? attempts.error() : e;
+          sender.onLoop(() -> sender.drop(transaction, told));
+          throw told;
         }
+        attempts.failed(e);
         Times.sleep(pause);
       }
     }
@@ -376,6 +380,7 @@ final class Transactions {
   /** Makes calls until an answer is final; throws COMMIT_TIMEOUT if none comes. */
   private void end(ProducerTransaction transaction, Call call, long deadline) {
     Call making = transaction.end(call);
+    Attempts attempts = new Attempts();
     for (int failures = 1; ; failures++) {
       OncelogException error = null;
       CommitTransactionResponse answer = null;
@@ -405,9 +410,10 @@ final class Transactions {
         return;
       }
       if (error != null && error.isRetriable()) {
+        attempts.failed(error);
         long pause = cluster.backoff.delay(failures);
         if (Times.now() + pause >= deadline) {
-          throw timeout(transaction, error);
+          throw timeout(transaction, attempts.error());
         }
         Times.sleep(pause);
       }
@@ -426,7 +432,7 @@ final class Transactions {
 
   private void callAbort(ProducerTransaction transaction, long left) {
     cluster.call(
-        new Cluster.Limits(left, ATTEMPT, () -> {}),
+        new Cluster.Limits(left, ATTEMPT, e -> {}),
         TransactionServiceGrpc.getAbortTransactionMethod(),
         AbortTransactionRequest.newBuilder()
             .setTransactionId(transaction.id)
@@ -448,7 +454,7 @@ final class Transactions {
     }
     return cluster.call(
         // It may be decided by a call without an answer, whatever the next one is told.
-        new Cluster.Limits(left, COMMIT_ATTEMPT, transaction::noteDoubt),
+        new Cluster.Limits(left, COMMIT_ATTEMPT, e -> transaction.noteDoubt()),
         TransactionServiceGrpc.getCommitTransactionMethod(),
         commitRequest(transaction, next));
   }

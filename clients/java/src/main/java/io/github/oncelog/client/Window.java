@@ -73,7 +73,7 @@ final class Window {
   // The application's own sequence that was stored last; -1: none.
   long storedGiven = -1;
   // Why the last attempt failed, or could not be made; empty: it did not.
-  String hindered = "";
+  final Obstacles obstacles = new Obstacles();
   private boolean madeAnew; // the topic was, while a transaction wrote to it
 
   /** Where a transaction began here. */
@@ -138,7 +138,7 @@ final class Window {
     prevSequence = lastSequence;
     dead = false;
     madeAnew = false;
-    hindered = "";
+    obstacles.clear();
   }
 
   // --- transactions ------------------------------------------------------------------
@@ -177,11 +177,11 @@ final class Window {
   }
 
   /** Nobody is known to send to. What the last leader said tells more than that. */
-  void lacksLeader(String noMetadata) {
-    if (!noMetadata.isEmpty()) {
-      hindered = noMetadata;
-    } else if (hindered.isEmpty()) {
-      hindered = "no leader is known";
+  void lacksLeader(OncelogException noMetadata) {
+    if (noMetadata != null) {
+      obstacles.met("no metadata: " + noMetadata.getMessage(), noMetadata);
+    } else if (obstacles.isEmpty()) {
+      obstacles.met("no leader is known");
     }
   }
 
@@ -332,7 +332,7 @@ final class Window {
     s.attemptId = 0;
     failures = 0;
     resets = 0;
-    hindered = "";
+    obstacles.clear();
     BatchDelivery delivery = s.batch.delivery;
     boolean duplicate = result.getVerdict() == Verdict.VERDICT_DUPLICATE;
     if (duplicate) {
@@ -619,7 +619,7 @@ final class Window {
 
   private OncelogException late(Outcome outcome, String format, Object... args) {
     String text = String.format(format, args);
-    String why = hindered.isEmpty() ? "" : "; " + hindered;
+    String why = obstacles.isEmpty() ? "" : "; " + obstacles;
     return new OncelogException(ErrorKind.DELIVERY_TIMEOUT, "%s: %s%s", tp, text, why)
         .with(outcome);
   }
