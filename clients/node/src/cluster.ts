@@ -15,6 +15,7 @@ import {
   toBinary,
 } from "@bufbuild/protobuf";
 import * as grpc from "@grpc/grpc-js";
+import { Attempts } from "./attempts.js";
 import { Backoff, now, sleep } from "./clock.js";
 import { viewOf } from "./codecs.js";
 import { type ClientConfig, checkServers } from "./config.js";
@@ -242,7 +243,8 @@ export class Cluster {
   }
 
   /**
-   * Calls what any node answers, until it succeeds, fails for good, or time is up. It fails at once
+   * Calls what any node answers, until it succeeds, fails for good, or time is up: the error is then
+   * what a node said last, not that another attempt had no answer. It fails at once
    * if no node of the client's own cluster answers, and one of another does.
    */
   async call<I extends DescMessage, O extends DescMessage>(
@@ -253,9 +255,9 @@ export class Cluster {
     const total = limits.total ?? this.config.requestTimeoutMs;
     const attempt = limits.attempt ?? this.config.requestTimeoutMs;
     const deadline = now() + total;
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
-      let last: unknown;
-      let other: unknown;
+      let other: OncelogError | undefined;
       const { first = "" } = limits;
       const addresses = this.addresses();
       if (failures === 1 && addresses.includes(first)) addresses.unshift(first);
@@ -267,15 +269,15 @@ export class Cluster {
           return answer;
         } catch (e) {
           if (!isRetriable(e) || isUnknownTopic(e)) throw e;
-          last = e;
+          attempts.failed(asError(e));
           if (isOtherCluster(e)) other = e;
           limits.onRetry?.(asError(e));
-          if (now() >= deadline) throw e;
+          if (now() >= deadline) throw attempts.error();
         }
       }
-      if (other !== undefined) throw other;
+      if (other !== undefined) throw attempts.withDoubt(other);
       const pause = this.backoff.delay(failures);
-      if (now() + pause >= deadline) throw last;
+      if (now() + pause >= deadline) throw attempts.error();
       await sleep(pause, this.signal);
     }
   }
@@ -289,6 +291,7 @@ export class Cluster {
     const deadline = now() + this.config.requestTimeoutMs;
     await this.requireTopic(tp.topic, this.config.requestTimeoutMs);
     if (this.leaders.leader(tp) === undefined) throw noPartition(tp);
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       const address = this.leaders.address(tp);
       let problem = new OncelogError("NOT_READY", `${keyOf(tp)} has no leader`);
@@ -300,16 +303,23 @@ export class Cluster {
           problem = e;
         }
       }
+      attempts.failed(problem);
       const { leaderAddress = "", leaderId = 0 } = problem.details;
       const hinted = problem.kind === "NOT_LEADER" && leaderAddress !== "";
       if (hinted) this.leaders.hint(tp, leaderId, leaderAddress);
       else this.leaders.suspect(tp);
       this.leaderFailed(address, failures);
       const pause = hinted && failures === 1 ? 0 : this.backoff.delay(failures);
-      if (now() + pause >= deadline) throw problem;
+      if (now() + pause >= deadline) throw attempts.error();
       await sleep(pause, this.signal);
       if (failures > 1 || !hinted) {
-        await this.requireTopic(tp.topic, Math.max(50, deadline - now()));
+        try {
+          await this.requireTopic(tp.topic, Math.max(50, deadline - now()));
+        } catch (e) {
+          if (!isRetriable(e) || isUnknownTopic(e)) throw e;
+          attempts.failed(asError(e));
+          throw attempts.error();
+        }
       }
     }
   }
@@ -358,6 +368,7 @@ export class Cluster {
    */
   async requireTopic(topic: string, limit: number): Promise<void> {
     const begin = now();
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       let problem: OncelogError | undefined;
       try {
@@ -366,11 +377,11 @@ export class Cluster {
       } catch (e) {
         if (!(e instanceof OncelogError) || !e.retriable) throw e;
         problem = e;
+        attempts.failed(e);
       }
       const passed = now() - begin;
       if (problem !== undefined && passed >= limit) {
-        const text = `no metadata of topic "${topic}" within ${limit} ms: ${problem.message}`;
-        throw new OncelogError("REQUEST_TIMEOUT", text);
+        throw attempts.late(`no metadata of topic "${topic}" within ${limit} ms`);
       }
       if (this.leaders.topics.has(topic) && !this.#unknown.has(topic)) return;
       if (problem === undefined && passed >= Math.min(limit, UNKNOWN_TOPIC_GRACE)) {

@@ -170,7 +170,10 @@ export class OncelogError extends Error {
   override readonly name = "OncelogError";
   /** Where the error is in the tree. */
   readonly kind: ErrorKind;
-  /** Set for errors of records. */
+  /**
+   * Set for errors of records. Of another retriable error it is "unknown" if an attempt of the call
+   * had no answer: the call may take effect.
+   */
   readonly outcome: Outcome | undefined;
   /** What the error carries. */
   readonly details: ErrorDetails;
@@ -179,14 +182,15 @@ export class OncelogError extends Error {
     kind: ErrorKind,
     message: string,
     details: ErrorDetails = {},
-    outcome: Outcome = "not_stored",
+    outcome?: Outcome,
     cause?: unknown,
   ) {
     super(message || kind, cause === undefined ? undefined : { cause });
     this.kind = kind;
     this.details = details;
     const hasOutcome = kind === "COMMIT_TIMEOUT" || below(kind, "DELIVERY_FAILED");
-    this.outcome = hasOutcome ? outcome : undefined;
+    if (hasOutcome) this.outcome = outcome ?? "not_stored";
+    else this.outcome = this.retriable ? outcome : undefined;
   }
 
   /** Whether the error's kind is this one or below it. */
@@ -201,10 +205,22 @@ export class OncelogError extends Error {
 
   /** The same error with this outcome, if it is of a record. */
   withOutcome(outcome: Outcome): OncelogError {
-    return this.outcome === undefined
+    return !this.is("DELIVERY_FAILED")
       ? this
       : new OncelogError(this.kind, this.message, this.details, outcome, this.cause);
   }
+}
+
+const TOLD = new WeakSet<OncelogError>();
+
+/** Notes that a node has said this. */
+export function told(error: OncelogError): OncelogError {
+  TOLD.add(error);
+  return error;
+}
+
+export function isTold(error: OncelogError): boolean {
+  return TOLD.has(error);
 }
 
 /** The error as one of ours, whatever it is. */

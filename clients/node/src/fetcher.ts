@@ -376,7 +376,7 @@ export class Fetcher {
     const limit = Math.min(this.config.requestTimeoutMs, ELECTION);
     await this.positions.search(queries, search, limit);
     for (const tp of search.left(tps)) {
-      search.problems.delete(tp);
+      search.leave(tp);
       this.#seekWhenKnown(tp, where);
     }
     search.check(limit);

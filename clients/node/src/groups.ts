@@ -6,9 +6,10 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
+import { Attempts } from "./attempts.js";
 import { now, sleep } from "./clock.js";
 import type { Cluster } from "./cluster.js";
-import { isRetriable, kindOf, OncelogError } from "./errors.js";
+import { asError, isRetriable, kindOf, OncelogError } from "./errors.js";
 import { ClusterService } from "./gen/oncelog/v1/cluster_pb.js";
 import * as pb from "./gen/oncelog/v1/group_pb.js";
 import type { ProducerTransaction } from "./staging.js";
@@ -84,6 +85,7 @@ export class Groups {
     request: MessageInitShape<I>,
   ): Promise<MessageShape<O>> {
     const deadline = now() + this.cluster.config.requestTimeoutMs;
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       const address = this.coordinator(group);
       let problem: OncelogError;
@@ -96,8 +98,9 @@ export class Groups {
         if (!(e instanceof OncelogError) || !e.retriable) throw e;
         problem = e;
       }
+      attempts.failed(problem);
       const pause = this.failed(group, address, problem, failures);
-      if (now() + pause >= deadline) throw problem;
+      if (now() + pause >= deadline) throw attempts.error();
       await sleep(pause, this.cluster.signal);
     }
   }
@@ -197,6 +200,7 @@ export class Groups {
   /** All groups, by name: each node tells those that it leads. */
   async all(): Promise<GroupInfo[]> {
     const deadline = now() + this.cluster.config.requestTimeoutMs;
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       const found = new Map<string, GroupInfo>();
       const covered = new Set<number>();
@@ -204,7 +208,7 @@ export class Groups {
       const info = await this.cluster.call(ClusterService.method.describeCluster, {});
       for (const node of info.nodes) {
         if (node.alive && node.address !== "") {
-          count = Math.max(count, await this.#listNode(node.address, found, covered));
+          count = Math.max(count, await this.#listNode(node.address, found, covered, attempts));
         }
       }
       if (covered.size >= count) {
@@ -212,8 +216,9 @@ export class Groups {
       }
       const pause = this.cluster.backoff.delay(failures);
       if (now() + pause >= deadline) {
-        const text = `${count - covered.size} partitions of __offsets have no leader`;
-        throw new OncelogError("NOT_READY", text);
+        const text = `${count - covered.size} partitions of __offsets have no leader that answers`;
+        if (attempts.telling === undefined) throw new OncelogError("NOT_READY", text);
+        throw attempts.late(text);
       }
       await sleep(pause, this.cluster.signal);
     }
@@ -224,6 +229,7 @@ export class Groups {
     address: string,
     found: Map<string, GroupInfo>,
     covered: Set<number>,
+    attempts: Attempts,
   ): Promise<number> {
     let afterGroup = "";
     while (true) {
@@ -232,8 +238,9 @@ export class Groups {
         const request = { afterGroup, limit: LIST_PAGE };
         answer = await this.cluster.callAt(address, 2000, listGroups, request);
       } catch (e) {
-        if (isRetriable(e)) return 0;
-        throw e;
+        if (!isRetriable(e)) throw e;
+        attempts.failed(asError(e));
+        return 0;
       }
       for (const { group, offsets, lastCommitMs } of answer.groups) {
         afterGroup = group;

@@ -1,10 +1,11 @@
 /** Who the producer is: leases of producer ids, names, and where a partition goes on. */
 
 import { randomBytes } from "node:crypto";
+import { Attempts } from "./attempts.js";
 import { now, sleep } from "./clock.js";
 import type { Cluster } from "./cluster.js";
 import type { ProducerConfig } from "./config.js";
-import { isRetriable, OncelogError } from "./errors.js";
+import { asError, isRetriable, OncelogError } from "./errors.js";
 import {
   type LeaseProducerResponse,
   type OpenedPartition,
@@ -57,6 +58,8 @@ export function nonce(): bigint {
  */
 export class Identities {
   current: Identity | undefined;
+  /** Of the call in progress. */
+  readonly attempts = new Attempts();
   // Who leases, one after the other.
   #leasing: Promise<unknown> | undefined;
   #serial = 0;
@@ -182,7 +185,10 @@ export class Identities {
       try {
         const total = Math.min(this.config.requestTimeoutMs, until - now());
         const attempt = Math.min(this.#attempt, total);
-        return await this.cluster.call(leaseProducer, request, { total, attempt });
+        const onRetry = (error: OncelogError) => this.attempts.failed(error);
+        const answer = await this.cluster.call(leaseProducer, request, { total, attempt, onRetry });
+        this.attempts.clear();
+        return answer;
       } catch (e) {
         if (!isRetriable(e)) this.#nonce = undefined;
         if (!isRetriable(e) || now() >= until) throw e;
@@ -198,7 +204,10 @@ export class Identities {
       const address = leaders.address(tp);
       const opened = await this.#openAt(address, tp, identity);
       const error = opened?.error ?? "NOT_READY";
-      if (opened !== undefined && error === "") return opened.lastSequence;
+      if (opened !== undefined && error === "") {
+        this.attempts.clear();
+        return opened.lastSequence;
+      }
       if (error === "FENCED") {
         const currentEpoch = opened?.currentEpoch ?? 0;
         const text = `producerName "${this.config.producerName}" was taken over, epoch ${currentEpoch}`;
@@ -207,6 +216,10 @@ export class Identities {
       if (error === "UNKNOWN_PRODUCER" || error === "PRODUCER_EXPIRED") {
         const text = `${keyOf(tp)}: ${error}: ${opened?.message}`;
         throw new OncelogError("UNKNOWN_PRODUCER", text);
+      }
+      if (opened !== undefined) {
+        const text = `${keyOf(tp)}: ${error}: ${opened.message}`;
+        this.attempts.failed(new OncelogError("NOT_READY", text));
       }
       this.cluster.leaderFailed(address, failures);
       await sleep(this.cluster.backoff.delay(failures), this.cluster.signal);
@@ -243,8 +256,9 @@ export class Identities {
       }
       return answer.partitions[0];
     } catch (e) {
-      if (isRetriable(e)) return undefined;
-      throw e;
+      if (!isRetriable(e)) throw e;
+      this.attempts.failed(asError(e));
+      return undefined;
     }
   }
 

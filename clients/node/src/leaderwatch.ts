@@ -2,6 +2,7 @@
 
 import { Backoff, now } from "./clock.js";
 import { type Cluster, MAX_LEADER_FAILURES } from "./cluster.js";
+import type { OncelogError } from "./errors.js";
 import { PartitionMap, type TopicPartition } from "./types.js";
 
 /**
@@ -25,8 +26,8 @@ export class LeaderWatch {
   // Leaders that refused, with their terms: there is another one, or will be.
   readonly #suspected = new PartitionMap<{ address: string; term: bigint }>();
   #askedAt = now(); // without a reason
-  /** Why the last question had no answer; empty: it had one. */
-  noMetadata = "";
+  /** Why the last question had no answer; undefined: it had one. */
+  noMetadata: OncelogError | undefined;
 
   constructor(
     readonly cluster: Cluster,
@@ -75,8 +76,7 @@ export class LeaderWatch {
     this.#stale.clear();
     this.#refreshing = true;
     this.cluster.spawn(async () => {
-      const failure = await this.cluster.tryRefresh(topics);
-      this.noMetadata = failure === undefined ? "" : `no metadata: ${failure.message}`;
+      this.noMetadata = await this.cluster.tryRefresh(topics);
       this.#refreshed(topics);
       this.wake();
     });

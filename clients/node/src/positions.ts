@@ -1,5 +1,6 @@
 /** Finds offsets to start from: where a group stands, where a log begins and ends. */
 
+import { Attempts } from "./attempts.js";
 import { now, sleep } from "./clock.js";
 import { type Cluster, isUnknownTopic, MAX_LEADER_FAILURES, noPartition } from "./cluster.js";
 import type { ConsumerConfig } from "./config.js";
@@ -31,7 +32,7 @@ function position(at: Place) {
 /** What a search for offsets has found, and what partitions lack. */
 export class Search {
   readonly found = new PartitionMap<bigint>();
-  readonly problems = new PartitionMap<OncelogError>();
+  readonly #attempts = new PartitionMap<Attempts>();
 
   constructor(
     readonly onFound: (tp: TopicPartition, offset: bigint) => void = () => {},
@@ -41,21 +42,37 @@ export class Search {
   take({ topic, partition }: TopicPartition, offset: bigint): void {
     const tp = { topic, partition };
     this.found.set(tp, offset);
-    this.problems.delete(tp);
+    this.#attempts.delete(tp);
     this.onFound(tp, offset);
   }
 
   lacks(tp: TopicPartition, problem: OncelogError): void {
-    this.problems.set(tp, problem);
+    const attempts = this.#attempts.get(tp) ?? new Attempts();
+    this.#attempts.set(tp, attempts);
+    attempts.failed(problem);
+  }
+
+  /** What it lacks is looked for elsewhere. */
+  leave(tp: TopicPartition): void {
+    this.#attempts.delete(tp);
   }
 
   /** Of these, the ones that are wanted and may be found yet. */
   left(tps: readonly TopicPartition[]): TopicPartition[] {
     return tps.filter((tp) => {
-      const problem = this.problems.get(tp);
-      const mayBe = problem === undefined || (problem.retriable && !isUnknownTopic(problem));
+      const mayBe = !isFinal(this.#attempts.get(tp)?.last);
       return mayBe && !this.found.has(tp) && this.isWanted(tp);
     });
+  }
+
+  /** What partitions lack. */
+  get problems(): PartitionMap<OncelogError> {
+    const problems = new PartitionMap<OncelogError>();
+    for (const [tp, attempts] of this.#attempts) {
+      const { last } = attempts;
+      problems.set(tp, last !== undefined && isFinal(last) ? last : attempts.error());
+    }
+    return problems;
   }
 
   /** Throws what partitions lack, all of them named. */
@@ -68,6 +85,11 @@ export class Search {
     const text = `no offsets of ${names.join(", ")} within ${limit} ms: ${problem.message}`;
     throw new OncelogError(problem.kind, text, problem.details, problem.outcome, problem);
   }
+}
+
+/** Whether to ask again is of no use. */
+function isFinal(problem: OncelogError | undefined): boolean {
+  return problem !== undefined && (!problem.retriable || isUnknownTopic(problem));
 }
 
 export class Positions {

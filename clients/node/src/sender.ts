@@ -3,6 +3,7 @@
  */
 
 import { Accumulator, type OpenBatch } from "./accumulator.js";
+import { tells } from "./attempts.js";
 import { Backoff, now } from "./clock.js";
 import { type Cluster, CONNECT_TIMEOUT } from "./cluster.js";
 import type { ProducerConfig } from "./config.js";
@@ -215,7 +216,7 @@ export class Sender implements StreamEvents {
     }
     if (this.#sentTo.get(tp) !== address) {
       this.#sentTo.set(tp, address);
-      window.hindered = `${address}: no answer yet`;
+      window.obstacles.met(`${address}: no answer yet`);
       window.onLeaderChanged(at);
     }
     const stream = this.#streams.get(address) ?? this.#connect(address);
@@ -292,7 +293,7 @@ export class Sender implements StreamEvents {
       return { fatal: new OncelogError("PRODUCER_FAILED", `${keyOf(tp)}: ${text}`) };
     }
     this.#identifying.set(tp, true);
-    window.hindered = "no producer id yet";
+    window.obstacles.met("no producer id yet");
     this.cluster.spawn(async () => {
       try {
         const { identity, last } = await this.identities.acquire(tp, window.identity);
@@ -373,7 +374,7 @@ export class Sender implements StreamEvents {
     this.cluster.reachability.failed(`${address}: ${why}`);
     for (const [tp, window] of this.#busy) {
       if (this.#sentTo.get(tp) === address) {
-        window.hindered = `${address}: ${why}`;
+        window.obstacles.met(`${address}: ${why}`, stream.told);
         window.onConnectionLost(now());
         this.cluster.leaders.forget(tp, address);
         this.#watch.ask(tp.topic);
@@ -390,7 +391,7 @@ export class Sender implements StreamEvents {
       const { window, batch } = waiting;
       const reaction = window.onResult(batch, result.id, result, now());
       if (isRetriableVerdict(result.verdict)) {
-        window.hindered = `${stream.address}: ${answerText(result)}`;
+        window.obstacles.met(`${stream.address}: ${answerText(result)}`, true);
       } else this.#watch.leads(window.tp); // after all
       this.#react(window, reaction);
     }
@@ -440,6 +441,12 @@ export class Sender implements StreamEvents {
   }
 
   #tick(at: number): void {
+    const why = this.identities.attempts.telling;
+    if (why !== undefined) {
+      for (const tp of this.#identifying.keys()) {
+        this.#window(tp).obstacles.met(`no producer id yet: ${why.message}`, tells(why));
+      }
+    }
     for (const batch of this.accumulator.expire(at)) {
       const window = this.#window(batch.lane.tp);
       this.#react(window, window.expireUnsent(batch));

@@ -2,7 +2,7 @@
 
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import { type ErrorDetails, type ErrorKind, kindOf, OncelogError } from "./errors.js";
+import { type ErrorDetails, type ErrorKind, kindOf, OncelogError, told } from "./errors.js";
 import { type BatchResult, Verdict } from "./gen/oncelog/v1/log_pb.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
@@ -34,7 +34,7 @@ export function isAnswer(failure: Partial<ServiceError>): boolean {
 export function fromStatus(address: string, failure: Partial<ServiceError>): OncelogError {
   const text = failure.details ?? "";
   const info = readInfo(failure.metadata);
-  if (info?.domain === "oncelog") return fromInfo(info, text);
+  if (info?.domain === "oncelog") return told(fromInfo(info, text));
   const kind = PLAIN.get(failure.code ?? status.UNKNOWN);
   return kind === undefined
     ? new OncelogError("INTERNAL", `${address}: ${failure.code}: ${text}`)

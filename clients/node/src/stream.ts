@@ -3,7 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { Cluster } from "./cluster.js";
-import type { OncelogError } from "./errors.js";
+import { isTold, type OncelogError } from "./errors.js";
 import type { Batch } from "./gen/oncelog/v1/batch_pb.js";
 import {
   type BatchResult,
@@ -45,6 +45,8 @@ export class ProduceStream {
   #why = ""; // it was given up
   /** Why the node will take none of this, however often it is sent. */
   refused: OncelogError | undefined;
+  /** A node has said why it ended. */
+  told = false;
 
   constructor(
     readonly address: string,
@@ -80,6 +82,7 @@ export class ProduceStream {
     call.on("error", () => {}); // the status says the same
     call.on("status", (status) => {
       const error = fromStatus(this.address, status);
+      this.told = isTold(error);
       if (error.kind === "NOT_AUTHORIZED" || error.kind === "UNAUTHENTICATED") this.refused = error;
       this.#end(this.#why || status.details);
     });

@@ -4,6 +4,7 @@
  * batch belongs to what was open when it began. What an answer means is decided in staging.
  */
 
+import { Attempts } from "./attempts.js";
 import { Lock, now, sleep, within } from "./clock.js";
 import type { Consumer } from "./consumer.js";
 import { asError, invalid, isRetriable, OncelogError } from "./errors.js";
@@ -314,6 +315,7 @@ export class Transactions {
     const number = terms?.number ?? (transaction.offsets.get(group)?.lastNumber ?? 0n) + 1n;
     const deadline = now() + this.sender.config.deliveryTimeoutMs;
     const { cluster } = this.sender;
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       const pause = cluster.backoff.delay(failures);
       try {
@@ -321,8 +323,9 @@ export class Transactions {
         transaction.stagedOffsets(group, number, offsets.length);
         return;
       } catch (e) {
-        const over = now() + pause >= deadline || transaction.failure !== undefined;
-        if (over || !isRetriable(e)) throw e;
+        if (!isRetriable(e)) throw e;
+        attempts.failed(asError(e));
+        if (now() + pause >= deadline || transaction.failure !== undefined) throw attempts.error();
       }
       await sleep(pause, cluster.signal);
     }
@@ -369,6 +372,7 @@ export class Transactions {
     let next: EndCall | undefined = transaction.end(call);
     const { cluster, config } = this.sender;
     const deadline = now() + config.deliveryTimeoutMs;
+    const attempts = new Attempts();
     for (let failures = 1; ; failures++) {
       let answer: CommitTransactionResponse | undefined;
       let error: OncelogError | undefined;
@@ -389,8 +393,9 @@ export class Transactions {
         return;
       }
       if (!error?.retriable) continue;
+      attempts.failed(error);
       const pause = cluster.backoff.delay(failures);
-      if (now() + pause >= deadline) throw timeout(transaction, error);
+      if (now() + pause >= deadline) throw timeout(transaction, attempts.error());
       await sleep(pause, cluster.signal);
     }
   }

@@ -18,6 +18,7 @@
  */
 
 import type { Accumulator, OpenBatch } from "./accumulator.js";
+import { Obstacles, tells } from "./attempts.js";
 import type { Backoff } from "./clock.js";
 import type { ProducerConfig } from "./config.js";
 import { OncelogError, type Outcome } from "./errors.js";
@@ -90,8 +91,7 @@ export class Window {
   retryAt = 0;
   /** The application's own sequence that was stored last; -1: none. */
   storedGiven = -1n;
-  /** Why the last attempt failed, or could not be made; empty: it did not. */
-  hindered = "";
+  readonly obstacles = new Obstacles();
   #batches: SealedBatch[] = [];
   #cursor = 0; // batches before it were sent since the last rewind
   #again: OpenBatch[] = []; // to be sealed anew, before what waits
@@ -158,12 +158,14 @@ export class Window {
     this.topicId = topicId;
     this.#dead = false;
     this.#madeAnew = false;
-    this.hindered = "";
+    this.obstacles.clear();
   }
 
   /** Nobody is known to send to. What the last leader said tells more than that. */
-  lacksLeader(noMetadata: string): void {
-    this.hindered = noMetadata || this.hindered || "no leader is known";
+  lacksLeader(noMetadata: OncelogError | undefined): void {
+    if (noMetadata !== undefined) {
+      this.obstacles.met(`no metadata: ${noMetadata.message}`, tells(noMetadata));
+    } else if (`${this.obstacles}` === "") this.obstacles.met("no leader is known");
   }
 
   // --- what to send ------------------------------------------------------------------
@@ -279,7 +281,7 @@ export class Window {
     s.attemptId = undefined;
     this.#failures = 0;
     this.#resets = 0;
-    this.hindered = "";
+    this.obstacles.clear();
     const duplicate = result.verdict === Verdict.DUPLICATE;
     if (duplicate) this.stats.duplicates++;
     if (!s.abandoned) {
@@ -504,7 +506,8 @@ export class Window {
   // --- time --------------------------------------------------------------------------
 
   #late(outcome: Outcome, text: string): OncelogError {
-    const why = this.hindered === "" ? "" : `; ${this.hindered}`;
+    const met = `${this.obstacles}`;
+    const why = met === "" ? "" : `; ${met}`;
     return new OncelogError("DELIVERY_TIMEOUT", `${keyOf(this.tp)}: ${text}${why}`, {}, outcome);
   }
 
