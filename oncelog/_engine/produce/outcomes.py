@@ -29,7 +29,7 @@ class Reaction:
 
 @dataclass(slots=True)
 class Obstacles:
-    """What has kept a partition's batches from being stored since the last success.
+    """Obstacles to storing a partition's batches since the last success.
 
     A node's refusal is not hidden by what the client met later: a lost connection, no answer.
     """
