@@ -166,9 +166,9 @@ class Consumer:
         self._fetcher.new_partitions.assign(tps, follow)
         self._subscribed = frozenset(follow)
 
-    def assignment(self) -> list[TopicPartition]:
+    def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that are read."""
-        return self._buffer.assignment()
+        return frozenset(self._buffer.assignment())
 
     def subscription(self) -> frozenset[str]:
         """Return the topics and patterns of `subscribe`; empty after `assign`."""
@@ -324,7 +324,7 @@ class Consumer:
 
     def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
         self._check_open()
-        tps = [self._assigned(p) for p in partitions] or self.assignment()
+        tps = [self._assigned(p) for p in partitions] or self._buffer.assignment()
         runtime.run(self._fetcher.seek_all(tps, where))
 
     def position(self, partition: tuple[str, int]) -> int:

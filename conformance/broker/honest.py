@@ -229,6 +229,7 @@ GROUPS: dict[str, Call] = {
         lambda r: OFFSETS(r) | {"number": r.number, "transaction": r.transaction_id},
     ),
     "FetchOffsets": ("fetch_offsets", fields("group")),
+    "DescribeGroup": ("describe_group", fields("group")),
 }
 SECURITY: dict[str, Call] = {
     "AlterPermissions": ("alter_permissions", BY_FIELD),

@@ -43,6 +43,7 @@ CALLS = (
     "commit_offsets",
     "stage_offsets",
     "fetch_offsets",
+    "describe_group",
     "begin",
     "keep_alive",
     "commit_transaction",

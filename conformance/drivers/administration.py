@@ -29,6 +29,7 @@ class AdminVerbs:
             "check_permission": self._check_permission,
             "alter_quotas": self._alter_quotas,
             "list_quotas": self._list_quotas,
+            "group_lag": self._group_lag,
             "list_sinks": self._list_sinks,
             "describe_sink": self._describe_sink,
             "reset_sink": self._reset_sink,
@@ -36,6 +37,24 @@ class AdminVerbs:
 
     def _admin(self, fields: Fields) -> Any:
         return self._clients[fields["handle"]]
+
+    def _group_lag(self, fields: Fields) -> Fields:
+        found = self._admin(fields).group_lag(fields["group"])
+        return {
+            "lag": found.lag,
+            "partitions": [
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "committed": None if one.committed is None else one.committed.offset,
+                    "log_start_offset": one.log_start_offset,
+                    "high_watermark": one.high_watermark,
+                    "lag": one.lag,
+                    "error": None if one.error is None else one.error.reason,
+                }
+                for tp, one in sorted(found.partitions.items())
+            ],
+        }
 
     def _list_nodes(self, fields: Fields) -> Fields:
         return {"nodes": _tables(self._admin(fields).list_nodes())}

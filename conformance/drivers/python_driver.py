@@ -11,7 +11,7 @@ import importlib.util
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -135,7 +135,13 @@ class Driver:
             "close": self._close,
             "open_consumer": self._open_consumer,
             "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "subscription": self._subscription,
             "assign": self._assign,
+            "assignment": self._assignment,
+            "pause": self._pause,
+            "resume": self._resume,
+            "paused": self._paused,
             "poll": self._poll,
             "seek": self._seek,
             "position": self._position,
@@ -395,6 +401,27 @@ class Driver:
         self._clients[fields["handle"]].assign(partitions)
         return {}
 
+    def _unsubscribe(self, fields: Fields) -> Fields:
+        self._clients[fields["handle"]].unsubscribe()
+        return {}
+
+    def _subscription(self, fields: Fields) -> Fields:
+        return {"topics": sorted(self._clients[fields["handle"]].subscription())}
+
+    def _assignment(self, fields: Fields) -> Fields:
+        return {"partitions": _pairs(self._clients[fields["handle"]].assignment())}
+
+    def _pause(self, fields: Fields) -> Fields:
+        self._clients[fields["handle"]].pause((fields["topic"], fields["partition"]))
+        return {}
+
+    def _resume(self, fields: Fields) -> Fields:
+        self._clients[fields["handle"]].resume((fields["topic"], fields["partition"]))
+        return {}
+
+    def _paused(self, fields: Fields) -> Fields:
+        return {"partitions": _pairs(self._clients[fields["handle"]].paused())}
+
     def _poll(self, fields: Fields) -> Fields:
         consumer = self._clients[fields["handle"]]
         found = consumer.getmany(
@@ -557,6 +584,10 @@ def transaction(found: oncelog.types.TransactionInfo) -> dict[str, Any]:
         "producer_name": found.producer_name,
         "partitions": [[part.topic, part.partition] for part in found.partitions],
     }
+
+
+def _pairs(partitions: Iterable[TopicPartition]) -> list[list[Any]]:
+    return [list(tp) for tp in sorted(partitions)]
 
 
 def described(error: OncelogError) -> dict[str, Any]:

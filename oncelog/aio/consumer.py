@@ -75,7 +75,7 @@ class Consumer:
         await on_engine(self._sync._learn_partitions(tps))
         self._sync._assign_known(tps)
 
-    def assignment(self) -> list[TopicPartition]:
+    def assignment(self) -> frozenset[TopicPartition]:
         """Return the partitions that are read."""
         return self._sync.assignment()
 
@@ -180,7 +180,7 @@ class Consumer:
 
     async def _seek_all(self, partitions: tuple[tuple[str, int], ...], where: str) -> None:
         self._sync._check_open()
-        tps = [self._sync._assigned(p) for p in partitions] or self.assignment()
+        tps = [self._sync._assigned(p) for p in partitions] or sorted(self.assignment())
         await on_engine(self._sync._fetcher.seek_all(tps, where))
 
     async def position(self, partition: tuple[str, int]) -> int:

@@ -213,7 +213,7 @@ def consume(
         leaderless: set[TopicPartition] = set()
         if not any_replica:
             leaderless = _leaderless(bootstrap, topic).intersection(consumer.assignment())
-        led = [tp for tp in consumer.assignment() if tp not in leaderless]
+        led = sorted(consumer.assignment() - leaderless)
         for tp in sorted(leaderless):
             until = "" if exit_at_end else " until it has one"
             click.echo(f"{tp} has no leader: it is not read{until}", err=True)

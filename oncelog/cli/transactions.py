@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 
 import click
@@ -13,7 +12,7 @@ from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT64
 
-SECONDS = click.FloatRange(0, MAX_INT64 // 1000)
+AGE_MS = click.IntRange(0, MAX_INT64)
 TRANSACTION_ID = click.IntRange(1, MAX_INT64)
 
 
@@ -24,19 +23,17 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option("--name", default="", help="Show only this producer name's.")
-@click.option("--older-than", type=SECONDS, default=0.0, help="Show only older ones, in seconds.")
+@click.option("--older-than-ms", type=AGE_MS, default=0, help="Show only older ones.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @with_admin
 def list_transactions(
-    admin: Admin, name: str, older_than: float, limit: int, as_json: bool
+    admin: Admin, name: str, older_than_ms: int, limit: int, as_json: bool
 ) -> None:
     """List unfinished transactions, oldest first.
 
     A transaction is listed until it has ended in all its partitions.
     """
-    if math.isnan(older_than):
-        raise click.UsageError("--older-than must be a number of seconds, got nan")
-    found = admin.list_transactions(name, int(older_than * 1000), limit)
+    found = admin.list_transactions(name, older_than_ms, limit)
     if as_json:
         print_json([asdict(one) for one in found])
         return
