@@ -364,6 +364,17 @@ func (b *fetchBuffer) position(tp TopicPartition) (int64, <-chan struct{}, error
 	return c.position, b.changed, nil
 }
 
+func (b *fetchBuffer) paused() (tps []TopicPartition) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for tp, c := range b.cursors {
+		if c.paused {
+			tps = append(tps, tp)
+		}
+	}
+	return tps
+}
+
 func (b *fetchBuffer) pause(tp TopicPartition, paused bool) {
 	b.mu.Lock()
 	if c := b.cursors[tp]; c != nil {

@@ -36,6 +36,8 @@ type Consumer struct {
 	polling turn // held by who polls, or leaves the group
 	// nil: of no group.
 	rebalance atomic.Pointer[rebalance]
+	// Topics, and patterns of them, of Subscribe.
+	subscribed atomic.Pointer[[]string]
 }
 
 // NewConsumer makes a consumer. servers is "host:port,...", or "" for the default of
@@ -86,8 +88,47 @@ func (c *Consumer) Subscribe(ctx context.Context, topics ...string) error {
 		}
 	}
 	c.fetcher.growth.subscribe(topics)
+	c.subscribe(topics)
 	c.fetcher.wake()
 	return nil
+}
+
+func (c *Consumer) subscribe(topics []string) {
+	topics = slices.Compact(slices.Sorted(slices.Values(topics)))
+	c.subscribed.Store(&topics)
+}
+
+// Subscription returns the topics, and patterns of topics, of Subscribe; none after Assign or
+// Unsubscribe.
+func (c *Consumer) Subscription() []string {
+	if topics := c.subscribed.Load(); topics != nil {
+		return slices.Clone(*topics)
+	}
+	return nil
+}
+
+// Unsubscribe reads nothing any more. A member of a group finishes with what it was given, as Close
+// does, and leaves; its next Subscribe joins again. A Poll that waits holds that up. The error is of a
+// callback, or ctx's.
+func (c *Consumer) Unsubscribe(ctx context.Context) (err error) {
+	if err = c.joining.hold(ctx); err != nil {
+		return err
+	}
+	defer c.joining.letGo()
+	if rebalance := c.rebalance.Load(); rebalance != nil {
+		if err = c.polling.hold(ctx); err != nil {
+			return err
+		}
+		defer c.polling.letGo()
+		err = rebalance.leave(ctx, false)
+		c.rebalance.Store(nil)
+		c.fetcher.positions.member.Store(nil)
+		c.buffer.forgetGroup()
+	}
+	c.subscribe(nil)
+	c.fetcher.growth.assign(nil)
+	c.fetcher.wake()
+	return err
 }
 
 // patternMark begins what is a pattern of topics.
@@ -108,6 +149,7 @@ func (c *Consumer) join(ctx context.Context, topics []string) error {
 	defer c.joining.letGo()
 	if known := c.rebalance.Load(); known != nil {
 		known.member.subscribe(slices.Clone(topics))
+		c.subscribe(topics)
 		return nil
 	}
 	positions := c.fetcher.positions
@@ -120,6 +162,7 @@ func (c *Consumer) join(ctx context.Context, topics []string) error {
 		return err
 	}
 	c.rebalance.Store(newRebalance(c.config, c.buffer, member, c.fetcher.wake))
+	c.subscribe(topics)
 	return nil
 }
 
@@ -138,6 +181,7 @@ func (c *Consumer) Assign(ctx context.Context, partitions ...TopicPartition) err
 		}
 	}
 	c.fetcher.growth.assign(partitions)
+	c.subscribe(nil)
 	c.fetcher.wake()
 	return nil
 }
@@ -360,6 +404,13 @@ func (c *Consumer) list(ctx context.Context, partitions []TopicPartition, where 
 
 // Pause gives out nothing of these partitions until Resume.
 func (c *Consumer) Pause(partitions ...TopicPartition) error { return c.pause(partitions, true) }
+
+// Paused returns the partitions that are paused.
+func (c *Consumer) Paused() []TopicPartition {
+	tps := c.buffer.paused()
+	sortPartitions(tps)
+	return tps
+}
 
 // Resume takes Pause back.
 func (c *Consumer) Resume(partitions ...TopicPartition) error { return c.pause(partitions, false) }

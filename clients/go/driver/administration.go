@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 
 	oncelog "github.com/oncelog/oncelog/clients/go"
 )
@@ -88,6 +91,9 @@ func administrate(ctx context.Context, c *command, admin *oncelog.Admin) (object
 		return object{"quotas": each(quotas, func(q oncelog.Quota) quota {
 			return quota{q.Principal, q.Name, q.Value}
 		})}, err
+	case "group_lag":
+		found, err := admin.GroupLag(ctx, c.Group)
+		return groupLag(found), err
 	case "list_sinks":
 		sinks, err := admin.ListSinks(ctx)
 		return object{"sinks": each(sinks, sink)}, err
@@ -147,4 +153,38 @@ func each[From, To any](from []From, as func(From) To) []To {
 
 func list[T any](some []T) []T {
 	return each(some, func(one T) T { return one })
+}
+
+func pairs(tps []oncelog.TopicPartition) [][2]any {
+	return each(tps, func(tp oncelog.TopicPartition) [2]any { return [2]any{tp.Topic, tp.Partition} })
+}
+
+func groupLag(found oncelog.GroupLag) object {
+	partitions := []object{}
+	tps := slices.SortedFunc(maps.Keys(found.Partitions), func(a, b oncelog.TopicPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+	for _, tp := range tps {
+		one := found.Partitions[tp]
+		lag := object{
+			"topic": tp.Topic, "partition": tp.Partition, "committed": nil, "error": nil,
+			"log_start_offset": known(one.LogStartOffset), "high_watermark": known(one.HighWatermark),
+			"lag": known(one.Lag),
+		}
+		if one.Committed != nil {
+			lag["committed"] = one.Committed.Offset
+		}
+		if one.Err != nil {
+			lag["error"] = errorObject(one.Err)["reason"]
+		}
+		partitions = append(partitions, lag)
+	}
+	return object{"lag": found.Lag(), "partitions": partitions}
+}
+
+func known(number int64) any {
+	if number == oncelog.NotKnown {
+		return nil
+	}
+	return number
 }

@@ -61,6 +61,7 @@ type command struct {
 	Kind           string          `json:"kind"`
 	Name           string          `json:"name"`
 	Sink           string          `json:"sink"`
+	Group          string          `json:"group"`
 	Failing        string          `json:"failing"`
 }
 

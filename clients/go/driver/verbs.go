@@ -188,6 +188,18 @@ func (d *driver) read(c *command, consumer *oncelog.Consumer) (object, error) {
 	switch c.Verb {
 	case "subscribe":
 		return nil, consumer.Subscribe(ctx, c.Topics...)
+	case "unsubscribe":
+		return nil, consumer.Unsubscribe(ctx)
+	case "subscription":
+		return object{"topics": list(consumer.Subscription())}, nil
+	case "assignment":
+		return object{"partitions": pairs(consumer.Assignment())}, nil
+	case "pause":
+		return nil, consumer.Pause(c.tp())
+	case "resume":
+		return nil, consumer.Resume(c.tp())
+	case "paused":
+		return object{"partitions": pairs(consumer.Paused())}, nil
 	case "assign":
 		tps, err := partitionsOf(c.Partitions)
 		if err != nil {
