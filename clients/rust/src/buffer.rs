@@ -309,6 +309,14 @@ impl FetchBuffer {
         Ok(first.or(cursor.position))
     }
 
+    pub(crate) fn paused(&self) -> Vec<TopicPartition> {
+        let state = self.state();
+        let paused = state.cursors.iter().filter(|(_, cursor)| cursor.paused);
+        let mut tps: Vec<_> = paused.map(|(tp, _)| tp.clone()).collect();
+        tps.sort();
+        tps
+    }
+
     pub(crate) fn pause(&self, tp: &TopicPartition, paused: bool) {
         if let Some(cursor) = self.state().cursors.get_mut(tp) {
             cursor.paused = paused;

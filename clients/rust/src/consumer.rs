@@ -1,7 +1,7 @@
 //! The consumer: records out, in offset order per partition.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ use crate::groups::{CommitTerms, Groups};
 use crate::growth::Growth;
 use crate::member::GroupMember;
 use crate::pb::offset_query::Position;
-use crate::positions::{Positions, is_final, place_of};
+use crate::positions::{Positions, Slot, is_final, place_of};
 use crate::reachability::Outages;
 use crate::rebalance::{Followed, Rebalance};
 use crate::records::Records;
@@ -52,7 +52,9 @@ struct Inner {
     /// Held by who subscribes.
     joining: tokio::sync::Mutex<()>,
     /// Of a member of a group.
-    rebalance: OnceLock<Arc<Rebalance>>,
+    rebalance: Slot<Rebalance>,
+    /// Topics, and patterns of them, in order.
+    subscribed: Mutex<Vec<String>>,
     following: tokio::sync::Mutex<Following>,
 }
 
@@ -85,7 +87,7 @@ impl Consumer {
             routes: Arc::new(Routes::new(&config, cluster.clone())),
             groups: Arc::new(Groups::new(cluster.clone())),
             growth: Growth::new(cluster.clone(), buffer.clone(), in_group),
-            member: OnceLock::new(),
+            member: Slot::default(),
             cluster: cluster.clone(),
             config,
         });
@@ -97,7 +99,8 @@ impl Consumer {
             taking: Mutex::new(()),
             fetcher: fetcher.abort_handle(),
             joining: tokio::sync::Mutex::new(()),
-            rebalance: OnceLock::new(),
+            rebalance: Slot::default(),
+            subscribed: Mutex::default(),
             following: tokio::sync::Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner), is_owner: true })
@@ -140,14 +143,54 @@ impl Consumer {
             return self.join(topics.iter().map(|topic| topic.to_string()).collect()).await;
         }
         self.inner.positions.growth.subscribe(&topics);
+        self.set_subscription(topics.iter().map(ToString::to_string).collect());
         Ok(())
+    }
+
+    fn set_subscription(&self, mut topics: Vec<String>) {
+        topics.sort();
+        topics.dedup();
+        *self.inner.subscribed.lock().expect("no panic while it is held") = topics;
+    }
+
+    /// The topics, and patterns of topics, that are subscribed to, in order; none after
+    /// [`Consumer::assign`] or [`Consumer::unsubscribe`].
+    pub fn subscription(&self) -> Vec<String> {
+        self.inner.subscribed.lock().expect("no panic while it is held").clone()
+    }
+
+    /// Reads nothing any more. A member of a group finishes with what it was given, as
+    /// [`Consumer::close`] does, and leaves; its next subscription joins again. What a listener
+    /// returns is returned, and it has left all the same. If the future is dropped, call it again.
+    pub async fn unsubscribe(&self) -> Result<()> {
+        let inner = &self.inner;
+        let _joining = inner.joining.lock().await;
+        let mut result = Ok(());
+        if let Some(rebalance) = inner.rebalance.get() {
+            let mut following = inner.following.lock().await;
+            if following.closed {
+                return Err(Error::closed("consumer"));
+            }
+            if let Some(work) = &mut following.work {
+                result = work.await;
+            }
+            following.work = None;
+            result = result.and(rebalance.leave(&self.lent(), false).await);
+            inner.rebalance.set(None);
+            inner.positions.member.set(None);
+            inner.buffer.forget_group();
+        }
+        self.set_subscription(vec![]);
+        inner.positions.growth.assign(&[]);
+        result
     }
 
     async fn join(&self, topics: Vec<String>) -> Result<()> {
         let inner = &self.inner;
         let _joining = inner.joining.lock().await;
         if let Some(rebalance) = inner.rebalance.get() {
-            rebalance.member.subscribe(topics);
+            rebalance.member.subscribe(topics.clone());
+            self.set_subscription(topics);
             return Ok(());
         }
         let groups = inner.positions.groups.clone();
@@ -157,14 +200,15 @@ impl Consumer {
             inner.cluster.clone(),
             groups,
             buffer.clone(),
-            topics,
+            topics.clone(),
         );
         // Until it has joined: whoever gives up waiting has no member running.
         let guard = Leaving(Some((member.clone(), buffer.clone())));
         member.await_joined().await?;
-        let _ = inner.positions.member.set(member.clone()); // it is the first one
+        inner.positions.member.set(Some(member.clone()));
         let rebalance = Rebalance::new(self.config(), buffer, member);
-        let _ = inner.rebalance.set(Arc::new(rebalance)); // it is the first one
+        inner.rebalance.set(Some(Arc::new(rebalance)));
+        self.set_subscription(topics);
         guard.keep();
         Ok(())
     }
@@ -182,6 +226,7 @@ impl Consumer {
             }
         }
         self.inner.positions.growth.assign(partitions);
+        self.set_subscription(vec![]);
         Ok(())
     }
 
@@ -405,6 +450,11 @@ impl Consumer {
     /// Gives out nothing of these partitions until they are resumed.
     pub fn pause(&self, partitions: &[TopicPartition]) -> Result<()> {
         self.set_paused(partitions, true)
+    }
+
+    /// The partitions that are paused, in order.
+    pub fn paused(&self) -> Vec<TopicPartition> {
+        self.inner.buffer.paused()
     }
 
     /// Takes a pause back.

@@ -47,6 +47,7 @@ mod groups;
 mod growth;
 mod identities;
 mod info;
+mod lag;
 mod leaders;
 mod member;
 mod membership;
@@ -94,6 +95,7 @@ pub use info::{
     ClusterInfo, ExpectedOffsets, NodeInfo, PartitionInfo, ProducerEpoch, ProducerName,
     ProducerState, RecentBatch, TopicConfig, TopicInfo, UpgradeInfo,
 };
+pub use lag::{GroupLag, PartitionLag};
 pub use producer::{Producer, Stats};
 pub use reachability::Outages;
 pub use rebalance::{Followed, Listener, RebalanceListener};

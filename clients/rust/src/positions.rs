@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,7 +35,26 @@ pub(crate) struct Positions {
     pub(crate) groups: Arc<Groups>,
     pub(crate) growth: Growth,
     /// Of a consumer that has joined its group.
-    pub(crate) member: OnceLock<Arc<GroupMember>>,
+    pub(crate) member: Slot<GroupMember>,
+}
+
+/// What a membership brings, and takes with it.
+pub(crate) struct Slot<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn get(&self) -> Option<Arc<T>> {
+        self.0.lock().expect("no panic while it is held").clone()
+    }
+
+    pub(crate) fn set(&self, what: Option<Arc<T>>) {
+        *self.0.lock().expect("no panic while it is held") = what;
+    }
 }
 
 /// Where a partition's log begins or ends.
@@ -300,7 +319,7 @@ fn no_leader(tp: &TopicPartition) -> Error {
 }
 
 /// Waits for all of them at the same time.
-async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+pub(crate) async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut waiting: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|cx| {
         for (future, done) in waiting.iter_mut().filter(|(_, done)| done.is_none()) {

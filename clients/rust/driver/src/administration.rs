@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use oncelog::{
-    Admin, NodeReplacement, NodeStatus, PartitionMove, PermissionRule, Quota, QuotaKey, Resize,
-    SinkInfo, TransactionInfo,
+    Admin, NodeReplacement, NodeStatus, PartitionLag, PartitionMove, PermissionRule, Quota,
+    QuotaKey, Resize, SinkInfo, TopicPartition, TransactionInfo,
 };
 use serde_json::{Value, json};
 
@@ -78,6 +78,11 @@ pub async fn carry_out(admin: &Admin, verb: &str, c: &Value) -> Answer {
         "end_transaction" => {
             admin.abort_transaction(number("transaction_id")).await?;
             Ok(empty())
+        }
+        "group_lag" => {
+            let found = admin.group_lag(text(c, "group")).await?;
+            let partitions: Vec<Value> = found.partitions.iter().map(partition_lag).collect();
+            Ok(json!({ "lag": found.lag(), "partitions": partitions }))
         }
         "list_sinks" => {
             let found = admin.list_sinks().await?;
@@ -190,5 +195,17 @@ fn sink(s: &SinkInfo) -> Value {
         "committed_batch": s.committed_batch, "record_count": s.record_count,
         "open_transaction_id": s.open_transaction_id, "open_batch": s.open_batch,
         "committed": committed, "before": before,
+    })
+}
+
+fn partition_lag((tp, one): (&TopicPartition, &PartitionLag)) -> Value {
+    json!({
+        "topic": &*tp.topic,
+        "partition": tp.partition,
+        "committed": one.committed.as_ref().map(|committed| committed.commit.offset),
+        "log_start_offset": one.log_start_offset,
+        "high_watermark": one.high_watermark,
+        "lag": one.lag,
+        "error": one.error.as_ref().map(|error| error.kind().reason()),
     })
 }

@@ -249,12 +249,22 @@ impl Producing {
 
 // --- consumers -----------------------------------------------------------------------------
 
+fn pairs(tps: &[TopicPartition]) -> Vec<Value> {
+    tps.iter().map(|tp| json!([&*tp.topic, tp.partition])).collect()
+}
+
 pub async fn read(consumer: &Consumer, verb: &str, c: &Value) -> Answer {
     match verb {
         "subscribe" => {
             let topics = c["topics"].as_array().into_iter().flatten();
             consumer.subscribe(topics.filter_map(Value::as_str)).await?;
         }
+        "unsubscribe" => consumer.unsubscribe().await?,
+        "subscription" => return Ok(json!({ "topics": consumer.subscription() })),
+        "assignment" => return Ok(json!({ "partitions": pairs(&consumer.assignment()) })),
+        "pause" => consumer.pause(&[tp(c)])?,
+        "resume" => consumer.resume(&[tp(c)])?,
+        "paused" => return Ok(json!({ "partitions": pairs(&consumer.paused()) })),
         "assign" => {
             let pairs = c["partitions"].as_array().into_iter().flatten();
             let pair = |two: &Value| {
