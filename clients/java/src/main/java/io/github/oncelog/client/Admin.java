@@ -435,6 +435,31 @@ public final class Admin implements AutoCloseable {
       long epoch,
       String assignor) {}
 
+  /**
+   * How far a group is in a partition. What is not known is null.
+   *
+   * @param committed null for a partition that a member owns and has not committed
+   * @param lag the number of readable records behind the committed offset
+   * @param error why no leader answered
+   */
+  public record PartitionLag(
+      CommittedOffset committed,
+      Long logStartOffset,
+      Long highWatermark,
+      Long lag,
+      OncelogException error) {}
+
+  /** A group's lag in each partition that it has committed or that a member owns. */
+  public record GroupLag(GroupDescription group, Map<TopicPartition, PartitionLag> partitions) {
+    /** The sum of the known lags. */
+    public long lag() {
+      return partitions.values().stream()
+          .filter(one -> one.lag() != null)
+          .mapToLong(PartitionLag::lag)
+          .sum();
+    }
+  }
+
   /** Batches from the first to the last one. */
   public record BatchRange(long first, long last) {}
 
@@ -906,6 +931,14 @@ public final class Admin implements AutoCloseable {
   /** Has a group go on at these offsets; throws as {@link Consumer#commit(Map)} does. */
   public void commitOffsets(String group, Map<TopicPartition, OffsetCommit> offsets) {
     groups.commit(group, offsets, null);
+  }
+
+  /**
+   * A group's lag in records, with its members and committed offsets. No partition is missing: one
+   * without an answer within 2 s has an error instead of a lag.
+   */
+  public GroupLag groupLag(String group) {
+    return new Lags(cluster).of(groups.describe(group));
   }
 
   /** Forgets a group and its offsets, and tells whether there was one. */

@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -50,6 +51,7 @@ public final class Consumer implements AutoCloseable {
   // Of a member of a group; null: it is none.
   private GroupMember member;
   private Rebalance rebalance;
+  private volatile Set<String> subscribed = Set.of(); // topics, and patterns of them
 
   /** With the default settings, for the nodes of the environment. */
   public Consumer() {
@@ -101,7 +103,49 @@ public final class Consumer implements AutoCloseable {
       learn(topic);
     }
     fetcher.growth.subscribe(List.of(topics));
+    subscribed = Set.copyOf(List.of(topics));
     fetcher.wake();
+  }
+
+  /**
+   * The topics, and patterns of topics, of {@link #subscribe}; none after {@link #assign} or {@link
+   * #unsubscribe}.
+   */
+  public Set<String> subscription() {
+    return subscribed;
+  }
+
+  /**
+   * Reads nothing any more. A member of a group finishes with what it was given, as {@link #close}
+   * does, and leaves; its next {@link #subscribe} joins again.
+   */
+  public void unsubscribe() {
+    alone(
+        () -> {
+          try {
+            if (rebalance != null) {
+              Times.uninterrupted(() -> rebalance.leave(false));
+            }
+          } finally {
+            if (member != null) {
+              forgetGroup();
+            }
+            subscribed = Set.of();
+            fetcher.growth.assign(List.of());
+            fetcher.wake();
+          }
+        });
+  }
+
+  /** What the group has said means nothing any more. */
+  private void forgetGroup() {
+    member = null;
+    rebalance = null;
+    fetcher.positions.as(null);
+    while (buffer.interruption() != null) {
+      // what it was given goes with it
+    }
+    buffer.holdFrom(Times.NEVER);
   }
 
   private void join(String[] topics) {
@@ -112,6 +156,7 @@ public final class Consumer implements AutoCloseable {
     }
     if (member != null) {
       member.subscribe(List.of(topics));
+      subscribed = Set.copyOf(List.of(topics));
       return;
     }
     GroupMember fresh =
@@ -122,15 +167,12 @@ public final class Consumer implements AutoCloseable {
       fresh.awaitJoined(cluster.requestTimeout);
     } catch (RuntimeException e) {
       Times.uninterrupted(fresh::leave);
-      fetcher.positions.as(null);
-      while (buffer.interruption() != null) {
-        // what it was given goes with it
-      }
-      buffer.holdFrom(Times.NEVER);
+      forgetGroup();
       throw e;
     }
     member = fresh;
     rebalance = new Rebalance(config, fetcher, fresh);
+    subscribed = Set.copyOf(List.of(topics));
   }
 
   /**
@@ -153,6 +195,7 @@ public final class Consumer implements AutoCloseable {
       }
     }
     fetcher.growth.assign(partitions);
+    subscribed = Set.of();
     fetcher.wake();
   }
 
@@ -376,6 +419,11 @@ public final class Consumer implements AutoCloseable {
   /** Gives out nothing of these partitions until {@link #resume}. */
   public void pause(TopicPartition... partitions) {
     alone(() -> List.of(partitions).forEach(tp -> buffer.pause(tp, true)));
+  }
+
+  /** The partitions that are paused. */
+  public List<TopicPartition> paused() {
+    return buffer.paused();
   }
 
   /** Takes {@link #pause} back. */

@@ -327,6 +327,10 @@ final class FetchBuffer {
     }
   }
 
+  synchronized List<TopicPartition> paused() {
+    return cursors.keySet().stream().filter(tp -> cursors.get(tp).paused).sorted().toList();
+  }
+
   void pause(TopicPartition tp, boolean paused) {
     synchronized (this) {
       cursor(tp).paused = paused;

@@ -14,6 +14,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import io.github.oncelog.client.Admin;
+import io.github.oncelog.client.CommittedOffset;
 import io.github.oncelog.client.TopicPartition;
 import java.util.ArrayList;
 import java.util.List;
@@ -94,6 +95,9 @@ final class Administration {
               each(command, "remove", one -> WORDS.fromJson(one, Admin.QuotaKey.class)));
       case "list_quotas" ->
           answer.add("quotas", WORDS.toJsonTree(admin.listQuotas(text(command, "principal"))));
+      case "group_lag" -> {
+        return lag(admin.groupLag(text(command, "group")));
+      }
       case "list_sinks" -> {
         JsonArray sinks = new JsonArray();
         admin.listSinks().forEach(one -> sinks.add(sink(one)));
@@ -146,5 +150,28 @@ final class Administration {
 
   private static JsonArray list(Object... values) {
     return WORDS.toJsonTree(values).getAsJsonArray();
+  }
+
+  private static JsonObject lag(Admin.GroupLag found) {
+    JsonArray partitions = new JsonArray();
+    found
+        .partitions()
+        .forEach(
+            (tp, one) -> {
+              JsonObject lag = new JsonObject();
+              lag.addProperty("topic", tp.topic());
+              lag.addProperty("partition", tp.partition());
+              CommittedOffset committed = one.committed();
+              lag.addProperty("committed", committed == null ? null : committed.commit().offset());
+              lag.addProperty("log_start_offset", one.logStartOffset());
+              lag.addProperty("high_watermark", one.highWatermark());
+              lag.addProperty("lag", one.lag());
+              lag.addProperty("error", one.error() == null ? null : one.error().kind().name());
+              partitions.add(lag);
+            });
+    JsonObject answer = new JsonObject();
+    answer.addProperty("lag", found.lag());
+    answer.add("partitions", partitions);
+    return answer;
   }
 }

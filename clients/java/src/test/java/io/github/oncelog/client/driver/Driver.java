@@ -271,6 +271,23 @@ public final class Driver {
     return Duration.ofMillis(number(command, "timeout_ms", 60_000));
   }
 
+  private static JsonObject named(String name, JsonArray values) {
+    JsonObject answer = new JsonObject();
+    answer.add(name, values);
+    return answer;
+  }
+
+  private static JsonArray pairs(List<TopicPartition> tps) {
+    JsonArray pairs = new JsonArray();
+    for (TopicPartition tp : tps) {
+      JsonArray pair = new JsonArray();
+      pair.add(tp.topic());
+      pair.add(tp.partition());
+      pairs.add(pair);
+    }
+    return pairs;
+  }
+
   private static JsonObject offset(long offset) {
     JsonObject answer = new JsonObject();
     answer.addProperty("offset", offset);
@@ -539,6 +556,23 @@ public final class Driver {
       case "subscribe":
         consumer.subscribe(strings(command.get("topics")).toArray(new String[0]));
         return NOTHING;
+      case "unsubscribe":
+        consumer.unsubscribe();
+        return NOTHING;
+      case "subscription":
+        JsonArray topics = new JsonArray();
+        consumer.subscription().stream().sorted().forEach(topics::add);
+        return named("topics", topics);
+      case "assignment":
+        return named("partitions", pairs(consumer.assignment()));
+      case "pause":
+        consumer.pause(partition(command));
+        return NOTHING;
+      case "resume":
+        consumer.resume(partition(command));
+        return NOTHING;
+      case "paused":
+        return named("partitions", pairs(consumer.paused()));
       case "assign":
         List<TopicPartition> tps = new ArrayList<>();
         for (JsonElement each : command.getAsJsonArray("partitions")) {
