@@ -38,6 +38,7 @@ import { SinkService } from "./gen/oncelog/v1/sink_pb.js";
 import { TransactionService } from "./gen/oncelog/v1/transaction_pb.js";
 import { type GroupDescription, type GroupInfo, Groups } from "./groups.js";
 import { nonce } from "./identities.js";
+import { type GroupLag, lagOf } from "./lag.js";
 import { resolveSequence } from "./producer.js";
 import type { OffsetCommit, ResolvedSequence, TopicPartition } from "./types.js";
 
@@ -436,6 +437,14 @@ export class Admin implements AsyncDisposable {
   /** Has a group go on at these offsets; throws as `Consumer.commit` does. */
   commitOffsets(group: string, offsets: readonly OffsetCommit[]): Promise<void> {
     return this.#groups.commit(group, offsets);
+  }
+
+  /**
+   * A group's lag in records, with its members and committed offsets. No partition is missing: one
+   * without an answer within 2 s has an error instead of a lag.
+   */
+  async groupLag(group: string): Promise<GroupLag> {
+    return lagOf(await this.#groups.describe(group), this.#cluster);
   }
 
   /** Forgets a group and its offsets, and tells whether there was one. */

@@ -291,6 +291,10 @@ export class FetchBuffer {
     return cursor.chunks[0]?.next ?? cursor.position;
   }
 
+  get paused(): TopicPartition[] {
+    return this.assignment.filter((tp) => this.#cursor(tp).paused);
+  }
+
   pause(tp: TopicPartition, paused: boolean): void {
     this.#cursor(tp).paused = paused;
     this.changed.notify();

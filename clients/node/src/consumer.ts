@@ -53,6 +53,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   #closed = false;
   #isLeaving = false;
   #isPolled = false;
+  #subscribed: readonly string[] = [];
 
   /**
    * Throws INVALID_CONFIG for settings that are out of range or contradict each other. No node is
@@ -81,13 +82,61 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     }
     for (const topic of topics) await this.#learn(topic);
     this.#fetcher.growth.subscribe(topics);
+    this.#subscribed = topics;
     this.#fetcher.wake();
+  }
+
+  /**
+   * The topics, and patterns of topics, of `subscribe`, in order; none after `assign` or
+   * `unsubscribe`.
+   */
+  get subscription(): string[] {
+    return [...new Set(this.#subscribed)].sort();
+  }
+
+  /**
+   * Reads nothing any more. A member of a group finishes with what it was given, as `close` does, and
+   * leaves, not while a poll waits; its next `subscribe` joins again.
+   */
+  async unsubscribe(): Promise<void> {
+    const rebalance = this.#rebalance;
+    if (rebalance !== undefined) this.#beginTurn();
+    try {
+      await rebalance?.leave(false);
+    } finally {
+      if (rebalance !== undefined) {
+        this.#isPolled = false;
+        this.#forgetGroup();
+      }
+      this.#subscribed = [];
+      this.#fetcher.growth.assign([]);
+      this.#fetcher.wake();
+    }
+  }
+
+  /** One poll at a time, and none while a member leaves. */
+  #beginTurn(): void {
+    if (this.#isPolled) {
+      const text = "another poll of this consumer is waiting: await it, or abort its signal, first";
+      throw invalid("consumer", text);
+    }
+    this.#isPolled = true;
+  }
+
+  /** What the group has said means nothing any more. */
+  #forgetGroup(): void {
+    const { positions, buffer } = this.#fetcher;
+    this.#rebalance = undefined;
+    positions.member = undefined;
+    buffer.interruptions.splice(0);
+    buffer.holdFrom(Number.POSITIVE_INFINITY);
   }
 
   async #join(topics: string[]): Promise<void> {
     for (const topic of topics) if (!topic.startsWith(PATTERN)) await this.#learn(topic);
     if (this.#rebalance !== undefined) {
       this.#rebalance.member.subscribe(topics);
+      this.#subscribed = topics;
       return;
     }
     const { positions, buffer } = this.#fetcher;
@@ -96,15 +145,13 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     try {
       await member.joined();
     } catch (e) {
-      positions.member = undefined;
       await member.leave();
-      // What it was given goes with it.
-      buffer.interruptions.splice(0);
-      buffer.holdFrom(Number.POSITIVE_INFINITY);
+      this.#forgetGroup();
       throw e;
     }
     const wake = () => this.#fetcher.wake();
     this.#rebalance = new Rebalance(this.config, buffer, member, wake);
+    this.#subscribed = topics;
   }
 
   /** Reads exactly these partitions; those already assigned keep their position. */
@@ -118,6 +165,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       if (this.#cluster.leaders.leader(tp) === undefined) throw noPartition(tp);
     }
     this.#fetcher.growth.assign(partitions);
+    this.#subscribed = [];
     this.#fetcher.wake();
   }
 
@@ -153,13 +201,9 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   ): Promise<StoredRecord[]> {
     span("timeout_ms", timeoutMs);
     if (maxRecords !== Number.POSITIVE_INFINITY) int32("limit", maxRecords, 1);
-    if (this.#isPolled) {
-      const text = "another poll of this consumer is waiting: await it, or abort its signal, first";
-      throw invalid("consumer", text);
-    }
+    this.#beginTurn();
     const { buffer } = this.#fetcher;
     const wake = () => buffer.changed.notify();
-    this.#isPolled = true;
     buffer.comesBack(true);
     signal?.addEventListener("abort", wake);
     try {
@@ -308,6 +352,11 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   /** Gives out nothing of these partitions until `resume`. */
   pause(partitions: readonly TopicPartition[]): void {
     for (const tp of partitions) this.#fetcher.buffer.pause(tp, true);
+  }
+
+  /** The partitions that are paused. */
+  get paused(): TopicPartition[] {
+    return this.#fetcher.buffer.paused;
   }
 
   /** Takes `pause` back. */

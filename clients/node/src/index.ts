@@ -48,6 +48,7 @@ export { Consumer, type PartitionOffset } from "./consumer.js";
 export { Delivery } from "./delivery.js";
 export { type ErrorDetails, type ErrorKind, OncelogError, type Outcome } from "./errors.js";
 export type { GroupDescription, GroupInfo, GroupMemberInfo, OwnedPartition } from "./groups.js";
+export type { GroupLag, PartitionLag } from "./lag.js";
 export { Producer, type SendBatchOptions, type SendOptions } from "./producer.js";
 export type { ConnectionStats } from "./reachability.js";
 export type { CommittedTransaction, PublishedRun, TransactionState } from "./staging.js";

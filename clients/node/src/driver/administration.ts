@@ -1,6 +1,6 @@
 /** The driver's verbs for nodes, moves, permissions, quotas and what sinks have committed. */
 
-import type { Admin, SinkInfo } from "../index.js";
+import type { Admin, GroupLag, SinkInfo } from "../index.js";
 import { big, Fault, type Json, table } from "./json.js";
 
 function sink(found: SinkInfo): Json {
@@ -48,6 +48,8 @@ export async function administer(c: Json, admin: Admin): Promise<Json> {
     }
     case "list_quotas":
       return { quotas: table(await admin.listQuotas(c.principal)) };
+    case "group_lag":
+      return lag(await admin.groupLag(c.group));
     case "list_sinks":
       return { sinks: (await admin.listSinks()).map(sink) };
     case "describe_sink":
@@ -57,4 +59,17 @@ export async function administer(c: Json, admin: Admin): Promise<Json> {
       return {};
   }
   throw new Fault("NOT_OFFERED", `no verb ${c.verb}`);
+}
+
+function lag(found: GroupLag): Json {
+  const partitions = found.partitions.map((one) => ({
+    topic: one.topic,
+    partition: one.partition,
+    committed: one.committed?.offset ?? null,
+    log_start_offset: one.logStartOffset ?? null,
+    high_watermark: one.highWatermark ?? null,
+    lag: one.lag ?? null,
+    error: one.error?.kind ?? null,
+  }));
+  return { lag: found.lag, partitions };
 }

@@ -222,6 +222,8 @@ async function undelivered(ending: Promise<void>): Promise<boolean> {
   }
 }
 
+const pairs = (tps: TopicPartition[]): Json =>
+  tps.map(({ topic, partition }) => [topic, partition]).sort();
 const limitOf = (c: Json): number => c.timeout_ms ?? 60_000;
 const tpOf = (c: Json): TopicPartition => ({ topic: c.topic, partition: c.partition ?? 0 });
 
@@ -323,6 +325,21 @@ async function consume(c: Json, consumer: Consumer): Promise<Json> {
     case "subscribe":
       await consumer.subscribe(...c.topics);
       return {};
+    case "unsubscribe":
+      await consumer.unsubscribe();
+      return {};
+    case "subscription":
+      return { topics: consumer.subscription };
+    case "assignment":
+      return { partitions: pairs(consumer.assignment) };
+    case "pause":
+      consumer.pause([tpOf(c)]);
+      return {};
+    case "resume":
+      consumer.resume([tpOf(c)]);
+      return {};
+    case "paused":
+      return { partitions: pairs(consumer.paused) };
     case "assign":
       await consumer.assign(c.partitions.map(([topic, partition]: Json) => ({ topic, partition })));
       return {};
