@@ -51,15 +51,7 @@ export async function lagOf(group: GroupDescription, cluster: Cluster): Promise<
     if (!isRetriable(e)) throw e; // else it is asked again below
   }
   const config = consumerConfig(cluster.config);
-  const growth = new Growth(
-    cluster.leaders,
-    new FetchBuffer(
-      0,
-      () => {},
-      () => 0,
-    ),
-    false,
-  );
+  const growth = new Growth(cluster.leaders, new FetchBuffer(0, () => {}), false);
   const positions = new Positions(config, cluster, new Routes(config, cluster), growth);
   const end = async (place: Place) => {
     const queries = new PartitionMap<Place>();
