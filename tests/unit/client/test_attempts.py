@@ -1,4 +1,4 @@
-"""The error of a call whose time is over: the most telling one of its attempts, with its doubt."""
+"""The error of a call that is out of time: the most telling error of its attempts, and the doubt."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_purpose_that_took_too_long_names_itself_first() -> None:
     assert late.message == "no metadata: full; the last attempt: n1: Deadline Exceeded"
 
 
-def test_a_record_is_told_the_refusal_and_what_came_after_it() -> None:
+def test_a_record_is_told_the_refusal_and_later_obstacles() -> None:
     obstacles = Obstacles()
     obstacles.met("n1: no answer yet")
     assert str(obstacles) == "n1: no answer yet"
