@@ -110,6 +110,8 @@ func decompress(codec pb.Codec, data []byte) ([]byte, error) {
 		return payload, nil
 	case pb.Codec_CODEC_LZ4:
 		return unlz4(data)
+	case pb.Codec_CODEC_KAFKA_V2:
+		return kafkaColumns(data)
 	}
 	return nil, fail(ErrInvalidBatch, "unknown codec %d", codec)
 }
