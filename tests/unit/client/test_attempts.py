@@ -1,4 +1,4 @@
-"""The error of a call that is out of time: the most telling error of its attempts, and the doubt."""
+"""The error of a call that is out of time: the most telling one of its attempts, and the doubt."""
 
 from __future__ import annotations
 
