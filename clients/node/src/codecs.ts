@@ -6,6 +6,7 @@ import { compressFrameSync, decompressFrameSync } from "lz4-napi";
 import type { Compression } from "./config.js";
 import { OncelogError } from "./errors.js";
 import { Codec } from "./gen/oncelog/v1/batch_pb.js";
+import { kafkaColumns } from "./kafkabatch.js";
 import { MAX_PAYLOAD_BYTES } from "./payload.js";
 
 await wasm.init();
@@ -49,6 +50,8 @@ export function decompress(codec: Codec, data: Buffer): Buffer {
       case Codec.LZ4:
         refuseAbove(lz4FrameSize(data));
         return decompressFrameSync(data);
+      case Codec.KAFKA_V2:
+        return kafkaColumns(data, decompress);
       default:
         throw new Error(`unknown codec ${codec}`);
     }
