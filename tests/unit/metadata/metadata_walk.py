@@ -217,6 +217,8 @@ class Walk:
         lease = pb.LeaseName(name=name, nonce=self._nonce, fence_only=self.rng.random() < 0.2)
         if held is not None and self.rng.random() < 0.5:
             lease.held_producer_id, lease.held_epoch = held.producer_id, held.epoch
+        if name == PRODUCERS[0] and not lease.fence_only:  # of Kafka's protocol
+            lease.transaction_timeout_ms = self.rng.choice((1000, 5000))
         return "lease_name", lease
 
     def _setting(self) -> What:
@@ -272,6 +274,7 @@ class Walk:
             idle_ms=1000,
             total_ms=2000,
             groups=self._some(self._groups(), 0, 2),
+            kafka=held is not None and held.transaction_timeout_ms > 0,
         )
 
     def _begin(self) -> Any:
@@ -310,6 +313,10 @@ class Walk:
         abort = tpb.AbortTransaction(
             transaction_id=row.transaction_id if row else 1, reason="expired"
         )
+        if row is not None and self.rng.random() < 0.5:
+            abort.producer_id, abort.epoch = row.holder
+            abort.reason = "owner"
+            abort.kafka = True
         return tpb.TransactionCommand(abort=abort)
 
     def _markers(self) -> Any:
