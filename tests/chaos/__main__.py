@@ -318,15 +318,23 @@ def run_linearizability(options: argparse.Namespace, console: Console) -> int:
 
 
 def run_kafka(options: argparse.Namespace, console: Console) -> int:
-    """Kills leaders under librdkafka's producers; counts lost, repeated and displaced records."""
-    from tests.chaos import kafka_producers
+    """Kills leaders under librdkafka's producers; counts lost, repeated and displaced records.
+
+    Then the same under its transactions: none may be torn.
+    """
+    from tests.chaos import kafka_producers, kafka_transactions
 
     folder = RUN_DIRECTORY / "kafka"
     LocalCluster.remove(folder)
     with LocalCluster(folder, settings=QUICK, kafka=True) as cluster:
         found = kafka_producers.run(cluster, "load", options.kills, once=not options.unprotected)
-    console.print(found, highlight=False)
-    return 1 if found.lost or found.twice or found.disordered else 0
+        console.print(found, highlight=False)
+        wrong = bool(found.lost or found.twice or found.disordered)
+        if not options.unprotected:
+            transactions = kafka_transactions.run(cluster, options.kills)
+            console.print(transactions, highlight=False)
+            wrong = wrong or bool(transactions.faults)
+    return 1 if wrong else 0
 
 
 def measure_failover(options: argparse.Namespace, console: Console) -> int:
