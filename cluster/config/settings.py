@@ -87,7 +87,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("superusers", "optstr", "principals with all permissions, separated by commas"),
     Setting("audit_file", "path", "log of rejected and administrative calls; empty: none"),
     _int("connection_age_ms", SECOND_MS, 30 * DAY_MS,
-         "with TLS: age at which a client must reconnect"),
+         "with TLS: age at which a client of gRPC must reconnect"),
     _int("max_connections", 10, 1_000_000,
          "open client connections, at most; fewer if open files are limited"),
     Setting("insecure", "flag", "listen without TLS beyond this machine's loopback"),

@@ -147,7 +147,9 @@ class Login:
         """End the connection. Empty reason: nothing is logged."""
         if self._connection is not None:
             if reason:
-                log.info("Kafka client ended client=%s: %s", self._connection.address, reason)
+                # Anybody can be a stranger, as often as they like: no line for each.
+                level = logging.DEBUG if self._caller is None else logging.INFO
+                log.log(level, "Kafka client ended client=%s: %s", self._connection.address, reason)
             self._connection.close()
 
     @property
@@ -223,7 +225,7 @@ class Login:
         else:
             exchange.answer(() if answer.error_code else (b"",))
         if answer.error_code:
-            log.info("Kafka client refused client=%s: %s", connection.address, answer.error_message)
+            log.debug("login refused client=%s: %s", connection.address, answer.error_message)
             connection.finish()
             self._end_in(STRANGER_S, connection.close)
 

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.asymmetric import ec
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
 
+from cluster.kafka.login import OVER
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, PermissionRule, Quota
 from oncelog.certificates import make_client
@@ -305,6 +306,30 @@ def test_a_right_that_is_taken_away_ends_an_open_connection(
     # The client refuses by itself once its metadata does.
     with pytest.raises((AssertionError, KafkaException), match="Topic authorization failed"):
         send(producer, topic, (b"x" for _ in range(100_000)))
+
+
+def test_a_producer_outlives_its_tokens(cluster: LocalCluster, root: Admin, topic: str) -> None:
+    """Its connection would end 10 s after its first token: it logs in again (KIP-368)."""
+    create(AdminClient(by_certificate(cluster)), topic)
+    settings = by_oauth(cluster, "short")
+    allow(root, "jwt:short", "write", "topic", topic)
+    eventually(partial(is_shown, settings, topic), "all nodes know the rule")
+    ends: list[float] = []
+    lost: list[KafkaError] = []
+
+    def fresh(_: str) -> tuple[str, float]:
+        made = token("short", 3.0)
+        ends.append(made[1])
+        return made
+
+    producer = Producer({**settings, "oauth_cb": fresh, "error_cb": lost.append, "linger.ms": 50})
+    sent = 0
+    while sent < 100 or time.time() < ends[0] + 12:
+        assert send(producer, topic, [b"x"] * 10) == list(range(sent, sent + 10))
+        sent += 10
+    assert len(ends) > 2 and not lost
+    for node in cluster.nodes:
+        assert OVER not in (cluster.root / f"node{node}.log").read_text()
 
 
 def test_a_producer_over_its_quota_is_slowed_and_loses_nothing(
