@@ -240,6 +240,8 @@ class Login:
         except sasl.SaslError as error:
             raise unknown(str(error)) from None
         caller = await self._gate.caller(action, address, proof.authorization, b"")
+        if self._gate.left(caller) <= 0:  # a token that was valid once is not read again
+            raise unknown(OVER)
         if proof.authzid not in ("", caller.principal):
             raise unknown(f"authzid: the token is of {caller.principal}")
         if self._rights is not None and self._rights.caller.principal != caller.principal:

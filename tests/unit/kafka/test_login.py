@@ -143,6 +143,17 @@ async def test_a_token_that_is_over_is_refused(tmp_path: Path) -> None:
         assert "expired" in answer.error_message
 
 
+async def test_a_token_that_was_valid_once_is_refused_when_it_is_over(tmp_path: Path) -> None:
+    async with world(tmp_path) as node, node.client() as first, node.client() as second:
+        token = node.jwt(MINUTE)
+        assert (await first.log_in(token)).error_code == 0
+        node.clock.ahead = 100
+        answer = await second.log_in(token)
+        assert answer.error_code == Error.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == login.OVER
+        assert await second.is_ended()
+
+
 @pytest.mark.parametrize("first", [METADATA, PRODUCE])
 async def test_nothing_but_versions_is_answered_before(tmp_path: Path, first: object) -> None:
     async with world(tmp_path) as node:
