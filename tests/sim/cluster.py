@@ -362,7 +362,7 @@ class Cluster:
         for node in self.nodes.values():
             if node.open_calls:
                 call = next(iter(node.open_calls.values()))
-                raise Violation(f"node {node.id} never answered {call.what}")
+                raise Violation(f"node {node.id} never answered {call}")
 
     def _check_replica(self, node: Node, gid: int, model: Any) -> None:
         partition = node.partitions[gid]

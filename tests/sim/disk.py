@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from storage.errors import CorruptionError, StorageError, StorageFullError
 from storage.kv import Family, WriteBatch
@@ -66,7 +65,8 @@ class Disk:
         self._tables: dict[Family, Table] = {family: {} for family in Family}
         self._sorted: dict[Family, list[bytes] | None] = dict.fromkeys(Family)
         self._unsynced: list[Undo] = []
-        self._lost = self._loop_waits = False
+        self._lost = False
+        self.loop_waits = False  # while it does, no entry may be read that all groups wait for
         self.full = False
         self.fail_next_sync = False
         self.power_off_after = 0
@@ -126,7 +126,7 @@ class Disk:
         return self.get(family, key)
 
     def get_many(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
-        if family is Family.ENTRIES and self._loop_waits:
+        if family is Family.ENTRIES and self.loop_waits:
             raise AssertionError("the node's loop waits for the disk")
         table = self._tables[family]
         return [table.get(key) for key in keys]
@@ -166,15 +166,6 @@ class Disk:
         return iter(keys)
 
     # -- the run's actions on it ------------------------------------------------------
-
-    @contextmanager
-    def loop_waits(self) -> Iterator[None]:
-        """Rejects, inside, any read of entries that all groups would wait for."""
-        self._loop_waits = True
-        try:
-            yield
-        finally:
-            self._loop_waits = False
 
     @property
     def unsynced(self) -> int:

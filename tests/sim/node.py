@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.background_reads import Done
-from cluster.consensus.driver import MAX_SLICES, Driver
+from cluster.consensus.driver import MAX_SLICES
 from cluster.consensus.group import Group
 from cluster.consensus.message import ClockProbe, ClockReply, Snapshot, SnapshotError
 from cluster.consensus.replay_budget import ReplayBudget
@@ -55,7 +55,15 @@ from tests.sim.levelling import Levelling
 from tests.sim.machines import Load, Volume, opens, varied
 from tests.sim.registering import Registering
 from tests.sim.shadow import ShadowedDriver
-from tests.sim.watched import Call, Facts, Machine, Names, WatchedMetadata, WatchedPartition
+from tests.sim.watched import (
+    Call,
+    Facts,
+    Machine,
+    Names,
+    WatchedDriver,
+    WatchedMetadata,
+    WatchedPartition,
+)
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -107,10 +115,10 @@ class Settings:
     kafka: bool = False  # whether the topics take batches of Kafka's protocol, too
 
 
-def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> Driver:
+def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> WatchedDriver:
     """Builds a driver with an oracle beside each replica, unless members may change."""
     if node.cluster.settings.smallest_majority:
-        return Driver(node.disk, clock, node.send, node.wake, replay, node.read)
+        return WatchedDriver(node, clock, replay)
     return ShadowedDriver(node, clock, replay)
 
 
@@ -151,6 +159,7 @@ class Process:
         self.linked_since = self.peers.linked_since
         self.leaders: dict[int, tuple[int, int]] = {}  # group -> (leader, term) after a round
         self.leaders_notified = False
+        self.looks_at_all = True  # after the next round
         self.watch = SyncWatch(
             self.clock, settings.heartbeat, HANG_TIMEOUTS * settings.election_timeout
         )
@@ -296,7 +305,7 @@ class Node:
         return self.process
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> WatchedDriver:
         return self.running.driver
 
     @property
@@ -393,7 +402,7 @@ class Node:
     def _step(self, incarnation: int) -> None:
         if incarnation != self.incarnation or self._paused(self._step):
             return
-        process = self.running
+        process, disk = self.running, self.disk
         process.step_planned = False
         if process.syncing:
             return
@@ -401,15 +410,17 @@ class Node:
         try:
             while process.between and not process.slices:
                 process.between.pop(0)()
-            with self.disk.loop_waits():
-                must_sync = process.driver.begin()
+            disk.loop_waits = True
+            must_sync = process.driver.begin()
         except PowerLoss:
             self.crash("power lost in a write")
             return
         except StorageError as error:
             self._ended(error)
             return
-        self._look()
+        finally:
+            disk.loop_waits = False
+        self._look(process)
         if self.load.seconds:
             busy_until = self.cluster.scheduler.now + self.load.of_round(self, messages)
             self.paused_until = max(self.paused_until, busy_until)
@@ -491,30 +502,45 @@ class Node:
             if not process.step_planned:
                 self._step(incarnation)
 
-    def _look(self) -> None:
-        """Looks at the changes that a round may have brought."""
-        process = self.running
-        for gone in process.leaders.keys() - self.machines.keys():
-            del process.leaders[gone]
-        for gid, machine in self.machines.items():
-            group = machine.group
-            assert group is not None
-            damaged = (self.id, gid) in self.cluster.checker.damaged
-            if group.failed is not None and (damaged or type(group.failed) is PlantedDamage):
-                continue
-            if group.failed is not None and releases.ends(self, group):
-                continue
-            if group.failed is not None and gid not in self.cluster.checker.deleted:
+    def _look(self, process: Process) -> None:
+        """Looks at the changes that a round may have brought.
+
+        A round moves only the groups that its driver names. The others are looked at, too, once in
+        LOOK_PERIOD, and after a change of a leader or of the groups themselves.
+        """
+        changed = process.leaders.keys() != process.driver.groups.keys()
+        if changed or process.leaders_notified or process.looks_at_all:
+            for gone in process.leaders.keys() - self.machines.keys():
+                del process.leaders[gone]
+            for machine in self.machines.values():
+                assert machine.group is not None
+                self._look_at(process, machine.group)
+        else:
+            for group in process.driver.advanced:
+                self._look_at(process, group)
+        process.leaders_notified = process.looks_at_all = False
+
+    def _look_at(self, process: Process, group: Group) -> None:
+        gid = group.config.group
+        checker = self.cluster.checker
+        if group.failed is not None:
+            planted = (self.id, gid) in checker.damaged or type(group.failed) is PlantedDamage
+            if planted or releases.ends(self, group):
+                return
+            if gid not in checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
-            self.cluster.checker.stands(self.id, gid, group.term, group.journal.last_index)
-            self._look_at_followers(gid, group)
-            leader = (group.leader_id, group.term)
-            if leader != process.leaders.get(gid, leader) and not process.leaders_notified:
-                if gid in process.driver._with_work:
-                    continue  # its turn comes in another slice
-                raise Violation(f"node {self.id}, group {gid}: nobody learns that {leader} leads")
-            process.leaders[gid] = leader
-        process.leaders_notified = False
+        term = group.term
+        checker.stands(self.id, gid, term, group.journal.last_index)
+        self._look_at_followers(gid, group)
+        leader = (group.leader_id, term)
+        known = process.leaders.get(gid)
+        if known == leader:
+            return
+        if known is not None and not process.leaders_notified:
+            if gid in process.driver._with_work:
+                return  # its turn comes in another slice
+            raise Violation(f"node {self.id}, group {gid}: nobody learns that {leader} leads")
+        process.leaders[gid] = leader
 
     def _look_at_followers(self, gid: int, group: Group) -> None:
         """Compares each counted acknowledgement with the follower's disk."""
@@ -602,7 +628,7 @@ class Node:
                 continue
             if not self.settings.leased and not self.names.is_issued(request.meta.producer_id):
                 self.names.follow(all_of_it=True)  # the service asks the metadata leader
-            call = Call(self, f"group {gid}: {request.meta}", reply)
+            call = Call(self, gid, request.meta, reply)
             partition = self.partitions.get(gid)
             if partition is None:
                 call.answer(NOT_HERE)
@@ -611,7 +637,7 @@ class Node:
 
     def _call_kafka(self, gid: int, request: KafkaRequest, reply: Any) -> None:
         """Takes one partition's bytes of a Produce request."""
-        call = Call(self, f"group {gid}: Kafka batch of {request.producer_id:#x}", reply)
+        call = Call(self, gid, f"Kafka batch of {request.producer_id:#x}", reply)
         partition, who = self.partitions.get(gid), request.principal
         if partition is None:
             call.answer(NOT_HERE)
@@ -628,7 +654,7 @@ class Node:
             scheduler.at(self.paused_until, self.open, gid, pid, epoch, reply)
         else:
             self.names.follow(all_of_it=True)
-            call = Call(self, f"group {gid}: open of {pid}/{epoch}", reply)
+            call = Call(self, gid, f"open of {pid}/{epoch}", reply)
             partition = self.partitions.get(gid)
             if partition is None:
                 call.answer(NOT_HERE)
@@ -642,6 +668,7 @@ class Node:
 
     def _maintain_leaders(self, incarnation: int) -> None:
         if incarnation == self.incarnation and not self._paused(self._maintain_leaders):
+            self.running.looks_at_all = True
             self.running.maintenance.look()
             if self.cluster.takes_steps:
                 self.running.changes.look()

@@ -40,8 +40,9 @@ class Log:
         return self.term(self.last)
 
     def entry(self, index: int) -> Entry:
-        assert self.base < index <= self.last, (index, self.base, self.last)
-        return self.entries[index - self.base - 1]
+        place = index - self.base - 1
+        assert 0 <= place < len(self.entries), (index, self.base, self.last)
+        return self.entries[place]
 
     def term(self, index: int) -> int:
         return self.base_term if index == self.base else self.entry(index)[0]

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
-from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.journal import Journal
 from cluster.consensus.message import (
@@ -35,6 +34,7 @@ from storage.keys import numbered
 from storage.kv import Family
 from tests.sim.model import Violation
 from tests.sim.oracle import Entry, Log, Oracle, Role
+from tests.sim.watched import WatchedDriver
 
 if TYPE_CHECKING:
     from tests.sim.node import Node
@@ -69,8 +69,10 @@ class Replica:
         log, state = oracle.log, (oracle.term, oracle.voted_for)
         if self.hard_states[-1] != state:
             self.hard_states.append(state)
-        self.shortest = min(self.shortest, log.last)
-        for index in range(max(first, log.base + 1), log.last + 1):
+        last = log.last
+        if last < self.shortest:
+            self.shortest = last
+        for index in range(max(first, log.base + 1), last + 1):
             self.held.setdefault(index, set()).add(log.entry(index))
 
     def begin_sync(self) -> None:
@@ -128,7 +130,7 @@ class Shadow:
         """Follows the replica's own step."""
         replica = self._of(group)
         if replica is not None:
-            self._step(replica, group, lambda: None, "a round")
+            self._step(replica, group, None, "a round")
 
     def installs(self, group: Group, snapshot: Snapshot) -> None:
         """Notes a snapshot about to be taken: from here on the disk may hold it."""
@@ -174,23 +176,30 @@ class Shadow:
         replica = self.replicas.get((node, message.group))
         if replica is None or message.group in self._deleted:
             return
-        oracle, where = replica.oracle, f"node {node}, group {message.group}: {message}"
+        wrong = self._difference_of(replica, node, peer, message)
+        if wrong:
+            raise Disagreement(f"node {node}, group {message.group}: {message}: {wrong}")
+
+    @staticmethod
+    def _difference_of(replica: Replica, node: int, peer: int, message: Any) -> str:
+        oracle, kind = replica.oracle, message.__class__
         if kind is VoteReply and (message.term, peer) not in replica.granted:
-            raise Disagreement(f"{where} to node {peer}: the oracle does not grant it")
+            return f"the oracle does not grant it to node {peer}"
         stored_term, stored_vote = replica.hard_states[0]
         votes_for = node if kind is Vote else peer
         if kind is not AppendReply and stored_term <= message.term:
             if (stored_term, stored_vote) != (message.term, votes_for):
-                raise Disagreement(f"{where}: the vote is not synced, {replica.hard_states} is")
+                return f"the vote is not synced, {replica.hard_states} is"
         if kind is AppendReply and message.success:
             if message.next_index - 1 > max(oracle.synced, oracle.log.base, FIRST):
-                raise Disagreement(f"{where}: only {oracle.synced} is synced")
+                return f"only {oracle.synced} is synced"
             if message.next_index - 1 > replica.accepted.get(message.term, 0):
-                raise Disagreement(f"{where}: the oracle has not proven that much")
+                return "the oracle has not proven that much"
         if kind is Vote and (oracle.term, oracle.role) == (message.term, Role.CANDIDATE):
             log = oracle.log
             if (log.last, log.last_term) != (message.last_index, message.last_term):
-                raise Disagreement(f"{where}: its log ends at {log.last} of term {log.last_term}")
+                return f"its log ends at {log.last} of term {log.last_term}"
+        return ""
 
     def compare_logs(self, group: Group) -> None:
         """Compares each entry of the replica's log, read from its disk."""
@@ -210,14 +219,17 @@ class Shadow:
 
     # -- one step -------------------------------------------------------------------------------
 
-    def _step(self, replica: Replica, group: Group, do: Callable[[], object], what: Any) -> None:
+    def _step(
+        self, replica: Replica, group: Group, do: Callable[[], object] | None, what: Any
+    ) -> None:
         self.steps += 1
         oracle = replica.oracle
         entries = isinstance(what, Append) and what.terms
         first = what.prev_index + 1 if entries else oracle.log.last + 1
         replica.note(first)
         try:
-            do()
+            if do is not None:
+                do()
             self._follow(oracle, group)
         except AssertionError as error:
             text = f"{_name(group)} after {what}: the oracle says: {error}"
@@ -327,7 +339,8 @@ def _difference(oracle: Oracle, group: Group) -> str:
     ours = (oracle.term, oracle.term, oracle.voted_for, oracle.role is Role.LEADER)
     if theirs != ours:
         return f"(term, stored, vote, leads) is {theirs}, the oracle's {ours}"
-    theirs_end, ours_end = (journal.last_index, journal.last_term), (log.last, log.last_term)
+    last = log.last
+    theirs_end, ours_end = (journal.last_index, journal.last_term), (last, log.term(last))
     if theirs_end != ours_end:
         return f"its log ends with (index, term) {theirs_end}, the oracle's with {ours_end}"
     if group.commit_index > oracle.commit:
@@ -362,11 +375,11 @@ def _name(group: Group) -> str:
     return f"node {group.config.node_id}, group {group.config.group}"
 
 
-class ShadowedDriver(Driver):
-    """The node's own driver, telling the shadow of each step."""
+class ShadowedDriver(WatchedDriver):
+    """A driver that tells the shadow of each step."""
 
     def __init__(self, node: Node, clock: Clock, replay: ReplayBudget) -> None:
-        super().__init__(node.disk, clock, node.send, node.wake, replay, node.read)
+        super().__init__(node, clock, replay)
         self._shadow = node.cluster.shadow
 
     def add(self, group: Group) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cluster.consensus.configuration import CONFIGURATION
+from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
+from cluster.consensus.port import Clock
+from cluster.consensus.replay_budget import ReplayBudget
 from cluster.features import Features
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.nodes import NodesView
@@ -29,18 +32,34 @@ if TYPE_CHECKING:
 class Call:
     """A batch that a node has to answer exactly once, while it lives."""
 
-    __slots__ = ("answered", "node", "reply", "what")
+    __slots__ = ("_what", "answered", "node", "reply")
 
-    def __init__(self, node: Node, what: str, reply: Any) -> None:
-        self.node, self.what, self.reply, self.answered = node, what, reply, False
+    def __init__(self, node: Node, gid: int, what: object, reply: Any) -> None:
+        self.node, self.reply, self.answered = node, reply, False
+        self._what = (gid, what)  # made words only where it is needed
         node.open_calls[id(self)] = self
+
+    def __str__(self) -> str:
+        return "group {}: {}".format(*self._what)
 
     def answer(self, answer: Answer) -> None:
         if self.answered:
-            raise Violation(f"{self.what} was answered twice by node {self.node.id}")
+            raise Violation(f"{self} was answered twice by node {self.node.id}")
         self.answered = True
         self.node.open_calls.pop(id(self), None)
         self.node.cluster.answer(self.reply, answer)
+
+
+class WatchedDriver(Driver):
+    """The node's own driver; names the replicas that its last round has advanced."""
+
+    def __init__(self, node: Node, clock: Clock, replay: ReplayBudget) -> None:
+        super().__init__(node.disk, clock, node.send, node.wake, replay, node.read)
+        self.advanced: list[Group] = []
+
+    def _advance(self) -> list[Group]:
+        self.advanced = super()._advance()
+        return self.advanced
 
 
 class WatchedPartition(Partition):
