@@ -244,7 +244,7 @@ def test_a_leader_that_stops_for_damage_while_at_rest_is_missed(
     """A reader met a damaged entry; the node lives on, and must not speak for the replica."""
     stage = resting()
     node = stage.node(1)
-    monkeypatch.setattr(node, "_look", lambda process: None)  # where no disk is damaged, none may stop
+    monkeypatch.setattr(node, "_look", lambda process: None)  # undamaged, none may stop
     node.partitions[GID].unreadable(CorruptionError("a damaged entry"))
     assert not stage.group(1).is_leader
     heard = Heard(stage)

@@ -1,11 +1,9 @@
 """Random lives of a classic group: members come, go, stop and die, leaders change.
 
-PYTHONPATH=. python -m tests.sim.classic.run 0..10000     campaigns; one seed replays a failure
+`scripts/sim --kind classic --seeds 0..10000` runs many.
 """
 
 from __future__ import annotations
-
-import sys
 
 from tests.sim.classic.checker import Violation
 from tests.sim.classic.world import Member, World, check_rest
@@ -69,20 +67,3 @@ def settled(seed: int, members: int, instance: str = "") -> World:
     world.scheduler.run_until(30)
     check_rest(world)
     return world
-
-
-def main() -> int:
-    first, last = map(int, sys.argv[1].split(".."))
-    failed = 0
-    for seed in range(first, last):
-        try:
-            run_seed(seed)
-        except Violation as violation:
-            failed += 1
-            print(f"seed {seed}: {violation}")
-    print(f"{last - first} seeds, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,9 @@
 """Random lives of a group: members come, go, stop and die, leaders change, the network drops.
 
-PYTHONPATH=. python -m tests.sim.groups.run 0..10000     campaigns; one seed replays a failure
+`scripts/sim --kind groups --seeds 0..10000` runs many.
 """
 
 from __future__ import annotations
-
-import sys
 
 from tests.sim.groups.checker import Violation
 from tests.sim.groups.world import Member, World
@@ -91,20 +89,3 @@ def check_rest(world: World) -> None:
     world.scheduler.run_until(world.scheduler.now + 30)
     if world.entries != entries:
         raise Violation(f"{world.entries - entries} entries at rest")
-
-
-def main() -> int:
-    first, last = map(int, sys.argv[1].split(".."))
-    failed = 0
-    for seed in range(first, last):
-        try:
-            run_seed(seed)
-        except Violation as violation:
-            failed += 1
-            print(f"seed {seed}: {violation}")
-    print(f"{last - first} seeds, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

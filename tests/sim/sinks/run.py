@@ -1,14 +1,12 @@
 """Random lives of a query and its sink: kills, losses, restored checkpoints, and users' repairs.
 
-PYTHONPATH=. python -m tests.sim.sinks.run 0..10000     campaigns; one seed replays a failure
+`scripts/sim --kind sinks --seeds 0..10000` runs many.
 
 The promise: all rows are readable in the end, each once, in their order. A user helps only
 where the sink refuses: looks how far it is, and begins there.
 """
 
 from __future__ import annotations
-
-import sys
 
 from tests.sim.sinks.driver import Driver
 from tests.sim.sinks.world import KEYS, Checkpoint, Violation, World
@@ -163,24 +161,3 @@ class Life:
 def run_seed(seed: int) -> World:
     """Raises Violation."""
     return Life(seed).run()
-
-
-def main() -> int:
-    first, last = map(int, sys.argv[1].split(".."))
-    failed = commits = refusals = resets = 0
-    for seed in range(first, last):
-        try:
-            world = run_seed(seed)
-        except Violation as violation:
-            failed += 1
-            print(f"seed {seed}: {violation}")
-        else:
-            commits += world.commits
-            refusals += world.refusals
-            resets += world.resets
-    print(f"{last - first} seeds, {failed} failed; {commits=} {refusals=} {resets=}")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

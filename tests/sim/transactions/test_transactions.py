@@ -1,6 +1,6 @@
 """Simulation of transactions: directed cases, some seeds, and the catcher of each weakness.
 
-`scripts/sim --transactions` runs many more seeds.
+`scripts/sim --kind transactions` runs many more seeds.
 """
 
 from __future__ import annotations
