@@ -100,9 +100,7 @@ class Cluster:
         leading = [
             (group.term, node.id)
             for node in self.live()
-            if (machine := node.machines.get(gid)) is not None
-            and (group := machine.group) is not None
-            and group.is_ready
+            if (group := node.driver.groups.get(gid)) is not None and group.is_ready
         ]
         return self.nodes[max(leading)[1]] if leading else None
 

@@ -117,7 +117,7 @@ class Meetings:
             self._cluster.nodes[receiver].joining,
         )
         link = None if process is None else process.peers.links.get(receiver)
-        return link is not None and link.address == own_stream(joining.config)
+        return link is not None and link.address == joining.stream
 
     def hears(self, node: int) -> bool:
         """Tells whether a process is there that does not know its cluster, and takes Hellos."""

@@ -56,6 +56,7 @@ class Joining:
         self.config = self._config(founding if self.is_done else [node.id])
         self.said: dict[int, str] = {}
         self._asks, self._asked, self.keeps_first = False, 0, False
+        self.stream = own_stream(self.config)
         self._admission = Admission(self.config, self)
 
     @property
@@ -170,6 +171,7 @@ class Joining:
 
     def _configure(self, config: NodeConfig) -> None:
         self.config, self._admission = config, Admission(config, self)
+        self.stream = own_stream(config)
         self._admission.hears = True
 
     def _ask(self) -> None:
@@ -211,7 +213,7 @@ class Joining:
 
     def _welcome(self, address: str) -> pb.Welcome | None:
         cluster, number = self._node.cluster, node_at(address)
-        if address != own_stream(cluster.nodes[number].joining.config):
+        if address != cluster.nodes[number].joining.stream:
             return None
         if not cluster.meetings.answers(self._node.id, number):
             return None
