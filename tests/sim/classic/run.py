@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from tests.sim.classic.checker import Violation
 from tests.sim.classic.world import Member, World, check_rest
 
 CHAOS = 120.0  # seconds of faults
