@@ -57,7 +57,7 @@ from cluster.node.links.addresses import identity_of, named
 from cluster.node.links.peers import Peers
 from cluster.node.logging import log_families
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings
-from cluster.node.maintenance.loop import SnapshotSender, Tasks, start_maintenance
+from cluster.node.maintenance.loop import SnapshotSender, start_maintenance
 from cluster.node.membership.find_cluster import Admission, find_cluster
 from cluster.node.membership.known_nodes import KnownNodes, OtherNodes
 from cluster.node.membership.own_node import Opened, OwnPlace, bind
@@ -81,6 +81,7 @@ from cluster.node.replicas.replicas import (
 from cluster.node.replicas.reports import ReplicaDuties
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.node.service_context import ServiceContext
+from cluster.node.tasks import Tasks
 from cluster.node.transactions.transactions import Transactions
 from cluster.security.settings import Security
 from cluster.services.fair_turns import Turns

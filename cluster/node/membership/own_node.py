@@ -17,10 +17,10 @@ from cluster.config.node_config import NodeConfig, check_peer_ports
 from cluster.errors import ClusterError, ConfigError, ListenError
 from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import own_listen
-from cluster.node.maintenance.loop import Tasks
 from cluster.node.membership.find_cluster import ask_all
 from cluster.node.membership.known_nodes import KnownNodes, OtherNodes
 from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.tasks import Tasks
 from cluster.transport.hellos import Acceptance
 from cluster.transport.listener import PeerListener
 from cluster.v1 import metadata_pb2 as mpb

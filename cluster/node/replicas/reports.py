@@ -11,7 +11,6 @@ from cluster.config.node_config import NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
-from cluster.node.maintenance.loop import LOOK_PERIOD, Tasks, every
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.replicas.balance import Balancing
 from cluster.node.replicas.changes import ReplicaChanges
@@ -19,6 +18,7 @@ from cluster.node.replicas.node_changes import NodeChanges
 from cluster.node.replicas.repairs import Repairs
 from cluster.node.replicas.replicas import Replicas
 from cluster.node.replicas.sizes import ReplicaSizes, largest
+from cluster.node.tasks import LOOK_PERIOD, Tasks, every
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

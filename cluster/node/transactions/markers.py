@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.errors import ClusterError
 from cluster.metadata.state import MetadataState
-from cluster.node.maintenance.loop import Tasks
+from cluster.node.tasks import Tasks
 from cluster.partition.replica import Partition
 from cluster.services.outcomes import called_back
 from cluster.transactions.run_records import (

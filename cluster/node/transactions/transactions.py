@@ -22,9 +22,9 @@ from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import OFFSETS_TOPIC, Rejected
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.links.peers import Peers
-from cluster.node.maintenance.loop import Tasks
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.replicas.replicas import Replicas
+from cluster.node.tasks import Tasks
 from cluster.node.transactions.markers import Markers, Runs
 from cluster.partition.replica import Partition
 from cluster.services.outcomes import called_back

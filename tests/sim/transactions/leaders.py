@@ -27,8 +27,8 @@ from cluster.kafka.staged import StagedBatch
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import Rejected
-from cluster.node.maintenance.loop import Tasks
 from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.tasks import Tasks
 from cluster.node.transactions.transactions import Transactions
 from cluster.partition.replica import Answer, AppendRequest, Partition
 from cluster.services.log.added_partitions import AddedPartitions
