@@ -22,7 +22,8 @@ from cluster.metadata.state import (
     TopicAltered,
     UpgradeFinalized,
 )
-from cluster.node.replicas.replicas import METADATA_GROUP, Replicas
+from cluster.metadata.tables import METADATA_GROUP
+from cluster.node.replicas.replicas import Replicas
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from cryptography import x509
 
 from cluster.consensus.group import Group
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, counter, gauge, labels
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.links.peers import Peers
 from cluster.node.replicas.repairs import Repairs
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.replica import Partition
 from cluster.security.certificates import Certificates
 from cluster.security.settings import Security

@@ -37,6 +37,7 @@ from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics.http import serve_pages
 from cluster.metrics.page import Metrics
@@ -72,7 +73,6 @@ from cluster.node.metrics_sample import sample, transactions
 from cluster.node.offered import gate_of
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.replicas.replicas import (
-    METADATA_GROUP,
     ReplicaContext,
     Replicas,
     ReplicaSettings,

@@ -15,8 +15,8 @@ from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
 from cluster.features import KAFKA, Finalized
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.maintenance.duties import TransferDone
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.replica import Answer, OffsetOutOfRangeError
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1.cluster_pb2 import TOPIC_FORMATS_BOTH, TopicConfig

@@ -11,9 +11,9 @@ from cluster.config.addresses import host_and_port
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ClusterError
 from cluster.features import Finalized
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.links.addresses import asked, own_stream
 from cluster.node.membership.find_cluster import Admission
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.transport.hellos import Acceptance, NodeIdentity
 from cluster.transport.membership import Membership
 from cluster.transport.versions import PeerVersions

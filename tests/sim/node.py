@@ -27,6 +27,7 @@ from cluster.errors import ClusterError
 from cluster.kafka.append import append as append_kafka
 from cluster.kafka.records import read_batch
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.links.peers import Peers
@@ -36,7 +37,6 @@ from cluster.node.replicas.changes import ReplicaChanges
 from cluster.node.replicas.node_changes import NodeChanges
 from cluster.node.replicas.repairs import Repairs
 from cluster.node.replicas.replicas import (
-    METADATA_GROUP,
     PlacementView,
     ReplicaContext,
     Replicas,

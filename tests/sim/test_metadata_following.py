@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.consensus.journal import Journal
-from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
 from tests.sim.node import Settings

@@ -12,7 +12,7 @@ from typing import Any
 from cluster.entries import UPGRADE
 from cluster.features import Release
 from cluster.metadata import upgrade
-from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.cluster import Cluster, register_node
 from tests.sim.node import Node, Settings

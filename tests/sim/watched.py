@@ -15,9 +15,8 @@ from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
-from cluster.metadata.tables import Tables
+from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, TopicState
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.machine import Loaded
 from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch

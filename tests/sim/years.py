@@ -20,7 +20,7 @@ from typing import Any
 from crc32c import crc32c
 
 from cluster.dedup.verdict import Kind
-from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.partition.replica import Answer
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation, payload

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Protocol
 
 from cluster.consensus.group import Group
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.health.node_health import Sync
-from cluster.node.replicas.replicas import METADATA_GROUP
 
 FAR_BEHIND = 64  # entries of the leader that a replica here lacks
 SETTLING = 5.0  # seconds after a start in which replicas must hear their leaders

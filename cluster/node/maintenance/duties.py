@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.node_health import successor
 from cluster.node.leadership.handover import MAX_HANDOVERS
 from cluster.node.leadership.preferred_leader import PreferredLeader
-from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView, Replicas
+from cluster.node.replicas.replicas import PlacementView, Replicas
 from cluster.partition.replica import Partition
 from storage.errors import StorageError
 

@@ -16,10 +16,11 @@ from functools import partial
 
 from cluster.consensus.driver import Driver
 from cluster.metadata.balance import plan
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas.changes import Propose
 from cluster.node.replicas.node_changes import MAX_MOVES
-from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView
+from cluster.node.replicas.replicas import PlacementView
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

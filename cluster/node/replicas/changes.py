@@ -25,8 +25,9 @@ from cluster.consensus.configuration import (
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.survivor import is_unconfirmed
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState
-from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView
+from cluster.node.replicas.replicas import PlacementView
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,10 @@ from cluster.config.node_config import DEFAULT_REPLICAS
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replicas.changes import Propose
-from cluster.node.replicas.replicas import METADATA_GROUP, PlacementView
+from cluster.node.replicas.replicas import PlacementView
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)

@@ -25,6 +25,7 @@ from cluster.consensus.tombstone import Tombstone, unpack_tombstone
 from cluster.features import Features
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.settings import MAX_BATCH_BYTES
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.partition.replica import Partition, Policy
@@ -37,7 +38,6 @@ from storage.raft_log import RaftLogStore
 
 log = logging.getLogger(__name__)
 
-METADATA_GROUP = 0
 MIN_TAIL_BYTES = 256 * 1024  # of each replica
 
 

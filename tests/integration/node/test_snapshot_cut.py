@@ -12,8 +12,8 @@ import pytest
 
 from cluster.consensus.message import Snapshot, checksum_of
 from cluster.features import THIS_RELEASE, Finalized
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.membership.registration import write_claim
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.partition.group_offsets import OFFSETS_PARTITIONS, partition_of
 from cluster.transport.hellos import NodeIdentity
 from cluster.transport.link import PeerLink

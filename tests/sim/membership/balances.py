@@ -20,10 +20,10 @@ from typing import Any
 
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas import balance as balancing
 from cluster.node.replicas.balance import Balancing, Moves
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.membership.contact_schedules import Apart

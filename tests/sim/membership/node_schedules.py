@@ -14,7 +14,7 @@ from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES, THIS_RELEASE
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.state import MetadataState
-from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node

@@ -19,8 +19,8 @@ from typing import Any
 from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import Rejected
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.services.admin import node_changes
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1 import cluster_pb2 as pb

@@ -26,9 +26,9 @@ from cluster.entries import UPGRADE
 from cluster.features import REPLICA_CHANGES, THIS_RELEASE
 from cluster.metadata.placement import resized
 from cluster.metadata.state import MetadataState
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState, TopicState
 from cluster.metadata.upgrade import command, node_releases, plan
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.client import Producer

@@ -8,8 +8,8 @@ from cluster.consensus.configuration import ChangeStep
 from cluster.consensus.message import Append, AppendReply
 from cluster.consensus.survivor import who_else_decides
 from cluster.dedup.verdict import Kind
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.membership.repair_schedules import Damaged

@@ -11,7 +11,7 @@ from cluster.consensus import group as group_module
 from cluster.consensus.group import Group
 from cluster.consensus.message import Snapshot, SnapshotError, checksum_of
 from cluster.consensus.snapshots import checking
-from cluster.node.replicas.replicas import METADATA_GROUP
+from cluster.metadata.tables import METADATA_GROUP
 from storage.errors import CorruptionError
 from tests.sim.cluster import Cluster
 from tests.sim.node import Node, Settings

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Applied, Outcome
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings, TransferDone
-from cluster.node.replicas.replicas import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from storage.errors import CorruptionError
 from tests.sim.cluster import Cluster
