@@ -323,6 +323,14 @@ def test_every_room_of_the_cluster_has_a_readme() -> None:
     assert not [name for name in missing if name != "cluster"]
 
 
+def test_pages_name_files_of_the_tree() -> None:
+    """Decision records keep the names of their day."""
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]
+    lost = {page.name: pages.lost_files(page.read_text("utf-8")) for page in found}
+    assert {name: files for name, files in lost.items() if files} == {}
+    assert pages.lost_files("`node/gone.py`, `node/node.py`") == ["node/gone.py"]
+
+
 def test_sentences_are_plain() -> None:
     assert words.too_many(words.of_folders(tree().values())) == []
     assert words.too_many(words.of_messages(tree().values())) == []

@@ -12,6 +12,9 @@ from pathlib import PurePosixPath
 from tests.house.source import ROOT, Rule, Snippets, Source
 
 PAGE = re.compile(r"(?<![\w/*.-])(?:\.{0,2}/)?[\w./-]*\w\.md\b")
+# A file of ours in a page: by its path from the root, or from one of these folders.
+FILE = re.compile(r"`([a-z_]+(?:/[\w.-]+)+\.py)\b")
+FROM = ("", "cluster", "oncelog", "tests", "tests/unit")
 RECORD = re.compile(r"\badr/(\d{4})\b(?!-)")
 OUTSIDE = re.compile(r"\bDESIGN\b")
 ADDRESS = re.compile(r"\w+://\S+")
@@ -28,6 +31,12 @@ def strange_pages(text: str, folder: PurePosixPath) -> Iterator[str]:
         if not any((ROOT / "docs/adr").glob(f"{found.group(1)}-*.md")):
             yield found.group()
     yield from OUTSIDE.findall(text)
+
+
+def lost_files(text: str) -> list[str]:
+    """Files that a page names and that are not there, as after a move."""
+    named = FILE.findall(text)
+    return [name for name in named if not any((ROOT / base / name).is_file() for base in FROM)]
 
 
 def pages_are_in_the_tree(source: Source) -> Iterator[str]:
