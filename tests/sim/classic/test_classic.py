@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.groups.classic import COMPLETING
+from cluster.v1 import offsets_pb2 as pb
 from tests.sim.classic import weak
 from tests.sim.classic.checker import Violation
 from tests.sim.classic.run import run_seed, settled
@@ -80,6 +82,27 @@ def test_a_static_member_restarts_without_a_rebalance(plant: weak.Plant) -> None
         world = settled(2, 3, "i0")
         with pytest.raises(Violation):
             restart(world)
+
+
+def late_assignment(world: World) -> None:
+    """Raises Violation unless an assignment of the generation before is left aside."""
+    leader = next(one for one in world.members if one.member == world.node.coordinator.leader)
+    caller = pb.ClassicCaller(member=leader.member, generation=leader.generation)
+    shares = {name: ",".join(parts).encode() for name, parts in world.checker.shares.items()}
+    next(one for one in world.members if one is not leader).leave()
+    while world.node.coordinator.state != COMPLETING:
+        world.scheduler.run_until(world.scheduler.now + 0.002)
+    world.node.receive(lambda _: None, "sync", caller, ("test", None), shares)
+    world.scheduler.run_until(world.scheduler.now + 20)
+    check_rest(world)
+
+
+def test_an_assignment_counts_in_its_generation_only() -> None:
+    late_assignment(settled(4, 3))
+    with weak.older_assignments_count():
+        world = settled(4, 3)
+        with pytest.raises(Violation):
+            late_assignment(world)
 
 
 def absence(world: World) -> None:
