@@ -33,6 +33,7 @@ from cluster.v1 import offsets_pb2 as pb
 
 MAX_GROUP_METADATA_BYTES = 1024 * 1024  # of all members' protocols
 MAX_ASSIGNMENT_BYTES = 1024 * 1024  # of all members
+MEMBER_BYTES = 1024  # of memory that a member takes beside its metadata
 
 # States, by Kafka's names.
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = (
@@ -198,6 +199,11 @@ class ClassicCoordinator:
     def size(self) -> int:
         """Count the members."""
         return len(self._members)
+
+    @property
+    def held_bytes(self) -> int:
+        """Return about how much memory the group's members take, apart from the entry."""
+        return self.metadata_bytes + MEMBER_BYTES * (len(self._members) + len(self._pending))
 
     def members(self) -> list[pb.ClassicMember]:
         """Describe the members for people, by id."""

@@ -31,6 +31,11 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import KAFKA_IDS, BatchMeta
 from cluster.entries import CorruptEntryError
 from cluster.errors import OlderReleaseError
+from cluster.groups.consumer_protocol import (
+    assigned_partitions,
+    assignment_of,
+    subscribed_topics,
+)
 from cluster.kafka.records import InvalidKafkaBatch, read_batch
 from cluster.metadata.state import MetadataCorruptError, MetadataState
 from cluster.metadata.topics import TopicSettings
@@ -194,6 +199,20 @@ def kafka_batch(data: bytes) -> None:
         expect(error)
         return
     assert len(records) == batch.record_count
+
+
+def kafka_members(data: bytes) -> None:
+    """Reads a member's metadata and assignment, as apply does: it must not raise."""
+    topics, shares = subscribed_topics(data), assigned_partitions(data)
+    assert topics is None or sum(map(len, topics)) <= len(data)
+    if shares is not None:
+        again = assigned_partitions(assignment_of(shares))
+        assert again == shares
+
+
+def kafka_members_seeds() -> list[bytes]:
+    subscription = b"\0\1\0\0\0\2\0\1t\0\2uu\xff\xff\xff\xff"
+    return [subscription, assignment_of({"t": [0, 7], "uu": []})]
 
 
 def kafka_seeds() -> list[bytes]:
@@ -545,6 +564,7 @@ TARGETS = {
         Target("peer-stream", peer_stream, peer_stream_seeds),
         Target("kafka", kafka_port.run, kafka_port.seeds, kafka_port.with_length),
         Target("kafka-login", kafka_port.run_login, kafka_port.login_seeds, kafka_port.with_length),
+        Target("kafka-members", kafka_members, kafka_members_seeds),
         Target("payload", payload, payload_seeds),
         Target("codec", codec, codec_seeds),
         Target("kafka-batch", kafka_batch, kafka_seeds, with_head),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from cluster.consensus.proposals import Outcome
 from cluster.errors import ClusterError, NotLeaderError
+from cluster.groups.classic_table import MAX_CLASSIC_BYTES
 from cluster.groups.coordinator import (
     Assignment,
     Fenced,
@@ -273,6 +274,17 @@ class _Term:
             text = f"group: this partition of __offsets has {len(self.groups)} with members"
             raise ThrottledError(text)
 
+    def check_classic_bytes(self) -> None:
+        """Raise ThrottledError if Kafka's clients hold all memory that they may."""
+        held = sum(
+            one.coordinator.held_bytes
+            for one in self.groups.values()
+            if isinstance(one, RunningClassicGroup)
+        )
+        if held >= MAX_CLASSIC_BYTES:
+            text = f"group: members in this partition of __offsets hold {held} bytes, the limit is"
+            raise ThrottledError(f"{text} {MAX_CLASSIC_BYTES}; stop some of them")
+
     def _forget(self, group: str) -> None:
         """Drop a group without members."""
         self.groups.pop(group).close(NotLeaderError("the group has no members", 0))
@@ -319,9 +331,9 @@ class GroupMembers:
         if isinstance(found, RunningGroup):
             text = f"group {group} has members that are not Kafka's clients"
             raise GroupHasMembersError(text)
-        if found is not None:
-            return found
-        return self._term(replica).begin_classic(group, self._initial_delay)
+        term = self._term(replica)
+        term.check_classic_bytes()
+        return found or term.begin_classic(group, self._initial_delay)
 
     @property
     def _initial_delay(self) -> float:

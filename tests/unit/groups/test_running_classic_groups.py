@@ -1,0 +1,64 @@
+"""Running classic groups over a real partition: entries, answers, the room of one partition."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cluster.features import FEATURES, KAFKA, Finalized
+from cluster.groups.classic import ClassicJoin, Joined
+from cluster.services.groups import running_groups
+from cluster.services.groups.running_groups import _Term
+from cluster.v1 import offsets_pb2 as pb
+from oncelog.errors import ThrottledError
+from tests.unit.partition.replica_world import World
+
+
+def led() -> World:
+    world = World()
+    world.finalized = Finalized(FEATURES[KAFKA], frozenset(FEATURES))
+    return world
+
+
+def request(member: str) -> ClassicJoin:
+    return ClassicJoin(
+        "", "", member, "client", "/host", 10.0, 20.0, "consumer", (("range", b"m"),), False
+    )
+
+
+async def test_a_rebalance_is_in_the_log_when_it_is_answered() -> None:
+    world = led()
+    table = world.parts[1].group_offsets
+    assert table is not None
+    running = _Term(world.parts[1], 1).begin_classic("g", 0.0)
+    first = await running.join(request("a"))
+    assert (first.error, first.generation, first.leader) == ("", 1, "a")
+    second = asyncio.create_task(running.join(request("b")))
+    while not running.heartbeat(pb.ClassicCaller(member="a", generation=1)):
+        await asyncio.sleep(0)
+    again = await running.join(request("a")._replace(member="a"))
+    joined = await second
+    assert isinstance(joined, Joined) and joined.generation == again.generation == 2
+    callers = {name: pb.ClassicCaller(member=name, generation=2) for name in "ab"}
+    waiting = asyncio.create_task(running.sync(callers["b"], (None, None), {}))
+    assert table.classic("g") is None
+    answer = await running.sync(callers["a"], (None, None), {"a": b"1", "b": b"2"})
+    facts = table.classic("g")
+    assert facts is not None and facts.record.generation == 2
+    assert (answer.assignment, (await waiting).assignment) == (b"1", b"2")
+    assert running.leave("a", "") == running.leave("b", "") == ""
+    while not running.closed:
+        await asyncio.sleep(0)
+    assert table.classic("g") is None, "the group is empty, and dropped"
+
+
+async def test_members_have_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    term = _Term(led().parts[1], 1)
+    await term.begin_classic("g", 0.0).join(request("a"))
+    term.check_classic_bytes()
+    monkeypatch.setattr(running_groups, "MAX_CLASSIC_BYTES", 1000)
+    with pytest.raises(ThrottledError, match="bytes, the limit is 1000"):
+        term.check_classic_bytes()
+    for group in term.groups.values():
+        group.close(running_groups.NotLeaderError("the test ends", 0))
