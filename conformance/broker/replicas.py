@@ -92,6 +92,10 @@ class Seat:
         return self._log.leader_id
 
     @property
+    def term(self) -> int:
+        return self._log.term
+
+    @property
     def is_leader(self) -> bool:
         return self._log.leader_id == self.node_id
 
