@@ -224,6 +224,43 @@ def test_offsets_are_committed_with_the_records(
     consumer.close()
 
 
+def test_a_member_that_lost_its_partitions_commits_no_offsets(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    """Its transaction is aborted, and it goes on; the new member does the work once."""
+    source, sink = f"{topic}-in", f"{topic}-out"
+    create(client, source)
+    create(client, sink)
+    plain = Producer({"bootstrap.servers": servers(cluster)})
+    put(plain, source, b"0", b"1")
+    settings = {
+        "bootstrap.servers": servers(cluster), "group.id": topic, "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }  # fmt: skip
+    old, new = Consumer(settings), Consumer(settings)
+    producer = begun(cluster, topic)
+    old.subscribe([source])
+    assert [one.value() for one in old.consume(2, TIMEOUT)] == [b"0", b"1"]
+    producer.begin_transaction()
+    put(producer, sink, b"lost")
+    before = old.consumer_group_metadata()
+    old.close()
+    new.subscribe([source])
+    read_now = new.consume(2, TIMEOUT)
+    assert [one.value() for one in read_now] == [b"0", b"1"]
+    position = [TopicPartition(source, 0, 2)]
+    error = error_of(lambda: producer.send_offsets_to_transaction(position, before, TIMEOUT))
+    assert error.txn_requires_abort(), error
+    producer.abort_transaction(TIMEOUT)
+    producer.begin_transaction()
+    put(producer, sink, *(b"out " + (one.value() or b"") for one in read_now))
+    producer.send_offsets_to_transaction(position, new.consumer_group_metadata(), TIMEOUT)
+    producer.commit_transaction(TIMEOUT)
+    assert new.committed(position, TIMEOUT)[0].offset == 2
+    assert values(cluster, sink) == [b"out 0", b"out 1"]
+    new.close()
+
+
 def test_a_leader_is_killed_in_the_middle_of_a_transaction(
     cluster: LocalCluster, client: AdminClient, topic: str
 ) -> None:
