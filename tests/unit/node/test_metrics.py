@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import urllib.request
 from contextlib import ExitStack
@@ -9,7 +10,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.errors import ListenError
 from cluster.features import Finalized, Release, Versions
@@ -27,14 +27,26 @@ from cluster.transactions.types import Holder
 from storage.engine import Engine
 from storage.kv import Family
 
+ROW = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+ESCAPED = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
 
 def samples(metrics: Metrics, query: str = "") -> dict[tuple[str, tuple], float]:
-    page = metrics.page(query)
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    }
+    """(name, sorted labels) -> value, as Prometheus reads the page."""
+    found = {}
+    for line in metrics.page(query).splitlines():
+        if line.startswith("#"):
+            continue
+        row = ROW.fullmatch(line)
+        assert row is not None, line
+        pairs = LABEL.findall(row[2] or "")
+        assert ",".join(f'{name}="{value}"' for name, value in pairs) == (row[2] or ""), line
+        plain = [(n, re.sub(r"\\.", lambda one: ESCAPED[one[0]], value)) for n, value in pairs]
+        key = row[1], tuple(sorted(plain))
+        assert key not in found, "each row stands once"
+        found[key] = float(row[3])
+    return found
 
 
 def test_a_node_without_partitions():
