@@ -117,6 +117,8 @@ class ClusterFigures:
 def _left(partition: Partition) -> float:
     """Estimate the bytes that this leader's learners lack, by the entries they lack."""
     group = partition.group
+    if not group.members.learners:
+        return 0.0
     first, last = group.journal.base_index, group.commit_index
     each = partition.machine.stored.stored_bytes / max(1, last - first)
     progress, learners = group.progress, group.members.learners

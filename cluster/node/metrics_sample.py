@@ -11,6 +11,7 @@ from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import TransactionState
 from oncelog.v1.log_pb2 import Verdict
 
+_DUPLICATE = int(Verdict.VERDICT_DUPLICATE)
 UNDER_REPLICATED_LAG = 64  # entries; a follower further behind does not count as a replica
 
 
@@ -21,20 +22,22 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
         group, stored = partition.group, partition.machine.stored
         lag = group.follower_lag()
         batches, records, size = stored.led
-        runs = list(partition.machine.runs.open())
-        oldest = min((run.first_index for run in runs), default=group.applied_index)
+        applied = group.applied_index
+        runs = list(partition.machine.runs.open()) if len(partition.machine.runs) else ()
+        oldest = min((run.first_index for run in runs), default=applied) if runs else applied
         yield PartitionSample(
             topic=partition.topic,
             partition=partition.index,
             leads=group.is_leader,
             failed=group.failed is not None,
-            under_replicated=any(
+            under_replicated=bool(lag)
+            and any(
                 peer not in reachable or behind > UNDER_REPLICATED_LAG
                 for peer, behind in lag.items()
             ),
             term=group.term,
             commit_index=group.commit_index,
-            applied_index=group.applied_index,
+            applied_index=applied,
             entries_behind=group.entries_behind,
             log_start_offset=partition.log_start_offset,
             high_watermark=partition.high_watermark,
@@ -44,8 +47,8 @@ def sample(partitions: Iterable[Partition], up: Iterable[int]) -> Iterator[Parti
             batches_rebuilt=partition.counters.rebuilt,
             staged_bytes=sum(run.size for run in runs),
             staged_groups=len(partition.group_offsets.staged),
-            pinned_entries=group.applied_index - oldest,
-            duplicates=partition.counters.verdicts.get(Verdict.VERDICT_DUPLICATE, 0),
+            pinned_entries=applied - oldest,
+            duplicates=partition.counters.verdicts.get(_DUPLICATE, 0),
             batches=batches,
             records=records,
             bytes=size,
