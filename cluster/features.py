@@ -74,12 +74,15 @@ PERMISSIONS = "permissions"
 QUOTAS = "quotas"
 # Batches of Kafka's protocol, topics that take them, and classic groups.
 KAFKA = "kafka"
+# Racks and machines of nodes, as places for replicas.
+PLACES = "places"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
     CLUSTER_SETTINGS: 2,
     GROUPS: 2,
     KAFKA: 3,
     PERMISSIONS: 2,
+    PLACES: 3,
     QUOTAS: 2,
     REPLICA_CHANGES: 2,
     TRANSACTIONS: 2,

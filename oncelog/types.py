@@ -143,6 +143,8 @@ class NodeStatus:
     waits_for: tuple[str, ...] = ()  # reasons why the change is not done yet
     coming_bytes: int = 0  # bytes of the replicas that come, when complete
     copied_bytes: int = 0  # bytes of them that are here now
+    rack: str = ""  # label; empty: none
+    machine: str = ""
 
     @property
     def settled(self) -> bool:

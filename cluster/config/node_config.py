@@ -52,6 +52,8 @@ MESSAGE_OVERHEAD_BYTES = MIB
 LARGEST_MESSAGE_BYTES = 64 * MIB + MESSAGE_OVERHEAD_BYTES  # for any max_batch_bytes
 MAX_NODES = 64
 MAX_ADDRESS_CHARS = 255
+MAX_LABEL_CHARS = 64
+_LABEL = re.compile(rf"[A-Za-z0-9._:/-]{{,{MAX_LABEL_CHARS}}}")
 TOLD = ("advertise", "kafka_listen", "kafka_advertise")  # addresses or ports that others are told
 WILDCARD_HOSTS = ("0.0.0.0", "[::]", "*")
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
@@ -69,6 +71,8 @@ class NodeConfig:
     nodes: Mapping[int, str] = field(default_factory=dict)
     join: str = ""
     found: str = ""
+    rack: str = ""
+    machine: str = ""
     peer_port_offset: int = 10_000
     kafka_listen: str = ""
     kafka_advertise: str = ""
@@ -329,6 +333,9 @@ def _convert(setting: Setting, given: _Given) -> Any:
         # A listener may ask for any free port; an address told to others may not.
         check_address(setting.name, given, text, low_port=int(setting.name in TOLD))
         return text
+    if setting.kind == "label" and not _LABEL.fullmatch(text):
+        limit = f"must have ..{MAX_LABEL_CHARS} of letters, digits, and . _ : / -"
+        raise _bad(setting.name, given, limit)
     if setting.kind in ("path", "optstr"):
         if len(text) > MAX_ADDRESS_CHARS or not text.isprintable():
             raise _bad(setting.name, given, f"must have ..{MAX_ADDRESS_CHARS} printable chars")

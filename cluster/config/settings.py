@@ -22,7 +22,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: `kind` is int, str, addr, optaddr, path, flag, choice or nodes.
+    """One setting: `kind` is int, str, optstr, label, addr, optaddr, path, flag, choice or nodes.
 
     A path may be left out, a flag is given without a value. Limits are inclusive.
     """
@@ -59,6 +59,10 @@ SETTINGS: tuple[Setting, ...] = (
             "nodes of a cluster that a new data directory joins, host:port, separated by commas"),
     Setting("found", "optstr",
             "id of this new data directory: found a cluster before all nodes answer"),
+    Setting("rack", "label",
+            "rack or zone of this node: replicas of a partition spread over racks; empty: its own"),
+    Setting("machine", "label",
+            "machine of this node within its rack: replicas avoid one machine; empty: its own"),
     _int("peer_port_offset", 1, 60_000,
          "offset from a node's port in nodes to its port for other nodes"),
     Setting("kafka_listen", "optaddr", "address for Kafka's clients; empty: none"),

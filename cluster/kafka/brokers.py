@@ -23,6 +23,7 @@ class Broker(NamedTuple):
     node_id: int
     host: str
     port: int
+    rack: str | None = None
 
 
 class Leader(NamedTuple):
@@ -45,9 +46,13 @@ class Brokers:
 
     def all(self) -> list[Broker]:
         """Return all brokers, by id; this node is among them before it has registered."""
-        config, known = self._node.config, self._node.metadata.membership.kafka
-        own = {config.node_id: config.kafka_advertised}
-        return [Broker(node, *host_and_port(at)) for node, at in sorted({**known, **own}.items())]
+        config, view = self._node.config, self._node.metadata.membership
+        known = {**view.kafka, config.node_id: config.kafka_advertised}
+        racks = {node: place.rack for node, place in view.places.items()}
+        return [
+            Broker(node, *host_and_port(at), racks.get(node) or None)
+            for node, at in sorted(known.items())
+        ]
 
     def find(self, node_id: int) -> Broker | None:
         config = self._node.config

@@ -107,7 +107,7 @@ class Offsets:
             if number in (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR):
                 number = Error.COORDINATOR_NOT_AVAILABLE
             return Coordinator(key, NO_NODE, "", NO_NODE, number, text_of(error))
-        return Coordinator(key, *broker, Error.NONE, None)
+        return Coordinator(key, *broker[:3], Error.NONE, None)
 
     # -- OffsetCommit -------------------------------------------------------------------
 

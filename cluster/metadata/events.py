@@ -37,7 +37,7 @@ Event = LayoutChanged | TopicAltered | TermsChanged | UpgradeFinalized | Setting
 
 
 def _nodes(tables: Tables) -> tuple[object, ...]:
-    known = (tables.nodes, tables.directories, tables.peers, tables.kafka)
+    known = (tables.nodes, tables.directories, tables.peers, tables.kafka, tables.places)
     marks = (tables.expected, tables.joining, tables.leaving, tables.drained)
     return (*known, *marks, tables.own)
 

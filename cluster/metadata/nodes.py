@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from cluster.features import KAFKA
+from cluster.features import KAFKA, PLACES
+from cluster.metadata.places import MAX_LABEL_CHARS, NodePlace, Spread
 from cluster.metadata.registrations import (
     Registration,
     RegistrationClaim,
@@ -104,7 +105,7 @@ def other_directory(node: int) -> str:
 
 
 def register(tables: Tables, command: pb.RegisterNode) -> bool:
-    """Registers a node's addresses for clients. Returns whether they are new. Raises Rejected."""
+    """Registers a node's addresses and labels. Returns whether they are new. Raises Rejected."""
     node = command.node_id
     if node < 1:
         raise invalid("node_id", f"{node} must be at least 1")
@@ -114,6 +115,7 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
         raise invalid("kafka_address", f"must have ..{MAX_ADDRESS_CHARS} characters")
     if command.kafka_address and not tables.finalized.has(KAFKA):
         raise Rejected(NOT_SUPPORTED, f"kafka_address: needs the feature {KAFKA!r}")
+    place = _place(tables, command)
     if node not in tables.nodes and len(tables.nodes) >= MAX_NODES:
         raise invalid("node_id", f"the cluster has {MAX_NODES} nodes, which is the limit")
     known = directory_of(tables, node)
@@ -124,14 +126,32 @@ def register(tables: Tables, command: pb.RegisterNode) -> bool:
         tables.registrations[node] = registration
     if command.directory_id:
         tables.directories[node] = command.directory_id
-    addresses = (command.address, command.kafka_address)
-    if (tables.nodes.get(node), tables.kafka.get(node, "")) == addresses:
+    before = (
+        tables.nodes.get(node),
+        tables.kafka.get(node, ""),
+        tables.places.get(node, NodePlace()),
+    )
+    if before == (command.address, command.kafka_address, place):
         return False
     tables.nodes[node] = command.address
     tables.kafka.pop(node, None)
     if command.kafka_address:
         tables.kafka[node] = command.kafka_address
+    tables.places.pop(node, None)
+    if any(place):
+        tables.places[node] = place
     return True
+
+
+def _place(tables: Tables, command: pb.RegisterNode) -> NodePlace:
+    """Returns the node's labels. Raises Rejected."""
+    place = NodePlace(command.rack, command.machine)
+    for name, label in place._asdict().items():
+        if len(label) > MAX_LABEL_CHARS:
+            raise invalid(name, f"must have ..{MAX_LABEL_CHARS} characters")
+        if label and not tables.finalized.has(PLACES):
+            raise Rejected(NOT_SUPPORTED, f"{name}: needs the feature {PLACES!r}")
+    return place
 
 
 def directory_of(tables: Tables, node: int, instance: int = 0) -> int:
@@ -320,7 +340,7 @@ def _forget(tables: Tables, node: int) -> bool:
         raise invalid("node_id", f"{node} was not removed")
     if node in tables.own.replicas or holds(tables, node):
         raise invalid("node_id", f"{node} holds replicas")
-    known = (tables.nodes, tables.directories, tables.peers, tables.kafka)
+    known = (tables.nodes, tables.directories, tables.peers, tables.kafka, tables.places)
     for table in (*known, tables.registrations):
         table.pop(node, None)
     for nodes in (tables.leaving, tables.drained, tables.expected, tables.joining):
@@ -346,6 +366,7 @@ class NodesView:
         self.joining: Collection[int] = tables.joining
         self.peers: Mapping[int, str] = tables.peers
         self.kafka: Mapping[int, str] = tables.kafka
+        self.places: Mapping[int, NodePlace] = tables.places
         self.own = tables.own
         self.balancing = tables.balancing
         self.layout_version = tables.layout_version
@@ -394,6 +415,10 @@ class NodesView:
 
     def holders(self) -> Collection[int]:
         return holders(self._tables)
+
+    @property
+    def spread(self) -> Spread:
+        return Spread(self.places)
 
     def holds(self, node: int) -> bool:
         return holds(self._tables, node)

@@ -12,6 +12,7 @@ from cluster.entries import has_unknown_fields
 from cluster.features import Finalized
 from cluster.metadata.lease_tokens import SECRET_BYTES
 from cluster.metadata.permissions import read_rules, write_rule
+from cluster.metadata.places import NodePlace
 from cluster.metadata.producer_names import NameState
 from cluster.metadata.quotas import read_quotas, write_quota
 from cluster.metadata.registrations import Registration
@@ -111,6 +112,11 @@ def load_tables(data: bytes) -> Tables:
         quotas=read_quotas(snapshot.quotas),
         peers={node.node_id: node.peer_address for node in snapshot.nodes if node.peer_address},
         kafka={node.node_id: node.kafka_address for node in snapshot.nodes if node.kafka_address},
+        places={
+            node.node_id: NodePlace(node.rack, node.machine)
+            for node in snapshot.nodes
+            if node.rack or node.machine
+        },
         expected={node.node_id for node in snapshot.nodes if node.expected},
         leaving={node.node_id for node in snapshot.nodes if node.leaving},
         drained={node.node_id for node in snapshot.nodes if node.drained},
@@ -139,12 +145,15 @@ def load_tables(data: bytes) -> Tables:
 
 def _node_record(tables: Tables, node: int) -> pb.NodeRecord:
     registration = tables.registrations.get(node, Registration(0, 0, 0))
+    place = tables.places.get(node, NodePlace())
     return pb.NodeRecord(
         node_id=node,
         address=tables.nodes.get(node, ""),
         directory_id=tables.directories.get(node, 0),
         peer_address=tables.peers.get(node, ""),
         kafka_address=tables.kafka.get(node, ""),
+        rack=place.rack,
+        machine=place.machine,
         expected=node in tables.expected,
         leaving=node in tables.leaving,
         drained=node in tables.drained,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cluster.features import REPLICA_CHANGES, Finalized
 from cluster.metadata.node_loads import NodeLoads
+from cluster.metadata.places import NodePlace
 from cluster.metadata.producer_ids import IssuedBlocks
 from cluster.metadata.producer_names import ProducerNames
 from cluster.metadata.registrations import Registration
@@ -36,6 +37,7 @@ class Tables:
     rules_version: how often the rules were changed.
     peers: node id -> the address for its peers' streams, if the node reported it.
     kafka: node id -> the address for clients of Kafka's protocol, if it has one.
+    places: node id -> its rack and machine, if it has a label.
     expected, joining, leaving: see nodes.py. drained: nodes that lead nothing.
     balancing: whether partitions move until the nodes are level.
     layout_version: how often nodes, topics and replicas were changed since replica changes are on.
@@ -67,6 +69,7 @@ class Tables:
     quotas: tuple[QuotaRow, ...] = ()
     peers: dict[int, str] = field(default_factory=dict)
     kafka: dict[int, str] = field(default_factory=dict)
+    places: dict[int, NodePlace] = field(default_factory=dict)
     expected: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     drained: set[int] = field(default_factory=set)
@@ -88,6 +91,7 @@ class Tables:
             groups=dict(self.groups),
             peers=dict(self.peers),
             kafka=dict(self.kafka),
+            places=dict(self.places),
             expected=set(self.expected),
             leaving=set(self.leaving),
             drained=set(self.drained),

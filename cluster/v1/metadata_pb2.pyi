@@ -84,7 +84,7 @@ class MetadataCommand(_message.Message):
     def __init__(self, stamp_ms: _Optional[int] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., lease_name: _Optional[_Union[LeaseName, _Mapping]] = ..., create_lease_secret: _Optional[_Union[CreateLeaseSecret, _Mapping]] = ..., finalize_upgrade: _Optional[_Union[FinalizeUpgrade, _Mapping]] = ..., found_cluster_settings: _Optional[_Union[FoundClusterSettings, _Mapping]] = ..., set_cluster_setting: _Optional[_Union[SetClusterSetting, _Mapping]] = ..., set_replicas: _Optional[_Union[SetReplicas, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., change_node: _Optional[_Union[ChangeNode, _Mapping]] = ..., join_node: _Optional[_Union[JoinNode, _Mapping]] = ..., transaction: _Optional[_Union[_transactions_pb2.TransactionCommand, _Mapping]] = ..., alter_permissions: _Optional[_Union[AlterPermissions, _Mapping]] = ..., alter_quotas: _Optional[_Union[AlterQuotas, _Mapping]] = ..., change_balance: _Optional[_Union[ChangeBalance, _Mapping]] = ..., repair_replica: _Optional[_Union[RepairReplica, _Mapping]] = ..., add_partitions: _Optional[_Union[AddPartitions, _Mapping]] = ..., set_topic_replicas: _Optional[_Union[SetTopicReplicas, _Mapping]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., rules_version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
-    __slots__ = ("node_id", "address", "directory_id", "registration", "known_registration", "incarnation", "kafka_address")
+    __slots__ = ("node_id", "address", "directory_id", "registration", "known_registration", "incarnation", "kafka_address", "rack", "machine")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,8 @@ class RegisterNode(_message.Message):
     KNOWN_REGISTRATION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KAFKA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     directory_id: int
@@ -99,7 +101,9 @@ class RegisterNode(_message.Message):
     known_registration: int
     incarnation: int
     kafka_address: str
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., registration: _Optional[int] = ..., known_registration: _Optional[int] = ..., incarnation: _Optional[int] = ..., kafka_address: _Optional[str] = ...) -> None: ...
+    rack: str
+    machine: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., registration: _Optional[int] = ..., known_registration: _Optional[int] = ..., incarnation: _Optional[int] = ..., kafka_address: _Optional[str] = ..., rack: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class CreateTopic(_message.Message):
     __slots__ = ("name", "placements", "config")
@@ -396,7 +400,7 @@ class MetadataSnapshot(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeRecord, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., next_producer_id: _Optional[int] = ..., next_group_id: _Optional[int] = ..., next_topic_id: _Optional[int] = ..., names: _Optional[_Iterable[_Union[NameRecord, _Mapping]]] = ..., clock_ms: _Optional[int] = ..., blocks: _Optional[_Iterable[_Union[BlockRecord, _Mapping]]] = ..., lease_lifetime_ms: _Optional[int] = ..., producer_name_expiry_ms: _Optional[int] = ..., lease_secret: _Optional[bytes] = ..., cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., coordinator: _Optional[_Union[_transactions_pb2.CoordinatorSnapshot, _Mapping]] = ..., own: _Optional[_Union[PartitionRecord, _Mapping]] = ..., rules: _Optional[_Iterable[_Union[_security_pb2.PermissionRule, _Mapping]]] = ..., rules_version: _Optional[int] = ..., quotas: _Optional[_Iterable[_Union[_security_pb2.Quota, _Mapping]]] = ..., balancing: _Optional[bool] = ..., layout_version: _Optional[int] = ...) -> None: ...
 
 class NodeRecord(_message.Message):
-    __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining", "registration", "registration_number", "incarnation", "kafka_address")
+    __slots__ = ("node_id", "address", "directory_id", "peer_address", "expected", "leaving", "drained", "joining", "registration", "registration_number", "incarnation", "kafka_address", "rack", "machine")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -409,6 +413,8 @@ class NodeRecord(_message.Message):
     REGISTRATION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KAFKA_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     directory_id: int
@@ -421,7 +427,9 @@ class NodeRecord(_message.Message):
     registration_number: int
     incarnation: int
     kafka_address: str
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., peer_address: _Optional[str] = ..., expected: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., joining: _Optional[bool] = ..., registration: _Optional[int] = ..., registration_number: _Optional[int] = ..., incarnation: _Optional[int] = ..., kafka_address: _Optional[str] = ...) -> None: ...
+    rack: str
+    machine: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., directory_id: _Optional[int] = ..., peer_address: _Optional[str] = ..., expected: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., joining: _Optional[bool] = ..., registration: _Optional[int] = ..., registration_number: _Optional[int] = ..., incarnation: _Optional[int] = ..., kafka_address: _Optional[str] = ..., rack: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")

@@ -60,12 +60,15 @@ def list_nodes(admin: Admin, as_json: bool) -> None:
     if as_json:
         print_json([{**asdict(status), "state": state_of(status)} for status in nodes])
         return
+    labels = [name for name in ("rack", "machine") if any(getattr(one, name) for one in nodes)]
+    counts = ("replicas", "leads", "coming", "going", "copied")
     print_table(
-        ("node", "address", "alive", "state", "replicas", "leads", "coming", "going", "copied"),
+        ("node", "address", *labels, "alive", "state", *counts),
         [
             (
                 one.node_id,
                 one.address or None,
+                *(getattr(one, name) or None for name in labels),
                 one.alive,
                 state_of(one),
                 one.replicas,

@@ -84,7 +84,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self, ask_leaders: _Optional[bool] = ...) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade", "settings", "damaged_replicas", "founding")
+    __slots__ = ("cluster_id", "answering_node_id", "controller_id", "nodes", "topics", "partitions", "leaderless_partitions", "under_replicated_partitions", "max_message_bytes", "limits", "upgrade", "settings", "damaged_replicas", "crowded_partitions", "founding")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +98,7 @@ class DescribeClusterResponse(_message.Message):
     UPGRADE_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    CROWDED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FOUNDING_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     answering_node_id: int
@@ -112,8 +113,9 @@ class DescribeClusterResponse(_message.Message):
     upgrade: UpgradeInfo
     settings: _containers.RepeatedCompositeFieldContainer[ClusterSetting]
     damaged_replicas: _containers.RepeatedScalarFieldContainer[str]
+    crowded_partitions: _containers.RepeatedScalarFieldContainer[str]
     founding: str
-    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., damaged_replicas: _Optional[_Iterable[str]] = ..., founding: _Optional[str] = ...) -> None: ...
+    def __init__(self, cluster_id: _Optional[str] = ..., answering_node_id: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., topics: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless_partitions: _Optional[int] = ..., under_replicated_partitions: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., limits: _Optional[_Union[RequestLimits, _Mapping]] = ..., upgrade: _Optional[_Union[UpgradeInfo, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ClusterSetting, _Mapping]]] = ..., damaged_replicas: _Optional[_Iterable[str]] = ..., crowded_partitions: _Optional[_Iterable[str]] = ..., founding: _Optional[str] = ...) -> None: ...
 
 class ClusterSetting(_message.Message):
     __slots__ = ("name", "value")
@@ -416,7 +418,7 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for", "coming_bytes", "copied_bytes")
+    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for", "coming_bytes", "copied_bytes", "rack", "machine")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -431,6 +433,8 @@ class NodeStatus(_message.Message):
     WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
     COMING_BYTES_FIELD_NUMBER: _ClassVar[int]
     COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
@@ -445,4 +449,6 @@ class NodeStatus(_message.Message):
     waits_for: _containers.RepeatedScalarFieldContainer[str]
     coming_bytes: int
     copied_bytes: int
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., coming_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ...) -> None: ...
+    rack: str
+    machine: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., coming_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., rack: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...

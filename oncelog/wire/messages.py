@@ -148,6 +148,8 @@ def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
         tuple(message.waits_for),
         message.coming_bytes,
         message.copied_bytes,
+        message.rack,
+        message.machine,
     )
 
 

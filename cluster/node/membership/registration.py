@@ -21,8 +21,9 @@ from collections.abc import Callable
 
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ClusterError
-from cluster.features import KAFKA, REPLICA_CHANGES
+from cluster.features import KAFKA, PLACES, REPLICA_CHANGES
 from cluster.metadata.nodes import NodesView
+from cluster.metadata.places import NodePlace
 from cluster.metadata.registrations import RegistrationClaim
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import FENCED
@@ -108,21 +109,25 @@ class Registering:
         while True:
             await asyncio.sleep(LOOK_PERIOD)
             is_due = not self._stored.known or clock() - renewed >= RENEW_PERIOD
-            is_due |= self._kafka_address != self._registered_kafka_address
+            is_due |= self._details != self._registered_details
             if self._is_counted and is_due:
                 if not await self._renewed(timeout):
                     return
                 renewed = clock()
 
     @property
-    def _kafka_address(self) -> str:
-        """Return the address to register for Kafka's clients; empty before all nodes know of it."""
-        on = self._metadata.features.is_on(KAFKA)
-        return self._config.kafka_advertised if on else ""
+    def _details(self) -> tuple[str, NodePlace]:
+        """Return the address for Kafka's clients and the labels; empty before all know of them."""
+        is_on, config = self._metadata.features.is_on, self._config
+        return (
+            config.kafka_advertised if is_on(KAFKA) else "",
+            NodePlace(config.rack, config.machine) if is_on(PLACES) else NodePlace(),
+        )
 
     @property
-    def _registered_kafka_address(self) -> str:
-        return self._metadata.membership.kafka.get(self._config.node_id, "")
+    def _registered_details(self) -> tuple[str, NodePlace]:
+        view, node = self._metadata.membership, self._config.node_id
+        return view.kafka.get(node, ""), view.places.get(node, NodePlace())
 
     async def _renewed(self, timeout: float) -> bool:
         try:
@@ -147,11 +152,14 @@ class Registering:
         return True
 
     async def _say(self, timeout: float) -> bool:
+        kafka_address, place = self._details
         command = mpb.RegisterNode(
             node_id=self._config.node_id,
             address=self._config.advertised,
             directory_id=self._identity.directory_id,
-            kafka_address=self._kafka_address,
+            kafka_address=kafka_address,
+            rack=place.rack,
+            machine=place.machine,
         )
         if self._is_counted:
             command.registration = self._stored.begun

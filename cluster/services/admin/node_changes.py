@@ -12,6 +12,7 @@ from functools import partial
 
 from cluster.errors import ClusterError
 from cluster.metadata import nodes as rules
+from cluster.metadata.places import NodePlace
 from cluster.metadata.repairs import outlook
 from cluster.metadata.topics import PartitionState, invalid
 from cluster.services.context import NodeContext
@@ -192,6 +193,8 @@ async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> 
             waits_for=waits.of(number),
             coming_bytes=copied.get(number, (0, 0))[0],
             copied_bytes=copied.get(number, (0, 0))[1],
+            rack=view.places.get(number, NodePlace()).rack,
+            machine=view.places.get(number, NodePlace()).machine,
         )
         for number in sorted(known)
     ]

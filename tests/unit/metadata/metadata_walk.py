@@ -104,6 +104,8 @@ class Walk:
             known_registration=known.id if known else 0,
             incarnation=rng.randrange(3),
             kafka_address=rng.choice(("", "h:9", "i:9")),
+            rack=rng.choice(("", "a", "b")),
+            machine=rng.choice(("", "", "m")),
         )
 
     def _node_change(self) -> What:

@@ -19,6 +19,7 @@ from cluster.features import (
     GROUPS,
     KAFKA,
     PERMISSIONS,
+    PLACES,
     QUOTAS,
     REPLICA_CHANGES,
     THIS_RELEASE,
@@ -131,6 +132,9 @@ LATER_FIELDS: dict[str | int, str] = {
         MetadataCommand: alter_permissions rules_version
         AlterPermissions: add remove
         PermissionRule: principal kind name prefix operations deny
+    """,
+    PLACES: """
+        RegisterNode: machine rack
     """,
     QUOTAS: """
         MetadataCommand: alter_quotas

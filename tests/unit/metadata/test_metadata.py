@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.features import KAFKA, Finalized
+from cluster.features import KAFKA, PLACES, Finalized
+from cluster.metadata.places import NodePlace
 from cluster.metadata.state import (
     FIRST_PARTITION_GROUP_ID,
     LayoutChanged,
@@ -126,6 +127,24 @@ def test_the_address_for_kafkas_clients_is_registered_once_all_nodes_know_of_it(
     assert copy.membership.kafka == {4: "a:9"}
     log.register(4, "a:1")
     assert not log.state.membership.kafka, "a node that no longer serves them"
+
+
+def test_labels_are_registered_once_all_nodes_know_of_them(log):
+    node = pb.RegisterNode(node_id=4, address="a:1", rack="r", machine="m")
+    command, before = pb.MetadataCommand(register_node=node), log.state.dump()
+    assert "rack: needs the feature 'places'" in log.rejected(log.apply(command), before)
+    log.state.tables.finalized = Finalized(3, frozenset({PLACES}))
+    log.apply(command)
+    log.apply(command)
+    assert log.state.take_events() == [LayoutChanged()]
+    assert log.state.membership.places == {4: NodePlace("r", "m")}
+    copy, before = MetadataState(), log.state.dump()
+    copy.load(before)
+    assert copy.membership.places == {4: NodePlace("r", "m")} and copy.dump() == before
+    command.register_node.machine = "m" * 65
+    assert "machine: must have ..64 char" in log.rejected(log.apply(command), before)
+    log.register(4, "a:1")
+    assert not log.state.membership.places, "a node that lost its labels"
 
 
 @pytest.mark.parametrize(

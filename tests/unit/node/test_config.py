@@ -409,3 +409,12 @@ def test_a_password_in_an_address_is_not_printed():
 
 def test_an_ipv6_host_without_brackets_is_told_the_form():
     assert "in brackets: [::1]:7001" in refused(ONCELOG_LISTEN="::1:7001")
+
+
+def test_labels_name_the_rack_and_the_machine():
+    assert load().rack == load().machine == ""
+    config = load("--rack", "eu-west-1a", "--machine", "host.example:7/b")
+    assert (config.rack, config.machine) == ("eu-west-1a", "host.example:7/b")
+    for label in ("a b", "a" * 65, "ä", "a\n"):
+        text = "must have ..64 of letters, digits, and . _ : / -"
+        assert text in refused("--rack", label) and text in refused("--machine", label)

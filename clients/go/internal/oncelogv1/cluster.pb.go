@@ -412,6 +412,9 @@ type DescribeClusterResponse struct {
 	Settings []*ClusterSetting `protobuf:"bytes,12,rep,name=settings,proto3" json:"settings,omitempty"`
 	// For people: a line for each replica that has stopped for damage, and what is done about it.
 	DamagedReplicas []string `protobuf:"bytes,15,rep,name=damaged_replicas,json=damagedReplicas,proto3" json:"damaged_replicas,omitempty"`
+	// For people: a line for each partition whose majority lies in one rack though it need not, and
+	// one with the number of those that cannot do better.
+	CrowdedPartitions []string `protobuf:"bytes,17,rep,name=crowded_partitions,json=crowdedPartitions,proto3" json:"crowded_partitions,omitempty"`
 	// Of the answering node, as OTHER_CLUSTER names it: 16 hexadecimal digits. Empty: an older release.
 	Founding      string `protobuf:"bytes,16,opt,name=founding,proto3" json:"founding,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -535,6 +538,13 @@ func (x *DescribeClusterResponse) GetSettings() []*ClusterSetting {
 func (x *DescribeClusterResponse) GetDamagedReplicas() []string {
 	if x != nil {
 		return x.DamagedReplicas
+	}
+	return nil
+}
+
+func (x *DescribeClusterResponse) GetCrowdedPartitions() []string {
+	if x != nil {
+		return x.CrowdedPartitions
 	}
 	return nil
 }
@@ -2407,8 +2417,10 @@ type NodeStatus struct {
 	Going    int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
 	WaitsFor []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
 	// Of the partitions in `coming`: what the node will hold, and what it holds by now.
-	ComingBytes   int64 `protobuf:"varint,30,opt,name=coming_bytes,json=comingBytes,proto3" json:"coming_bytes,omitempty"`
-	CopiedBytes   int64 `protobuf:"varint,31,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
+	ComingBytes   int64  `protobuf:"varint,30,opt,name=coming_bytes,json=comingBytes,proto3" json:"coming_bytes,omitempty"`
+	CopiedBytes   int64  `protobuf:"varint,31,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
+	Rack          string `protobuf:"bytes,32,opt,name=rack,proto3" json:"rack,omitempty"` // label of the node; empty: none
+	Machine       string `protobuf:"bytes,33,opt,name=machine,proto3" json:"machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2541,6 +2553,20 @@ func (x *NodeStatus) GetCopiedBytes() int64 {
 	return 0
 }
 
+func (x *NodeStatus) GetRack() string {
+	if x != nil {
+		return x.Rack
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetMachine() string {
+	if x != nil {
+		return x.Machine
+	}
+	return ""
+}
+
 var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_oncelog_v1_cluster_proto_rawDesc = "" +
@@ -2559,7 +2585,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\binsecure\x18\x14 \x01(\bR\binsecure\"9\n" +
 	"\x16DescribeClusterRequest\x12\x1f\n" +
 	"\vask_leaders\x18\x01 \x01(\bR\n" +
-	"askLeaders\"\xf3\x04\n" +
+	"askLeaders\"\xa2\x05\n" +
 	"\x17DescribeClusterResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12*\n" +
@@ -2577,7 +2603,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	" \x01(\v2\x19.oncelog.v1.RequestLimitsR\x06limits\x121\n" +
 	"\aupgrade\x18\v \x01(\v2\x17.oncelog.v1.UpgradeInfoR\aupgrade\x126\n" +
 	"\bsettings\x18\f \x03(\v2\x1a.oncelog.v1.ClusterSettingR\bsettings\x12)\n" +
-	"\x10damaged_replicas\x18\x0f \x03(\tR\x0fdamagedReplicas\x12\x1a\n" +
+	"\x10damaged_replicas\x18\x0f \x03(\tR\x0fdamagedReplicas\x12-\n" +
+	"\x12crowded_partitions\x18\x11 \x03(\tR\x11crowdedPartitions\x12\x1a\n" +
 	"\bfounding\x18\x10 \x01(\tR\bfounding\":\n" +
 	"\x0eClusterSetting\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2714,7 +2741,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"\x12\n" +
 	"\x10ListNodesRequest\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\x8e\x03\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\xbc\x03\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
@@ -2731,7 +2758,9 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x05going\x18\v \x01(\x05R\x05going\x12\x1b\n" +
 	"\twaits_for\x18\f \x03(\tR\bwaitsFor\x12!\n" +
 	"\fcoming_bytes\x18\x1e \x01(\x03R\vcomingBytes\x12!\n" +
-	"\fcopied_bytes\x18\x1f \x01(\x03R\vcopiedBytes*l\n" +
+	"\fcopied_bytes\x18\x1f \x01(\x03R\vcopiedBytes\x12\x12\n" +
+	"\x04rack\x18  \x01(\tR\x04rack\x12\x18\n" +
+	"\amachine\x18! \x01(\tR\amachine*l\n" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +

@@ -174,6 +174,10 @@ pub struct DescribeClusterResponse {
     /// For people: a line for each replica that has stopped for damage, and what is done about it.
     #[prost(string, repeated, tag = "15")]
     pub damaged_replicas: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// For people: a line for each partition whose majority lies in one rack though it need not, and
+    /// one with the number of those that cannot do better.
+    #[prost(string, repeated, tag = "17")]
+    pub crowded_partitions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Of the answering node, as OTHER_CLUSTER names it: 16 hexadecimal digits. Empty: an older release.
     #[prost(string, tag = "16")]
     pub founding: ::prost::alloc::string::String,
@@ -538,6 +542,11 @@ pub struct NodeStatus {
     pub coming_bytes: i64,
     #[prost(int64, tag = "31")]
     pub copied_bytes: i64,
+    /// label of the node; empty: none
+    #[prost(string, tag = "32")]
+    pub rack: ::prost::alloc::string::String,
+    #[prost(string, tag = "33")]
+    pub machine: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

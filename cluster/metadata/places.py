@@ -1,0 +1,77 @@
+"""Places of nodes: their racks and machines, and the spread of a partition's replicas over them.
+
+RegisterNode --> Tables.places --> Spread --> placement, balance, moves of leaving nodes, health
+
+A rack and a machine are failure domains. A machine's name counts within its rack. A node without
+a rack is a rack of its own; with a machine only, its machine is its rack. So without labels
+all nodes are equal, and Spread prefers none.
+
+The cost of a set of replicas is, in this order: the replicas beyond half of them in one rack, the
+pairs on one machine, the pairs in one rack. Racks hold whole machines, so a set reaches the least
+cost if each replica is chosen with the least `rank`, and also by swaps that each lower the cost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from math import comb
+from typing import NamedTuple
+
+MAX_LABEL_CHARS = 64
+
+
+class NodePlace(NamedTuple):
+    """Labels of a node; empty: not given."""
+
+    rack: str = ""
+    machine: str = ""
+
+
+Cost = tuple[int, int, int]
+LEAST: Cost = (0, 0, 0)
+_Domain = tuple[str | int, ...]
+
+
+class Spread:
+    """Spread of replicas over racks and machines."""
+
+    def __init__(self, places: Mapping[int, NodePlace] | None = None) -> None:
+        """Without places each node is a rack and a machine of its own."""
+        self._racks = {node: _rack(node, place) for node, place in (places or {}).items()}
+        self._machines = {
+            node: (*self._racks[node], "machine", place.machine or node)
+            for node, place in (places or {}).items()
+        }
+
+    def rank(self, node: int, chosen: Collection[int], count: int) -> Cost:
+        """Returns how much worse the node makes a set of `count` replicas. chosen: so far."""
+        rack = self._racks.get(node)
+        if rack is None:
+            return LEAST
+        in_rack = sum(self._racks.get(one) == rack for one in chosen)
+        if not in_rack:
+            return LEAST
+        machine = self._machines[node]
+        on_machine = sum(self._machines.get(one) == machine for one in chosen)
+        return int(in_rack >= count // 2), on_machine, in_rack
+
+    def cost(self, replicas: Collection[int]) -> Cost:
+        """Returns the cost of the set, LEAST if no two replicas share a rack."""
+        if not self._racks:
+            return LEAST
+        racks = Counter(self._racks.get(node, (node,)) for node in replicas)
+        if len(racks) == len(replicas):
+            return LEAST
+        machines = Counter(self._machines.get(node, (node,)) for node in replicas)
+        return (
+            max(0, max(racks.values()) - len(replicas) // 2),
+            sum(comb(held, 2) for held in machines.values()),
+            sum(comb(held, 2) for held in racks.values()),
+        )
+
+
+def _rack(node: int, place: NodePlace) -> _Domain:
+    if place.rack:
+        return ("rack", place.rack)
+    return ("machine", place.machine) if place.machine else (node,)
