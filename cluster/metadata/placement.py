@@ -2,13 +2,14 @@
 
 Pure: the same state and live nodes give the same answer.
 
-Each partition gets the nodes that hold the fewest replicas, live nodes first. Among equals it gets
-the nodes that share the fewest partitions with the nodes already chosen, so that a lost node's work
-spreads over all others. The first replica is the preferred leader: the live node of the set that
+Each partition gets live nodes first, then those that spread it best over racks and machines
+(`places.py`), then those that hold the fewest replicas. Among equals it gets the nodes that share
+the fewest partitions with the nodes already chosen, so that a lost node's work spreads over all
+others. The first replica is the preferred leader: the live node of the set that
 leads the fewest.
 
 A partition that gets more replicas keeps its present ones. A partition that gets fewer keeps its
-leader, and then live replicas on the nodes that hold the fewest.
+leader, and then live replicas that are well spread, on the nodes that hold the fewest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 
 from cluster.metadata.node_loads import NodeLoads
+from cluster.metadata.places import Cost, Spread
 from cluster.metadata.topics import (
     MAX_PARTITIONS,
     PartitionState,
@@ -26,6 +28,8 @@ from cluster.metadata.topics import (
     invalid,
 )
 
+NO_PLACES = Spread()
+
 
 def place(
     partitions: int,
@@ -33,6 +37,7 @@ def place(
     nodes: Collection[int],
     live: Collection[int],
     held: NodeLoads,
+    spread: Spread = NO_PLACES,
 ) -> list[tuple[int, ...]]:
     """Returns nodes for each of `partitions` partitions, the preferred leader first.
 
@@ -41,7 +46,7 @@ def place(
     """
     check_partition_count(partitions)
     check_nodes(replicas, nodes)
-    load = _Load(nodes, live, held)
+    load = _Load(nodes, live, held, spread)
     placed = []
     for _ in range(partitions):
         chosen = load.choose(replicas)
@@ -57,6 +62,7 @@ def resized(
     live: Collection[int],
     leaders: Mapping[int, int],
     held: NodeLoads,
+    spread: Spread = NO_PLACES,
 ) -> list[tuple[PartitionState, tuple[int, ...]]]:
     """Returns the partitions of the topic to give another number of replicas, and their nodes.
 
@@ -64,7 +70,7 @@ def resized(
     skipped. Raises Rejected if the numbers do not fit.
     """
     check_nodes(replicas, nodes)
-    load = _Load(nodes, live, held)
+    load = _Load(nodes, live, held, spread)
     changed = []
     for record in topic.partitions:
         target = record.placed
@@ -133,10 +139,13 @@ def _passing_on(
 class _Load:
     """Replicas and leaderships of each node, including the newly placed ones."""
 
-    def __init__(self, nodes: Collection[int], live: Collection[int], held: NodeLoads) -> None:
+    def __init__(
+        self, nodes: Collection[int], live: Collection[int], held: NodeLoads, spread: Spread
+    ) -> None:
         self._nodes = sorted(nodes)
         self._live = frozenset(live)
         self._loads = held.copy()
+        self._spread = spread
         self.add = self._loads.add
         self.leaders = self._loads.leaders
 
@@ -152,13 +161,17 @@ class _Load:
         unsound = {node for node, _ in record.to_remove} | {one.node for one in record.damaged}
         lead = leader or record.replicas[0]
 
-        def worth(node: int) -> tuple[bool, bool, bool, int, int, int]:
+        kept: list[int] = []
+
+        def worth(node: int) -> tuple[bool, bool, bool, int, Cost, int, int]:
             # Prefer the oldest replicas during a change: the newer ones are still filled.
             age = record.instance_of(node) if record.target else 0
-            dead = node not in self._live
-            return node != lead, node in unsound, dead, age, self._loads.replicas[node], node
+            dead, rank = node not in self._live, self._spread.rank(node, kept, count)
+            return node != lead, node in unsound, dead, age, rank, self._loads.replicas[node], node
 
-        kept = sorted(held, key=worth)[:count]
+        while held and len(kept) < count:
+            kept.append(min(held, key=worth))
+            held.remove(kept[-1])
         kept.sort(key=record.replicas.index)
         if lead in kept and record.replicas[0] not in kept:
             kept.sort(key=lambda node: node != lead)
@@ -169,13 +182,16 @@ class _Load:
         chosen = list(kept)
         while len(chosen) < count:
             left = (node for node in self._nodes if node not in chosen)
-            chosen.append(min(left, key=lambda node: self._rank(node, chosen)))
+            chosen.append(min(left, key=lambda node: self._rank(node, chosen, count)))
         return chosen
 
-    def _rank(self, node: int, chosen: Sequence[int]) -> tuple[bool, int, int, int, int]:
+    def _rank(
+        self, node: int, chosen: Sequence[int], count: int
+    ) -> tuple[bool, Cost, int, int, int, int]:
         shared = sum(self._loads.shared[node, other] for other in chosen)
         return (
             node not in self._live,
+            self._spread.rank(node, chosen, count),
             self._loads.replicas[node],
             shared,
             self.leaders[node],

@@ -20,6 +20,8 @@ from cluster.config.node_config import DEFAULT_REPLICAS
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
+from cluster.metadata.placement import NO_PLACES
+from cluster.metadata.places import Cost, Spread
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import INTERNAL_TOPICS, PartitionState, TopicState, is_internal
 from cluster.node.replicas.changes import Propose
@@ -29,6 +31,7 @@ from cluster.v1 import metadata_pb2 as mpb
 log = logging.getLogger(__name__)
 
 MAX_MOVES = 50  # partitions that have a target, of the whole cluster
+Worth = tuple[bool, Cost, int, int]
 
 
 class NodeChanges:
@@ -60,7 +63,8 @@ class NodeChanges:
         own, holders = group.config.node_id, view.holders()
         living = {node for node in holders if node == own or group.is_responsive(node)}
         if view.leaving:
-            wanted = moves(self._metadata.topics(), holders, view.leaving, living)
+            topics, spread = self._metadata.topics(), view.spread
+            wanted = moves(topics, holders, view.leaving, living, spread)
         else:
             wanted = self._grown(living)
         for record, target in wanted:
@@ -80,7 +84,8 @@ class NodeChanges:
         most = min(self._replicas, len(living))
         if least >= most or not self._metadata.features.is_on(REPLICA_CHANGES):
             return []
-        return internal_growth(self._metadata.topics(), living, most)
+        spread = self._metadata.membership.spread
+        return internal_growth(self._metadata.topics(), living, most, spread)
 
     def _ask(self, what: str, number: int, command: mpb.MetadataCommand) -> None:
         key = (what, number)
@@ -94,10 +99,12 @@ def moves(
     holders: Collection[int],
     leaving: Collection[int],
     living: Collection[int],
+    spread: Spread = NO_PLACES,
 ) -> list[tuple[PartitionState, list[int]]]:
     """Return the partitions on leaving nodes, with their new replicas.
 
-    They go to the least loaded nodes, the living first: a move to a dead node waits for it.
+    They go to living nodes first (a move to a dead node waits for it), then to those that keep the
+    partition spread over racks and machines, then to the least loaded.
     Internal topics get fewer replicas if no other node is left.
     """
     known = list(topics)
@@ -112,11 +119,17 @@ def moves(
             continue
         if not record.target and free <= 0:
             continue
+        stay = [node for node in target if node not in leaving]
         for place, node in enumerate(target):
             spare = [one for one in holders if one not in target]
             if node in leaving and spare:
-                target[place] = min(spare, key=lambda one: (one not in living, load[one], one))
+
+                def worth(one: int, stay: list[int] = stay, count: int = len(target)) -> Worth:
+                    return one not in living, spread.rank(one, stay, count), load[one], one
+
+                target[place] = min(spare, key=worth)
                 load[target[place]] += 1
+                stay.append(target[place])
         if record.group_id in internal:
             target = [node for node in target if node not in leaving] or target
         if target != list(record.placed):
@@ -126,7 +139,10 @@ def moves(
 
 
 def internal_growth(
-    topics: Iterable[TopicState], living: Collection[int], most: int
+    topics: Iterable[TopicState],
+    living: Collection[int],
+    most: int,
+    spread: Spread = NO_PLACES,
 ) -> list[tuple[PartitionState, list[int]]]:
     """Return internal partitions with too few replicas, and the replicas to add.
 
@@ -139,12 +155,18 @@ def internal_growth(
     free = MAX_MOVES - sum(bool(record.target) for record in records)
     found: list[tuple[PartitionState, list[int]]] = []
     for record in (one for topic in known if is_internal(topic.name) for one in topic.partitions):
-        held = record.replicas
-        spare = sorted(set(living) - {*held}, key=lambda node: (load[node], node))
-        more = spare[: max(0, most - len(held))]
-        if more and not record.target and not record.to_remove and len(found) < free:
-            load.update(more)
-            found.append((record, [*held, *more]))
+        if record.target or record.to_remove or len(found) >= free:
+            continue
+        grown = list(record.replicas)
+        spare = set(living) - {*grown}
+        while spare and len(grown) < most:
+            grown.append(
+                min(spare, key=lambda one: (spread.rank(one, grown, most), load[one], one))
+            )
+            spare.discard(grown[-1])
+        if len(grown) > len(record.replicas):
+            load.update(grown[len(record.replicas) :])
+            found.append((record, grown))
     return found
 
 

@@ -69,10 +69,12 @@ async def _grow(
 async def _set_replicas(
     node: NodeContext, topic: TopicState, request: pb.ResizeTopicRequest
 ) -> list[pb.PartitionMove]:
-    known = node.metadata.membership.holders()
+    view = node.metadata.membership
+    known = view.holders()
     live = [one for one in known if node.alive(one)]
     leaders = {record.group_id: node.leader_of(record.group_id)[0] for record in topic.partitions}
-    changes = resized(topic, request.replicas, known, live, leaders, node.metadata.tables.loads)
+    loads = node.metadata.tables.loads
+    changes = resized(topic, request.replicas, known, live, leaders, loads, view.spread)
     moves = [
         meta.SetReplicas(group_id=record.group_id, replicas=target, expected_version=record.version)
         for record, target in changes
