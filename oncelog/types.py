@@ -249,6 +249,8 @@ class ClusterInfo:
     settings: Mapping[str, int] = field(default_factory=dict)  # of all nodes
     damaged_replicas: tuple[str, ...] = ()  # one text each: the replica, and its repair
     founding: str = ""  # of the answering node, as OtherClusterError names it; "": not told
+    # One text each: a partition with a majority in one rack, and the next step.
+    crowded_partitions: tuple[str, ...] = ()
 
     @property
     def healthy(self) -> bool:

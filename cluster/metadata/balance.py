@@ -1,7 +1,9 @@
 """Balance of partitions over nodes: plans moves so that each node holds about as much. Pure.
 
-    plan: replicas by count --> by bytes --> preferred leaders by count
+    plan: spread over racks --> replicas by count --> by bytes --> preferred leaders by count
 
+A partition that could be spread better over racks and machines (`places.py`) moves first, by swaps
+that each lower its cost. No later step raises the cost of a partition.
 Counts are level when no node holds two replicas more than another. Level counts take as few moves
 as possible, with the replicas that level the bytes best. Then a large partition swaps with a small
 one, until the fullest node is at most a tenth above the emptiest or no swap helps. A partition
@@ -15,7 +17,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, permutations
 
-from cluster.metadata.placement import level_leaders
+from cluster.metadata.placement import NO_PLACES, level_leaders
+from cluster.metadata.places import Cost, Spread
 from cluster.metadata.topics import PartitionState
 
 MAX_LOOKED_AT = 200  # partitions of one node to choose from
@@ -28,6 +31,7 @@ def plan(
     nodes: Collection[int],
     sizes: Mapping[int, int],
     limit: int,
+    spread: Spread = NO_PLACES,
 ) -> list[tuple[PartitionState, list[int]]]:
     """Returns the partitions to move, each with its nodes, the preferred leader first.
 
@@ -36,7 +40,8 @@ def plan(
         replicas count at their target and are not moved again.
     """
     known = {record.group_id: record for record in records}
-    balance = _Balance(known.values(), sorted(nodes), sizes, limit)
+    balance = _Balance(known.values(), sorted(nodes), sizes, limit, spread)
+    balance.mend_spread()
     balance.level_counts()
     balance.level_bytes()
     balance.level_leaders()
@@ -52,8 +57,11 @@ class _Balance:
         nodes: Sequence[int],
         sizes: Mapping[int, int],
         limit: int,
+        spread: Spread,
     ) -> None:
         self._nodes = nodes
+        self._spread = spread
+        self._least: dict[tuple[int, frozenset[int]], Cost] = {}
         self._sizes = sizes
         self._limit = limit
         self._before = {one.group_id: one.placed for one in records}
@@ -74,6 +82,14 @@ class _Balance:
 
     def changed(self) -> dict[int, tuple[int, ...]]:
         return {group: now for group, now in self._placed.items() if now != self._before[group]}
+
+    def mend_spread(self) -> None:
+        for group in self._movable:
+            while self._is_crowded(group) and (group in self._moved or not self._is_full):
+                swap = self._better(group)
+                if swap is None:
+                    break
+                self._move(group, *swap)
 
     def level_counts(self) -> None:
         while not self._is_full and self._move_one():
@@ -99,6 +115,32 @@ class _Balance:
     @property
     def _is_full(self) -> bool:
         return len(self._moved) >= self._limit
+
+    def _is_crowded(self, group: int) -> bool:
+        """Returns whether the partition would cost less if all its nodes could be chosen anew."""
+        placed = self._placed[group]
+        cost = self._spread.cost(placed)
+        if not any(cost):
+            return False
+        # Its nodes that do not answer count, too: their replicas stay.
+        key = (len(placed), frozenset(placed).difference(self._held))
+        if key not in self._least:
+            self._least[key] = self._spread.least({*self._nodes, *key[1]}, len(placed))
+        return cost > self._least[key]
+
+    def _better(self, group: int) -> tuple[int, int] | None:
+        """Returns the (giver, taker) that lowers the partition's cost the most, if one does."""
+        placed = self._placed[group]
+
+        def cost(swap: tuple[int, int]) -> tuple[Cost, int, int, int, int]:
+            giver, taker = swap
+            now = self._spread.cost([taker if node == giver else node for node in placed])
+            return now, self._count[taker], self._bytes[taker], -self._count[giver], taker
+
+        swaps = [(giver, taker) for giver in placed if giver in self._held
+                 for taker in self._nodes if taker not in placed]  # fmt: skip
+        best = min(swaps, key=cost, default=None)
+        return best if best and cost(best)[0] < self._spread.cost(placed) else None
 
     def _move_one(self) -> bool:
         """Moves a replica from a node with many to one with at least two fewer, if there is one."""
@@ -148,7 +190,17 @@ class _Balance:
         return False
 
     def _able(self, giver: int, taker: int) -> Iterator[int]:
-        return (group for group in self._held[giver] if taker not in self._placed[group])
+        return (
+            group
+            for group in self._held[giver]
+            if taker not in self._placed[group] and self._stays_spread(group, giver, taker)
+        )
+
+    def _stays_spread(self, group: int, giver: int, taker: int) -> bool:
+        placed = self._placed[group]
+        others = [node for node in placed if node != giver]
+        before = self._spread.rank(giver, others, len(placed))
+        return self._spread.rank(taker, others, len(placed)) <= before
 
     def _gain(self, pair: tuple[int, int | None]) -> int:
         return self._size(pair[0]) - (0 if pair[1] is None else self._size(pair[1]))

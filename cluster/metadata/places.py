@@ -56,6 +56,15 @@ class Spread:
         on_machine = sum(self._machines.get(one) == machine for one in chosen)
         return int(in_rack >= count // 2), on_machine, in_rack
 
+    def least(self, nodes: Collection[int], count: int) -> Cost:
+        """Returns the least cost of `count` replicas on these nodes."""
+        chosen: list[int] = []
+        left = sorted(nodes)
+        while left and len(chosen) < count:
+            chosen.append(min(left, key=lambda node: self.rank(node, chosen, count)))
+            left.remove(chosen[-1])
+        return self.cost(chosen)
+
     def cost(self, replicas: Collection[int]) -> Cost:
         """Returns the cost of the set, LEAST if no two replicas share a rack."""
         if not self._racks:
@@ -69,6 +78,12 @@ class Spread:
             sum(comb(held, 2) for held in machines.values()),
             sum(comb(held, 2) for held in racks.values()),
         )
+
+    def fullest(self, replicas: Collection[int]) -> str:
+        """Returns the rack that holds the most of them, for people."""
+        racks = Counter(self._racks.get(node, ("node", node)) for node in replicas)
+        (rack, held), *_ = racks.most_common(1)
+        return f"{held} of its {len(replicas)} replicas are in {' '.join(map(str, rack))}"
 
 
 def _rack(node: int, place: NodePlace) -> _Domain:

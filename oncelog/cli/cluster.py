@@ -78,12 +78,13 @@ def health(admin: Admin, as_json: bool) -> int:
 
 
 def find_warnings(facts: ClusterInfo) -> list[str]:
-    """Return a warning for each insecure node."""
-    return [
+    """Return a warning for each insecure node, and for partitions with a majority in one rack."""
+    insecure = [
         f"node {node.node_id} is insecure: it listens without TLS beyond its machine"
         for node in facts.nodes
         if node.insecure
     ]
+    return [*insecure, *facts.crowded_partitions]
 
 
 def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:

@@ -129,6 +129,7 @@ def cluster_info(message: cluster_pb2.DescribeClusterResponse) -> t.ClusterInfo:
         {setting.name: setting.value for setting in message.settings},
         tuple(message.damaged_replicas),
         message.founding,
+        tuple(message.crowded_partitions),
     )
 
 

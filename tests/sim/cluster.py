@@ -57,6 +57,7 @@ class Cluster:
             on_link=lambda node, peer, up: self.nodes[node].link_changed(peer, up),
             reachable=lambda node: self.nodes[node].alive,
         )
+        self.racks: dict[int, str] = {}  # labels of nodes; none: each is its own rack
         self.removed: set[tuple[int, int]] = set()  # nodes, directories that were given up
         self.places: dict[int, int] = {}  # how often each node has moved
         self.meetings = Meetings(self)
@@ -401,10 +402,9 @@ def _topics(settings: Settings, nodes: list[int]) -> MetadataState:
     return state
 
 
-def register_node(node: int) -> mpb.MetadataCommand:
-    return mpb.MetadataCommand(
-        register_node=mpb.RegisterNode(node_id=node, address=f"node{node}:1", directory_id=node)
-    )
+def register_node(node: int, rack: str = "") -> mpb.MetadataCommand:
+    register = mpb.RegisterNode(node_id=node, address=f"node{node}:1", directory_id=node, rack=rack)
+    return mpb.MetadataCommand(register_node=register)
 
 
 def create_topic(name: str, placements: list[list[int]], settings: Settings) -> mpb.MetadataCommand:

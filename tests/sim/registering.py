@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.features import REPLICA_CHANGES
+from cluster.features import PLACES, REPLICA_CHANGES
 from cluster.metadata.registrations import RegistrationClaim
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.disk import Disk
@@ -92,6 +92,7 @@ class Registering:
             directory_id=node.joining.directory_id,
             registration=self.stored.begun, known_registration=self.stored.known,
             incarnation=incarnation,
+            rack=node.cluster.racks.get(node.id, "") if state.features.is_on(PLACES) else "",
         )  # fmt: skip
         node.cluster.command(mpb.MetadataCommand(register_node=command), self._answered)
         scheduler.after(PERIOD, self._register, incarnation)

@@ -66,7 +66,7 @@ class Balancing:
         nodes = [node for node in view.holders() if self._alive(node)]
         if moving >= MAX_MOVES:
             return lambda: None
-        return partial(plan, records, nodes, sizes, MAX_MOVES - moving)
+        return partial(plan, records, nodes, sizes, MAX_MOVES - moving, view.spread)
 
     def begin(self, moves: Moves | None) -> None:
         """Propose the moves, between rounds of the driver; outdated ones are refused."""

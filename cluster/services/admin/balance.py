@@ -68,9 +68,10 @@ async def _planned(node: NodeContext) -> pb.BalanceClusterResponse:
     async for name, record in in_slices(node_changes.partitions(node)):
         names[record.group_id] = name
         records.append(record)
-    nodes = [one for one in node.metadata.membership.holders() if node.alive(one)]
+    view = node.metadata.membership
+    nodes = [one for one in view.holders() if node.alive(one)]
     # It may take a second with very many partitions.
-    moves = await asyncio.to_thread(plan, records, nodes, sizes, MAX_SHOWN)
+    moves = await asyncio.to_thread(plan, records, nodes, sizes, MAX_SHOWN, view.spread)
     shown = []
     for record, target in moves:
         come = {*target} - {*record.replicas}

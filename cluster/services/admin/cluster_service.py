@@ -61,6 +61,7 @@ class ClusterService:
             upgrade=self._upgrade_info(),
             settings=self._settings(),
             damaged_replicas=await node_changes.damaged(node),
+            crowded_partitions=await node_changes.crowded(node),
             founding=founding_text(node.founding),
         )
         far_behind: set[int] = set()

@@ -288,6 +288,39 @@ async def damaged(node: NodeContext) -> list[str]:
     return found if len(found) <= MAX_NAMED else [*found[:MAX_NAMED], "and more"]
 
 
+async def crowded(node: NodeContext) -> list[str]:
+    """Return a line for each partition with a majority in one rack that a balance can spread.
+
+    At most MAX_NAMED, and one line for all that no balance can spread.
+    """
+    view = node.metadata.membership
+    if not view.places:
+        return []
+    spread, holders, stuck = view.spread, view.holders(), 0
+    least: dict[int, int] = {}
+    found = []
+    async for name, record in in_slices(partitions(node)):
+        placed = record.placed
+        beyond = spread.cost(placed)[0]
+        if beyond and len(placed) not in least:
+            least[len(placed)] = spread.least(holders, len(placed))[0]
+        if beyond > least.get(len(placed), 0):
+            found.append(f"{name}: {spread.fullest(placed)}: run `oncelog cluster balance`")
+        elif beyond:
+            stuck += 1
+    shown = (
+        found
+        if len(found) <= MAX_NAMED
+        else [*found[:MAX_NAMED], f"and {len(found) - MAX_NAMED} more partitions"]
+    )
+    if stuck:
+        text = (
+            "partitions have a majority in one rack: for another spread, add nodes in other racks"
+        )
+        shown.append(f"{stuck} {text}")
+    return shown
+
+
 def partitions(node: NodeContext) -> Iterable[tuple[str, PartitionState]]:
     for topic in node.metadata.topics():
         for number, record in enumerate(topic.partitions):

@@ -7,14 +7,17 @@ Checked all the while, of the metadata as its newest replica knows it:
     a balance moves nothing that moves already, by hand or by a balance
     no more at a time than the limit, and never to another number of replicas
 
-and in the end, when all is healed: a balance ends by itself, and nodes hold alike.
+    of well spread replicas it puts no majority into one rack
+
+and in the end, when all is healed: a balance ends by itself, nodes hold alike, or with racks (every
+second seed) no partition has a majority in one, and the nodes of a rack hold alike.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +43,8 @@ MAX_MOVES = 2  # at a time, instead of the nodes' 50
 MOST_MOVES = 2 * MAX_MOVES
 LOOK = 0.02  # seconds between looks at the metadata
 DIRECTED = (6,)  # seeds that meet the planted weaknesses
+WITH_RACKS = 7
+RACKS = "aabbc"
 
 Records = Mapping[int, PartitionState]
 
@@ -69,6 +74,10 @@ class Watch:
         self._before = now
 
     def _compare(self, before: PartitionState, now: PartitionState) -> None:
+        racks = self._cluster.racks
+        if now.target != before.target and in_one_rack(now.target, racks):
+            if not in_one_rack(now.before_balance, racks):
+                raise Violation(f"a balance puts a majority into one rack: {now}")
         if len(now.target) != len(now.before_balance):
             raise Violation(f"a balance changes how many replicas there are: {now}")
         if (now.version, now.target) == (before.version, before.target):
@@ -100,6 +109,9 @@ class Operator:
             self._moves._finalize(leader, state)
         elif state.partition(GID) is None:
             return
+        elif len(self.cluster.racks) > len(state.membership.places):
+            for node, rack in self.cluster.racks.items():
+                self.cluster.command(register_node(node, rack), lambda result: None)
         elif self.closed:
             self._last(state)
         elif draw < 0.4:
@@ -150,10 +162,22 @@ def records_of(state: MetadataState) -> dict[int, PartitionState]:
 
 
 def level(records: Records, cluster: Cluster) -> bool:
-    """Tells whether no node holds, or shall hold, two replicas more than another."""
+    """Tells whether no node holds, or shall hold, two replicas more than another.
+
+    With racks: than another of its rack, and no partition has a majority in one.
+    """
     held = Counter(node for one in records.values() for node in one.placed)
-    counts = [held[node] for node in cluster.node_ids]
-    return max(counts) - min(counts) <= 1
+    racks: dict[str, list[int]] = {}
+    for node in cluster.node_ids:
+        racks.setdefault(cluster.racks.get(node, ""), []).append(held[node])
+    crowded = any(in_one_rack(one.placed, cluster.racks) for one in records.values())
+    return not crowded and all(max(held) - min(held) <= 1 for held in racks.values())
+
+
+def in_one_rack(replicas: Sequence[int], racks: Mapping[int, str]) -> bool:
+    """Tells whether a majority of them is in one of the racks; a single one always is."""
+    held = Counter(racks.get(node, str(node)) for node in replicas)
+    return len(replicas) > 1 and 2 * max(held.values()) > len(replicas)
 
 
 class Uneven(Clients):
@@ -170,6 +194,8 @@ def run_balances(seed: int, *, verbose: bool = False) -> Result:
     result = Result(seed)
     settings = replace(settings_of(rng), metadata=True, smallest_majority=2)
     cluster = Cluster(settings, seed, verbose=verbose)
+    if seed % 2:
+        cluster.racks = dict(zip(cluster.node_ids, RACKS, strict=True))
     try:
         with limited(balancing, "MAX_MOVES", MAX_MOVES):
             operator, watch, faults = _drive(cluster, rng)
@@ -224,6 +250,14 @@ def balances_end_and_keep_to_their_limits() -> None:
         error = run_balances(seed).error
         if error:
             raise Violation(f"seed {seed}: {error}")
+
+
+@schedule
+def balances_keep_partitions_spread() -> None:
+    """One seed with racks."""
+    error = run_balances(WITH_RACKS).error
+    if error:
+        raise Violation(f"seed {WITH_RACKS}: {error}")
 
 
 @schedule

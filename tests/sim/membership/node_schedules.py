@@ -30,12 +30,16 @@ FOUNDING = 3
 class Nodes:
     """A cluster of three nodes, all with its partition; two more may join."""
 
-    def __init__(self, smallest_majority: int = 2, founding: int = FOUNDING) -> None:
+    def __init__(
+        self, smallest_majority: int = 2, founding: int = FOUNDING, racks: str = ""
+    ) -> None:
+        """racks: the racks of the five nodes, one letter each."""
         settings = Settings(
             nodes=5, founding=founding, metadata=True, smallest_majority=smallest_majority,
             groups=1, repair_after=1.0, registers=True,
         )  # fmt: skip
         cluster = self.cluster = Cluster(settings, 1)
+        cluster.racks = dict(zip(cluster.node_ids, racks, strict=False))
         cluster.checker.majorities[METADATA_GROUP] = min(2, founding)
         self._held: list[tuple[Any, Any]] = []
         clients = Whole(cluster)
@@ -247,6 +251,23 @@ def a_directory_that_was_given_up_does_not_join_again() -> None:
         raise Violation("the directory that was given up is taken for the new one")
     nodes.lose_disk(4)
     nodes.settle()
+
+
+@schedule
+def a_leaving_nodes_replica_stays_in_its_rack() -> None:
+    """4 shares the rack of 2, and holds as little as 5, which shares the rack of 3."""
+    nodes = Nodes(racks="abcbc")
+    for number in (4, 5):
+        assert not nodes.change(number, mpb.NODE_ACTION_ADD)
+        nodes.until(lambda number=number: number in nodes.view.places, "it is in")  # type: ignore[misc]
+    nodes.settle()
+    assert not nodes.change(3, mpb.NODE_ACTION_REMOVE)
+    nodes.until(lambda: 3 not in nodes.state.nodes, "node 3 is forgotten")
+    nodes.settle()
+    found = nodes.state.partition(GID)
+    assert found is not None
+    if {*found[2].replicas} != {1, 2, 5}:
+        raise Violation(f"the replica of rack c went elsewhere: {found[2]}")
 
 
 @schedule

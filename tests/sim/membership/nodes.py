@@ -226,6 +226,7 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
     )
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 2
+    cluster.racks = {node: "abc"[node % 3] for node in cluster.node_ids}
     try:
         operator, faults = _drive(cluster, rng)
         result.injected = {

@@ -93,6 +93,8 @@ CAUGHT_BY = {
     "ended-without-a-look": "balances_end_and_keep_to_their_limits",
     "first-damaged-only": "two_of_three_are_damaged_and_one_comes_back",
     "lone-voter-stops-for-a-learner": "the_only_voter_cannot_read_for_a_learner",
+    "balance-ignores-racks": "balances_keep_partitions_spread",
+    "removal-ignores-racks": "a_leaving_nodes_replica_stays_in_its_rack",
     "ended-by-an-old-plan": "a_balance_does_not_end_on_a_plan_from_before",
     "behind-judges": "who_was_away_does_not_judge",
     "behind-judges-starts": "who_was_away_knows_registrations_of_another_directory",
@@ -456,10 +458,24 @@ def balance_over_moves() -> Any:
 
 @mutation("a balance moves all at once")
 def balance_without_limit() -> Any:
-    def unlimited(records: Any, nodes: Any, sizes: Any, limit: int) -> Any:
-        return plan(records, nodes, sizes, 1000)
+    def unlimited(records: Any, nodes: Any, sizes: Any, limit: int, spread: Any) -> Any:
+        return plan(records, nodes, sizes, 1000, spread)
 
     return [(balancing, "plan", unlimited)]
+
+
+@mutation("a balance ignores racks")
+def balance_ignores_racks() -> Any:
+    def without(records: Any, nodes: Any, sizes: Any, limit: int, spread: Any) -> Any:
+        return plan(records, nodes, sizes, limit)
+
+    return [(balancing, "plan", without)]
+
+
+@mutation("a leaving node's replicas go to the least loaded node of any rack")
+def removal_ignores_racks() -> Any:
+    before = node_changes.moves
+    return [(node_changes, "moves", lambda *args: before(*args[:4]))]
 
 
 @mutation("a balance ends by a plan from before partitions were moved")
