@@ -21,8 +21,8 @@ MANY = 10_000
 Labels = Mapping[int, NodePlace]
 
 
-def badness(labels: Labels, replicas: Sequence[int]) -> tuple[bool, int, int]:
-    """How badly they are spread, counted over pairs: a majority in one rack, machines, racks."""
+def badness(labels: Labels, replicas: Sequence[int]) -> tuple[int, int, int]:
+    """How badly they are spread: those beyond half in one rack; pairs on machines, in racks."""
 
     def rack(node: int) -> object:
         place = labels.get(node, NodePlace())
@@ -34,8 +34,8 @@ def badness(labels: Labels, replicas: Sequence[int]) -> tuple[bool, int, int]:
 
     same = [(a, b) for a, b in combinations(replicas, 2) if rack(a) == rack(b)]
     most = max(sum(rack(one) == rack(other) for other in replicas) for one in replicas)
-    majority = len(replicas) > 1 and 2 * most > len(replicas)
-    return majority, sum(machine(a) == machine(b) for a, b in same), len(same)
+    beyond = max(0, most - len(replicas) // 2) if len(replicas) > 1 else 0
+    return beyond, sum(machine(a) == machine(b) for a, b in same), len(same)
 
 
 def best(labels: Labels, kept: Iterable[int], among: Iterable[int], count: int) -> object:
@@ -47,11 +47,11 @@ def best(labels: Labels, kept: Iterable[int], among: Iterable[int], count: int) 
 
 @st.composite
 def clusters(draw: st.DrawFn, low: int = 1) -> dict[int, NodePlace]:
-    """Up to eight nodes; some labels are missing."""
+    """Up to seven nodes; some labels are missing."""
     label = st.builds(
         NodePlace, st.sampled_from(("", "a", "b", "c", "d")), st.sampled_from(("", "", "m", "n"))
     )
-    number = draw(st.integers(low, 8))
+    number = draw(st.integers(low, 7))
     return {node: draw(label) for node in range(1, number + 1)}
 
 
@@ -79,7 +79,7 @@ def drawn(data: st.DataObject, nodes: Iterable[int], count: int = 0) -> list[tup
     """Partitions anywhere, as they are before nodes have labels."""
     low, high = (count, count) if count else (1, min(5, len([*nodes])))
     one = st.lists(st.sampled_from(sorted(nodes)), min_size=low, max_size=high, unique=True)
-    return data.draw(st.lists(one.map(tuple), min_size=1, max_size=8))
+    return data.draw(st.lists(one.map(tuple), min_size=1, max_size=6))
 
 
 @given(labels=clusters(), data=st.data())
@@ -185,7 +185,7 @@ def test_three_racks_hold_alike(nodes: int) -> None:
     assert max(held.values()) - min(held.values()) <= 1
     assert max(led.values()) - min(led.values()) <= 2
     apart = place(600, 3, labels, labels, NodeLoads())
-    assert sum(badness(labels, one)[0] for one in apart) > 300, "and without racks"
+    assert sum(badness(labels, one)[0] > 0 for one in apart) > 300, "and without racks"
 
 
 def test_a_machines_processes_share_no_partition() -> None:
