@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,6 +153,9 @@ def test_problems() -> None:
     assert find_warnings(insecure) == [
         "node 1 is insecure: it listens without TLS beyond its machine"
     ]
+    crowded = replace(sound, crowded_partitions=("t-0: in rack a",))
+    assert crowded.healthy, "a rolling restart that brings the labels waits for health"
+    assert find_warnings(crowded) == ["t-0: in rack a"]
     wrong = (NodeInfo(1, "a:1", clock_disagrees=True),)
     assert not ClusterInfo("c", 1, 1, wrong, 1, 6, 0, 0, 1000).healthy
 

@@ -38,7 +38,9 @@ def badness(labels: Labels, replicas: Sequence[int]) -> tuple[int, int, int]:
     return beyond, sum(machine(a) == machine(b) for a, b in same), len(same)
 
 
-def best(labels: Labels, kept: Iterable[int], among: Iterable[int], count: int) -> object:
+def best(
+    labels: Labels, kept: Iterable[int], among: Iterable[int], count: int
+) -> tuple[int, int, int]:
     """The least badness of any set that holds `kept`."""
     left = sorted({*among} - {*kept})
     more = count - len({*kept})

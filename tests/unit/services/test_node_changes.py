@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.features import THIS_RELEASE
+from cluster.metadata.places import NodePlace
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     PartitionState,
@@ -215,3 +216,27 @@ def test_a_group_may_be_a_step_ahead_of_what_is_reported(
 
 async def waits(node: Node) -> dict[int, list[str]]:
     return {one.node_id: list(one.waits_for) for one in await statuses(node, {})}
+
+
+async def test_health_names_partitions_with_a_majority_in_one_rack() -> None:
+    node = Node()
+    node.register(1, 2, 3, 4)
+    tables = node.metadata.tables
+    crowded = topic((1, 2, 3), (1, 3, 4), (1,))
+    tables.put_topic(replace(crowded, partitions=(*crowded.partitions, PartitionState(19, (1, 2)))))
+    assert await node_changes.crowded(node) == [], "no node has a label"
+    tables.places |= {
+        node: NodePlace(rack) for node, rack in zip((1, 2, 3, 4), "aabc", strict=True)
+    }
+    assert await node_changes.crowded(node) == [
+        "t-0: 2 of its 3 replicas are in rack a: run `oncelog cluster balance`",
+        "t-3: 2 of its 2 replicas are in rack a: run `oncelog cluster balance`",
+    ]
+    found = {one.node_id: one.rack for one in await statuses(node, {})}
+    assert found == {1: "a", 2: "a", 3: "b", 4: "c"}
+    tables.places[4] = NodePlace("b", "m")
+    assert (await node_changes.crowded(node))[1] == (
+        "2 partitions have a majority in one rack: for another spread, add nodes in other racks"
+    )
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert "partitions have a majority in one rack: for another spread, add nodes in oth" in page
