@@ -1,35 +1,31 @@
-"""Nodes with labels: they are told by their settings, shown, and spread partitions."""
+"""Labels in the settings of nodes: they are registered and shown, and partitions spread by them."""
 
 from __future__ import annotations
 
 from oncelog import Admin
 from tests.integration.conftest import MakeCluster
-from tests.integration.membership.test_nodes import wait_settled
 from tests.integration.waiting import eventually
 
 TOPIC = "t"
 
 
 def test_labels_of_a_running_cluster_spread_its_partitions(make_cluster: MakeCluster) -> None:
-    cluster = make_cluster()
-    with Admin(bootstrap_servers=cluster.bootstrap) as admin, cluster.spare() as node:
-        admin.add_node(node)
-        wait_settled(admin, node)
+    cluster = make_cluster(4)
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, 8, 3)
-        for number, rack in ((1, "a"), (2, "a"), (3, "b"), (node, "c")):
+        for number, rack in zip((1, 2, 3, 4), "aabc", strict=True):
             cluster.kill([number])
-            own = cluster.nodes[number].spec.settings
             labels = {"rack": rack, "machine": f"m{number}"}
+            own = cluster.nodes[number].spec.settings
             cluster.change_spec(number, settings={**own, **labels})
             cluster.start_nodes([number])
+        wanted = [("a", "m1"), ("a", "m2"), ("b", "m3"), ("c", "m4")]
         eventually(
-            lambda: (
-                [(one.rack, one.machine) for one in admin.list_nodes()]
-                == [("a", "m1"), ("a", "m2"), ("b", "m3"), ("c", f"m{node}")]
-            ),
+            lambda: [(one.rack, one.machine) for one in admin.list_nodes()] == wanted,
             "all labels are registered",
         )
         assert admin.describe_cluster().crowded_partitions
+        eventually(lambda: not admin.plan_balance().waits_for, "all nodes answer")
         moves = admin.plan_balance().moves
         assert moves and not any({1, 2} <= {*move.target} for move in moves)
         admin.start_balance()
