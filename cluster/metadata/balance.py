@@ -84,7 +84,7 @@ class _Balance:
         return {group: now for group, now in self._placed.items() if now != self._before[group]}
 
     def mend_spread(self) -> None:
-        for group in self._movable:
+        for group in self._movable if self._spread.has_places else ():
             while self._is_crowded(group) and (group in self._moved or not self._is_full):
                 swap = self._better(group)
                 if swap is None:
@@ -190,11 +190,10 @@ class _Balance:
         return False
 
     def _able(self, giver: int, taker: int) -> Iterator[int]:
-        return (
-            group
-            for group in self._held[giver]
-            if taker not in self._placed[group] and self._stays_spread(group, giver, taker)
-        )
+        free = (group for group in self._held[giver] if taker not in self._placed[group])
+        if not self._spread.has_places:
+            return free
+        return (group for group in free if self._stays_spread(group, giver, taker))
 
     def _stays_spread(self, group: int, giver: int, taker: int) -> bool:
         placed = self._placed[group]

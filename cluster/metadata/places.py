@@ -44,6 +44,11 @@ class Spread:
             for node, place in (places or {}).items()
         }
 
+    @property
+    def has_places(self) -> bool:
+        """Whether any node has a label."""
+        return bool(self._racks)
+
     def rank(self, node: int, chosen: Collection[int], count: int) -> Cost:
         """Returns how much worse the node makes a set of `count` replicas. chosen: so far."""
         rack = self._racks.get(node)
@@ -67,8 +72,6 @@ class Spread:
 
     def cost(self, replicas: Collection[int]) -> Cost:
         """Returns the cost of the set, LEAST if no two replicas share a rack."""
-        if not self._racks:
-            return LEAST
         racks = Counter(self._racks.get(node, (node,)) for node in replicas)
         if len(racks) == len(replicas):
             return LEAST
