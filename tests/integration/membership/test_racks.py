@@ -32,8 +32,8 @@ def test_labels_of_a_running_cluster_spread_its_partitions(make_cluster: MakeClu
         )
         listed = CliRunner().invoke(cli, ["node", "list", *options]).output
         assert "rack  machine" in listed and "m4" in listed
-        kafka = AdminClient({"bootstrap.servers": servers(cluster)}).describe_cluster()
-        brokers = kafka.result(TIMEOUT).nodes
+        kafka = AdminClient({"bootstrap.servers": servers(cluster)})
+        brokers = kafka.describe_cluster().result(TIMEOUT).nodes
         assert {one.id: one.rack for one in brokers} == {1: "a", 2: "a", 3: "b", 4: "c"}
         assert admin.describe_cluster().crowded_partitions
         eventually(lambda: not admin.plan_balance().waits_for, "all nodes answer")
