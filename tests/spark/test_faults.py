@@ -93,7 +93,7 @@ def fenced(cluster: LocalCluster, topic: str) -> int:
     for node in cluster.running:
         with urllib.request.urlopen(f"http://{cluster.metrics_addresses[node]}/metrics") as page:
             text = page.read().decode()
-        labels = re.escape(f'partition="0",topic="{topic}",verdict="FENCED"')
+        labels = re.escape(f'topic="{topic}",partition="0",verdict="FENCED"')
         count += sum(int(float(n)) for n in re.findall(rf"{labels}}} (\S+)", text))
     return count
 

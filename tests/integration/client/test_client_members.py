@@ -139,9 +139,14 @@ def test_two_share_a_topic_and_one_goes_on_where_the_other_committed(
         assert sorted(len(member.owned) for member in found.members) == [2, 2]
         with pytest.raises(GroupHasMembersError):
             admin.commit_offsets(topic, {(topic, 0): 0})
-    pages = [urlopen(f"http://{at}/metrics").read() for at in shared.metrics_addresses.values()]
-    assert any(f'oncelog_group_members{{group="{topic}"}} 2'.encode() in page for page in pages)
-    assert any(f'oncelog_group_lag_records{{group="{topic}"'.encode() in page for page in pages)
+
+    def is_shown(row: str) -> bool:
+        pages = [urlopen(f"http://{at}/metrics").read() for at in shared.metrics_addresses.values()]
+        return any(row.encode() in page for page in pages)
+
+    assert is_shown(f'oncelog_group_members{{group="{topic}"}} 2')
+    lag = f'oncelog_group_lag_records{{group="{topic}",topic="{topic}"}}'
+    eventually(lambda: is_shown(lag), "its node has asked the leaders")
     with pytest.raises(InvalidRequestError, match="manual"):
         one.consumer.assign([(topic, 0)])
     one.close()
