@@ -6,6 +6,7 @@ use bytes::Bytes;
 use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 
 use crate::errors::{Error, ErrorKind, Result};
+use crate::kafka_batch;
 use crate::payload::MAX_PAYLOAD_BYTES;
 use crate::pb;
 
@@ -61,7 +62,7 @@ pub(crate) fn checksum(payload: &[u8]) -> u32 {
     crc32c::crc32c(payload)
 }
 
-fn damaged(codec: &str, problem: impl std::fmt::Display) -> Error {
+pub(crate) fn damaged(codec: &str, problem: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidBatch, format!("{codec} payload is damaged: {problem}"))
 }
 
@@ -89,13 +90,12 @@ pub(crate) fn decompress(codec: i32, data: &Bytes) -> Result<Bytes> {
             }
             Ok(read_all("lz4", data.len(), &mut FrameDecoder::new(&data[..]))?.into())
         }
-        Ok(pb::Codec::KafkaV2) | Err(_) => {
-            Err(Error::new(ErrorKind::InvalidBatch, format!("unknown codec {codec}")))
-        }
+        Ok(pb::Codec::KafkaV2) => kafka_batch::to_columns(data),
+        Err(_) => Err(Error::new(ErrorKind::InvalidBatch, format!("unknown codec {codec}"))),
     }
 }
 
-fn read_all(codec: &str, packed: usize, decoder: &mut impl Read) -> Result<Vec<u8>> {
+pub(crate) fn read_all(codec: &str, packed: usize, decoder: &mut impl Read) -> Result<Vec<u8>> {
     let mut payload = Vec::with_capacity((packed * 2).min(MAX_PAYLOAD_BYTES));
     decoder
         .take(MAX_PAYLOAD_BYTES as u64 + 1)

@@ -47,6 +47,7 @@ mod groups;
 mod growth;
 mod identities;
 mod info;
+mod kafka_batch;
 mod lag;
 mod leaders;
 mod member;
