@@ -73,6 +73,8 @@ final class Codecs {
         return unzstd(data);
       case CODEC_LZ4:
         return unlz4(data);
+      case CODEC_KAFKA_V2:
+        return KafkaBatch.columns(data);
       default:
         throw new OncelogException(ErrorKind.INVALID_BATCH, "unknown codec %s", codec);
     }
@@ -108,7 +110,7 @@ final class Codecs {
   }
 
   /** All that comes, refused above the limit of a payload. The expected size is a hint only. */
-  private static byte[] bounded(String codec, InputStream in, long expected) throws IOException {
+  static byte[] bounded(String codec, InputStream in, long expected) throws IOException {
     byte[] out = new byte[(int) Math.max(4096, Math.min(expected, Payload.MAX_BYTES) + 1)];
     int length = 0;
     for (int read; (read = in.read(out, length, out.length - length)) >= 0; ) {
