@@ -19,7 +19,7 @@ from conformance.cases import Case
 from conformance.driver import Driver, DriverError
 from conformance.judge import MAX_IN_FLIGHT, Evidence, Sent, Staging, contents, judge
 from conformance.matching import ANY, mismatch
-from conformance.vectors import ROOT, Vector
+from conformance.vectors import BAD_HEADER, KAFKA_V2, ROOT, Vector
 
 COMMAND_S = 25.0  # the longest that a driver may take for one command
 LONGEST_S = 15.0  # longest wait of a step for expected events
@@ -130,13 +130,18 @@ class Play:
             raise Unmet(f"{step['until']} {where}: seen {seen} times, not {count}") from None
 
     def _put_vector(self, step: Mapping[str, Any]) -> None:
-        vector = Vector.load(step["vector"])
+        if step["vector"] == "kafka/bad-header":
+            self._broker.cluster.append_payload(
+                "t", 0, BAD_HEADER, timestamp_us=0, codec=KAFKA_V2, count=1
+            )
+            return
+        vector, codec = Vector.load(step["vector"]), step.get("codec", "none")
         self._broker.cluster.append_payload(
             step.get("topic", "t"),
             0,
-            vector.stored(step.get("codec", "none")),
+            vector.stored(codec),
             timestamp_us=vector.max_timestamp_us,
-            codec={"none": 0, "zstd": 1, "zstd-stream": 1, "lz4": 2}[step.get("codec", "none")],
+            codec=vector.codec_number(codec),
             count=len(vector.records),
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.dedup.verdict import Kind
-from cluster.features import PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
+from cluster.features import KAFKA, PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import (
@@ -36,7 +36,7 @@ from oncelog.v1 import cluster_pb2
 
 SECRET = bytes(range(32))
 FOR_EVER = 2**31 - 1
-FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS)
+FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS, KAFKA)
 
 
 class Cluster:
