@@ -12,11 +12,10 @@ from typing import Any
 
 from cluster.groups.ownership import FENCED_MEMBER
 from cluster.partition.group_state import CommitResult
-from cluster.partition.replica import Partition
 from cluster.rpc.errors import abort
 from cluster.services.context import NodeContext
 from cluster.services.groups.offsets_wire import commit_result
-from cluster.services.groups.running_groups import GroupMembers, RunningGroup
+from cluster.services.groups.running_groups import GroupMembers
 from cluster.services.groups.service import GroupService
 from cluster.services.transactions.permissions import TransactionRights
 from conformance.broker.members import PING_MS
@@ -27,19 +26,12 @@ from oncelog.v1 import group_pb2_grpc
 FENCED = CommitResult(FENCED_MEMBER, "the partition is not this member's", False, None)
 
 
-class NoMembers(GroupMembers):
-    """Members of no group: case steps play them."""
-
-    def running(self, replica: Partition, group: str) -> RunningGroup | None:
-        return None
-
-
 class OwnersGroups(GroupService):
     """The nodes' service. Case steps say who owns a partition, so it sees no member."""
 
     def __init__(self, stage: Stage, node: NodeContext) -> None:
         rights = TransactionRights(node, None)
-        super().__init__(node, NoMembers(node), rights, now_ms=lambda: stage.cluster.now_ms)
+        super().__init__(node, GroupMembers(node), rights, now_ms=lambda: stage.cluster.now_ms)
         self._owns = stage.cluster.members.owns_all
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest) -> pb.CommitOffsetsResponse:
