@@ -147,18 +147,22 @@ class Producing:
 
     # -- order --------------------------------------------------------------------------
 
-    def _advance(self) -> Wait | None:
-        """Hand batches over while there is room; returns the wait for more; None: all are."""
+    def _advance(self, *, has_turn: bool = False) -> Wait | None:
+        """Hand batches over while there is room; returns the wait for more; None: all are.
+
+        has_turn: a slice of work is this connection's now, however many others wait.
+        """
         turns = self._node.turns
         while self._queue:
             request = self._queue[0]
             while not request.is_handed_over:
-                if turns.must_wait:
-                    return partial(turns.take, self._rights.caller.client)
+                if turns.must_wait and not has_turn:
+                    return self._take_turn
                 wait = self._append(request, request.next)
                 if wait is not None:
                     return wait
-                turns.spend(len(request.asked.partitions[request.next].records))
+                if turns.spend(len(request.asked.partitions[request.next].records)):
+                    has_turn = False
                 request.next, request.ready = request.next + 1, None
             self._queue.popleft()
         return None
@@ -166,8 +170,11 @@ class Producing:
     async def _drain(self, wait: Wait | None) -> None:
         while wait is not None:
             await wait()
-            wait = self._advance()
+            wait = self._advance(has_turn=wait == self._take_turn)
         self._draining = None
+
+    async def _take_turn(self) -> None:
+        await self._node.turns.take(self._rights.caller.client)
 
     async def _room(self, replica: Partition | None) -> None:
         """Wait for news of the partition, which may have room now, or a moment."""

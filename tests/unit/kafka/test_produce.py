@@ -24,6 +24,7 @@ from cluster.kafka.produce_wire import PartitionData, Result, produce_answer, re
 from cluster.kafka.versions import Head
 from cluster.partition import leader
 from cluster.security.caller import Caller
+from cluster.services.fair_turns import SLICE_BYTES
 from cluster.services.log.lease_checks import Leases
 from tests.unit.kafka.kafka_bytes import batch
 from tests.unit.services.log_rig import GROUP, SECRET, TOPIC, LogNode
@@ -159,6 +160,26 @@ async def test_a_full_partition_makes_a_connection_wait_in_order(
     answers = await rig.answers.all()
     assert [(one.error_code, one.base_offset) for (one,) in answers] == [(0, 0), (0, 1), (0, 2)]
     assert rig.stored == [b"a", b"b", b"c"]
+
+
+async def test_connections_that_wait_for_their_turn_get_it() -> None:
+    """A turn counts although others wait: else each gives it up for the next, for ever."""
+    rig = Rig()
+    others = [
+        Producing(
+            rig.node, Rights(Gate(None, None, None), Caller(address=f"client{n}")),
+            Leases(rig.node),
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    rig.node.turns.spend(SLICE_BYTES)
+    for producing in (rig.producing, *others):
+        for _ in range(2):
+            source = Source(memoryview(request(batch(1))))
+            producing.begin(head(), source, rig.answers.exchange())
+    assert not rig.node.log.entries, "the slice is used up"
+    answers = await rig.answers.all()
+    assert sorted(one.base_offset for (one,) in answers) == list(range(8))
 
 
 async def test_a_partition_that_stays_full_is_an_error_only_at_the_deadline(
