@@ -93,7 +93,6 @@ NEEDS: Mapping[int, Required] = {
     CREATE_TOPICS.key: Required("create", "topic"),
     DELETE_TOPICS.key: Required("delete", "topic"),
     DELETE_RECORDS.key: Required("delete", "topic"),
-    # An id alone writes nothing: LeaseProducer without partitions needs nothing either.
     # An id alone writes nothing: LeaseProducer without partitions needs nothing either. With a
     # transactional id: `write` on the producer's name.
     INIT_PRODUCER_ID.key: _OPEN,
@@ -141,12 +140,10 @@ class Rights:
             return error
         return None
 
-    def shows(self, call: Call, name: str) -> bool:
+    def shows(self, call: Call, name: str, required: Required | None = None) -> bool:
         """Return whether a list of all shows the name. What it leaves out is no refused call."""
-        permissions, required = self._gate.permissions, NEEDS[call.key]
-        return permissions is None or permissions.allows(
-            self.caller.principal, Need(*required, name)
-        )
+        permissions, need = self._gate.permissions, Need(*(required or NEEDS[call.key]), name)
+        return permissions is None or permissions.allows(self.caller.principal, need)
 
     async def changed(
         self, call: Call, name: str, work: Coroutine[Any, Any, object]

@@ -233,12 +233,13 @@ class Offsets:
             error = of_coordinator(fault)
         found: dict[str, list[tuple[int, int, int, str, int]]] = {}
         async for topic, number in in_slices(stored if keys is None else keys):
+            if keys is None and not rights.shows(OFFSET_FETCH, topic, _DESCRIBE_TOPIC):
+                continue
             hidden = rights.refusal(OFFSET_FETCH, topic, _DESCRIBE_TOPIC)
             one = None if hidden is not None else stored.get((topic, number))
             offset, text = (-1, "") if one is None else (one.offset, one.metadata)
             fault_code = error if hidden is None else of_error(hidden)
-            if hidden is None or keys is not None:
-                found.setdefault(topic, []).append((number, offset, -1, text, fault_code))
+            found.setdefault(topic, []).append((number, offset, -1, text, fault_code))
         return list(found.items()), error
 
     async def _stored(

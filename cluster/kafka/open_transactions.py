@@ -97,8 +97,8 @@ class OpenTransactions:
             await self._ended(last)
         return holder
 
-    async def add(self, name: str, holder: Holder, groups: set[int]) -> None:
-        """Add partitions to the open transaction; begin one if none is."""
+    async def add(self, name: str, holder: Holder, groups: set[int]) -> int:
+        """Add partitions to the open transaction; begin one if none is. Returns its number."""
         is_current = False
         while True:
             row = await self._last_of(name, holder)
@@ -109,9 +109,9 @@ class OpenTransactions:
             elif missing:
                 assert row is not None
                 if await self._register(row, missing):
-                    return
-            elif is_current:
-                return
+                    return row.transaction_id
+            elif is_current and row is not None:
+                return row.transaction_id
             else:
                 await self._decisions.catch_up()
             is_current = True  # a command is applied here, done or refused

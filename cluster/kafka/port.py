@@ -30,7 +30,7 @@ from cluster.security.handshakes import Handshakes
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-MAX_STRANGERS = 256  # and as many handshakes
+MAX_STRANGERS = 256  # and as many handshakes; at most a quarter of all connections
 LOOK_AT_CAS = 2.0  # seconds between looks whether the CAs have changed, as between nodes
 # Seconds, seconds, probes; not every system has all three.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -55,6 +55,7 @@ class KafkaPort:
         self._memory = memory
         self._limit = limit
         self._most = connections
+        self._most_strangers = max(1, min(MAX_STRANGERS, connections // 4))
         self.gate = gate
         self._contexts: Contexts | None = None
         if certificates is not None:
@@ -92,7 +93,9 @@ class KafkaPort:
             self._server = await loop.create_server(self._accept, sock=self._socket)
         else:
             server = self._contexts.server
-            self._server = Handshakes(self._socket, server, self._accept, STRANGER_S, MAX_STRANGERS)
+            self._server = Handshakes(
+                self._socket, server, self._accept, STRANGER_S, self._most_strangers
+            )
             self._look_at_cas(self._contexts, server())
 
     async def stop(self) -> None:
@@ -120,7 +123,7 @@ class KafkaPort:
         if not self.gate.identifies:
             return
         self._strangers[login] = None
-        if len(self._strangers) > MAX_STRANGERS:
+        if len(self._strangers) > self._most_strangers:
             next(iter(self._strangers)).close("too many clients have not logged in")
 
     def known(self, login: Login) -> None:

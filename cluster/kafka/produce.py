@@ -41,7 +41,7 @@ from cluster.security.quotas import PRODUCERS
 from cluster.services.context import NodeContext
 from cluster.services.log.lease_checks import Leases
 from cluster.services.log.produce import UnderWay
-from cluster.services.log.quota_checks import new_producer
+from cluster.services.log.quota_checks import new_producer, staging
 from cluster.services.log.refused_heads import RefusedHeads
 from cluster.services.partition_events import Listening
 from cluster.services.routing import locate
@@ -209,9 +209,9 @@ class Producing:
             answer = Answer(Verdict(Kind.NOT_LEADER), leader_id=located.leader_id)
             self._answered(request, number, ready, answer)
             return None
-        refused_id = self._over_quota(ready, replica)
-        if refused_id is not None:
-            self._answered(request, number, ready, Answer(refused_id))
+        exceeded = self._over_quota(ready, replica)
+        if exceeded is not None:
+            self._answered(request, number, ready, Answer(exceeded))
             return None
         if ready.staged is not None:
             found = self._look(ready.staged, replica)
@@ -231,11 +231,13 @@ class Producing:
         return partial(self._room, replica)
 
     def _over_quota(self, ready: _Ready, replica: Partition) -> Verdict | None:
-        """Return why the caller may not make one more producer id known to the partition.
+        """Return why the caller may stage nothing, or no more producer ids in the partition.
 
         Only idempotent producers have ids, so a retriable error keeps their order.
         """
         usage, pid = self._rights.caller.usage, ready.meta.producer_id
+        if ready.staged is not None:
+            return staging(usage)
         if usage is None or not pid or ready.meta.first or PRODUCERS not in usage.limits():
             return None
         if not ids.proves(self._node.metadata.lease_secret, pid, usage.principal):
@@ -272,12 +274,15 @@ class Producing:
             if is_handing and answer.verdict.kind is Kind.THROTTLED:
                 is_throttled = True
                 return
+            if answer.verdict.kind is Kind.STAGED and usage is not None:
+                usage.staged(number, size)
             if answer.verdict.kind is Kind.APPENDED:
                 self._node.metrics.commit_latency.observe(time.monotonic() - started)
             self._answered(request, place, ready, answer, replica.log_start_offset)
 
         self._under_way.add(size)
         secret, principal = self._node.metadata.lease_secret, self._rights.caller.principal
+        usage = self._rights.caller.usage
         number = 0 if ready.staged is None else ready.staged.transaction_id
         append(
             replica, ready.batch, answer_to,

@@ -54,6 +54,7 @@ from cluster.kafka.offsets import RESULTS
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
+from cluster.security.quotas import ExceededError
 from cluster.services.context import NodeContext
 from cluster.services.groups.service import GroupService
 from cluster.services.routing import leading
@@ -150,8 +151,15 @@ class TransactionCalls:
         refused = rights.refusal(call, name)
         if refused is not None:
             return of_error(refused)
+        usage = rights.caller.usage
         try:
-            await self._open.add(name, holder, groups)
+            if usage is None:
+                await self._open.add(name, holder, groups)
+            else:
+                with usage.begin((name, holder)) as begun:
+                    begun(await self._open.add(name, holder, groups))
+        except ExceededError:  # the client asks again
+            return Error.COORDINATOR_LOAD_IN_PROGRESS
         except EXPECTED as error:
             return of_transaction(error, fenced=_fenced(head))
         return Error.NONE
@@ -266,7 +274,7 @@ class TransactionCalls:
                 and (not request.producer_id_filters
                      or name.producer_id in request.producer_id_filters)
                 and age_ms > request.duration_filter
-                and rights.refusal(LIST_TRANSACTIONS, name.name) is None
+                and rights.shows(LIST_TRANSACTIONS, name.name)
             ):  # fmt: skip
                 answer.transaction_states.append(
                     OtherTransactionState(name.name, name.producer_id, state)

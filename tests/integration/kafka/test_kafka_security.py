@@ -308,6 +308,12 @@ def test_a_right_that_is_taken_away_ends_an_open_connection(
         send(producer, topic, (b"x" for _ in range(100_000)))
 
 
+def has_quota(cluster: LocalCluster, address: str, principal: str) -> bool:
+    """Whether a node knows a quota of the principal."""
+    with Admin(bootstrap_servers=address, **cluster.client_files) as admin:
+        return bool(admin.list_quotas(principal))
+
+
 def test_a_producer_outlives_its_tokens(cluster: LocalCluster, root: Admin, topic: str) -> None:
     """Its connection would end 10 s after its first token: it logs in again (KIP-368)."""
     create(AdminClient(by_certificate(cluster)), topic)
@@ -341,8 +347,7 @@ def test_a_producer_over_its_quota_is_slowed_and_loses_nothing(
     eventually(partial(is_shown, settings, topic), "all nodes know the rule")
     root.alter_quotas([Quota("dns:busy", "in_bytes_per_s", 20_000)])
     leader = cluster.addresses[cluster.leader(topic, 0)]
-    with Admin(bootstrap_servers=leader, **cluster.client_files) as at_leader:
-        eventually(lambda: bool(at_leader.list_quotas("dns:busy")), "the leader knows it")
+    eventually(partial(has_quota, cluster, leader, "dns:busy"), "the leader knows it")
     told: list[float] = []
     producer = Producer(
         {**settings, "batch.size": 5000, "linger.ms": 5, "compression.type": "none",
@@ -354,3 +359,35 @@ def test_a_producer_over_its_quota_is_slowed_and_loses_nothing(
     root.alter_quotas(remove=[("dns:busy", "")])
     found = read_with(by_certificate(cluster), topic, 0, 600)
     assert [one.value() for one in found] == values
+
+
+def test_open_transactions_of_a_principal_are_counted(
+    cluster: LocalCluster, root: Admin, topic: str
+) -> None:
+    create(AdminClient(by_certificate(cluster)), topic)
+    settings = by_certificate(cluster, "teller")
+    allow(root, "dns:teller", "write", "topic", topic)
+    allow(root, "dns:teller", "write", "producer", "*")
+    eventually(partial(is_shown, settings, topic), "all nodes know the rules")
+    first, second = (
+        Producer({**settings, "transactional.id": f"{topic}-{name}"}) for name in ("a", "b")
+    )
+    for producer in (first, second):
+        producer.init_transactions(TIMEOUT)
+        producer.begin_transaction()
+        producer.produce(topic, b"1", partition=0)
+        assert producer.flush(TIMEOUT) == 0, "without a quota"
+        producer.commit_transaction(TIMEOUT)
+    root.alter_quotas([Quota("dns:teller", "open_transactions", 1)])
+    for address in cluster.addresses.values():
+        eventually(partial(has_quota, cluster, address, "dns:teller"), f"{address} knows the quota")
+    for producer in (first, second):
+        producer.begin_transaction()
+        producer.produce(topic, b"2", partition=0)
+        if producer is first:
+            assert first.flush(TIMEOUT) == 0
+    assert second.flush(2.0) == 1, "it asks again and again"
+    first.commit_transaction(TIMEOUT)
+    second.commit_transaction(TIMEOUT)
+    root.alter_quotas(remove=[("dns:teller", "")])
+    assert len(read_with(by_certificate(cluster), topic, 0, 4)) == 4
