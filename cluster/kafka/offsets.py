@@ -17,10 +17,12 @@ from cluster.kafka.messages import (
     FIND_COORDINATOR,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    Call,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -31,12 +33,13 @@ from cluster.kafka.messages import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+    TxnOffsetCommitRequestTopic,
 )
 from cluster.kafka.needs import Required, Rights
 from cluster.kafka.versions import Head
 from cluster.services.groups.service import GroupService
 from cluster.services.slices import in_slices
-from oncelog.errors import NotReadyError
+from oncelog.errors import NotReadyError, OncelogError
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
 
@@ -62,6 +65,39 @@ RESULTS = {
     "FENCED": Error.INVALID_PRODUCER_EPOCH,
 }
 Stored = dict[tuple[str, int], pb.CommittedOffset]
+
+
+async def sorted_out(
+    rights: Rights,
+    call: Call,
+    refused: OncelogError | None,
+    topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+) -> tuple[dict[tuple[str, int], Error], list[pb.OffsetCommit]]:
+    """Return the result of each partition, NONE so far, and the offsets to commit.
+
+    refused: why none may be committed.
+    """
+    results: dict[tuple[str, int], Error] = {}
+    commits = list[pb.OffsetCommit]()
+    for topic in topics:
+        hidden = refused or rights.refusal(call, topic.name, _READ_TOPIC)
+        async for one in in_slices(one for one in topic.partitions):
+            key = topic.name, one.partition_index
+            if hidden is not None:
+                results[key] = of_error(hidden)
+            elif one.partition_index < 0:
+                results[key] = Error.UNKNOWN_TOPIC_OR_PARTITION
+            elif key not in results:
+                results[key] = Error.NONE
+                commits.append(
+                    pb.OffsetCommit(
+                        topic=topic.name,
+                        partition=one.partition_index,
+                        offset=one.committed_offset,
+                        metadata=one.committed_metadata or "",
+                    )
+                )
+    return results, commits
 
 
 class Offsets:
@@ -114,27 +150,8 @@ class Offsets:
     async def commit(
         self, rights: Rights, head: Head, request: OffsetCommitRequest
     ) -> OffsetCommitResponse:
-        results: dict[tuple[str, int], Error] = {}
-        commits = list[pb.OffsetCommit]()
         refused = rights.refusal(OFFSET_COMMIT, request.group_id)
-        for topic in request.topics:
-            hidden = refused or rights.refusal(OFFSET_COMMIT, topic.name, _READ_TOPIC)
-            async for one in in_slices(topic.partitions):
-                key = topic.name, one.partition_index
-                if hidden is not None:
-                    results[key] = of_error(hidden)
-                elif one.partition_index < 0:
-                    results[key] = Error.UNKNOWN_TOPIC_OR_PARTITION
-                elif key not in results:
-                    results[key] = Error.NONE
-                    commits.append(
-                        pb.OffsetCommit(
-                            topic=topic.name,
-                            partition=one.partition_index,
-                            offset=one.committed_offset,
-                            metadata=one.committed_metadata or "",
-                        )
-                    )
+        results, commits = await sorted_out(rights, OFFSET_COMMIT, refused, request.topics)
         if commits:
             results |= await self._committed(request, commits)
         return OffsetCommitResponse(

@@ -50,7 +50,7 @@ from cluster.kafka.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from cluster.kafka.needs import Required, Rights
-from cluster.kafka.offsets import RESULTS
+from cluster.kafka.offsets import RESULTS, sorted_out
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
@@ -67,7 +67,6 @@ from oncelog.v1 import group_pb2 as pb
 
 MAX_PRODUCERS = 10_000  # of a partition, in an answer
 _WRITE_TOPIC = Required("write", "topic")
-_READ_TOPIC = Required("read", "topic")
 _READ_GROUP = Required("read", "group")
 _STATES = {
     State.OPEN: "Ongoing",
@@ -184,28 +183,10 @@ class TransactionCalls:
     async def commit_offsets(
         self, rights: Rights, head: Head, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
-        results: dict[tuple[str, int], Error] = {}
-        commits = list[pb.OffsetCommit]()
-        refused = rights.refusal(TXN_OFFSET_COMMIT, request.transactional_id)
-        refused = refused or rights.refusal(TXN_OFFSET_COMMIT, request.group_id, _READ_GROUP)
-        for topic in request.topics:
-            hidden = refused or rights.refusal(TXN_OFFSET_COMMIT, topic.name, _READ_TOPIC)
-            async for one in in_slices(topic.partitions):
-                key = topic.name, one.partition_index
-                if hidden is not None:
-                    results[key] = of_error(hidden)
-                elif one.partition_index < 0:
-                    results[key] = Error.UNKNOWN_TOPIC_OR_PARTITION
-                elif key not in results:
-                    results[key] = Error.NONE
-                    commits.append(
-                        pb.OffsetCommit(
-                            topic=topic.name,
-                            partition=one.partition_index,
-                            offset=one.committed_offset,
-                            metadata=one.committed_metadata or "",
-                        )
-                    )
+        call = TXN_OFFSET_COMMIT
+        refused = rights.refusal(call, request.transactional_id)
+        refused = refused or rights.refusal(call, request.group_id, _READ_GROUP)
+        results, commits = await sorted_out(rights, call, refused, request.topics)
         if commits:
             number = await self._staged(request, commits)
             results |= {(one.topic, one.partition): number for one in commits}
