@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -187,7 +188,7 @@ def header(who: str) -> tuple[tuple[str, str], ...]:
 
 
 # Calls that reach it have passed the guard.
-NO_TRANSACTIONS: Any = None
+NO_TRANSACTIONS: Any = SimpleNamespace(all_runs=None)
 
 
 @asynccontextmanager
