@@ -331,6 +331,18 @@ def test_pages_name_files_of_the_tree() -> None:
     assert pages.lost_files("`node/gone.py`, `node/node.py`") == ["node/gone.py"]
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    records = [page for page in (ROOT / "docs/adr").glob("*.md") if page.name != "README.md"]
+    numbers = [page.name[:4] for page in records]
+    assert sorted(set(numbers)) == sorted(numbers)
+    index = (ROOT / "docs/adr/README.md").read_text("utf-8")
+    for page in records:
+        if page.name != "0000-template.md":
+            number = int(page.name[:4])
+            assert page.read_text("utf-8").startswith((f"# {number}. ", f"# {number:04}. ")), page
+            assert f"[{number}. " in index and f"]({page.name})" in index, page
+
+
 def test_sentences_are_plain() -> None:
     assert words.too_many(words.of_folders(tree().values())) == []
     assert words.too_many(words.of_messages(tree().values())) == []
