@@ -184,7 +184,8 @@ class GroupCoordinator:
     def hello(self, now: float, hello: Hello) -> None:
         """Begin a session, or continue it over a new connection."""
         known = self._members.get(hello.member)
-        if known is not None and hello.connection < known.hello.connection:
+        newest = self._joining.get(hello.member) if known is None else known.hello
+        if newest is not None and hello.connection < newest.connection:
             return  # a late message of a connection that was given up
         if known is None and hello.member not in self._awaited:
             self._begin(now, hello)

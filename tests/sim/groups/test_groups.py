@@ -31,6 +31,7 @@ def test_a_seed_says_all() -> None:
         (weak.hello_tells_nothing, 82),
         (weak.released_on_any_connection, 1321),
         (weak.instance_without_compare, 329),
+        (weak.late_hello_joins, 9484013),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

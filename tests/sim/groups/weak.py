@@ -66,6 +66,17 @@ def hello_tells_nothing() -> Any:
     return patch.object(GroupCoordinator, "_take_back", lambda *args: None)
 
 
+def late_hello_joins() -> Any:
+    """A late hello takes the place of a newer one that waits for its claim."""
+    whole = GroupCoordinator.hello
+
+    def hello(self: GroupCoordinator, now: float, said: Hello) -> None:
+        self._joining.pop(said.member, None)
+        whole(self, now, said)
+
+    return patch.object(GroupCoordinator, "hello", hello)
+
+
 def rejoins_at_once() -> Any:
     """A member whose session has ended comes back to its old partitions."""
     whole = GroupCoordinator._begin

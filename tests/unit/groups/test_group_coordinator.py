@@ -309,6 +309,25 @@ def test_a_late_hello_of_an_older_connection_changes_nothing() -> None:
     assert set(group.last["a"].partitions) == set(group.owns("a"))
 
 
+def connections_after_a_late_hello() -> set[int]:
+    """A static member's first hello comes after its second, which waits for the claim."""
+    group = Script({1: 2})
+    for connection in (2, 1):
+        group.coordinator.hello(0.0, Hello("a", connection, frozenset({1}), "i"))
+        assert not group.coordinator.advance(0.0).pushes
+    group.facts.claim(1, "i", 0, "a")
+    group.coordinator.applied()
+    pushed = {connection for _, connection, _ in group.coordinator.advance(0.0).pushes}
+    assert group.coordinator.members()
+    return pushed
+
+
+def test_a_late_hello_does_not_replace_one_that_waits_for_a_claim() -> None:
+    assert connections_after_a_late_hello() == {2}
+    with weak.late_hello_joins():
+        assert connections_after_a_late_hello() == {1}
+
+
 def test_topics_that_grow_and_go() -> None:
     group = Script({1: 2})
     group.hello("a", topics=(1, 2))
