@@ -190,6 +190,7 @@ class Member:
         self.alive, self.stopped_until, self.stuck = True, 0.0, False
         self.fenced: list[str] = []
         self.rejected = ""  # for good
+        self._unread: list[tuple[int, Any]] = []  # arrived: connection, message
         self._pushed: dict[int, Any] = {}  # connection -> the next message its stream will take
         # Committed when it began, committed since, read.
         self.positions: dict[TopicIdPartition, tuple[int, int, int]] = {}
@@ -244,18 +245,25 @@ class Member:
         world, message = self.world, self._pushed.pop(connection)
         self._arrives_at = max(self._arrives_at, world.scheduler.now + world._latency())
         if world.rng.random() >= world.drop:
-            world.scheduler.at(self._arrives_at, self._receive, node, connection, message)
+            world.scheduler.at(self._arrives_at, self._receive, connection, message)
         else:
             world.scheduler.after(0.5 + world.rng.random(), self.connect)
 
-    def _receive(self, node: Node, connection: int, message: Any) -> None:
-        if not self.alive or self.rejected:
+    def _receive(self, connection: int, message: Any) -> None:
+        self._unread.append((connection, message))
+        if len(self._unread) == 1:
+            self._read()
+
+    def _read(self) -> None:
+        """Takes what has arrived, in its order; a stopped process reads later."""
+        if self.world.scheduler.now < self.stopped_until:
+            self.world.scheduler.at(self.stopped_until, self._read)
             return
-        now = self.world.scheduler.now
-        if now < self.stopped_until:
-            self.world.scheduler.at(self.stopped_until, self._receive, node, connection, message)
-            return
-        if connection != self.membership.connection:
+        while self._unread:
+            self._take(*self._unread.pop(0))
+
+    def _take(self, connection: int, message: Any) -> None:
+        if not self.alive or self.rejected or connection != self.membership.connection:
             return
         match message:
             case Assignment(epoch, partitions, revoke):
