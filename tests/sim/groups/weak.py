@@ -67,7 +67,7 @@ def hello_tells_nothing() -> Any:
 
 
 def late_hello_joins() -> Any:
-    """A late hello takes the place of a newer one that waits for its claim."""
+    """A late hello replaces a newer one before its claim is applied."""
     whole = GroupCoordinator.hello
 
     def hello(self: GroupCoordinator, now: float, said: Hello) -> None:

@@ -255,7 +255,7 @@ class Member:
             self._read()
 
     def _read(self) -> None:
-        """Takes what has arrived, in its order; a stopped process reads later."""
+        """Takes the arrived messages in their order; a stopped process reads later."""
         if self.world.scheduler.now < self.stopped_until:
             self.world.scheduler.at(self.stopped_until, self._read)
             return
