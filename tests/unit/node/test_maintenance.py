@@ -115,7 +115,7 @@ def test_a_snapshot_that_cannot_be_read_is_an_outcome_too(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(group, "base_reading", lambda peer: unreadable)
     monkeypatch.setattr(group, "snapshot_sent", lambda *outcome: outcomes.append(outcome))
-    monkeypatch.setattr(stage.node(1), "_look", lambda: None)  # where no disk is damaged
+    monkeypatch.setattr(stage.node(1), "_look", lambda process: None)  # where no disk is damaged
     duties = watched(stage, 1, transfers)
     group.snapshots_due.append(3)
     duties.look()
@@ -239,7 +239,7 @@ def test_a_replica_that_cannot_be_read_does_not_keep_the_others_from_retention(
 ) -> None:
     stage = Stage(groups=2, retention_bytes=0)
     partitions = stage.node(1).partitions
-    monkeypatch.setattr(stage.node(1), "_look", lambda: None)  # where no disk is damaged
+    monkeypatch.setattr(stage.node(1), "_look", lambda process: None)  # where no disk is damaged
     compacted: list[int] = []
 
     def damaged() -> None:
