@@ -201,7 +201,8 @@ def of_coordinator(error: Exception) -> Error:
         case Error.NOT_LEADER_OR_FOLLOWER:
             moved = isinstance(error, faults.NotLeaderError | errors.NotLeaderError)
             return Error.NOT_COORDINATOR if moved else Error.COORDINATOR_LOAD_IN_PROGRESS
-        case Error.REQUEST_TIMED_OUT | Error.THROTTLING_QUOTA_EXCEEDED:
+        # Java ends a commit for good at 56, which is for batches.
+        case Error.REQUEST_TIMED_OUT | Error.THROTTLING_QUOTA_EXCEEDED | Error.KAFKA_STORAGE_ERROR:
             return Error.COORDINATOR_NOT_AVAILABLE
         case number:
             return number

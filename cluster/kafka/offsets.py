@@ -8,7 +8,7 @@ a generation keeps the member's session, and is checked against the generation w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cluster.kafka.brokers import NO_NODE, Brokers
 from cluster.kafka.errors import EXPECTED, Error, of_coordinator, of_error, text_of
@@ -37,6 +37,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import Required, Rights
 from cluster.kafka.versions import Head
+from cluster.partition.group_offsets import MAX_COMMITS
 from cluster.services.groups.service import GroupService
 from cluster.services.slices import in_slices
 from oncelog.errors import NotReadyError, OncelogError
@@ -98,6 +99,12 @@ async def sorted_out(
                     )
                 )
     return results, commits
+
+
+def in_calls(commits: Sequence[pb.OffsetCommit]) -> Iterator[Sequence[pb.OffsetCommit]]:
+    """Yield the offsets in parts that GroupService takes: Kafka's clients know no limit."""
+    for first in range(0, len(commits), MAX_COMMITS):
+        yield commits[first : first + MAX_COMMITS]
 
 
 class Offsets:
@@ -177,20 +184,22 @@ class Offsets:
         caller = None
         if generation >= 0 or member or instance:
             caller = caller_of(member, instance, generation)
+        results: dict[tuple[str, int], Error] = {}
         try:
             reason = "" if caller is None else await self._groups.classic.commits(group, caller)
             if reason:
                 return {(one.topic, one.partition): REASONS[reason] for one in commits}
-            answer = await self._groups.commit(
-                pb.CommitOffsetsRequest(group=group, offsets=commits), caller
-            )
+            for part in in_calls(commits):
+                answer = await self._groups.commit(
+                    pb.CommitOffsetsRequest(group=group, offsets=part), caller
+                )
+                for one in answer.results:
+                    number = RESULTS.get(one.error, Error.UNKNOWN_SERVER_ERROR)
+                    results[one.topic, one.partition] = number
         except EXPECTED as error:
             number = of_coordinator(error)
-            return {(one.topic, one.partition): number for one in commits}
-        return {
-            (one.topic, one.partition): RESULTS.get(one.error, Error.UNKNOWN_SERVER_ERROR)
-            for one in answer.results
-        }
+            return {(one.topic, one.partition): number for one in commits} | results
+        return results
 
     # -- OffsetFetch --------------------------------------------------------------------
 

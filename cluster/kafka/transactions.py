@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from cluster.kafka.brokers import Brokers
@@ -50,7 +50,7 @@ from cluster.kafka.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from cluster.kafka.needs import Required, Rights
-from cluster.kafka.offsets import RESULTS, sorted_out
+from cluster.kafka.offsets import RESULTS, in_calls, sorted_out
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
@@ -206,7 +206,7 @@ class TransactionCalls:
         )
 
     async def _staged(
-        self, request: TxnOffsetCommitRequest, commits: Iterable[pb.OffsetCommit]
+        self, request: TxnOffsetCommitRequest, commits: Sequence[pb.OffsetCommit]
     ) -> Error:
         member = ClassicCaller(
             member=request.member_id,
@@ -218,20 +218,24 @@ class TransactionCalls:
         try:
             row = await self._open.open_one(request.transactional_id, holder)
             async with lock:
-                answer = await self._groups.stage(
-                    pb.StageOffsetsRequest(
-                        transaction_id=row.transaction_id,
-                        producer_id=holder.producer_id,
-                        epoch=holder.epoch,
-                        group=request.group_id,
-                        number=await self._groups.next_call(request.group_id, row.transaction_id),
-                        offsets=commits,
-                    ),
-                    member,
-                )
+                for part in in_calls(commits):
+                    number = await self._groups.next_call(request.group_id, row.transaction_id)
+                    answer = await self._groups.stage(
+                        pb.StageOffsetsRequest(
+                            transaction_id=row.transaction_id,
+                            producer_id=holder.producer_id,
+                            epoch=holder.epoch,
+                            group=request.group_id,
+                            number=number,
+                            offsets=part,
+                        ),
+                        member,
+                    )
+                    if answer.error:
+                        return RESULTS.get(answer.error, Error.UNKNOWN_SERVER_ERROR)
         except EXPECTED as error:
             return of_transaction(error, fenced=False)
-        return RESULTS.get(answer.error, Error.UNKNOWN_SERVER_ERROR)
+        return Error.NONE
 
     # -- ListTransactions, DescribeTransactions, DescribeProducers ------------------------------
 
