@@ -34,6 +34,8 @@ from cluster.v1 import offsets_pb2 as pb
 MAX_GROUP_METADATA_BYTES = 1024 * 1024  # of all members' protocols
 MAX_ASSIGNMENT_BYTES = 1024 * 1024  # of all members
 MEMBER_BYTES = 1024  # of memory that a member takes beside its metadata
+MAX_PROTOCOLS, MAX_TYPE_CHARS = 32, 255  # of a member; memory of either is not counted
+SHORTEST_REBALANCE = 1.0  # seconds: a rebalance timeout of 0 would be over at once, for ever
 
 # States, by Kafka's names.
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = (
@@ -307,6 +309,8 @@ class ClassicCoordinator:
         if done is None:
             self._must_store = True
         elif not done:
+            for member in self._members.values() if self.state == COMPLETING else ():
+                member.assignment = b""  # nobody counts its memory
             self._prepare(now, NOT_STORED)
         elif self.state == COMPLETING:
             self.state = STABLE
@@ -347,7 +351,9 @@ class ClassicCoordinator:
 
     def _supports(self, request: ClassicJoin) -> bool:
         """Return whether the member shares a protocol with all others."""
-        if not (request.protocol_type and request.protocols):
+        if not 1 <= len(request.protocol_type) <= MAX_TYPE_CHARS:
+            return False
+        if not 1 <= len(request.protocols) <= MAX_PROTOCOLS:
             return False
         if not self._members:
             return True
@@ -503,8 +509,7 @@ class ClassicCoordinator:
         # A member that took over an instance id is answered when the rebalance completes.
         self._replaced.clear()
         self._must_store = False
-        longest = max((one.rebalance_timeout for one in self._members.values()), default=0.0)
-        self._deadline = now + longest
+        self._deadline = now + self._longest()
         self._settles_at = -NEVER
         if self.state == EMPTY and self._members:
             self._settles_at = min(now + self._initial_delay, self._deadline)
@@ -529,9 +534,8 @@ class ClassicCoordinator:
             if one.joining is None and not one.instance:
                 self._delete(one.member)
         joined = [one for one in self._members.values() if one.joining is not None]
-        longest = max((one.rebalance_timeout for one in self._members.values()), default=0.0)
         if self._members and not joined:
-            self._deadline = now + longest  # static members, whose sessions will end
+            self._deadline = now + self._longest()  # static members, whose sessions will end
             return
         self.generation += 1
         self._settles_at = -NEVER
@@ -546,13 +550,18 @@ class ClassicCoordinator:
             self.leader = joined[0].member
         self.protocol = self._elected()
         self.state = COMPLETING
-        self._deadline = now + longest
+        self._deadline = now + self._longest()
         self._is_assigned = False
         for member in self._members.values():
             member.assignment = b""
         for member in joined:
             self._answers.append((member.joining, self._joined(member, self.leader)))
             self._begin_session(now, member)
+
+    def _longest(self) -> float:
+        """Return how long a rebalance waits for its members."""
+        timeouts = (one.rebalance_timeout for one in self._members.values())
+        return max((SHORTEST_REBALANCE, *timeouts)) if self._members else 0.0
 
     def _elected(self) -> str:
         """Return the protocol that most members prefer, of those that all know."""

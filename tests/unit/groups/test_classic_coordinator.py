@@ -64,6 +64,9 @@ class Group:
         assert isinstance(answer, Joined)
         return answer
 
+    def join_error(self, **changes: Any) -> str:
+        return self.joined(self.join(**changes)).error
+
     def sync(
         self,
         member: str,
@@ -167,6 +170,7 @@ def test_without_room_the_members_are_told() -> None:
     group.write(False)
     assert group.answers[ticket] == Synced("NOT_STORED")
     assert group.machine.state == PREPARING
+    assert [one.assignment for one in group.machine.members()] == [b""], "no memory is kept"
 
 
 def test_an_assignment_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +183,9 @@ def test_an_assignment_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     large = group.join(protocols=(("range", bytes(20)),))
     assert group.joined(large).error == "GROUP_FULL"
     assert group.joined(group.join(member, protocols=(("range", bytes(20)),))).error == "GROUP_FULL"
+    many = tuple((f"p{number}", b"") for number in range(classic.MAX_PROTOCOLS + 1))
+    for changes in ({"protocols": many}, {"protocol_type": "c" * (classic.MAX_TYPE_CHARS + 1)}):
+        assert Group().join_error(**changes) == "INCONSISTENT_PROTOCOL"
     monkeypatch.setattr(classic, "MAX_MEMBERS", 1)
     assert group.joined(group.join()).error == "GROUP_FULL"
 
@@ -226,6 +233,28 @@ def test_a_rebalance_goes_on_without_members_that_do_not_come() -> None:
     answer = group.joined(new)
     assert [name for name, _, _ in answer.members] == [answer.member], answer
     assert group.beat(leader) == "UNKNOWN_MEMBER" == group.beat(static)
+
+
+def test_a_rebalance_timeout_of_zero_keeps_no_timer_busy() -> None:
+    group = Group()
+    first = group.joined(group.join()).member
+    static = group.join(instance="i", rebalance_timeout=0.0)
+    group.join(first)
+    name = group.joined(static).member
+    group.sync(name, "i")
+    group.sync(first)
+    group.write()
+    assert group.machine.state == STABLE and group.machine.leave(0, first, "") == ""
+    group.advance()
+    assert group.machine.state == PREPARING and group.machine.next_due() > group.now
+    group.advance(1.5)
+    assert group.machine.next_due() > group.now, "nobody has joined: it waits on"
+    assert not group.joined(group.join(name, "i")).error
+
+    alone = Group()
+    name = alone.joined(alone.join(rebalance_timeout=0.0)).member
+    alone.advance()
+    assert alone.beat(name) == "", "it has time to sync"
 
 
 def test_a_member_that_never_syncs_is_removed() -> None:
