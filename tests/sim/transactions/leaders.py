@@ -159,7 +159,10 @@ class Leader:
         self.spawn(self.open_ones.lease(name, TIMEOUT_MS, held), reply)
 
     def kafka_add(self, reply: Reply, name: str, holder: Holder, groups: set[int]) -> None:
-        self.spawn(self.open_ones.add(name, holder, groups), reply)
+        async def added() -> None:
+            await self.open_ones.add(name, holder, groups)
+
+        self.spawn(added(), reply)
 
     def kafka_end(self, reply: Reply, name: str, holder: Holder, commit: bool) -> None:
         self.spawn(self.open_ones.end(name, holder, commit=commit), reply)
