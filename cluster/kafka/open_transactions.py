@@ -6,7 +6,8 @@
 A client's call means the last transaction of its lease. This node's copy of the metadata may be
 behind, and a call for one transaction must not end, or fill, another. So an answer that changed
 nothing is given once the copy has caught up, and the end of a transaction counts only if that was
-the last one when the command was applied.
+the last one when the command was applied. An end, or offsets, never go on with a transaction that
+turned up while they waited: their client may have repeated the call elsewhere, and gone on.
 
 A transaction that somebody else aborted (its time was over, an operator, a new member of a group)
 ends its lease: the holder may only abort it, or lease again. Else the rest of it would go into the
@@ -17,9 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 
+from cluster.errors import NotReadyError
 from cluster.metadata.producer_names import NameState, check_producer_name
 from cluster.metadata.topics import Rejected
 from cluster.services.context import NodeContext
@@ -45,6 +47,7 @@ from cluster.transactions.types import (
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import transactions_pb2 as tpb
 from oncelog.errors import OncelogError
+from oncelog.v1 import group_pb2 as pb
 
 MARKERS_WAIT = 1.0  # seconds that a new transaction waits for the end of the last one
 # Reasons of a refusal, beside those of the coordinator.
@@ -117,22 +120,39 @@ class OpenTransactions:
             is_current = True  # a command is applied here, done or refused
 
     async def end(self, name: str, holder: Holder, *, commit: bool) -> None:
-        """Commit all that is staged, or abort; returns once it shows in all partitions."""
-        is_current = False
-        while True:
-            row = await self._last_of(name, holder)
-            if row is not None and row.state is TransactionState.OPEN:
-                if await (self._commit(row) if commit else self._abort(row)):
-                    break
-            elif is_current:
-                row = await self._ended_before(row, commit=commit)
-                break
-            else:
-                await self._decisions.catch_up()
-            is_current = True  # a command is applied here
-        await self._everywhere(row)
+        """Commit all that is staged, or abort; returns once it shows in all partitions.
 
-    async def open_one(self, name: str, holder: Holder) -> TransactionRow:
+        Only a transaction that is open here when the call comes is ended. Another that turns up
+        while it waits may be the wanted one, or one begun behind a repeat of this call. Raises
+        NotReadyError then: a client that still waits asks again.
+        """
+        row = await self._last_of(name, holder)
+        if row is None or row.state is not TransactionState.OPEN:
+            await self._decisions.catch_up()
+        elif await (self._commit(row) if commit else self._abort(row)):
+            await self._everywhere(row)
+            return
+        row = await self._last_ended(name, holder)  # a command is applied here
+        await self._everywhere(await self._ended_before(row, commit=commit))
+
+    async def stage_offsets(
+        self,
+        name: str,
+        holder: Holder,
+        stage: Callable[[int], Awaitable[pb.StageOffsetsResponse]],
+    ) -> pb.StageOffsetsResponse:
+        """Stage offsets in the open transaction: `stage` does it, given the number."""
+        row = await self._open_one(name, holder)
+        answer = await stage(row.transaction_id)
+        if answer.error in (TRANSACTION_ABORTED, TRANSACTION_ENDED):
+            # This node's copy was behind, or it ended meanwhile.
+            await self._decisions.catch_up()
+            raise refused_end(await self._last_ended(name, holder))
+        return answer
+
+    # -- steps ----------------------------------------------------------------------------
+
+    async def _open_one(self, name: str, holder: Holder) -> TransactionRow:
         """Return the open transaction."""
         row = await self._last_of(name, holder)
         if row is None or row.state is not TransactionState.OPEN:
@@ -142,7 +162,12 @@ class OpenTransactions:
             raise refused_end(row)
         return row
 
-    # -- steps ----------------------------------------------------------------------------
+    async def _last_ended(self, name: str, holder: Holder) -> TransactionRow | None:
+        """Return the last transaction. Raises NotReadyError if it is open, so new to this node."""
+        row = await self._last_of(name, holder)
+        if row is not None and row.state is TransactionState.OPEN:
+            raise NotReadyError(f"transaction {row.transaction_id} is new to this node; ask again")
+        return row
 
     async def _begin(
         self,

@@ -213,29 +213,32 @@ class TransactionCalls:
             instance=request.group_instance_id or "",
             generation=request.generation_id,
         )
-        holder = Holder(request.producer_id, request.producer_epoch)
+        name, holder = request.transactional_id, Holder(request.producer_id, request.producer_epoch)
         lock = self._numbering.setdefault(request.group_id, asyncio.Lock())
-        try:
-            row = await self._open.open_one(request.transactional_id, holder)
+
+        async def stage(number: int) -> pb.StageOffsetsResponse:
             async with lock:
+                answer = pb.StageOffsetsResponse()
                 for part in in_calls(commits):
-                    number = await self._groups.next_call(request.group_id, row.transaction_id)
-                    answer = await self._groups.stage(
-                        pb.StageOffsetsRequest(
-                            transaction_id=row.transaction_id,
-                            producer_id=holder.producer_id,
-                            epoch=holder.epoch,
-                            group=request.group_id,
-                            number=number,
-                            offsets=part,
-                        ),
-                        member,
+                    call = await self._groups.next_call(request.group_id, number)
+                    staged = pb.StageOffsetsRequest(
+                        transaction_id=number,
+                        producer_id=holder.producer_id,
+                        epoch=holder.epoch,
+                        group=request.group_id,
+                        number=call,
+                        offsets=part,
                     )
+                    answer = await self._groups.stage(staged, member)
                     if answer.error:
-                        return RESULTS.get(answer.error, Error.UNKNOWN_SERVER_ERROR)
+                        break
+                return answer
+
+        try:
+            answer = await self._open.stage_offsets(name, holder, stage)
         except EXPECTED as error:
             return of_transaction(error, fenced=False)
-        return Error.NONE
+        return RESULTS.get(answer.error, Error.UNKNOWN_SERVER_ERROR)
 
     # -- ListTransactions, DescribeTransactions, DescribeProducers ------------------------------
 

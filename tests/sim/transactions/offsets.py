@@ -15,6 +15,7 @@ from cluster.partition.group_state import CommitResult
 from cluster.services.groups.offsets_wire import offset_record
 from cluster.services.groups.staged_offsets import OffsetStaging
 from cluster.services.outcomes import applied, one_answer, unable
+from cluster.transactions.types import Holder
 from cluster.v1 import offsets_pb2 as internal
 from oncelog.v1 import group_pb2 as pb
 from tests.sim.transactions.leaders import PartitionLeader
@@ -38,6 +39,23 @@ class OffsetsLeader(PartitionLeader):
     def stage_offsets(self, reply: Reply, request: pb.StageOffsetsRequest) -> None:
         ids = [TOPIC_ID] * len(request.offsets)
         self.spawn(self._staging.stage(self.partition, request, ids, 0, None), reply)
+
+    def kafka_offsets(self, reply: Reply, name: str, holder: Holder, offset: int) -> None:
+        """TxnOffsetCommit: names no transaction."""
+
+        async def stage(number: int) -> pb.StageOffsetsResponse:
+            known = self.partition.group_offsets.staged.calls(number, GROUP)
+            request = pb.StageOffsetsRequest(
+                transaction_id=number,
+                producer_id=holder.producer_id,
+                epoch=holder.epoch,
+                group=GROUP,
+                number=known[-1].number + 1 if known else 1,
+                offsets=[commit_of(0, offset)],
+            )
+            return await self._staging.stage(self.partition, request, [TOPIC_ID], 0, None)
+
+        self.spawn(self.open_ones.stage_offsets(name, holder, stage), reply)
 
     async def _propose(self, command: internal.OffsetsCommand) -> Any:
         future: asyncio.Future[Outcome]

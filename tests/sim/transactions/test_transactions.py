@@ -58,6 +58,8 @@ CAUGHT_BY = {
     "the-rest-of-an-expired-one-goes-on": "k04_rest_of_an_expired_transaction",
     "an-end-is-answered-at-its-decision": "k07_end_is_answered_when_its_markers_are_applied",
     "any-end-counts": "k06_end_at_a_node_that_knows_the_one_before",
+    "an-end-goes-on-with-the-next": "k12_end_that_waits_while_its_client_goes_on",
+    "offsets-believe-an-old-copy": "k13_offsets_at_a_node_that_knows_the_transaction_before",
     "an-old-copy-is-believed": "k07_batch_at_a_leader_that_knows_the_one_before",
     "each-lease-is-another": "k10_lease_is_repeated",
     "a-lease-does-not-wait": "k09_successor_waits_for_the_end_of_its_predecessor",

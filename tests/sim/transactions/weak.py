@@ -14,6 +14,7 @@ import cluster.transactions.runs as runs_module
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.record import ReadableRun as PublishedChain
 from cluster.dedup.verdict import Kind, Verdict
+from cluster.errors import NotReadyError
 from cluster.groups.ownership import GroupOwnership
 from cluster.groups.staged import StagedOffsetsTable
 from cluster.kafka.open_transactions import OpenTransactions
@@ -516,6 +517,31 @@ def any_end_counts() -> list[Patch]:
 
     commit = OpenTransactions._commit
     return [(OpenTransactions, "_commit", believes)]
+
+
+@weakness
+def an_end_goes_on_with_the_next() -> list[Patch]:
+    """It waited while its client repeated it elsewhere and began another: that ends half done."""
+
+    async def goes_on(self: OpenTransactions, *of: Any, commit: bool) -> None:
+        while True:
+            try:
+                return await end(self, *of, commit=commit)
+            except NotReadyError:
+                pass
+
+    end = OpenTransactions.end
+    return [(OpenTransactions, "end", goes_on)]
+
+
+@weakness
+def offsets_believe_an_old_copy() -> list[Patch]:
+    """The group's node takes an ended transaction for the open one: its producer has to stop."""
+
+    async def believes(self: OpenTransactions, name: str, holder: Any, stage: Any) -> Any:
+        return await stage((await self._open_one(name, holder)).transaction_id)
+
+    return [(OpenTransactions, "stage_offsets", believes)]
 
 
 @weakness

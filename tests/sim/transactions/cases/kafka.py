@@ -7,8 +7,10 @@ from typing import Any
 from cluster.transactions.types import Holder
 from tests.sim.transactions.cases.registry import case, same
 from tests.sim.transactions.kafka import Work
+from tests.sim.transactions.offsets import OffsetsLeader, refusal
+from tests.sim.transactions.run import add_partition
 from tests.sim.transactions.stage import NOT_YET, Asked, Stage
-from tests.sim.transactions.world import METADATA, Call
+from tests.sim.transactions.world import LOST, METADATA, Call
 
 
 class KafkaStage(Stage):
@@ -38,7 +40,9 @@ class KafkaStage(Stage):
         """Ends the transaction, whose records are checked at the end; or the reason of a refusal"""
         self.checker.kafka.append(self.work)
         self.work.commit_sent = commit
-        said = self._said(self.ask(self.end_call(commit, node)))
+        said: Any = LOST
+        while said is LOST:
+            said = self._said(self.ask(self.end_call(commit, node)))
         if said is None:
             self.work.outcome = "committed" if commit else "aborted"
         self.work = Work()
@@ -295,3 +299,48 @@ def k11_leader_goes_between_the_batches_and_the_end() -> None:
             answer = stage.ask(stage.end_call(commit=True)).answer
         same(stage.sequences(1), [0, 1])
         stage.finish()
+
+
+@case
+def k12_end_that_waits_while_its_client_goes_on() -> None:
+    """It was repeated at another node. It must not end the next transaction, half done."""
+    for commit in (True, False):
+        stage = KafkaStage(2)
+        stage.add(2, node=1)
+        same(stage.stage(2, 0), "STAGED")
+        stage.hold("confirm_runs" if commit else "propose_metadata")
+        late = stage.send(stage.end_call(commit, node=1))
+        stage.world.settle()
+        stage.world.hold = lambda call: False
+        same(stage.end(commit=commit), None)
+        stage.add(2)
+        same(stage.stage(2, 1), "STAGED")
+        stage.release()
+        same(late.answer, LOST)
+        same(stage.stage(2, 2), "STAGED")
+        same(stage.end(commit=True), None)
+        same(stage.sequences(2), [0] * commit + [1, 2])
+        stage.finish()
+
+
+@case
+def k13_offsets_at_a_node_that_knows_the_transaction_before() -> None:
+    """The client asks again, and they go into its open one; offsets of the one before do not."""
+    for commit in (True, False):
+        for with_offsets in (True, False):
+            stage = KafkaStage(2)
+            same(add_partition(stage.world, OffsetsLeader), 3)
+            stage.world.settle()
+            stage.add(*((1, 3) if with_offsets else (1,)), node=3)
+            call = stage.call("offsets", 3, holder=stage.holder, offset=7)
+            if with_offsets:
+                same(refusal(stage.ask(call).answer), "")
+            same(stage.end(commit=commit), None)
+            stage.add(1, 3)
+            call.arguments["offset"] = 9
+            same(stage.ask(call).answer, LOST)
+            same(refusal(stage.ask(call).answer), "")
+            same(stage.stage(1, 0), "STAGED")
+            same(stage.end(commit=True), None)
+            same(stage.ask(Call(3, "fetch_offset", {"partition": 0})).answer, 9)
+            same(stage.ask(call).kind, "TRANSACTION_ENDED")
