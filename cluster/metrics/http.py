@@ -117,7 +117,8 @@ class PageServer(ThreadingMixIn, TCPServer):
         self.address_family = family
         self.pages = pages
         self._context = context
-        self._open: dict[socket.socket, None] = {}  # oldest first
+        # Accepted socket -> the socket in use, another one with TLS; oldest first.
+        self._open: dict[socket.socket, socket.socket] = {}
         self._lock = threading.Lock()
         super().__init__(address, _PageRequest)
 
@@ -125,11 +126,11 @@ class PageServer(ThreadingMixIn, TCPServer):
         request.settimeout(TIMEOUT)
         with self._lock:
             if len(self._open) >= MOST:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
+                oldest = self._open.pop(next(iter(self._open)))
                 with contextlib.suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread ends, and closes it
-            self._open[request] = None
+                    # Its thread ends, and closes it. SSLSocket.shutdown is not for other threads.
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)
+            self._open[request] = request
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -141,11 +142,18 @@ class PageServer(ThreadingMixIn, TCPServer):
         if self._context is None:
             super().finish_request(request, client_address)
             return
-        try:
-            secured = self._context().wrap_socket(request, server_side=True)
-        except OSError:
-            return  # no handshake, or an untrusted client: no answer
+        context = self._context()
+        with self._lock:
+            if request not in self._open:
+                return  # it was the oldest meanwhile
+            # The accepted socket loses its file here.
+            secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            self._open[request] = secured
         with secured:
+            try:
+                secured.do_handshake()
+            except OSError:
+                return  # no handshake, or an untrusted client: no answer
             super().finish_request(secured, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -14,9 +15,13 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import ListenError
+from cluster.metrics import http
 from cluster.metrics.http import MAX_REQUEST_BYTES, MOST, TEXT, PageAnswer, serve_pages
 from cluster.node.health.probes import HANGS, Probes
 from cluster.node.health.readiness import FAR_BEHIND, SETTLING, Readiness
+from cluster.security.certificates import CertificateFiles, Certificates
+from cluster.security.contexts import Contexts
+from harness.certificates import Authority, dns
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -200,6 +205,36 @@ def test_silent_connections_do_not_keep_a_probe_out(served):
     for sock in silent:
         sock.close()
     assert threading.active_count() < MOST + 50
+
+
+@pytest.mark.parametrize("shakes", [True, False])
+def test_silent_connections_do_not_keep_one_out_with_tls(tmp_path, monkeypatch, shakes):
+    monkeypatch.setattr(http, "TIMEOUT", 600.0)
+    authority = Authority()
+    files = authority.issue([dns("node")]).write(tmp_path, "node")
+    context = Contexts(Certificates(CertificateFiles("tls", *files, None))).server
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    pages = {"/page": lambda query: PageAnswer(HTTPStatus.OK, "page\n")}
+    close = serve_pages("metrics_listen", f"127.0.0.1:{port}", pages, context)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+
+    def opened(secured):
+        sock = socket.create_connection(("127.0.0.1", port), 20)
+        return trusting.wrap_socket(sock) if secured else sock
+
+    try:
+        silent = [opened(shakes) for _ in range(MOST + 1)]
+        assert silent[0].recv(1) == b"", "the oldest had to go"
+        asked = opened(True)
+        asked.sendall(b"GET /page HTTP/1.1\r\n\r\n")
+        assert asked.recv(100).startswith(b"HTTP/1.1 200 OK")
+        for sock in (*silent, asked):
+            sock.close()
+    finally:
+        close()
 
 
 def test_a_port_in_use_is_named():
