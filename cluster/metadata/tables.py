@@ -107,7 +107,8 @@ class Tables:
             self.layout_version += 1
 
     def topics_by_name(self) -> list[TopicState]:
-        return [self.topics[name] for name in sorted(self.topics)]
+        topics = self.topics.copy()  # the metrics' thread asks, too
+        return [topics[name] for name in sorted(topics)]
 
     def put_topic(self, topic: TopicState) -> None:
         before = self.topics.get(topic.name)

@@ -162,9 +162,10 @@ class OffsetsTable:
 
     def groups(self, after: str, limit: int) -> list[tuple[str, GroupState]]:
         """Returns at most `limit` groups with names above `after`, by name."""
-        names = sorted(self._groups)
+        groups = self._groups.copy()  # the metrics' thread asks, too
+        names = sorted(groups)
         start = bisect_right(names, after) if after else 0
-        return [(name, self._groups[name]) for name in names[start : start + limit]]
+        return [(name, groups[name]) for name in names[start : start + limit]]
 
     def confirm(self, transaction_id: int, asked: Mapping[str, tuple[int, int]]) -> str:
         """Returns why a commit with these staged offsets cannot be decided; "": it can.

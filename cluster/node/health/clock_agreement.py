@@ -105,7 +105,8 @@ class ClockAgreement:
         return not self.agreed and len(self._counted()) + 1 >= self._majority
 
     def _counted(self) -> list[_ClockSample]:
-        return [sample for peer, sample in self._samples.items() if peer in self._peers]
+        # A thread of the probes asks, too.
+        return [sample for peer, sample in [*self._samples.items()] if peer in self._peers]
 
     def offsets(self) -> dict[int, float]:
         """Return how far each peer's clock is ahead of this node's, in seconds."""
