@@ -202,6 +202,8 @@ class Groups:
                 if time.monotonic() + pause >= deadline:
                     raise attempts.error() from None
                 await asyncio.sleep(pause)
+            except errors.OncelogError as error:
+                raise attempts.final(error) from None
             else:
                 self.answered(group, address)
                 return answer

@@ -53,6 +53,19 @@ class Attempts:
         late.args = (message,)
         return late
 
+    def final(self, error: OncelogError) -> OncelogError:
+        """Return an answer that ends the call, with the doubt of an attempt that had none.
+
+        That attempt may have been executed: a final refusal speaks for the last one alone.
+        """
+        if not self._in_doubt:
+            return error
+        twin = copy.copy(error)
+        twin.args = (f"{error.message}; an earlier attempt had no answer and may be done",)
+        if isinstance(twin, RetriableError):
+            twin.outcome = "unknown"
+        return twin
+
     def with_doubt(self, error: OncelogError) -> OncelogError:
         """Return a copy of this error, with the last attempt's text if that is another one."""
         twin = copy.copy(error)

@@ -169,11 +169,13 @@ class Cluster:
                     )
                 except RetriableError as error:
                     if isinstance(error, UnknownTopicOrPartitionError):
-                        raise
+                        raise attempts.final(error) from None
                     attempts.failed(error)
                     problems.append(error)
                     if on_retry is not None:
                         on_retry(error)
+                except OncelogError as error:
+                    raise attempts.final(error) from None
                 else:
                     self._has_answered = True
                     if target != first:
@@ -231,12 +233,14 @@ class Cluster:
                 pause = 0.0 if hinted and failures == 1 else self.backoff.after(error, failures)
                 if time.monotonic() + pause >= deadline:
                     raise attempts.error() from None
+            except OncelogError as error:
+                raise attempts.final(error) from None
             await asyncio.sleep(pause)
             if failures > 1 or not hinted:
                 try:
                     await self.require_topic(tp.topic, max(0.05, deadline - time.monotonic()))
-                except UnknownTopicOrPartitionError:
-                    raise
+                except UnknownTopicOrPartitionError as error:
+                    raise attempts.final(error) from None
                 except RetriableError as error:
                     attempts.failed(error)
                     raise attempts.error() from None

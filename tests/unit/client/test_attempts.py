@@ -46,6 +46,19 @@ def test_refusals_alone_leave_no_doubt() -> None:
     assert told.outcome is None
 
 
+def test_a_final_answer_speaks_for_the_last_attempt_alone() -> None:
+    gone = of_node(errors.UnknownTopicOrPartitionError("no such topic"))
+    assert attempts(of_node(errors.NotReadyError("wait"))).final(gone) is gone
+    told = attempts(timeout()).final(gone)
+    assert isinstance(told, errors.UnknownTopicOrPartitionError)
+    assert told.outcome == "unknown", "an earlier attempt may have deleted it"
+    exists = of_node(errors.TopicAlreadyExistsError("there is one"))
+    told = attempts(timeout()).final(exists)
+    assert isinstance(told, errors.TopicAlreadyExistsError)
+    assert told.message == "there is one; an earlier attempt had no answer and may be done"
+    assert exists.message == "there is one" and gone.outcome is None
+
+
 def test_a_node_without_a_majority_tells_more_than_a_lost_connection() -> None:
     majority = of_node(errors.BrokerUnavailableError("no majority"))
     assert tells(majority)
