@@ -88,7 +88,16 @@ class Gate:
         except UnknownCallerError as error:
             raise self.unknown(action, address, str(error)) from None
         usage = None if self._quotas is None else self._quotas.usage(known.principal)
-        return Caller(known.principal, known.expires, address, usage)
+        return Caller(known.principal, known.expires, address, usage, known.line)
+
+    def look(self) -> None:
+        """Read the static tokens again if they have changed; `stands` then tells."""
+        if self._identities is not None:
+            self._identities.look()
+
+    def stands(self, caller: Caller) -> bool:
+        """Return whether the caller's static token is still one."""
+        return self._identities is None or self._identities.stands(caller)
 
     def unknown(self, action: str, address: str, text: str) -> UnauthenticatedError:
         """Note a caller that nobody can be identified by, and return the error to raise."""

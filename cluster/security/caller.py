@@ -21,12 +21,14 @@ class Caller:
     expires: the principal's proof holds until then (seconds since the Unix epoch).
     address: of the connection, as its protocol names it.
     usage:   of the principal's quotas; None without identities.
+    line:    of a static token in its file; None for another proof.
     """
 
     principal: str = NOBODY
     expires: float = float("inf")
     address: str = ""
     usage: Usage | None = None
+    line: object | None = None
 
     @property
     def client(self) -> str:

@@ -35,6 +35,17 @@ class Identities:
     def takes_tokens(self) -> bool:
         return self._static is not None or self._jwts is not None
 
+    def look(self) -> None:
+        """Read the static tokens again if they have changed."""
+        if self._static is not None:
+            self._static.look()
+
+    def stands(self, caller: Caller) -> bool:
+        """Return whether the line of the caller's static token is still in the file."""
+        if caller.line is None or self._static is None:
+            return True
+        return self._static.line(caller.principal) == caller.line
+
     async def caller(self, authorization: str, certificate: bytes) -> Caller:
         """Return the caller. authorization: the header's value; certificate: PEM. Either may be
         empty.
@@ -55,7 +66,11 @@ class Identities:
             )
         try:
             if token.startswith(PREFIX) and self._static is not None:
-                return Caller(await self._static.principal(token))
+                principal = await self._static.principal(token)
+                line = self._static.line(principal)
+                if line is None:
+                    raise TokenError("the token is not known")  # any more
+                return Caller(principal, line=line)
             if self._jwts is not None:
                 return await self._jwts.caller(token)
         except TokenError as error:

@@ -28,6 +28,7 @@ MAX_TOKENS = 10_000
 MAX_BYTES = 4 * 1024 * 1024
 MAX_N = 2**17
 PREFIX = "oncelog."
+_KIND = "token:"
 _LINE = re.compile(
     r"([A-Za-z0-9_-]{1,100}) scrypt:([0-9]{1,7}):([0-9]{1,2}):([0-9]):"
     r"([0-9a-f]{32,128}):([0-9a-f]{64})"
@@ -62,28 +63,35 @@ class StaticTokens:
         self._waiting: Counter[str] = Counter()  # by name
         self._checking: dict[bytes, asyncio.Task[str]] = {}  # by SHA-256
 
-    async def principal(self, token: str) -> str:
-        """Return the principal. Raises TokenError, TokensBusyError."""
+    def look(self) -> None:
+        """Read the file again if it has changed."""
         if self._file.renewed():
             self._right.clear()
+
+    def line(self, principal: str) -> object | None:
+        """Return the line of a principal's token, as it was last read; None: there is none."""
+        return self._file.value.get(principal.removeprefix(_KIND))
+
+    async def principal(self, token: str) -> str:
+        """Return the principal. Raises TokenError, TokensBusyError."""
+        self.look()
         digest = hashlib.sha256(token.encode()).digest()
         name = self._right.get(digest)
         if name is None:
             # A client's first calls come together: one check is for all of them.
             checking = self._checking.get(digest)
             if checking is None:
-                checking = self._checking[digest] = asyncio.create_task(self._check(token))
+                checking = self._checking[digest] = asyncio.create_task(self._check(token, digest))
                 checking.add_done_callback(lambda task: self._checked(digest, task))
             name = await asyncio.shield(checking)
-            self._right[digest] = name
-        return f"token:{name}"
+        return f"{_KIND}{name}"
 
     def _checked(self, digest: bytes, task: asyncio.Task[str]) -> None:
         del self._checking[digest]
         if not task.cancelled():
             task.exception()  # its waiters have it, or have gone
 
-    async def _check(self, token: str) -> str:
+    async def _check(self, token: str, sha256: bytes) -> str:
         name, _, secret = token.removeprefix(PREFIX).partition(".")
         stored = self._file.value.get(name)
         if stored is None or not secret:
@@ -101,6 +109,7 @@ class StaticTokens:
             digest, stored.digest
         ):
             raise TokenError("the token is not known")
+        self._right[sha256] = name  # now: the next look may find the line gone
         return name
 
 
