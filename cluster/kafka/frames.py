@@ -84,6 +84,9 @@ class Client(Protocol):
     def begin(self, connection: Connection, exchange: Exchange) -> None:
         """Begin to work on a request. Raises CodecError if it is none."""
 
+    def refused(self, connection: Connection, reason: str) -> None:
+        """The connection ends for its bytes."""
+
     def ended(self, connection: Connection) -> None:
         """The connection is gone. Called once."""
 
@@ -201,7 +204,7 @@ class Connection(asyncio.Protocol):
                 break
             (size,) = LENGTH.unpack_from(view, at)
             if not 0 < size <= self.limit:
-                self._refuse(f"a request of {size} bytes; the limit is {self.limit}")
+                self.refuse(f"a request of {size} bytes; the limit is {self.limit}")
                 return
             if end - at < LENGTH.size + size:
                 needed = LENGTH.size + size
@@ -225,11 +228,11 @@ class Connection(asyncio.Protocol):
         try:
             self._client.begin(self, exchange)
         except CodecError as error:
-            self._refuse(str(error))
+            self.refuse(str(error))
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
         """End the connection, as Kafka does: nothing after this can be understood."""
-        log.info("connection of a Kafka client closed client=%s: %s", self.address, reason)
+        self._client.refused(self, reason)
         self.close()
 
     # -- answers ------------------------------------------------------------------------

@@ -108,7 +108,8 @@ class GroupAdmin:
             refused = rights.refusal(DELETE_GROUPS, name)
             if refused is not None:
                 raise refused
-            done = await self._service.delete(name)
+            with rights.noting(DELETE_GROUPS, name, of_coordinator):
+                done = await self._service.delete(name)
         except EXPECTED as error:
             return of_coordinator(error)
         if done is False:
@@ -137,7 +138,8 @@ class GroupAdmin:
             offsets, running = await self._service.look(group)
             if offsets is None and running is None:
                 return OffsetDeleteResponse(error_code=Error.GROUP_ID_NOT_FOUND)
-            results = await self._service.delete_offsets(group, keys) if keys else []
+            with rights.noting(OFFSET_DELETE, group, of_coordinator):
+                results = await self._service.delete_offsets(group, keys) if keys else []
         except EXPECTED as error:
             return OffsetDeleteResponse(error_code=of_coordinator(error))
         rights.ended(OFFSET_DELETE, group, "ok")

@@ -50,6 +50,7 @@ from oncelog.errors import OncelogError, UnauthenticatedError
 log = logging.getLogger(__name__)
 
 STRANGER_BYTES = 16 * 1024  # of a request before the caller is known; a token has half of it
+STRANGER_REQUESTS = 16  # a client that logs in needs five; one may cost 0.1 ms
 STRANGER_S = 10.0  # seconds until the caller is known, or a refused one has its answer
 LOOK_S = 3600.0  # seconds between looks at a proof that holds for longer
 MAX_LIFETIME_MS = 2**31 - 1  # that a client is told; it may log in again earlier
@@ -70,6 +71,9 @@ class Admits(Protocol):
 
     def closed(self, login: Login) -> None: ...
 
+    def may_tell(self) -> bool:
+        """Return whether the log may have another line about a client's end."""
+
     def session(self, rights: Rights) -> Session: ...
 
 
@@ -87,6 +91,7 @@ class Login:
         self._session: Session | None = None
         self._mechanism = ""  # chosen by a handshake, for one message
         self._is_raw = False  # the next frame is that message alone (SaslHandshake v0)
+        self._asked = 0  # requests before the caller was known
         self._is_pausing = False  # a quota's wait is under way
         self._timer: asyncio.TimerHandle | None = None  # of its end
         self._counted = ExitStack()  # in the caller's quotas
@@ -105,6 +110,10 @@ class Login:
         connection.hold(self._identify(connection))
 
     def begin(self, connection: Connection, exchange: Exchange) -> None:
+        if self._caller is None:
+            self._asked += 1
+            if self._asked > STRANGER_REQUESTS:
+                raise CodecError(f"more than {STRANGER_REQUESTS} requests before a login")
         if self._is_raw:
             self._begin_login(connection, exchange, bytes(exchange.request), None)
             return
@@ -133,6 +142,9 @@ class Login:
             session = self._session or self._open(self._caller)
             session.begin(connection, exchange, head, source)
 
+    def refused(self, connection: Connection, reason: str) -> None:
+        self.close(reason)
+
     def ended(self, connection: Connection) -> None:
         self._port.closed(self)
         self._counted.close()
@@ -148,7 +160,8 @@ class Login:
         if self._connection is not None:
             if reason:
                 # Anybody can be a stranger, as often as they like: no line for each.
-                level = logging.DEBUG if self._caller is None else logging.INFO
+                tells = self._caller is not None and self._port.may_tell()
+                level = logging.INFO if tells else logging.DEBUG
                 log.log(level, "Kafka client ended client=%s: %s", self._connection.address, reason)
             self._connection.close()
 
@@ -157,6 +170,11 @@ class Login:
         """Return the context whose CAs proved the caller; None: a token did, or nothing."""
         tls = None if self._connection is None else self._connection.tls
         return tls.context if tls is not None and self._by_certificate else None
+
+    @property
+    def stands(self) -> bool:
+        """Return whether the caller's static token is still one; a stranger has none."""
+        return self._caller is None or self._gate.stands(self._caller)
 
     # -- the caller's proof -------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import asyncio
 from functools import partial
 
 from cluster.errors import ProposalTimeoutError
-from cluster.kafka.errors import EXPECTED, Error, of_error
+from cluster.kafka.errors import EXPECTED, of_error
 from cluster.kafka.messages import (
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
@@ -60,11 +60,12 @@ class Logs:
                 if refused is None:
                     work = self._deleted(topic.name, one.partition_index, one.offset, ends)
                     try:
-                        deleted.low_watermark = await work
+                        with rights.noting(DELETE_RECORDS, topic.name, of_error):
+                            deleted.low_watermark = await work
                     except EXPECTED as error:
                         deleted.error_code = of_error(error)
-                    name = Error(deleted.error_code).name if deleted.error_code else "ok"
-                    rights.ended(DELETE_RECORDS, topic.name, name)
+                    else:
+                        rights.ended(DELETE_RECORDS, topic.name, "ok")
                 else:
                     deleted.error_code = of_error(refused)
                 result.partitions.append(deleted)

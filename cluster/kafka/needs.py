@@ -9,7 +9,9 @@ of `cluster/security/permissions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from cluster.access.gate import Gate
@@ -54,6 +56,7 @@ from cluster.kafka.messages import (
     TXN_OFFSET_COMMIT,
     Call,
 )
+from cluster.metrics.requests import CANCELLED
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.permissions import Need
 from oncelog.errors import OncelogError
@@ -158,13 +161,27 @@ class Rights:
             work.close()
             return of_error(refused), text_of(refused)
         try:
-            await work
+            with self.noting(call, name, of_command):
+                await work
         except EXPECTED as error:
-            number = of_command(error)
-            self.ended(call, name, number.name)
-            return number, text_of(error)
+            return of_command(error), text_of(error)
         self.ended(call, name, "ok")
         return Error.NONE, None
+
+    @contextmanager
+    def noting(self, call: Call, name: str, number: Callable[[Exception], Error]) -> Iterator[None]:
+        """Note a change that was let in and fails, or whose client goes: it may be made even so.
+
+        number: of an error.
+        """
+        try:
+            yield
+        except EXPECTED as error:
+            self.ended(call, name, number(error).name)
+            raise
+        except asyncio.CancelledError:
+            self.ended(call, name, CANCELLED)
+            raise
 
     def ended(self, call: Call, name: str, result: str) -> None:
         """Note a change that was let in. result: "ok", or the error's name."""

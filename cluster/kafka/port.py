@@ -4,7 +4,8 @@
 
 The port knows its strangers, connections of which nobody knows the caller yet: one too many ends
 the oldest, as a client that may come in is known within milliseconds. Each handshake takes the
-certificates of its moment; a connection that a CA let in ends when the CAs change.
+certificates of its moment; a connection that a CA let in ends when the CAs change, and one that a
+static token let in ends when the token's line goes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 MAX_STRANGERS = 256  # and as many handshakes; at most a quarter of all connections
+MAX_TOLD = 20  # lines about clients' ends in TOLD_S seconds: without identities anybody makes them
+TOLD_S = 10.0
 LOOK_AT_CAS = 2.0  # seconds between looks whether the CAs have changed, as between nodes
 # Seconds, seconds, probes; not every system has all three.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -67,6 +70,8 @@ class KafkaPort:
         self._server: asyncio.Server | Handshakes | None = None
         self._socket: socket.socket | None = None
         self._looking: asyncio.TimerHandle | None = None
+        self._told = 0
+        self._told_since = float("-inf")
         self.port = 0
 
     def bind(self) -> None:
@@ -134,15 +139,27 @@ class KafkaPort:
         self._logins.pop(login, None)
         self._strangers.pop(login, None)
 
+    def may_tell(self) -> bool:
+        """Return whether the log may have another line about a client's end."""
+        now = asyncio.get_running_loop().time()
+        if now - self._told_since >= TOLD_S:
+            self._told, self._told_since = 0, now
+        self._told += 1
+        return self._told <= MAX_TOLD
+
     def session(self, rights: Rights) -> Session:
         """Begin a known caller's session."""
         assert self._open_session is not None, "started before it accepts"
         return self._open_session(rights)
 
-    # -- CAs ----------------------------------------------------------------------------
+    # -- CAs and static tokens ----------------------------------------------------------
 
     def _look_at_cas(self, contexts: Contexts, known: ssl.SSLContext) -> None:
-        """End the connections whose callers were proven by CAs that were replaced."""
+        """End the connections whose callers were proven by CAs, or tokens, that were replaced."""
+        self.gate.look()
+        for login in list(self._logins):
+            if not login.stands:
+                login.close("its token is not in tokens_file any more")
         current = contexts.server()
         if current is not known:
             for login in list(self._logins):

@@ -89,8 +89,7 @@ class Session:
             async with self._turn if head.call.key in IN_ORDER else nullcontext():
                 answer = await self._handlers[head.call.key](self._rights, head, request)
         except CodecError as error:
-            log.info("connection of a Kafka client closed client=%s: %s", connection.address, error)
-            connection.close()
+            connection.refuse(str(error))
         except Exception:  # the last stop: a handler answers all errors that are expected
             log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)
             connection.close()

@@ -27,6 +27,7 @@ class Calls:
     def __init__(self) -> None:
         self.begun: list[Exchange] = []
         self.requests: list[bytes] = []
+        self.reasons: list[str] = []
         self.connections: list[Connection] = []
         self.news, self.gone = asyncio.Event(), asyncio.Event()
 
@@ -39,6 +40,9 @@ class Calls:
             raise CodecError("no request")
         self.begun.append(exchange)
         self.news.set()
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        self.reasons.append(reason)
 
     def ended(self, connection: Connection) -> None:
         self.gone.set()

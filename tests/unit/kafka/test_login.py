@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -189,6 +190,46 @@ async def test_a_strangers_request_is_small(tmp_path: Path) -> None:
             assert len(large) > login.STRANGER_BYTES
             client.send(large)
             assert [one.error_code for one in answer_in([await client.receive()])] == [0] * 6
+
+
+async def test_a_stranger_asks_little_and_makes_no_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cluster.kafka")
+    async with world(tmp_path) as node:
+        async with node.client() as client:
+            for _ in range(login.STRANGER_REQUESTS):
+                await client.call(API_VERSIONS, 3, ApiVersionsRequest())
+            client.ask(API_VERSIONS, 3, ApiVersionsRequest())
+            assert await client.is_ended()
+        async with node.client() as client:
+            client.send(b"GET / HTTP/1.1")
+            assert await client.is_ended()
+        assert not caplog.records
+        for _ in range(port.MAX_TOLD + 1):
+            async with node.client() as client:
+                await client.log_in(ALICE)
+                for _ in range(login.STRANGER_REQUESTS):
+                    await client.call(API_VERSIONS, 3, ApiVersionsRequest())
+                client.send(b"GET / HTTP/1.1")
+                assert await client.is_ended()
+        assert len(caplog.records) == port.MAX_TOLD
+
+
+async def test_a_connection_ends_when_its_static_token_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port, "LOOK_AT_CAS", 0.01)
+    async with world(tmp_path) as node, node.client() as kept, node.client() as client:
+        await kept.log_in(node.jwt(MINUTE))
+        await client.log_in(ALICE)
+        await client.metadata()
+        tokens = tmp_path / "tokens"
+        tokens.write_text(tokens.read_text() + "\n# the same line, read again\n")
+        await client.metadata()
+        tokens.write_text(tokens.read_text().replace("alice", "eve"))
+        assert await client.is_ended()
+        await kept.metadata()
 
 
 async def test_a_stranger_has_little_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

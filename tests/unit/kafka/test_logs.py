@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from pathlib import Path
+
 import pytest
 
 from cluster.access.gate import Gate
@@ -9,6 +13,7 @@ from cluster.kafka.errors import Error
 from cluster.kafka.logs import Logs
 from cluster.kafka.messages import (
     DELETE_RECORDS,
+    DELETE_TOPICS,
     DESCRIBE_LOG_DIRS,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -19,8 +24,11 @@ from cluster.kafka.messages import (
 from cluster.kafka.needs import Rights
 from cluster.kafka.versions import Head
 from cluster.partition import retention
+from cluster.security.audit import Audit
 from cluster.security.caller import Caller
+from cluster.security.identities import Identities
 from cluster.security.permissions import Authorizer, Rule
+from oncelog.errors import NotReadyError
 from tests.unit.kafka.kafka_bytes import batch
 from tests.unit.kafka.test_produce import Rig
 from tests.unit.services.log_rig import TOPIC
@@ -107,3 +115,28 @@ async def test_the_directory_has_the_sizes_of_this_nodes_replicas() -> None:
             for topic in result.topics for one in topic.partitions
         ]  # fmt: skip
         assert found == ([(TOPIC, 0, size)] if shown else [])
+
+
+async def test_a_client_that_goes_does_not_hide_its_change(tmp_path: Path) -> None:
+    """The change may be in the log, and nobody waits for the answer."""
+    audit = Audit(tmp_path / "audit", 1)
+    rights = Rights(Gate(Identities(None, None), None, audit), Caller("a"))
+    proposed = asyncio.Event()
+
+    async def waits() -> None:
+        proposed.set()
+        await asyncio.Event().wait()
+
+    async def fails() -> None:
+        raise NotReadyError("x")
+
+    loop = asyncio.get_running_loop()
+    called = loop.create_task(rights.changed(DELETE_TOPICS, "t", waits()))
+    await proposed.wait()
+    called.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await called
+    refused, _ = await rights.changed(DELETE_TOPICS, "t", fails())
+    audit.close()
+    lines = map(json.loads, (tmp_path / "audit").read_text().splitlines())
+    assert [one["result"] for one in lines] == ["CANCELLED", refused.name]
