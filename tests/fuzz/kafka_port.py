@@ -125,6 +125,9 @@ class _Port:
 
     def closed(self, login: Login) -> None: ...
 
+    def may_tell(self) -> bool:
+        raise AssertionError("a stranger makes no line")
+
     def session(self, rights: Rights) -> Session:
         raise AssertionError("let in without a token")
 
