@@ -1,6 +1,9 @@
 package oncelog
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // attempts are the failed attempts of a call that is repeated until its time is over. The last one is
 // cut short by the deadline: its timeout must not hide a node's refusal.
@@ -22,6 +25,21 @@ func (a *attempts) failed(err error) {
 
 // err returns the most telling error. Its outcome is unknown if an attempt had no answer.
 func (a *attempts) err() error { return a.withDoubt(a.telling) }
+
+// final returns an answer that ends the call, with the doubt of an attempt that had none: that one
+// may have been done, and a final refusal speaks for the last attempt alone.
+func (a *attempts) final(err error) error {
+	var e *Error
+	if !a.inDoubt || !errors.As(err, &e) || !e.told && e.Kind != ErrUnknownTopicOrPartition {
+		return err
+	}
+	twin := *e
+	twin.Message = e.Error() + "; an earlier attempt had no answer and may be done"
+	if e.Retriable() {
+		twin.Outcome = Unknown
+	}
+	return &twin
+}
 
 // late returns the same behind this text: a timeout, if no node has said anything.
 func (a *attempts) late(format string, args ...any) error {

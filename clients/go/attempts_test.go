@@ -1,6 +1,7 @@
 package oncelog
 
 import (
+	"context"
 	"errors"
 	"testing"
 )
@@ -39,6 +40,29 @@ func TestATimeoutHidesNoRefusal(t *testing.T) {
 	sure := asError(failedWith(refusal, fail(ErrNotReady, "no leader")).err())
 	if sure.Kind != ErrNotReady || sure.Outcome != "" {
 		t.Errorf("%v, outcome %q: no attempt is in doubt", sure.Kind, sure.Outcome)
+	}
+}
+
+func TestAFinalAnswerSpeaksForTheLastAttemptAlone(t *testing.T) {
+	timeout := fail(ErrRequestTimeout, "n1: too late")
+	gone := toldBy(fail(ErrUnknownTopicOrPartition, "no such topic"))
+	if err := failedWith(toldBy(fail(ErrNotReady, "wait"))).final(gone); asError(err) != gone {
+		t.Errorf("%v: no attempt is in doubt", err)
+	}
+	if told := asError(failedWith(timeout).final(gone)); told.Outcome != Unknown || gone.Outcome != "" {
+		t.Errorf("%v, outcome %q", told, told.Outcome)
+	}
+	exists := toldBy(fail(ErrTopicAlreadyExists, "there is one"))
+	told := failedWith(timeout).final(exists)
+	if !errors.Is(told, ErrTopicAlreadyExists) ||
+		told.Error() != "there is one; an earlier attempt had no answer and may be done" {
+		t.Error(told)
+	}
+	if err := failedWith(timeout).final(nil); err != nil {
+		t.Error(err)
+	}
+	if err := failedWith(timeout).final(context.Canceled); err != context.Canceled {
+		t.Error(err)
 	}
 }
 

@@ -259,7 +259,7 @@ func (c *cluster) call(ctx context.Context, options callOptions, m method) error
 				return nil
 			}
 			if !isRetriable(err) || errors.Is(err, ErrUnknownTopicOrPartition) {
-				return err
+				return tried.final(err)
 			}
 			tried.failed(err)
 			last = err
@@ -315,7 +315,7 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 			err = c.callAt(ctx, address, time.Until(deadline), m)
 		}
 		if err == nil || !isRetriable(err) {
-			return err
+			return tried.final(err)
 		}
 		tried.failed(err)
 		hint := asError(err)
@@ -343,7 +343,7 @@ func (c *cluster) callLeader(ctx context.Context, tp TopicPartition, m method) e
 				return tried.err()
 			}
 			if err != nil {
-				return err
+				return tried.final(err)
 			}
 		}
 	}

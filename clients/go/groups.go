@@ -84,7 +84,7 @@ func (g *groups) call(ctx context.Context, group string, m func(context.Context,
 			return nil
 		}
 		if !isRetriable(err) {
-			return err
+			return tried.final(err)
 		}
 		tried.failed(err)
 		pause := g.failed(group, address, err, failures)
