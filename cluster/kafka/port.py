@@ -143,7 +143,8 @@ class KafkaPort:
         """Return whether the log may have another line about a client's end."""
         now = asyncio.get_running_loop().time()
         if now - self._told_since >= TOLD_S:
-            self._told, self._told_since = 0, now
+            self._told = 0
+            self._told_since = now
         self._told += 1
         return self._told <= MAX_TOLD
 
