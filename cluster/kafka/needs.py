@@ -77,6 +77,7 @@ NEEDS: Mapping[int, Required] = {
     METADATA.key: Required("describe", "topic"),
     # Also `read` on each topic, as in CommitOffsets.
     OFFSET_COMMIT.key: Required("read", "group"),
+    # Of stable offsets: `read`, as in FetchOffsets.
     OFFSET_FETCH.key: Required("describe", "group"),
     # Of a transaction: `describe` on the producer's name.
     FIND_COORDINATOR.key: Required("describe", "group"),

@@ -46,6 +46,7 @@ from oncelog.v1 import group_pb2 as pb
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 _READ_TOPIC = Required("read", "topic")
+_READ_GROUP = Required("read", "group")
 _DESCRIBE_TOPIC = Required("describe", "topic")
 _DESCRIBE_NAME = Required("describe", "producer")
 RESULTS = {
@@ -251,7 +252,8 @@ class Offsets:
         keys = None if topics is None else [(t, n) for t, numbers in topics for n in numbers]
         stored, error = Stored(), Error.NONE
         try:
-            refused = rights.refusal(OFFSET_FETCH, group)
+            # Stable offsets end the group's open transactions: that is a consumer's right.
+            refused = rights.refusal(OFFSET_FETCH, group, _READ_GROUP if stable else None)
             if refused is not None:
                 raise refused
             stored = await self._stored(group, keys, stable=stable)

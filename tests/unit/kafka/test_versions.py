@@ -15,8 +15,17 @@ from cluster.dedup.verdict import Kind
 from cluster.kafka.codec import CodecError, Source
 from cluster.kafka.errors import Error, of_error, of_verdict
 from cluster.kafka.fetch import _encoded, _Part
-from cluster.kafka.messages import API_VERSIONS, CALLS, FETCH, METADATA, PRODUCE
+from cluster.kafka.messages import (
+    API_VERSIONS,
+    CALLS,
+    FETCH,
+    METADATA,
+    OFFSET_FETCH,
+    PRODUCE,
+    OffsetFetchRequest,
+)
 from cluster.kafka.needs import NEEDS, Rights
+from cluster.kafka.offsets import Offsets
 from cluster.kafka.versions import Head, api_versions, read_head
 from cluster.security.caller import Caller
 from cluster.security.permissions import KINDS, OPERATIONS, Authorizer, Rule
@@ -92,6 +101,18 @@ def test_a_right_is_asked_for_each_name() -> None:
     refused = rights.refusal(PRODUCE, "yours")
     assert refused is not None and of_error(refused) is Error.TOPIC_AUTHORIZATION_FAILED
     assert Rights(Gate(None, None, None), Caller()).refusal(PRODUCE, "yours") is None
+
+
+@pytest.mark.parametrize(("operation", "stable"), [("describe", Error.GROUP_AUTHORIZATION_FAILED),
+                                                   ("read", Error.NONE)])  # fmt: skip
+async def test_stable_offsets_need_what_ends_transactions(operation: str, stable: Error) -> None:
+    rule = Rule("alice", "group", "g", (operation,))
+    gate = Gate(_Nobody(), Authorizer(lambda: (rule,), ()), None)  # type: ignore[arg-type]
+    offsets, rights = Offsets(None, None), Rights(gate, Caller("alice"))  # type: ignore[arg-type]
+    for is_stable, error in ((False, Error.NONE), (True, stable)):
+        request = OffsetFetchRequest("g", [], [], is_stable)
+        answer = await offsets.fetch(rights, Head(OFFSET_FETCH, 7, 1, "", True), request)
+        assert answer.error_code == error
 
 
 class _Nobody:
