@@ -5,6 +5,7 @@
 
 Produce is begun at once, in the order of the requests, and has no task. Every other request has
 one; it ends with the connection. A commit waits for the one before it: the newest must be the last.
+A client that joins or fetches offsets after its commits expects them done: Kafka works in order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from typing import Any, cast
 from cluster.kafka.codec import CodecError, Source, decode, encode
 from cluster.kafka.fetch import THROTTLE
 from cluster.kafka.frames import Connection, Exchange, Parts
-from cluster.kafka.messages import FETCH, LEAVE_GROUP, OFFSET_COMMIT, PRODUCE
+from cluster.kafka.messages import (
+    FETCH,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+)
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
 from cluster.kafka.versions import Head
@@ -33,6 +41,8 @@ KAFKA = "kafka"
 
 # Calls of a connection that are answered one after the other.
 IN_ORDER = frozenset((OFFSET_COMMIT.key, LEAVE_GROUP.key))
+# Calls that wait for these, and hold up none.
+BEHIND = frozenset((JOIN_GROUP.key, OFFSET_FETCH.key))
 # Takes a request and returns an answer of `messages`; Fetch returns its finished parts.
 Handler = Callable[[Rights, Head, Any], Awaitable[Any]]
 
@@ -86,6 +96,9 @@ class Session:
     ) -> None:
         started, code = time.monotonic(), FAILED
         try:
+            if head.call.key in BEHIND:
+                async with self._turn:
+                    pass
             async with self._turn if head.call.key in IN_ORDER else nullcontext():
                 answer = await self._handlers[head.call.key](self._rights, head, request)
         except CodecError as error:

@@ -1,0 +1,80 @@
+"""Order of one connection's calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cluster.access.gate import Gate
+from cluster.kafka.codec import Source, encode
+from cluster.kafka.messages import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    Call,
+)
+from cluster.kafka.needs import Rights
+from cluster.kafka.session import Session
+from cluster.kafka.versions import Head
+from cluster.metrics.requests import Requests
+from cluster.security.caller import Caller
+from tests.unit.kafka.test_produce import Answers, Rig
+
+CALLS = (OFFSET_COMMIT, LEAVE_GROUP, JOIN_GROUP, OFFSET_FETCH, HEARTBEAT)
+
+
+class Calls:
+    """A session whose calls begin and wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[Call] = []
+        self.go = asyncio.Event()
+        self._answers = Answers()
+        rights = Rights(Gate(None, None, None), Caller())
+        handlers = {call.key: self._handle for call in CALLS}
+        self.session = Session(rights, handlers, Rig().producing, Requests())
+
+    async def _handle(self, rights: Rights, head: Head, request: Any) -> Any:
+        self.begun.append(head.call)
+        await self.go.wait()
+        assert head.call.response is not None
+        return head.call.response()
+
+    async def send(self, *calls: Call) -> None:
+        """Sends the requests; returns when all that can begin have begun."""
+        for call in calls:
+            head = Head(call, call.newest, 1, "", True)
+            out = bytearray()
+            assert call.request is not None
+            encode(call.request(), out, head.version, flexible=head.flexible)
+            exchange = self._answers.exchange()
+            source = Source(memoryview(out))
+            self.session.begin(self._answers, exchange, head, source)  # type: ignore[arg-type]
+        await settled()
+
+
+async def settled() -> None:
+    """Returns when nothing moves any more; the calls wait for nothing outside."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("call", [OFFSET_FETCH, JOIN_GROUP, OFFSET_COMMIT, LEAVE_GROUP])
+async def test_a_call_comes_after_the_commits_before_it(call: Call) -> None:
+    calls = Calls()
+    await calls.send(OFFSET_COMMIT, OFFSET_COMMIT, call, HEARTBEAT)
+    assert calls.begun == [OFFSET_COMMIT, HEARTBEAT], "only the first, and one that need not wait"
+    calls.go.set()
+    await settled()
+    assert calls.begun == [OFFSET_COMMIT, HEARTBEAT, OFFSET_COMMIT, call]
+
+
+async def test_a_commit_need_not_wait_for_a_rebalance() -> None:
+    calls = Calls()
+    await calls.send(JOIN_GROUP, OFFSET_FETCH, OFFSET_COMMIT)
+    assert calls.begun == [JOIN_GROUP, OFFSET_FETCH, OFFSET_COMMIT]
+    calls.session.close()
