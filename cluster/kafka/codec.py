@@ -136,7 +136,11 @@ class Source:
     def skip_tagged(self, *, flexible: bool) -> None:
         """Skip the tagged fields at the end of a structure."""
         if flexible:
-            for _ in range(self.uvarint()):
+            count = self.uvarint()
+            self._elements += count
+            if self._elements > MAX_ELEMENTS:
+                raise CodecError(f"{count} tagged fields before {self.at}")
+            for _ in range(count):
                 self.uvarint()
                 self.take(self.uvarint())
 

@@ -136,5 +136,19 @@ def test_an_array_cannot_be_longer_than_its_bytes_nor_than_the_limit() -> None:
         decode(OffsetFetchRequest, Source(memoryview(many[1:])), 8, flexible=True)
 
 
+def test_tagged_fields_have_the_same_limit() -> None:
+    """A request of the largest size has room for millions, and the event loop skips them."""
+    for more in (0, 1):
+        many = bytearray()
+        put_uvarint(MAX_ELEMENTS + more, many)
+        source = Source(memoryview(bytes(many) + bytes(2 * (MAX_ELEMENTS + more))))
+        if more:
+            with pytest.raises(CodecError, match="tagged fields"):
+                source.skip_tagged(flexible=True)
+        else:
+            source.skip_tagged(flexible=True)
+            assert not source.left
+
+
 def test_every_offered_version_was_looked_at() -> None:
     assert {call.key for call, _, _ in kinds()} == CALLS.keys() - {0}
