@@ -216,9 +216,11 @@ class OpenTransactions:
         try:
             decided = await self._decisions.decide(commit, None, 0)
         except (OncelogError, Rejected):
-            if row.state is TransactionState.OPEN:
+            # A checkpoint may have replaced the row.
+            known = self._node.metadata.coordinator.get(row.transaction_id)
+            if known is not None and known.state is TransactionState.OPEN:
                 raise
-            return False  # aborted; its state says why
+            return False  # ended; its state says how
         return decided.last_id == row.transaction_id
 
     async def _abort(self, row: TransactionRow) -> bool:

@@ -303,8 +303,11 @@ def k11_leader_goes_between_the_batches_and_the_end() -> None:
 
 @case
 def k12_end_that_waits_while_its_client_goes_on() -> None:
-    """It was repeated at another node. It must not end the next transaction, half done."""
-    for commit in (True, False):
+    """It was repeated at another node. It must not end the next transaction, half done.
+
+    Nor is it refused for good, if the node has loaded a checkpoint without the transaction.
+    """
+    for commit, loads in ((True, False), (True, True), (False, False), (False, True)):
         stage = KafkaStage(2)
         stage.add(2, node=1)
         same(stage.stage(2, 0), "STAGED")
@@ -315,6 +318,8 @@ def k12_end_that_waits_while_its_client_goes_on() -> None:
         same(stage.end(commit=commit), None)
         stage.add(2)
         same(stage.stage(2, 1), "STAGED")
+        if loads:
+            stage.group(METADATA).install(1)
         stage.release()
         same(late.answer, LOST)
         same(stage.stage(2, 2), "STAGED")
