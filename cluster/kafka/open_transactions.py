@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol
 
 from cluster.errors import NotReadyError
+from cluster.features import KAFKA
 from cluster.metadata.producer_names import NameState, check_producer_name
 from cluster.metadata.topics import Rejected
 from cluster.services.context import NodeContext
@@ -267,7 +268,11 @@ class OpenTransactions:
         return None if owner is None else coordinator.get(owner.last_id)
 
     async def _last_of(self, name: str, holder: Holder) -> TransactionRow | None:
-        """Return the last transaction of the lease; None: it began none."""
+        """Return the last transaction of the lease; None: it began none.
+
+        Raises FeatureOffError: a release without the feature stops at such a command.
+        """
+        self._node.metadata.features.require(KAFKA)
         if not _holds(self._node.metadata.name(name), holder):
             await self._decisions.catch_up()
             known = self._node.metadata.name(name)
