@@ -105,7 +105,11 @@ def _put(config: pb.TopicConfig, name: str, value: str | None) -> None:
             raise _wrong(name, f"{value!r} is not supported, only {fixed!r}")
         return
     text = setting.write(TopicSettings()) if value is None else value
-    setattr(config, setting.field, setting.read(name, text))
+    number = setting.read(name, text)
+    try:
+        setattr(config, setting.field, number)
+    except ValueError:  # beyond 64 bits, or 32
+        raise _wrong(name, f"{text} is out of range") from None
 
 
 def _wrong(name: str, text: str) -> InvalidConfigError:

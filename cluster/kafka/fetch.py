@@ -55,6 +55,7 @@ from cluster.services.slices import in_slices
 from oncelog.v1 import log_pb2 as pb
 
 MAX_WAIT_MS = 60_000
+MAX_TIME_MS = (2**63 - 1) // 1000  # in microseconds it is an int64; no record is as late
 LATEST, EARLIEST = -1, -2  # as timestamps
 NO_SESSION = 0
 _ERRORS = {
@@ -242,7 +243,8 @@ class Fetching:
 
     async def _record_at(self, topic: str, index: int, time_ms: int) -> tuple[Error, At]:
         """Find the first record at or after a time. Raises one of EXPECTED."""
-        query = pb.OffsetQuery(topic=topic, partition=index, timestamp_us=time_ms * 1000)
+        time_us = min(time_ms, MAX_TIME_MS) * 1000
+        query = pb.OffsetQuery(topic=topic, partition=index, timestamp_us=time_us)
         answer = await self._reader.list_offsets(pb.ListOffsetsRequest(queries=[query]))
         (batch,) = answer.results
         if batch.error:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from cluster.kafka.fetch import _part, _Room
+from cluster.kafka.brokers import Brokers
+from cluster.kafka.fetch import MAX_TIME_MS, Fetching, _part, _Room
+from cluster.kafka.messages import (
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from cluster.kafka.records import read_batch
+from cluster.kafka.versions import Head
 from cluster.services.log.fetch_encoding import FetchSection
 from oncelog.v1 import log_pb2 as pb
 from oncelog.v1.batch_pb2 import BatchHeader, StoredBatch
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import KAFKA_V2, ZSTD, compress
 from tests.unit.kafka.kafka_bytes import batch
+from tests.unit.kafka.test_logs import ANYBODY, filled
+from tests.unit.services.log_rig import TOPIC
 
 MIB = 1 << 20
 
@@ -50,3 +60,15 @@ async def test_slices_before_the_clients_offset_are_left_out() -> None:
     (data,) = (await _part(found, 104, _Room(MIB))).batches
     assert int.from_bytes(data[:8], "big") == 104
     assert read_batch(memoryview(data)).record_count == 2
+
+
+async def test_a_time_beyond_all_records_is_nowhere() -> None:
+    """In microseconds it has no place in 64 bits."""
+    rig = await filled()
+    for time_ms in (MAX_TIME_MS, MAX_TIME_MS + 1, 2**63 - 1):
+        wanted = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, -1, time_ms)])
+        fetching = Fetching(rig.node, Brokers(rig.node))
+        head = Head(LIST_OFFSETS, 4, 1, "", True)
+        answer = await fetching.list_offsets(ANYBODY, head, ListOffsetsRequest(topics=[wanted]))
+        (one,) = answer.topics[0].partitions
+        assert (one.error_code, one.offset, one.timestamp) == (0, -1, -1)
