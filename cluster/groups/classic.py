@@ -162,6 +162,8 @@ class ClassicCoordinator:
         self._has_grown = False  # since the last delay
         self._is_assigned = False  # the leader has assigned this generation
         self._must_store = False
+        self._must_claim = False  # the log's generation names older holders of instance ids
+        self._is_claiming = False  # the entry in flight names the new ones
         self._in_flight: pb.ClassicGroup | None = None
         self._answers: list[tuple[object, Joined | Synced]] = []
         known = facts()
@@ -304,6 +306,10 @@ class ClassicCoordinator:
         """Note the outcome of the entry. False: there is no room; None: it must be tried again."""
         record, self._in_flight = self._in_flight, None
         assert record is not None, "one entry at a time"
+        if self._is_claiming:
+            self._is_claiming = False
+            self._must_claim = self._must_claim or done is None
+            return
         if record.generation != self.generation or self.state == PREPARING:
             return  # a later rebalance has begun
         if done is None:
@@ -326,7 +332,9 @@ class ClassicCoordinator:
         """Return when `advance` must be called at the latest; infinity: never."""
         due = [*self._pending.values()]
         due += [one.deadline for one in self._members.values() if not _waits(one)]
-        if self.state == PREPARING and self._settles_at > -NEVER:
+        if self._must_claim or self._is_claiming:
+            pass  # the entry's outcome comes first
+        elif self.state == PREPARING and self._settles_at > -NEVER:
             due.append(self._settles_at)
         elif self.state == PREPARING or (self.state == COMPLETING and not self._is_assigned):
             due.append(self._deadline)
@@ -335,9 +343,13 @@ class ClassicCoordinator:
     def advance(self, now: float) -> ClassicReady:
         """Return the consequences of all input. To be called after each event."""
         self._expire(now)
+        proposal = None
+        if self._must_claim and self._in_flight is None:
+            self._must_claim = False
+            proposal = self._in_flight = self._claim()
+            self._is_claiming = proposal is not None
         if self.state == PREPARING and self._is_complete(now):
             self._complete(now)
-        proposal = None
         if self._must_store and self._in_flight is None:
             self._must_store = False
             proposal = self._in_flight = self._record()
@@ -389,6 +401,7 @@ class ClassicCoordinator:
         )
         self._has_grown = True
         self._prepare(now)
+        self._must_claim |= bool(request.instance)  # the log may still name a removed member
 
     def _join_again(self, now: float, ticket: object, request: ClassicJoin) -> None:
         refused = member_refusal(
@@ -434,6 +447,8 @@ class ClassicCoordinator:
             keeps = subscribed_topics(before) == subscribed_topics(after)
         if not keeps:
             self._prepare(now)
+            # Before it is answered: else the next leader would fence it for the older process.
+            self._must_claim = True
         else:
             # It is told of the leader's old id, so that it does not begin to assign.
             self._replaced[member.member] = shown
@@ -507,6 +522,7 @@ class ClassicCoordinator:
                 self._answers.append((member.syncing, Synced(reason)))
                 self._begin_session(now, member)
         # A member that took over an instance id is answered when the rebalance completes.
+        self._must_claim |= bool(self._replaced)
         self._replaced.clear()
         self._must_store = False
         self._deadline = now + self._longest()
@@ -518,6 +534,8 @@ class ClassicCoordinator:
 
     def _is_complete(self, now: float) -> bool:
         """Return whether the rebalance has all members that it will get."""
+        if self._must_claim or self._is_claiming:
+            return False
         if self._settles_at > -NEVER:
             while self._has_grown and self._settles_at <= min(now, self._deadline - 0.001):
                 self._has_grown = False
@@ -600,6 +618,20 @@ class ClassicCoordinator:
 
     def _assignment_of(self, member: _ClassicMember) -> Synced:
         return Synced("", self.protocol_type, self.protocol, member.assignment)
+
+    def _claim(self) -> pb.ClassicGroup | None:
+        """Return the generation in the log with the holders of its instance ids now."""
+        known = self._facts()
+        if known is None:
+            return None
+        record = pb.ClassicGroup.FromString(known.data)
+        for one in record.members:
+            holder = self._instances.get(one.instance, one.member)
+            if record.leader == one.member:
+                record.leader = holder
+            one.member = holder
+        record.members.sort(key=lambda one: one.member)
+        return None if record == known.record else record
 
     def _record(self) -> pb.ClassicGroup:
         return pb.ClassicGroup(

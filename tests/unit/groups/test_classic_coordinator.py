@@ -319,8 +319,38 @@ def test_a_static_members_other_topics_are_a_rebalance() -> None:
     assert group.beat("m1", instance="i") == "FENCED_INSTANCE"
     assert group.beat(answer.member, instance="i") == ""
     assert group.answers[group.sync(answer.member, "i")] == Synced("", "consumer", "range", b"x")
-    other = group.joined(group.join(instance="i", protocols=subscribed(b"u")))
+    ticket = group.join(instance="i", protocols=subscribed(b"u"))
+    assert group.machine.state == PREPARING and ticket not in group.answers
+    group.write(None)
+    assert ticket not in group.answers and group.machine.next_due() == NEVER, "once more"
+    group.write()
+    other = group.joined(ticket)
     assert other.generation == 2 and other.leader == other.member
+    record = group.table.of("g")
+    assert record is not None and record.record.generation == 1
+    assert [one.member for one in record.record.members] == [other.member]
+    group.machine = ClassicCoordinator("g", lambda: group.table.of("g"), 0.0, group.now)
+    again = group.join(other.member, "i", protocols=subscribed(b"u"))
+    assert group.joined(again).error == "", "the next leader knows it"
+
+
+def test_the_next_leader_knows_who_has_an_instance_id() -> None:
+    """Also if the rebalance that gave it a new holder was not in the log."""
+    group = Group()
+    first, static = group.stable("", "i")
+    assert group.machine.leave(group.now, static, "i") == ""
+    group.advance()
+    ticket = group.join(instance="i")
+    group.join(first)
+    assert ticket not in group.answers, "the log still names the member that has left"
+    group.write()
+    answer = group.joined(ticket)
+    assert (answer.error, answer.generation) == ("", 3)
+    group.machine = ClassicCoordinator("g", lambda: group.table.of("g"), 0.0, group.now)
+    assert group.machine.generation == 2
+    again = group.joined(group.join(answer.member, "i"))
+    assert (again.error, again.generation) == ("", 2)
+    assert group.beat(static, 2, "i") == "FENCED_INSTANCE"
 
 
 def test_the_next_leader_continues() -> None:
