@@ -30,8 +30,7 @@ def server(settings: tuple[str, ...]) -> None:
     known = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([str(node_code()), *([known] if known else [])])
     # -P: a user's folder called `cluster` is not taken for the node.
-    hints = [] if settings[:1] == ("--health",) else ["--next-steps"]
-    command = [sys.executable, "-P", "-m", "cluster", *hints, *settings]
+    command = [sys.executable, "-P", "-m", "cluster", "--next-steps", *settings]
     if {"-h", "--help"} & {*settings}:
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         click.echo(shown.stdout, nl=False)

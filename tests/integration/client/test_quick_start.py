@@ -114,7 +114,7 @@ def test_the_quick_start_says_what_is_seen(stranger: Stranger) -> None:
             assert seen == line
         for step in typed(records):
             assert stranger.run(step.command) == step.printed
-        assert stranger.run("oncelog server --health 127.0.0.1:7001") == ["SERVING"]
+        assert stranger.run("oncelog cluster health") == ["healthy"]
         (stranger.home / "example.py").write_text(program, encoding="utf-8")
         assert sorted(stranger.run("python example.py")) == sorted(printed.splitlines())
     finally:

@@ -10,8 +10,6 @@ import dataclasses
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from harness.local_cluster import QUICK, LocalCluster
-from harness.node_process import ROOT, NodeProcess
+from harness.node_process import NodeProcess
 from harness.ports import LOOPBACK
 from oncelog import Admin, Producer, RecordMetadata
 from oncelog.errors import OncelogError, UndeliveredRecordsError
@@ -173,25 +171,6 @@ def test_a_node_under_nohup_goes_on(make_cluster: MakeCluster) -> None:
     node.signal(signal.SIGHUP)
     cluster.api(1).create_topic("t")
     assert node.terminate() == 0
-
-
-def test_a_look_at_a_node_imports_no_grpc(make_cluster: MakeCluster) -> None:
-    """Containers look every few seconds: importing gRPC took a tenth of a core."""
-    cluster = make_cluster(1)
-
-    def look(address: str) -> subprocess.CompletedProcess[str]:
-        code = "import sys; sys.argv[1:] = ['--health', sys.argv[1]]; from cluster.__main__ import"
-        code += " main; code = main(); assert 'grpc' not in sys.modules; sys.exit(code)"
-        command = [sys.executable, "-c", code, address]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    done = look(cluster.addresses[1])
-    assert (done.returncode, done.stdout, done.stderr) == (0, "SERVING\n", "")
-    with socket.create_server((LOOPBACK, 0)) as closed:
-        address = f"{LOOPBACK}:{closed.getsockname()[1]}"
-    done = look(address)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"oncelog: {address}: ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("protected", [True, False])
