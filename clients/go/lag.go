@@ -50,13 +50,13 @@ func (a *Admin) GroupLag(ctx context.Context, group string) (GroupLag, error) {
 		return GroupLag{}, err
 	}
 	lags := map[TopicPartition]PartitionLag{}
-	for tp, committed := range described.Offsets {
-		lags[tp] = PartitionLag{Committed: &committed}
-	}
 	for _, member := range described.Members {
 		for tp := range member.Owned {
-			lags[tp] = lags[tp] // with what is committed
+			lags[tp] = PartitionLag{}
 		}
+	}
+	for tp, committed := range described.Offsets {
+		lags[tp] = PartitionLag{Committed: &committed}
 	}
 	starts, ends, failed := a.bothEnds(ctx, lags)
 	for tp, lag := range lags {
