@@ -105,9 +105,9 @@ async def test_a_position_that_nobody_tells_is_an_error_that_names_the_partition
     with Admin(bootstrap_servers=crippled.bootstrap) as admin:
         gone = leaderless(admin)[0]
     producer = client(
-        bootstrap_servers=crippled.bootstrap, producer_name=client.__module__, max_block_ms=600
+        bootstrap_servers=crippled.bootstrap, producer_name=client.__module__, max_block_ms=2000
     )
-    says = f"^{gone}: no position within max_block_ms=600: it has no leader(: NOT_LEADER)?$"
+    says = f"^{gone}: no position within max_block_ms=2000: it has no leader: NOT_LEADER$"
     if client is Producer:
         with producer, pytest.raises(RequestTimeoutError, match=says):
             await asyncio.to_thread(producer.position, gone.topic, gone.partition)
