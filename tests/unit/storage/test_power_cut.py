@@ -51,6 +51,8 @@ class Writer:
         self.states: list[Rows] = [{}]
         # The state, segment and size that some sync reached, whichever thread asked for it.
         self.durable = (0, 1, 0)
+        # Held by a sync until it is noted, and while the disk is copied.
+        self.syncing = threading.Lock()
         assert engine._store is not None
         self.log = engine._store.log
         self._sync_log, self.log.sync = self.log.sync, self._noted  # type: ignore[method-assign]
@@ -100,10 +102,12 @@ class Writer:
 
     def _noted(self) -> int:
         """Each sync of the log, also those that flushing and reclaiming ask for."""
-        end, written = self.log.end, len(self.states) - 1
-        number = self._sync_log()
-        self.durable = max(self.durable, (written, end.segment, end.position))
-        return number
+        with self.syncing:
+            written = len(self.states) - 1  # before the end, which another thread moves
+            end = self.log.end
+            number = self._sync_log()
+            self.durable = max(self.durable, (written, end.segment, end.position))
+            return number
 
     def _counted(self, entries: list[Moved]) -> None:
         self.moved += len(entries)
@@ -125,10 +129,10 @@ def cut_power(
 
     torn_at: bytes behind the durable end, or at random.
     """
-    copy_at_rest(store, image)
+    with writer.syncing:
+        copy_at_rest(store, image)
+        synced, segment, size = writer.durable
     log = image / "log"
-    # After the copy: data synced meanwhile was written before.
-    synced, segment, size = writer.durable
     numbers = [n for n in numbers_in(log) if n >= segment]
     torn = rng.choice(numbers or [segment])  # no number: a segment that was begun meanwhile
     for number in numbers:
