@@ -1,4 +1,4 @@
-"""docs/kafka-protocol.md against the code: calls, versions, error numbers."""
+"""docs/kafka.md against the code: calls, versions, error numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.kafka.messages import CALLS
 from cluster.kafka.needs import NEEDS
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGE = (DOCS / "kafka-protocol.md").read_text("utf-8")
+PAGE = (DOCS / "kafka.md").read_text("utf-8")
 # Never an answer.
 HIDDEN = {"UNSPECIFIED", "JOINED", "STAGED_DUPLICATE", "UNREGISTERED"}
 
