@@ -4,7 +4,7 @@
                             peer links, driver loop, servers, maintenance
              -> Node.stop:  the same backwards; each step of the start pushed its undoing
 
-The services' view of the node is in `service_context`.
+The services' view of the node is in `ports/service_context.py`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics.http import serve_pages
 from cluster.metrics.page import Metrics
-from cluster.node.client_ports import ClientPorts
 from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
-from cluster.node.group_lags import GroupLags
 from cluster.node.health.clocks import clocks_of
 from cluster.node.health.loop_watch import watch_loop
 from cluster.node.health.memory_watch import client_memory, memory_budget, memory_room, watch_memory
@@ -56,7 +54,7 @@ from cluster.node.leadership.handover import Leaderships
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.links.addresses import identity_of, named
 from cluster.node.links.peers import Peers
-from cluster.node.logging import log_families
+from cluster.node.logs.lines import log_families
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings
 from cluster.node.maintenance.loop import SnapshotSender, start_maintenance
 from cluster.node.membership.find_cluster import Admission, find_cluster
@@ -68,10 +66,13 @@ from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks, max_block
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades, keep_version
 from cluster.node.metadata_follower import MetadataFollower
-from cluster.node.metrics_cluster import ClusterFigures, security_families
-from cluster.node.metrics_sample import sample, transactions
-from cluster.node.offered import gate_of
+from cluster.node.metrics.cluster_figures import ClusterFigures, security_families
+from cluster.node.metrics.group_lags import GroupLags
+from cluster.node.metrics.sample import sample, transactions
 from cluster.node.peer_requests import PeerRequests
+from cluster.node.ports.client_ports import ClientPorts
+from cluster.node.ports.offered import gate_of
+from cluster.node.ports.service_context import ServiceContext
 from cluster.node.replicas.replicas import (
     ReplicaContext,
     Replicas,
@@ -80,7 +81,6 @@ from cluster.node.replicas.replicas import (
 )
 from cluster.node.replicas.reports import ReplicaDuties
 from cluster.node.replicas.sizes import ReplicaSizes
-from cluster.node.service_context import ServiceContext
 from cluster.node.tasks import Tasks
 from cluster.node.transactions.transactions import Transactions
 from cluster.security.settings import Security

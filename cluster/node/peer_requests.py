@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from cluster.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
-from cluster.node.group_lags import GroupLags
 from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.metrics.group_lags import GroupLags
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.node.transactions.transactions import Transactions
 from cluster.transport.snapshots import SnapshotParts

@@ -16,7 +16,7 @@ from cluster.config.node_config import DEFAULT_LISTEN, NodeConfig
 from cluster.errors import ClusterError, ConfigError
 from cluster.node.allocator import keep_large_buffers
 from cluster.node.descriptors import raise_limit
-from cluster.node.logging import LineHandler, LineQueue, configure_logging
+from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
 from cluster.node.node import Node
 from cluster.partition import disk_reads
 from cluster.startup import part_stderr, stopping

@@ -1,4 +1,4 @@
-"""The services' view of their node; `cluster/node/service_context.py` provides it.
+"""The services' view of their node; `cluster/node/ports/service_context.py` provides it.
 
 A protocol instead of a class: tests run the services with a real `MetadataState`
 behind a small context, and the node may change its implementation.

@@ -2,7 +2,7 @@
 
     GroupMembers (members, rebalances), OffsetsTable (offsets) --> GroupSample
 
-Lags come from the node's last look at the partitions' leaders (cluster/node/group_lags.py).
+Lags come from the node's last look at the partitions' leaders (cluster/node/metrics/group_lags.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cluster.metrics.groups import TopicLag
-from cluster.node.group_lags import GroupLags
+from cluster.node.metrics.group_lags import GroupLags
 
 HERE, OTHER = 1, 2
 TOPIC = 9

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.node import logging as node_logging
-from cluster.node.json_log import JsonFormatter
-from cluster.node.log_folding import PERIOD, SHOWN, Folding
-from cluster.node.logging import LineFormatter, LineQueue, configure_logging
+from cluster.node.logs import lines as node_logging
+from cluster.node.logs.folding import PERIOD, SHOWN, Folding
+from cluster.node.logs.json_lines import JsonFormatter
+from cluster.node.logs.lines import LineFormatter, LineQueue, configure_logging
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_many_changes_of_leaders_are_folded():
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter())
     handler.addFilter(Folding(lambda: now, lambda *timer: timers.append(timer)))
-    logger = logging.getLogger("cluster.node.log_folding")
+    logger = logging.getLogger("cluster.node.logs.folding")
     logger.addHandler(handler)
     level = logger.level
     logger.setLevel("INFO")

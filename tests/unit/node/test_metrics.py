@@ -21,7 +21,7 @@ from cluster.metrics.partitions import MANY, PartitionSample
 from cluster.metrics.process import resident_bytes
 from cluster.metrics.text import Histogram
 from cluster.node.health.sync_watch import SyncWatch
-from cluster.node.metrics_sample import transactions
+from cluster.node.metrics.sample import transactions
 from cluster.transactions.coordinator import Coordinator
 from cluster.transactions.types import Holder
 from storage.engine import Engine

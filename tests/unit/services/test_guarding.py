@@ -28,7 +28,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 import oncelog.v1
 from cluster.access.gate import Gate
-from cluster.node.offered import add_services
+from cluster.node.ports.offered import add_services
 from cluster.rpc import authorization as guarded
 from cluster.rpc.authorization import Guarding
 from cluster.rpc.decoding import Decoding

@@ -13,7 +13,7 @@ from cluster.config.node_config import NodeConfig
 from cluster.kafka.needs import Rights
 from cluster.kafka.port import KafkaPort
 from cluster.kafka.session import Session
-from cluster.node.offered import add_services
+from cluster.node.ports.offered import add_services
 from cluster.node.transactions.transactions import Transactions
 from cluster.rpc.server import Server
 from cluster.security.certificates import Certificates

@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from cluster.metrics.text import MetricFamily, counter
-from cluster.node.json_log import JsonFormatter
-from cluster.node.log_folding import Folding
+from cluster.node.logs.folding import Folding
+from cluster.node.logs.json_lines import JsonFormatter
 
 # These libraries log much at info.
 _QUIET = ("asyncio", "pysyncobj", "grpc")
