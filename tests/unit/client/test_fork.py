@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,7 +60,10 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Native]:
         (runtime, "_POLLER", "no thread's name"),
         (runtime, "_others_use_grpc", False),
         (runtime, "_forking_under_grpc", False),
-        (time, "sleep", native.pause),
+        # Not the modules themselves: threads of other tests would spin. A collection takes a
+        # process of 5,000 tests more than a second, and there is one at each pause.
+        (runtime, "gc", SimpleNamespace(collect=lambda: 0)),
+        (runtime, "time", SimpleNamespace(sleep=native.pause)),
     ]
     for where, name, value in patched:
         monkeypatch.setattr(where, name, value)
@@ -83,7 +86,8 @@ def test_a_fork_with_an_open_client_does_not_wait(native: Native) -> None:
 def test_a_fork_waits_once_for_threads_of_others(
     native: Native, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "sleep", native.pauses.append)  # it ends in none
+    never = SimpleNamespace(sleep=native.pauses.append)
+    monkeypatch.setattr(runtime, "time", never)
     runtime.register(Client())
     runtime._before_fork()
     waited = len(native.pauses)
