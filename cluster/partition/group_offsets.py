@@ -18,7 +18,7 @@ marker stores the offsets that the transaction staged; until then nobody else co
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from zlib import crc32
 
 from cluster.dedup.verdict import MAX_INT64, Verdict
@@ -437,9 +437,10 @@ class OffsetsTable:
         self._offsets += len(call.offsets)
         self._bytes += _reserved(call)
 
-    def end(self, transaction_id: int, stored: Mapping[str, int], stamp_ms: int) -> bool:
-        """Applies a marker: `stored` has the last valid call number of each group.
+    def end(self, transaction_id: int, stored: Mapping[str, int] | None, stamp_ms: int) -> bool:
+        """Applies a marker: `stored` has the last valid call number of each group; None: aborted.
 
+        A commit stores all offsets of Kafka's clients, as RunTable publishes their runs whole.
         Returns whether the transaction had staged offsets. Raises CorruptEntryError.
         """
         self._clock_ms = max(self._clock_ms, stamp_ms)
@@ -447,14 +448,14 @@ class OffsetsTable:
         for call in (call for calls in groups.values() for call in calls):
             self._offsets -= len(call.offsets)
             self._bytes -= _reserved(call)
-        for group, last in sorted(stored.items()):
-            calls = groups.get(group, [])
-            if not any(call.number == last for call in calls):
+        for group, last in () if stored is None else sorted(stored.items()):
+            if not any(call.number == last for call in groups.get(group, [])):
                 # The coordinator decides on offsets that the leader has confirmed, so they are
                 # here.
                 text = f"transaction {transaction_id}: offsets of {group!r} up to {last}"
                 raise CorruptEntryError(f"{text} were decided, and are not staged")
-            for record in (r for call in calls if call.number <= last for r in call.offsets):
+        for group, calls in () if stored is None else sorted(groups.items()):
+            for record in _due(calls, stored.get(group, 0)):
                 known = self._groups[group].get(_key(record)) if group in self._groups else None
                 same = known is not None and known.topic_id == record.topic_id
                 self._store(group, record, known if same else None)
@@ -507,6 +508,13 @@ class OffsetsTable:
 
 def _key(record: pb.OffsetRecord) -> Key:
     return record.topic, record.partition
+
+
+def _due(calls: Iterable[pb.StageOffsets], last: int) -> Iterator[pb.OffsetRecord]:
+    """Yields the offsets that a commit stores: those up to the call `last`, and all of Kafka's."""
+    for call in calls:
+        if call.number <= last or call.HasField("classic"):
+            yield from call.offsets
 
 
 def _ownerships(call: pb.StageOffsets) -> Sequence[int]:

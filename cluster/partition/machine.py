@@ -167,8 +167,8 @@ class PartitionMachine:
             self.stored.publish(published.run, published.expected, self.clock_ms, batch)
         ended = False
         if not marked.repeated:
-            wanted = marker.expected if marker.committed else ()
-            stored = {one.consumer_group: one.last for one in wanted if one.consumer_group}
+            named = {one.consumer_group: one.last for one in marker.expected if one.consumer_group}
+            stored = named if marker.committed else None
             ended = self.group_offsets.end(marker.transaction_id, stored, marker.stamp_ms)
         if marked.published or marked.dropped or ended:
             for listener in list(self._listeners):

@@ -18,11 +18,13 @@ commit makes them real, an abort drops them. The rules:
   does not undo that.
 * A commit publishes exactly the prefix that its decision names. Batches that came into a run after
   the check before the decision are dropped.
+* A commit publishes all of a run of Kafka's protocol, named or not. Its client names no
+  transaction: a delayed call may decide it while the client's batches are still acknowledged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from cluster.dedup.last_seen import LastSeen
@@ -251,14 +253,8 @@ class RunTable:
         for producer_id in runs:
             del self.by_producer[producer_id]
         published = []
-        for expected in marker.expected if marker.committed else ():
-            if expected.consumer_group:
-                continue  # offsets have no run
-            # The coordinator decides on runs that the leader has confirmed, so they are here.
-            run = runs.pop(expected.producer_id, None)
-            if run is None or run.records < expected.records or run.last < expected.last:
-                text = f"transaction {marker.transaction_id}: {expected} was decided, not {run}"
-                raise CorruptEntryError(text)
+        for expected in _due(marker, runs) if marker.committed else ():
+            run = runs.pop(expected.producer_id)
             published.append(MarkedRun(run, expected, next_offset))
             next_offset += expected.records
             self._spans[(index - run.first_index).bit_length()] = next_offset - 1
@@ -334,14 +330,27 @@ class RunTable:
 
 
 def _use_up(dropped: Iterable[Run], last_seen: LastSeen, next_offset: int, time_ms: int) -> None:
-    """Uses up the sequences of aborted runs of Kafka's protocol.
-
-    A commit never does it to a tail that it drops: that was acknowledged behind the commit, so its
-    producer must hear of it, by OUT_OF_ORDER for its next batch.
-    """
+    """Uses up the sequences of aborted runs of Kafka's protocol."""
     for run in dropped:
         if run.kafka:
             last_seen.use_up(run.producer_id, run.epoch, run.last, next_offset, time_ms)
+
+
+def _due(marker: Marker, runs: Mapping[int, Run]) -> list[Expected]:
+    """Returns what a commit publishes, in order: the named runs, then the rest of Kafka's."""
+    due = []
+    for expected in marker.expected:
+        if expected.consumer_group:
+            continue  # offsets have no run
+        # The coordinator decides on runs that the leader has confirmed, so they are here.
+        run = runs.get(expected.producer_id)
+        if run is None or run.records < expected.records or run.last < expected.last:
+            text = f"transaction {marker.transaction_id}: {expected} was decided, not {run}"
+            raise CorruptEntryError(text)
+        due.append(_whole(run) if run.kafka else expected)
+    named = {expected.producer_id for expected in due}
+    rest = (run for _, run in sorted(runs.items()) if run.kafka)
+    return due + [_whole(run) for run in rest if run.producer_id not in named]
 
 
 def _whole(run: Run) -> Expected:

@@ -165,14 +165,21 @@ class Checker:
                 self.fail(f"group {group}: two outcomes of transaction {number}")
             return
         self._marked[group, number] = marker.committed
-        for expected in marker.expected if marker.committed else ():
+        if not marker.committed:
+            return
+        for expected in marker.expected:
             if expected.consumer_group:
                 continue  # the offsets are compared with the records at the end
             staged = self._staged.pop((group, number, expected.producer_id), [])
             part = staged[: expected.records]
             if len(part) != expected.records or part[-1].sequence != expected.last:
                 self.fail(f"group {group}: {expected} of {number} is not there, torn")
-            self._read(group, part, len(self.readable[group]))
+            # All that a Kafka client was told is stored belongs to its commit.
+            whole = staged if part[0].is_kafka else part
+            self._read(group, whole, len(self.readable[group]))
+        for where in sorted(key for key in self._staged if key[:2] == (group, number)):
+            if self._staged[where][0].is_kafka:
+                self._read(group, self._staged.pop(where), len(self.readable[group]))
 
     def _read(self, group: int, records: list[Record], offset: int) -> None:
         readable = self.readable[group]

@@ -53,7 +53,8 @@ class OffsetsLeader(PartitionLeader):
                 number=known[-1].number + 1 if known else 1,
                 offsets=[commit_of(0, offset)],
             )
-            return await self._staging.stage(self.partition, request, [TOPIC_ID], 0, None)
+            caller = internal.ClassicCaller(generation=-1)
+            return await self._staging.stage(self.partition, request, [TOPIC_ID], 0, caller)
 
         self.spawn(self.open_ones.stage_offsets(name, holder, stage), reply)
 

@@ -52,6 +52,8 @@ CAUGHT_BY = {
     "offsets-after-the-end-are-staged": "c45_offsets_after_the_end",
     "overtaken-transactions-stay-open": "c25_old_owner_is_gone",
     "kafka-sequences-come-back": "k01_aborted_sequences_are_used_up",
+    "a-kafka-commit-is-its-decision": "k08_delayed_end_while_leaders_acknowledge",
+    "kafka-offsets-are-those-of-the-decision": "k08_delayed_end_while_offsets_are_staged",
     "native-sequences-are-used-up": "c09_aborted_sequences_are_sent_again",
     "used-up-at-the-next-offset": "k03_abort_before_the_first_record",
     "used-up-and-duplicates-again": "k02_batch_of_an_aborted_transaction_comes_in_the_next",

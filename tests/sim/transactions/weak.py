@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import cluster.partition.group_offsets as offsets_module
 import cluster.transactions.runs as runs_module
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.record import ReadableRun as PublishedChain
@@ -413,6 +414,8 @@ def all_that_is_staged_is_stored() -> list[Patch]:
     end = OffsetsTable.end
 
     def everything(self: OffsetsTable, number: int, stored: Any, stamp_ms: int) -> bool:
+        if stored is None:
+            return end(self, number, stored, stamp_ms)
         newest = {group: self.staged.calls(number, group)[-1].number for group in stored}
         return end(self, number, newest, stamp_ms)
 
@@ -452,6 +455,26 @@ def overtaken_transactions_stay_open() -> list[Patch]:
 def kafka_sequences_come_back() -> list[Patch]:
     """An abort gives the sequences back, as for other clients: Kafka's do not send them again."""
     return [(runs_module, "_use_up", lambda *of: None)]
+
+
+@weakness
+def a_kafka_commit_is_its_decision() -> list[Patch]:
+    """Records that were acknowledged behind a delayed EndTxn's decision are lost."""
+
+    def named(marker: Marker, runs: Any) -> list[Expected]:
+        return [one for one in marker.expected if not one.consumer_group]
+
+    return [(runs_module, "_due", named)]
+
+
+@weakness
+def kafka_offsets_are_those_of_the_decision() -> list[Patch]:
+    """A commit that its owner was told of leaves the group where it was: work is done twice."""
+
+    def named(calls: Any, last: int) -> Iterator[Any]:
+        return (record for call in calls if call.number <= last for record in call.offsets)
+
+    return [(offsets_module, "_due", named)]
 
 
 @weakness
@@ -500,7 +523,7 @@ def the_rest_of_an_expired_one_goes_on() -> list[Patch]:
 
 @weakness
 def an_end_is_answered_at_its_decision() -> list[Patch]:
-    """A batch of the next transaction comes where the last one looks open: it is lost."""
+    """A batch of the next transaction comes where the last one looks open: it goes there."""
 
     async def at_once(self: OpenTransactions, row: Any) -> None: ...
 

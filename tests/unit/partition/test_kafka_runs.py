@@ -129,15 +129,34 @@ def test_a_successor_that_has_opened_keeps_its_chain(leader: KafkaLeader) -> Non
     assert leader.take(0, 2, 2, epoch=1) == ("STAGED", 0)
 
 
-def test_the_tail_that_a_commit_drops_is_not_used_up(leader: KafkaLeader) -> None:
-    """It was acknowledged behind the commit: the next batch must not hide its loss."""
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_commit_publishes_runs_whole(leader: KafkaLeader, is_named: bool) -> None:
+    """A delayed call may have decided it while batches were still acknowledged."""
     assert leader.take(0, 2, 1) == ("STAGED", 0)
     found = leader.part.confirm_runs(1, {PID: (2, 1)}, only_winners=False)
     assert isinstance(found, dict)
-    assert leader.take(2, 2, 1) == ("STAGED", 2)
+    assert leader.take(2, 3, 1) == ("STAGED", 2)
+    decided = tuple(found.values()) if is_named else ()
+    leader.part.mark(Marker(1, True, decided, 0, 1), lambda outcome: None)
+    leader.log.commit()
+    assert leader.part.high_watermark == 5
+    saved = leader.part.dump()
+    assert b"".join(leader.again(saved).pieces()) == saved
+    assert leader.take(2, 3, 1) == ("DUPLICATE", 2)
+    assert leader.take(5, 1, 1)[0] == "TRANSACTION_ENDED"
+    assert leader.take(5, 1, 2) == ("STAGED", 0)
+
+
+def test_a_commit_names_the_runs_of_other_clients(leader: KafkaLeader) -> None:
+    """A sink's losers go, whatever protocol its topic takes beside."""
+    leader.part.registered(1)
+    assert leader.put(0, 1, 1, producer_id=9) == "STAGED"
+    assert leader.put(0, 0, 1, producer_id=8) == "STAGED"
+    found = leader.part.confirm_runs(1, {9: (2, 1)}, only_winners=True)
+    assert isinstance(found, dict)
     leader.part.mark(Marker(1, True, tuple(found.values()), 0, 1), lambda outcome: None)
     leader.log.commit()
-    assert leader.take(4, 2, 2)[0] == "OUT_OF_ORDER"
+    assert leader.part.high_watermark == 2
 
 
 def test_other_clients_send_their_sequences_again(leader: KafkaLeader) -> None:

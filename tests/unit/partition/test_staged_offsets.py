@@ -70,7 +70,19 @@ def test_a_marker_stores_up_to_the_number_that_was_decided() -> None:
     assert (offsets(table), offsets(table, "h")) == ({0: 20}, {})
     state = table.group("g")
     assert state is not None and state.last_commit_ms == 1234
-    assert not table.end(1, {}, 0), "a repeat finds nothing"
+    assert not table.end(1, None, 0), "a repeat finds nothing"
+
+
+def test_a_commit_stores_all_offsets_of_kafkas_clients() -> None:
+    """Their decision may come from a delayed call, while they still stage."""
+    caller = {"classic": pb.ClassicCaller(generation=-1)}
+    for stored, found in (({"g": 1}, {0: 20}), ({}, {0: 20}), (None, {})):
+        table = OffsetsTable()
+        for number in (1, 2):
+            assert stage(table, 1, number, record(0, 10 * number), **caller) == ""
+        assert table.end(1, stored, 0)
+        assert offsets(table) == found and not table.staged.holders("g")
+        assert OffsetsTable.load(table.dump()).dump() == table.dump()
 
 
 def test_a_decision_on_what_is_not_there_is_damage() -> None:
@@ -89,7 +101,7 @@ def test_what_a_marker_stores_has_its_room_kept() -> None:
     assert stage(table, 3, 1, record(2)) == "THROTTLED"
     assert commit(table, record(2)) == "THROTTLED"
     table.end(1, {"g": 1}, 0)
-    table.end(2, {}, 0)
+    table.end(2, None, 0)
     assert offsets(table) == {0: 1, 1: 1}
     assert commit(table, record(2)) == "", "the abort gave its room back"
     assert commit(table, record(3)) == "THROTTLED"
@@ -104,7 +116,7 @@ def test_saved_states_hold_what_is_staged() -> None:
     assert stage(again, 1, 4, record(4), group="h") == "duplicate"
     for one in (table, again):
         one.end(1, {"h": 4}, 0)
-        one.end(2, {}, 0)
+        one.end(2, None, 0)
     assert again.dump() == table.dump() and offsets(again, "h") == {3: 1, 4: 1}
     assert "staged" not in str(pb.OffsetsSnapshot.FromString(again.dump()))
 
@@ -115,7 +127,7 @@ def test_who_owns_the_partition_may_stage_and_is_overtaken_later() -> None:
     assert not table.overtaken()
     own(table, 3, "a")
     assert table.overtaken() == [9]
-    table.end(9, {}, 0)
+    table.end(9, None, 0)
     of_a: dict[str, Any] = {"member": "a", "ownerships": [3]}
     assert stage(table, 1, 1, record(0)) == "GROUP_HAS_MEMBERS"
     assert stage(table, 1, 1, record(0), member="b", ownerships=[3]) == "FENCED_MEMBER"
@@ -142,7 +154,7 @@ def test_numbers_of_a_member_rise_over_commits_and_staged_calls() -> None:
     assert by_hand(4) == ""
     assert stage(table, 1, 4, record(0), **of_a) == "OUT_OF_ORDER"
     assert stage(table, 1, 6, record(0), **of_a) == ""
-    table.end(1, {}, 0)
+    table.end(1, None, 0)
     assert by_hand(5) == "OUT_OF_ORDER", "it was late"
     assert by_hand(7) == ""
 
@@ -163,5 +175,5 @@ def test_a_group_with_staged_offsets_is_not_deleted() -> None:
     assert commit(table, record(1)) == "" and stage(table, 1, 1) == ""
     delete = pb.OffsetsCommand(delete=pb.DeleteGroupOffsets(group="g")).SerializeToString()
     assert table.apply(9, delete) == "TRANSACTION_CONFLICT"
-    table.end(1, {}, 0)
+    table.end(1, None, 0)
     assert table.apply(9, delete) is True

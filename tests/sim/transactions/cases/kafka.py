@@ -217,8 +217,8 @@ def k07_end_is_answered_when_its_markers_are_applied() -> None:
         stage.add(1)
         stage.stage(1, 1)
         stage.checker.kafka.append(stage.work)
-        stage.send(stage.end_call(commit=True))
-        stage.work.commit_sent, stage.work.outcome = True, "committed"
+        stage.send(stage.end_call(commit=False))
+        stage.work.outcome = "aborted"
     stage.release()
     same(ending.answer, None)
     stage.finish()
@@ -238,6 +238,52 @@ def k08_delayed_end() -> None:
     same((stage.sequences(1), stage.sequences(2)), ([0, 1], [0]))
     same(stage.stage(1, 2), "TRANSACTION_ENDED")
     stage.finish()
+
+
+@case
+def k08_delayed_end_while_leaders_acknowledge() -> None:
+    """It decides the next transaction, and leaders acknowledge more of that until its markers come.
+
+    The owner's own commit then succeeds, so all of that must be there; nothing comes behind it.
+    """
+    stage = KafkaStage(3)
+    stage.add(1)
+    same(stage.stage(1, 0), "STAGED")
+    late = stage.end_call(commit=True)
+    same(stage.end(commit=True), None)
+    stage.add(1, 3)
+    same(stage.stage(1, 1), "STAGED")
+    stage.hold("write_markers")
+    same(stage.ask(late).answer, NOT_YET)
+    same((stage.stage(1, 2), stage.stage(3, 0)), ("STAGED", "STAGED"))
+    stage.release()
+    same((stage.sequences(1), stage.sequences(3)), ([0, 1, 2], [0]))
+    same((stage.stage(1, 3), stage.stage(3, 1)), ("TRANSACTION_ENDED", "TRANSACTION_ENDED"))
+    same(stage.end(commit=True), None)
+    stage.finish()
+
+
+@case
+def k08_delayed_end_while_offsets_are_staged() -> None:
+    for with_offsets in (True, False):
+        stage = KafkaStage(2)
+        same(add_partition(stage.world, OffsetsLeader), 3)
+        stage.world.settle()
+        stage.add(1)
+        late = stage.end_call(commit=True)
+        same(stage.end(commit=True), None)
+        stage.add(1, 3, node=3)
+        call = stage.call("offsets", 3, holder=stage.holder, offset=7)
+        if with_offsets:
+            same(refusal(stage.ask(call).answer), "")
+        stage.hold("write_markers")
+        same(stage.ask(late).answer, NOT_YET)
+        call.arguments["offset"] = 9
+        same(refusal(stage.ask(call).answer), "")
+        stage.release()
+        same(stage.ask(Call(3, "fetch_offset", {"partition": 0})).answer, 9)
+        same(stage.ask(call).kind, "TRANSACTION_ENDED")
+        same(stage.end(commit=True), None)
 
 
 @case
