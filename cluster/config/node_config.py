@@ -78,6 +78,7 @@ class NodeConfig:
     kafka_advertise: str = ""
     kafka_auto_create: bool = False
     kafka_initial_rebalance_delay_ms: int = 3000
+    kafka_max_transaction_timeout_ms: int = 900_000
     metrics_listen: str = ""
     health_listen: str = ""
     tls_cert: Path | None = None

@@ -72,6 +72,8 @@ SETTINGS: tuple[Setting, ...] = (
             "create a topic when a Kafka client asks for one that is missing"),
     _int("kafka_initial_rebalance_delay_ms", 0, 60_000,
          "how long an empty group of Kafka's clients waits for more members"),
+    _int("kafka_max_transaction_timeout_ms", SECOND_MS, DAY_MS,
+         "cap on the transaction.timeout.ms of Kafka's clients"),
     Setting("metrics_listen", "optaddr", "address of the metrics page; empty: none"),
     Setting("health_listen", "optaddr",
             "address of /livez and /readyz, plain HTTP for probes; empty: none"),

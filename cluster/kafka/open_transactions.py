@@ -28,7 +28,7 @@ from cluster.metadata.topics import Rejected
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
 from cluster.services.transactions.commit import Coordination, Decisions
-from cluster.transactions.coordinator import MAX_TOTAL_MS, MIN_IDLE_MS
+from cluster.transactions.coordinator import MIN_IDLE_MS
 from cluster.transactions.transaction import TransactionRow
 from cluster.transactions.types import (
     ABORT_STATES,
@@ -84,8 +84,9 @@ class OpenTransactions:
         are one lease.
         """
         check_producer_name(name)
-        if not 0 < timeout_ms <= MAX_TOTAL_MS:
-            text = f"transaction_timeout_ms: {timeout_ms} is not in 1..{MAX_TOTAL_MS}"
+        longest = self._node.config.kafka_max_transaction_timeout_ms
+        if not 0 < timeout_ms <= longest:
+            text = f"transaction_timeout_ms: {timeout_ms} is not in 1..{longest}"
             raise Refused(TIMEOUT_OUT_OF_RANGE, text)
         command = meta.LeaseName(
             name=name,

@@ -448,13 +448,15 @@ class OffsetsTable:
         for call in (call for calls in groups.values() for call in calls):
             self._offsets -= len(call.offsets)
             self._bytes -= _reserved(call)
-        for group, last in () if stored is None else sorted(stored.items()):
+        if stored is None:
+            return bool(groups)
+        for group, last in sorted(stored.items()):
             if not any(call.number == last for call in groups.get(group, [])):
                 # The coordinator decides on offsets that the leader has confirmed, so they are
                 # here.
                 text = f"transaction {transaction_id}: offsets of {group!r} up to {last}"
                 raise CorruptEntryError(f"{text} were decided, and are not staged")
-        for group, calls in () if stored is None else sorted(groups.items()):
+        for group, calls in sorted(groups.items()):
             for record in _due(calls, stored.get(group, 0)):
                 known = self._groups[group].get(_key(record)) if group in self._groups else None
                 same = known is not None and known.topic_id == record.topic_id

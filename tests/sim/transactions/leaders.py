@@ -102,7 +102,11 @@ class Leader:
         self.group, self.world, self.alive = group, group.world, True
         self._work: set[asyncio.Task[Any]] = set()
         self._context = self.world.loop.context(self._work)
-        config: Any = SimpleNamespace(node_id=group.number, request_timeout_ms=NEVER_MS)
+        config: Any = SimpleNamespace(
+            node_id=group.number,
+            request_timeout_ms=NEVER_MS,
+            kafka_max_transaction_timeout_ms=TIMEOUT_MS,
+        )
         partitions = {} if group.number == METADATA else {group.number: group.machine}
         of = self.world.groups.get(METADATA, group)
         replica = of.lead if of is group else group.number % len(of.machines)
