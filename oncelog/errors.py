@@ -27,7 +27,8 @@ gRPC in both directions; `_engine/` makes them from the verdicts of a produce re
     │   ├── CorruptLogError           stored data is damaged
     │   ├── FencedMemberError         another member owns the partition, or the membership ended
     │   ├── GroupHasMembersError      a commit by hand in a group with members
-    │   ├── DeliveryError             a record that is not known to be stored; outcome
+    │   ├── DeliveryError             a record that is not known to be stored; outcome, topic,
+    │   │   │                         partition, producer_id, epoch, sequence
     │   │   ├── InvalidBatchError
     │   │   ├── BatchTooLargeError
     │   │   ├── OffsetMismatchError   next_offset: the offset that comes next
@@ -290,10 +291,19 @@ class ClientClosedError(FatalError):
 
 
 class DeliveryError(FatalError):
-    """A record, or a batch of records, that is not known to be stored."""
+    """A record, or a batch of records, that is not known to be stored.
+
+    The five fields name its batch to `Admin.resolve_sequence`, which tells later whether it was
+    stored. A batch is stored whole or not at all: `sequence` is that of its last record.
+    """
 
     reason = "DELIVERY_FAILED"
     outcome: Outcome = "not_stored"
+    topic: str = ""
+    partition: int = -1
+    producer_id: int = 0  # 0: it was never sent, or without idempotence
+    epoch: int = -1
+    sequence: int = -1
 
 
 class InvalidBatchError(DeliveryError):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from oncelog import errors
 from oncelog._engine.produce.batches import OpenBatch
-from oncelog.types import TopicPartition
+from oncelog._engine.produce.futures import Delivery
+from oncelog.types import BatchMetadata, TopicPartition
 
 
 @dataclass(slots=True)
@@ -131,6 +132,29 @@ def _late(text: str, why: str) -> errors.DeliveryTimeoutError:
     return errors.DeliveryTimeoutError(f"{text}; {why}" if why else text)
 
 
+def of_batch(error: errors.OncelogError, delivery: Delivery) -> errors.OncelogError:
+    """Return a copy of the error that names the batch, so that the caller can ask for it later."""
+    if not isinstance(error, errors.DeliveryError):
+        return error
+    batch, twin = delivery.batch(), copy.copy(error)
+    twin.topic, twin.partition = batch.topic, batch.partition
+    if not batch.producer_id:
+        return twin
+    twin.producer_id, twin.epoch = batch.producer_id, batch.epoch
+    twin.sequence = batch.last_sequence
+    if twin.outcome == "unknown" and delivery.run is None:
+        twin.args = (f"{error}; {_identity(batch)} may be stored, resolve_sequence tells",)
+    return twin
+
+
+def _identity(batch: BatchMetadata) -> str:
+    """Return a batch's identity, as `oncelog producer resolve` takes it."""
+    return (
+        f"{batch.topic}-{batch.partition} producer {batch.producer_id} epoch {batch.epoch} "
+        f"sequences {batch.base_sequence}..{batch.last_sequence}"
+    )
+
+
 def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.OncelogError:
     """Return a copy of the error with this outcome, if it is an error that has one."""
     if not isinstance(error, errors.DeliveryError):
@@ -148,5 +172,6 @@ __all__ = [
     "not_acknowledged",
     "not_sent",
     "not_stored_again",
+    "of_batch",
     "with_outcome",
 ]

@@ -36,6 +36,7 @@ from oncelog._engine.produce.outcomes import (
     not_acknowledged,
     not_sent,
     not_stored_again,
+    of_batch,
     with_outcome,
 )
 from oncelog._engine.produce.sealing import NO_IDENTITY, LeasedIdentity, SealedBatch, seal
@@ -437,7 +438,7 @@ class PartitionSender:
                 # Before the failure is reported: an application that sees it may send the next
                 # records.
                 self._accumulator.refuse(self._gap)
-        batch.delivery.fail(error)
+        batch.delivery.fail(of_batch(error, batch.delivery))
         self._on_done(batch)
 
     # --- time ------------------------------------------------------------------------

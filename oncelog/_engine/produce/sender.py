@@ -21,7 +21,13 @@ from oncelog._engine.produce.batches import OpenBatch
 from oncelog._engine.produce.futures import Delivery
 from oncelog._engine.produce.identities import ProducerIdentities
 from oncelog._engine.produce.leader_watch import LeaderWatch
-from oncelog._engine.produce.outcomes import Reaction, Stats, lost_with_topic, with_outcome
+from oncelog._engine.produce.outcomes import (
+    Reaction,
+    Stats,
+    lost_with_topic,
+    of_batch,
+    with_outcome,
+)
 from oncelog._engine.produce.partition import PartitionSender
 from oncelog._engine.produce.sealing import NO_IDENTITY, LeasedIdentity, SealedBatch
 from oncelog._engine.produce.sharing import Connections
@@ -145,7 +151,7 @@ class Sender:
 
     def _fail_batches(self, unsent: list[OpenBatch], error: errors.OncelogError) -> None:
         for batch in unsent:
-            batch.delivery.fail(with_outcome(error, "never_sent"))
+            batch.delivery.fail(of_batch(with_outcome(error, "never_sent"), batch.delivery))
             self.stats.records_failed += batch.record_count
             self._batch_done(batch)
         for partition in self._partitions.values():

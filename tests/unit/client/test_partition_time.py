@@ -230,7 +230,11 @@ def test_who_gets_no_answer_in_time_is_told_what_hindered(was_sent: bool):
         rig.sender.expire_unsent(batch)
     error = future.exception(0)
     assert isinstance(error, errors.DeliveryTimeoutError)
-    assert str(error).endswith("; " + why)
+    identity = "; t-0 producer 7 epoch 0 sequences 0..0 may be stored, resolve_sequence tells"
+    assert str(error).endswith(f"; {why}{identity if was_sent else ''}")
+    assert (error.topic, error.partition) == ("t", 0)
+    named = (error.producer_id, error.epoch, error.sequence)
+    assert named == ((7, 0, 0) if was_sent else (0, -1, -1))
     assert error.outcome == ("unknown" if was_sent else "never_sent")
 
 
