@@ -265,9 +265,12 @@ class Admin:
         return self._run(self._core.fence_producer(producer_name))
 
     def resolve_sequence(
-        self, topic: str, partition: int, producer_id: int, epoch: int, sequence: int
+        self, topic: str, partition: int, producer_id: int, epoch: int | None, sequence: int
     ) -> types.ResolvedSequence:
-        """Resolve the outcome of a record after its acknowledgement was lost."""
+        """Resolve the outcome of a record after its acknowledgement was lost.
+
+        `epoch` None asks what any epoch stored, the newest first: `ResolvedSequence.epoch`.
+        """
         tp = TopicPartition(topic, partition)
         return self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))
 

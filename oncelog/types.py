@@ -322,6 +322,7 @@ class ResolvedSequence:
     offset: int  # -1: not committed, or its place is forgotten
     last_sequence: int
     current_epoch: int
+    epoch: int = -1  # that stored it, or that was asked for
 
 
 @dataclass(frozen=True, slots=True)

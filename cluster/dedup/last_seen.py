@@ -53,6 +53,7 @@ from cluster.dedup.record import (
     published,
     published_first,
     resolve,
+    stored_epoch,
     unpack,
     used_up,
     used_up_first,
@@ -418,6 +419,11 @@ class LastSeen:
         gone = self._is_expired(producer_id)
         resolution = ResolutionKind.UNSPECIFIED if gone else ResolutionKind.NOT_YET
         return Resolved(resolution, -1, -1, -1)
+
+    def stored_epoch(self, producer_id: int) -> int:
+        """Returns the epoch of the chain that the map holds of a producer; 0 if it holds none."""
+        place = self._of(producer_id).find(producer_id)
+        return 0 if place is None else stored_epoch(place[0].records, place[1] * RECORD_BYTES)
 
     # --- snapshots
 

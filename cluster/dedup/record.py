@@ -255,6 +255,13 @@ def last_offset(records: bytearray, at: int) -> int:
     return base_offset + count - 1 if count else -1
 
 
+def stored_epoch(records: bytearray, at: int) -> int:
+    """The epoch whose chain the record at byte `at` holds: before its first batch, the former's."""
+    head = HEAD.unpack_from(records, at)
+    epoch, flags, extra, count = head[2], head[3], head[4], head[6]
+    return int(extra if flags & OPENED and count else epoch)
+
+
 def resolve(records: bytearray, at: int, epoch: int, sequence: int) -> Resolved:
     """Tells whether that sequence is stored, by the record at byte `at`; see LastSeen.resolve."""
     head = HEAD.unpack_from(records, at)

@@ -21,6 +21,7 @@ from cluster.partition.disk_reads import without_waiting
 from cluster.partition.replica import Partition
 from storage.errors import StorageError
 
+ANY_EPOCH = -1
 SLICE_BATCHES = 64
 SLICE_BYTES = 4 * 1024 * 1024
 
@@ -58,8 +59,10 @@ async def find_batch(
 ) -> Found | Miss:
     """Finds the producer's batch with that sequence among those that begin below offset `below`.
 
+    epoch: of the batch; ANY_EPOCH: the newest batch that has the sequence.
     Raises storage.StorageError.
     """
+    any_epoch = epoch == ANY_EPOCH
     looked_at = 0
     while max_batches is None or looked_at < max_batches:
         group = partition.group
@@ -78,13 +81,13 @@ async def find_batch(
             return Miss.UNKNOWN if partition.log_start_offset else Miss.ABSENT
         for place, data in read:
             entry = unpack_batch(data)
-            if entry.producer_id == producer_id and entry.epoch <= epoch:
-                if entry.epoch < epoch or entry.last < sequence:
-                    return Miss.ABSENT
-                if entry.first <= sequence:
+            if entry.producer_id == producer_id and (any_epoch or entry.epoch <= epoch):
+                if entry.first <= sequence <= entry.last and (any_epoch or entry.epoch == epoch):
                     return Found(place.base_offset, entry)
-                if entry.prev < sequence:
-                    return Miss.ABSENT  # the producer skipped this sequence
+                # Below the last sequence of the epoch, or in a gap that the producer declared.
+                passed = entry.last < sequence or entry.prev < sequence < entry.first
+                if entry.epoch < epoch or (passed and (not any_epoch or not entry.epoch)):
+                    return Miss.ABSENT
             below = place.base_offset
             looked_at += 1
         await asyncio.sleep(0)

@@ -321,13 +321,13 @@ class AdminCore:
         return types.ProducerEpoch(answer.producer_id, answer.epoch)
 
     async def resolve_sequence(
-        self, tp: TopicPartition, producer_id: int, epoch: int, sequence: int
+        self, tp: TopicPartition, producer_id: int, epoch: int | None, sequence: int
     ) -> types.ResolvedSequence:
         request = log_pb2.ResolveSequenceRequest(
             topic=tp.topic,
             partition=tp.partition,
             producer_id=producer_id,
-            epoch=epoch,
+            epoch=-1 if epoch is None else epoch,
             sequence=sequence,
         )
         answer = await self.call_leader(

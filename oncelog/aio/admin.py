@@ -186,7 +186,7 @@ class Admin:
         return await self._run(self._core.fence_producer(producer_name))
 
     async def resolve_sequence(
-        self, topic: str, partition: int, producer_id: int, epoch: int, sequence: int
+        self, topic: str, partition: int, producer_id: int, epoch: int | None, sequence: int
     ) -> types.ResolvedSequence:
         tp = TopicPartition(topic, partition)
         return await self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))

@@ -103,21 +103,23 @@ def fence(admin: Admin, name: str, as_json: bool) -> None:
 @click.argument("topic")
 @click.argument("partition", type=PARTITION)
 @click.argument("producer_id", type=click.IntRange(1, MAX_INT64))
-@click.argument("epoch", type=click.IntRange(0, MAX_INT32))
 @click.argument("sequence", type=click.IntRange(0, MAX_INT64))
+@click.option("--epoch", type=click.IntRange(0, MAX_INT32), help="Ask only for this epoch.")
 @with_admin
 def resolve(
     admin: Admin,
     topic: str,
     partition: int,
     producer_id: int,
-    epoch: int,
     sequence: int,
+    epoch: int | None,
     as_json: bool,
 ) -> int:
     """Find out whether a sequence was stored.
 
-    Shows its place. The exit code is 0 only if it was stored.
+    Shows its place, and the epoch that stored it: the newest one that did, if you name none.
+
+    The exit code is 0 only if it was stored.
     """
     found = admin.resolve_sequence(topic, partition, producer_id, epoch, sequence)
     if as_json:
@@ -127,6 +129,7 @@ def resolve(
             [
                 ("resolution", found.resolution),
                 ("offset", found.offset if found.offset >= 0 else None),
+                ("epoch", found.epoch),
                 ("last sequence", found.last_sequence),
                 ("current epoch", found.current_epoch),
             ]

@@ -244,13 +244,15 @@ class ResolveSequenceRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class ResolveSequenceResponse(_message.Message):
-    __slots__ = ("resolution", "offset", "last_sequence", "current_epoch")
+    __slots__ = ("resolution", "offset", "last_sequence", "current_epoch", "epoch")
     RESOLUTION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CURRENT_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     resolution: Resolution
     offset: int
     last_sequence: int
     current_epoch: int
-    def __init__(self, resolution: _Optional[_Union[Resolution, str]] = ..., offset: _Optional[int] = ..., last_sequence: _Optional[int] = ..., current_epoch: _Optional[int] = ...) -> None: ...
+    epoch: int
+    def __init__(self, resolution: _Optional[_Union[Resolution, str]] = ..., offset: _Optional[int] = ..., last_sequence: _Optional[int] = ..., current_epoch: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...

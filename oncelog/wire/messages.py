@@ -229,6 +229,7 @@ def resolved(message: log_pb2.ResolveSequenceResponse) -> t.ResolvedSequence:
         message.offset,
         message.last_sequence,
         message.current_epoch,
+        message.epoch,
     )
 
 

@@ -24,7 +24,7 @@ from cluster.dedup.verdict import (
     same_content,
 )
 from cluster.errors import NotLeaderError, NotReadyError
-from cluster.partition.lookup import Found, Miss, find_batch, search_from, settled
+from cluster.partition.lookup import ANY_EPOCH, Found, Miss, find_batch, search_from, settled
 from cluster.partition.replica import Answer, AnswerTo, Partition
 from cluster.services.context import NodeContext
 from cluster.services.log.batch_checks import unissued
@@ -56,7 +56,7 @@ class Resolver:
     async def answer(self, request: pb.ResolveSequenceRequest) -> pb.ResolveSequenceResponse:
         """Answer the request. Raises OncelogError, ClusterError."""
         in_range("producer_id", request.producer_id, 1, MAX_INT64)
-        in_range("epoch", request.epoch, 0, MAX_INT32)
+        in_range("epoch", request.epoch, ANY_EPOCH, MAX_INT32)
         in_range("sequence", request.sequence, 0, MAX_INT64)
         partition = leading(self._node, request.topic, request.partition)
         pid = request.producer_id
@@ -64,7 +64,11 @@ class Resolver:
             async with asyncio.timeout(timeout_s(0, self._node)):
                 if not await self._leases.is_issued(pid):
                     raise errors.UnknownProducerError(unissued(pid).message)
-                found = await self._resolve(partition, pid, request.epoch, request.sequence)
+                if request.epoch == ANY_EPOCH:
+                    epoch, found = await self._resolve_any(partition, pid, request.sequence)
+                else:
+                    epoch = request.epoch
+                    found = await self._resolve(partition, pid, epoch, request.sequence)
         except TimeoutError:
             raise errors.RequestTimeoutError(
                 "not resolved in time; the record may lie far back in the log"
@@ -75,7 +79,39 @@ class Resolver:
             offset=found.offset,
             last_sequence=-1 if known is None else known.last_sequence,
             current_epoch=-1 if known is None else known.epoch,
+            epoch=epoch,
         )
+
+    async def _resolve_any(
+        self, partition: Partition, producer_id: int, sequence: int
+    ) -> tuple[int, Resolved]:
+        """Return the newest epoch that stored the sequence, or the newest of all, with its answer.
+
+        NOT_YET: no epoch is known to have stored it, and the newest one may.
+        """
+        known = partition.last_seen.known(producer_id)
+        held = partition.policy.names.holder(producer_id)
+        newest = max(-1 if known is None else known.epoch, 0 if held is None else held.epoch)
+        found = await self._resolve(partition, producer_id, newest, sequence)
+        if found.resolution is ResolutionKind.COMMITTED or not newest:
+            return newest, found
+        stored = partition.last_seen.stored_epoch(producer_id)
+        if stored < newest and partition.last_seen.known(producer_id) is not None:
+            older = await self._resolve(partition, producer_id, stored, sequence)
+            if older.resolution is ResolutionKind.COMMITTED:
+                return stored, older
+        below = search_from(partition, producer_id)
+        try:
+            place = await find_batch(partition, producer_id, ANY_EPOCH, sequence, below=below)
+        except StorageError as error:
+            raise unreadable(self._node, partition, error) from error
+        if isinstance(place, Found):
+            offset = place.offset_of(sequence)
+            committed = found._replace(resolution=ResolutionKind.COMMITTED, offset=offset)
+            return place.entry.epoch, committed
+        if place is Miss.UNKNOWN and found.resolution is ResolutionKind.NEVER:
+            return newest, found._replace(resolution=ResolutionKind.UNSPECIFIED)
+        return newest, found
 
     async def _resolve(
         self, partition: Partition, producer_id: int, epoch: int, sequence: int

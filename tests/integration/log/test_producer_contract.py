@@ -16,6 +16,7 @@ from harness.replicas import compare
 from oncelog.v1 import batch_pb2, cluster_pb2, log_pb2, producer_pb2
 
 MakeCluster = Callable[..., LocalCluster]
+ANY = -1  # epoch
 COMMITTED, NEVER, NOT_YET = (
     log_pb2.RESOLUTION_COMMITTED,
     log_pb2.RESOLUTION_NEVER,
@@ -297,6 +298,33 @@ def test_resolve_finds_what_the_map_has_forgotten(cluster: LocalCluster, topic: 
     assert resolve(cluster, topic, pid, old, 5).resolution == NEVER
     answer = resolve(cluster, topic, pid, new, 0)
     assert (answer.resolution, answer.offset) == (COMMITTED, 3 * len(sent))
+    # Without an epoch the newest that stored it answers: from the map, and from the log.
+    for sequence, epoch, offset in ((0, new, 3 * len(sent)), (1, old, 1), (11, old, 7)):
+        answer = resolve(cluster, topic, pid, ANY, sequence)
+        assert (answer.resolution, answer.epoch, answer.offset) == (COMMITTED, epoch, offset)
+    for sequence in (5, 30):
+        answer = resolve(cluster, topic, pid, ANY, sequence)
+        assert (answer.resolution, answer.epoch) == (NOT_YET, new), "the new epoch may store it"
+
+
+def test_resolve_without_an_epoch_knows_what_the_former_stored(
+    cluster: LocalCluster, topic: str
+) -> None:
+    cluster.api(1).create_topic(topic, 1, 3)
+    pid, old = lease(cluster, topic)
+    store(cluster, batch(topic, 0, pid, 0, b"old", epoch=old, count=3))
+    _, new = lease(cluster, topic)
+    opened(cluster, topic, 0, pid, new)
+    for sequence, expected in ((2, (COMMITTED, old, 2)), (3, (NOT_YET, new, -1))):
+        answer = resolve(cluster, topic, pid, ANY, sequence)
+        assert (answer.resolution, answer.epoch, answer.offset) == expected
+        assert answer.current_epoch == new
+    store(cluster, batch(topic, 0, pid, 3, b"new", epoch=new, prev=2))
+    for sequence, expected in ((2, (COMMITTED, old, 2)), (3, (COMMITTED, new, 3))):
+        answer = resolve(cluster, topic, pid, ANY, sequence)
+        assert (answer.resolution, answer.epoch, answer.offset) == expected
+    leased, _ = lease(cluster)
+    assert resolve(cluster, topic, leased, ANY, 0).resolution == NOT_YET, "it wrote nothing here"
 
 
 def test_resolve_of_what_cannot_be_asked(cluster: LocalCluster, topic: str) -> None:

@@ -64,7 +64,7 @@ BEYOND = [
         ("topic produce t v -p", 2**31, f"the range 0<=x<={2**31 - 1}"),
         ("producer describe t", 2**31, f"the range 0<=x<={2**31 - 1}"),
         ("producer describe t 0 --producer-id", 2**63, f"the range 1<=x<={2**63 - 1}"),
-        ("producer resolve t 0 1 0", 2**63, f"the range 0<=x<={2**63 - 1}"),
+        ("producer resolve t 0 1", 2**63, f"the range 0<=x<={2**63 - 1}"),
     ]
 ]
 
@@ -76,7 +76,8 @@ BEYOND = [
         ("topic produce t v -p -1", "-1 is not in the range"),
         ("topic consume t -n 0", "0 is not in the range"),
         ("topic create t --timeout-ms 0", "0 is not in the range"),
-        ("producer resolve t 0 0 0 0", "0 is not in the range"),
+        ("producer resolve t 0 0 0", "0 is not in the range"),
+        ("producer resolve t 0 1 0 --epoch -1", "-1 is not in the range"),
         ("producer describe t", "Missing argument 'PARTITION'"),
         ("cluster health --format xml", "'xml' is not one of"),
         ("cluster health -b host", "'host' is not host:port"),

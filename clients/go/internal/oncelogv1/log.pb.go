@@ -1150,12 +1150,13 @@ func (x *ListOffsetsResponse) GetResults() []*OffsetResult {
 }
 
 type ResolveSequenceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
-	Partition     int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
-	ProducerId    int64                  `protobuf:"varint,3,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
-	Epoch         int32                  `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Sequence      int64                  `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Topic      string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition  int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	ProducerId int64                  `protobuf:"varint,3,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
+	// -1: whatever epoch stored it, the newest one first. A node of an older release refuses -1.
+	Epoch         int32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sequence      int64 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1231,6 +1232,7 @@ type ResolveSequenceResponse struct {
 	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`                                 // of the record; -1: committed, place no longer known
 	LastSequence  int64                  `protobuf:"varint,3,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"` // last stored sequence of the producer; -1 none
 	CurrentEpoch  int32                  `protobuf:"varint,4,opt,name=current_epoch,json=currentEpoch,proto3" json:"current_epoch,omitempty"`
+	Epoch         int32                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // that stored it, if that is known; the request's if it named one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1289,6 +1291,13 @@ func (x *ResolveSequenceResponse) GetLastSequence() int64 {
 func (x *ResolveSequenceResponse) GetCurrentEpoch() int32 {
 	if x != nil {
 		return x.CurrentEpoch
+	}
+	return 0
+}
+
+func (x *ResolveSequenceResponse) GetEpoch() int32 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -1384,14 +1393,15 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\vproducer_id\x18\x03 \x01(\x03R\n" +
 	"producerId\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x05R\x05epoch\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x03R\bsequence\"\xb3\x01\n" +
+	"\bsequence\x18\x05 \x01(\x03R\bsequence\"\xc9\x01\n" +
 	"\x17ResolveSequenceResponse\x126\n" +
 	"\n" +
 	"resolution\x18\x01 \x01(\x0e2\x16.oncelog.v1.ResolutionR\n" +
 	"resolution\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12#\n" +
 	"\rlast_sequence\x18\x03 \x01(\x03R\flastSequence\x12#\n" +
-	"\rcurrent_epoch\x18\x04 \x01(\x05R\fcurrentEpoch*\xc0\x04\n" +
+	"\rcurrent_epoch\x18\x04 \x01(\x05R\fcurrentEpoch\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x05R\x05epoch*\xc0\x04\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10VERDICT_APPENDED\x10\x01\x12\x15\n" +

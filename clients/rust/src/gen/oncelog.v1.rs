@@ -1972,6 +1972,7 @@ pub struct ResolveSequenceRequest {
     pub partition: i32,
     #[prost(int64, tag = "3")]
     pub producer_id: i64,
+    /// -1: whatever epoch stored it, the newest one first. A node of an older release refuses -1.
     #[prost(int32, tag = "4")]
     pub epoch: i32,
     #[prost(int64, tag = "5")]
@@ -1989,6 +1990,9 @@ pub struct ResolveSequenceResponse {
     pub last_sequence: i64,
     #[prost(int32, tag = "4")]
     pub current_epoch: i32,
+    /// that stored it, if that is known; the request's if it named one
+    #[prost(int32, tag = "5")]
+    pub epoch: i32,
 }
 /// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
 /// the class: 1 to 9 a success, 10 to 29 final, from 30 on retriable. A final verdict's name is
