@@ -353,9 +353,9 @@ def test_describe_and_resolve(cluster: LocalCluster, cli: Cli, topic: str) -> No
     assert (state["producer_id"], state["last_sequence"]) == (stored.producer_id, 2)
     assert pid in cli("producer", "describe", topic, "0", "--producer-id", pid).out
     assert cli("producer", "describe", topic, "0", "--producer-id", "999999999").code == 1
-    found = cli("producer", "resolve", topic, "0", pid, "0", "1", "--format", "json")
+    found = cli("producer", "resolve", topic, "0", pid, "1", "--format", "json")
     assert (found.code, found.json["resolution"], found.json["offset"]) == (0, "committed", 1)
-    ahead = cli("producer", "resolve", topic, "0", pid, "0", "3", "--format", "json")
+    ahead = cli("producer", "resolve", topic, "0", pid, "3", "--epoch", "0", "--format", "json")
     assert (ahead.code, ahead.json["resolution"]) == (1, "not_yet")
 
 
