@@ -50,7 +50,7 @@ REBALANCING, INCONSISTENT_PROTOCOL, MEMBER_ID_REQUIRED = (
     "INCONSISTENT_PROTOCOL",
     "MEMBER_ID_REQUIRED",
 )
-NOT_STORED, ASSIGNMENT_TOO_LARGE = "NOT_STORED", "ASSIGNMENT_TOO_LARGE"
+NOT_STORED, ASSIGNMENT_TOO_LARGE, NO_ROOM = "NOT_STORED", "ASSIGNMENT_TOO_LARGE", "NO_ROOM"
 
 NEVER = float("inf")
 Protocols = tuple[tuple[str, bytes], ...]  # name, metadata; the member's favourite first
@@ -132,6 +132,8 @@ class ClassicCoordinator:
            gave is applied, call `stored`.
     initial_delay: seconds that an empty group waits for more members (Kafka's
            group.initial.rebalance.delay.ms).
+    room:  bytes of memory that all groups of its partition leave for more members. Joins that add
+           none go on without room: else one group could stop the members of all others.
     now:   in each call, seconds of one clock that does not go back.
     """
 
@@ -140,10 +142,12 @@ class ClassicCoordinator:
         group: str,
         facts: Callable[[], ClassicFacts | None],
         initial_delay: float,
+        room: Callable[[], int],
         now: float,
     ) -> None:
         self.group = group
         self._facts = facts
+        self._room = room
         self._initial_delay = initial_delay
         self.state = EMPTY
         self.generation = 0
@@ -227,8 +231,10 @@ class ClassicCoordinator:
         elif request.instance in self._instances:
             self._replace(now, ticket, self._instances[request.instance], request)
         elif request.returns and not request.instance:
-            if len(self._pending) >= MAX_MEMBERS:
-                self._answers.append((ticket, Joined(GROUP_FULL, "")))
+            full = len(self._pending) >= MAX_MEMBERS
+            refused = GROUP_FULL if full else self._has_no_room(request, None)
+            if refused:
+                self._answers.append((ticket, Joined(refused, "")))
                 return
             self._pending[request.new_id] = now + request.session_timeout
             self._answers.append((ticket, Joined(MEMBER_ID_REQUIRED, request.new_id)))
@@ -374,15 +380,21 @@ class ClassicCoordinator:
             self._supported[name] == count for name, _ in request.protocols
         )
 
-    def _has_room(self, request: ClassicJoin, known: _ClassicMember | None) -> bool:
+    def _has_no_room(self, request: ClassicJoin, known: _ClassicMember | None) -> str:
+        """Return why a member cannot join for its memory; "" if it can, or adds none."""
         size = sum(len(name) + len(data) for name, data in request.protocols)
         size -= 0 if known is None else known.size
-        fits = size <= 0 or self.metadata_bytes + size <= MAX_GROUP_METADATA_BYTES
-        return fits and (known is not None or len(self._members) < MAX_MEMBERS)
+        if known is None and len(self._members) >= MAX_MEMBERS:
+            return GROUP_FULL
+        if size > 0 and self.metadata_bytes + size > MAX_GROUP_METADATA_BYTES:
+            return GROUP_FULL
+        size += MEMBER_BYTES if known is None else 0
+        return NO_ROOM if size > 0 and size > self._room() else ""
 
     def _add(self, now: float, ticket: object, member: str, request: ClassicJoin) -> None:
-        if not self._has_room(request, None):
-            self._answers.append((ticket, Joined(GROUP_FULL, member)))
+        refused = self._has_no_room(request, None)
+        if refused:
+            self._answers.append((ticket, Joined(refused, member)))
             return
         if not self._members:
             self.protocol_type = request.protocol_type
@@ -408,8 +420,7 @@ class ClassicCoordinator:
             request.member, request.instance, self._members.keys(), self._instances
         )
         member = self._members.get(request.member)
-        if not refused and not self._has_room(request, member):
-            refused = GROUP_FULL
+        refused = refused or self._has_no_room(request, member)
         if refused or member is None:
             self._answers.append((ticket, Joined(refused, request.member)))
             return
@@ -429,8 +440,9 @@ class ClassicCoordinator:
     def _replace(self, now: float, ticket: object, old: str, request: ClassicJoin) -> None:
         """Give an instance id to a new process. Without other topics nobody else notices."""
         member = self._members[old]
-        if not self._has_room(request, member):
-            self._answers.append((ticket, Joined(GROUP_FULL, "")))
+        refused = self._has_no_room(request, member)
+        if refused:
+            self._answers.append((ticket, Joined(refused, "")))
             return
         self._answer(member, FENCED_INSTANCE)
         before, shown = member.metadata(self.protocol), self.leader

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 from cluster.consensus.proposals import Applied, Outcome
 from cluster.errors import ClusterError
 from cluster.features import KAFKA
-from cluster.groups.classic import ClassicCoordinator, ClassicJoin, Joined, Synced
+from cluster.groups.classic import NEVER, ClassicCoordinator, ClassicJoin, Joined, Synced
 from cluster.groups.classic_table import UNKNOWN_MEMBER
 from cluster.partition.group_offsets import pack_command
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
+from cluster.services.groups.next_look import NextLook
 from cluster.v1 import offsets_pb2 as internal
 
 RETRY = 1.0  # seconds after an entry that this leader could not write
@@ -35,6 +36,7 @@ class RunningClassicGroup:
         name: str,
         replica: Partition,
         initial_delay: float,
+        room: Callable[[], int],
         on_idle: Callable[[str], None],
     ) -> None:
         self.name = name
@@ -42,13 +44,13 @@ class RunningClassicGroup:
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[Any]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._next_look = NextLook(self.advance)
         self.closed = False
         self.rebalances = 0  # of this term
         table = replica.group_offsets
         assert table is not None
         self.coordinator = ClassicCoordinator(
-            name, lambda: table.classic(name), initial_delay, self._loop.time()
+            name, lambda: table.classic(name), initial_delay, room, self._loop.time()
         )
 
     @property
@@ -111,19 +113,14 @@ class RunningClassicGroup:
                 ticket.set_result(answer)
         if ready.proposal is not None:
             self._propose(ready.proposal)
-        if self._timer is not None:
-            self._timer.cancel()
-        due = self.coordinator.next_due()
-        if due < float("inf"):
-            self._timer = self._loop.call_at(due, self.advance)
+        self._next_look.at(self.coordinator.next_due())
         if self.coordinator.is_idle:
             self._on_idle(self.name)
 
     def close(self, error: ClusterError) -> None:
         """End the group with its term."""
         self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._next_look.at(NEVER)
         for future in self._waiting:
             if not future.done():
                 future.set_exception(error)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from cluster.consensus.proposals import Outcome
 from cluster.errors import ClusterError, NotLeaderError
+from cluster.groups.classic import NEVER
 from cluster.groups.classic_table import MAX_CLASSIC_BYTES
 from cluster.groups.coordinator import (
     Assignment,
@@ -35,6 +36,7 @@ from cluster.partition.group_offsets import OffsetsTable, pack_command
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
 from cluster.services.groups.classic_groups import RunningClassicGroup
+from cluster.services.groups.next_look import NextLook
 from cluster.services.groups.subscriptions import Subscription
 from cluster.services.routing import leading
 from cluster.v1 import offsets_pb2 as internal
@@ -102,7 +104,7 @@ class RunningGroup:
         self._loop = asyncio.get_running_loop()
         self._topic_names: Mapping[int, str] = {}
         self._members: dict[str, _RunningMember] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._next_look = NextLook(self.advance)
         self._outcomes_due = 0
         self.closed = False
         self.rebalances = 0  # of this term
@@ -171,19 +173,14 @@ class RunningGroup:
         self._outcomes_due += len(ready.proposals)
         for proposal in ready.proposals:
             self._propose(proposal)
-        if self._timer is not None:
-            self._timer.cancel()
-        due = self.coordinator.next_due()
-        if due < float("inf"):
-            self._timer = self._loop.call_at(due, self.advance)
+        self._next_look.at(self.coordinator.next_due())
         if self.coordinator.is_idle:
             self._on_idle(self.name)
 
     def close(self, error: ClusterError) -> None:
         """End the group with its term."""
         self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._next_look.at(NEVER)
         for member in self._members.values():
             member.connection.end(error)
 
@@ -265,7 +262,9 @@ class _Term:
 
     def begin_classic(self, group: str, initial_delay: float) -> RunningClassicGroup:
         self._check_room()
-        running = RunningClassicGroup(group, self.replica, initial_delay, self._forget)
+        running = RunningClassicGroup(
+            group, self.replica, initial_delay, self.classic_room, self._forget
+        )
         self.groups[group] = running
         return running
 
@@ -274,16 +273,13 @@ class _Term:
             text = f"group: this partition of __offsets has {len(self.groups)} with members"
             raise ThrottledError(text)
 
-    def check_classic_bytes(self) -> None:
-        """Raise ThrottledError if Kafka's clients hold all memory that they may."""
-        held = sum(
+    def classic_room(self) -> int:
+        """Return the bytes of memory that Kafka's clients may still take; negative: none."""
+        return MAX_CLASSIC_BYTES - sum(
             one.coordinator.held_bytes
             for one in self.groups.values()
             if isinstance(one, RunningClassicGroup)
         )
-        if held >= MAX_CLASSIC_BYTES:
-            text = f"group: members in this partition of __offsets hold {held} bytes, the limit is"
-            raise ThrottledError(f"{text} {MAX_CLASSIC_BYTES}; stop some of them")
 
     def _forget(self, group: str) -> None:
         """Drop a group without members."""
@@ -331,9 +327,7 @@ class GroupMembers:
         if isinstance(found, RunningGroup):
             text = f"group {group} has members that are not Kafka's clients"
             raise GroupHasMembersError(text)
-        term = self._term(replica)
-        term.check_classic_bytes()
-        return found or term.begin_classic(group, self._initial_delay)
+        return found or self._term(replica).begin_classic(group, self._initial_delay)
 
     @property
     def _initial_delay(self) -> float:

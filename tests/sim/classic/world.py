@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from cluster.groups.classic import ClassicCoordinator, ClassicJoin, Joined, Synced
+from cluster.groups.classic import STABLE, ClassicCoordinator, ClassicJoin, Joined, Synced
 from cluster.groups.classic_table import ClassicTable
 from cluster.v1 import offsets_pb2 as pb
 from tests.sim import reloading
@@ -22,6 +22,7 @@ from tests.sim.clock import NEVER, Scheduler
 
 GROUP = "g"
 SESSION, REBALANCE, INITIAL_DELAY = 10.0, 6.0, 1.0
+ROOM = 1024 * 1024  # bytes; no run reaches them
 COMMIT_WAIT = 0.3  # seconds until an entry is committed and applied
 HEARTBEAT, REQUEST_TIMEOUT = 3.0, 9.0
 NOT_COORDINATOR = "NOT_COORDINATOR"
@@ -34,7 +35,7 @@ class Node:
         self.world, self.table = world, table
         self.deposed = self.closed = False
         self.coordinator = ClassicCoordinator(
-            GROUP, lambda: self.table.of(GROUP), INITIAL_DELAY, world.scheduler.now
+            GROUP, lambda: self.table.of(GROUP), INITIAL_DELAY, lambda: ROOM, world.scheduler.now
         )
         self._waiting: dict[object, Callable[[Any], None]] = {}
         self._proposes_at: dict[str, float] = {}
@@ -66,6 +67,8 @@ class Node:
     def receive(self, then: Callable[[Any], None], method: str, *args: Any) -> None:
         """Takes a request. `then` sends its answer, now or later."""
         now = self.world.scheduler.now
+        if method == "join" and not self.closed:
+            self.world.claimed(args[0])
         if self.closed:
             then(NOT_COORDINATOR)
         elif method in ("join", "sync"):
@@ -109,11 +112,34 @@ class World:
         self.partitions = [f"p{number}" for number in range(partitions)]
         self.table = ClassicTable()
         self.committed: dict[str, int] = {}
+        self.claims: dict[str, str] = {}  # instance -> member id of the newest claim
         self.checker = Checker()
         self.delay, self.drop, self.late = 0.05, 0.0, 0.0
         self.members: list[Member] = []
         self._in_flight: list[tuple[Node | None, Callable[[], None]]] = []
         self.node = Node(self, self.table)
+
+    # -- fences -------------------------------------------------------------------------
+
+    def claimed(self, request: ClassicJoin) -> None:
+        """Notes a process that asks for an instance id, which fences the one before it."""
+        if request.instance and not request.member:
+            self.claims[request.instance] = request.new_id
+
+    def refused(self, member: Member, request: Any, node: Node, error: str) -> None:
+        """Raises Violation if a member of the newest generation is refused without cause.
+
+        request: a ClassicJoin, or the ClassicCaller of another call.
+        """
+        if error == "FENCED_INSTANCE" and self.claims[member.instance] == request.member:
+            raise Violation(f"{member.name} is fenced, and nobody asked for its instance since")
+        if error not in ("UNKNOWN_MEMBER", "ILLEGAL_GENERATION") or node.deposed:
+            return
+        newest, at_rest = self.checker.generation, node.coordinator.state == STABLE
+        given = getattr(request, "generation", newest)
+        if at_rest and given == newest == node.coordinator.generation:
+            if request.member in self.checker.shares:
+                raise Violation(f"{member.name} is told {error} in its generation {newest}")
 
     # -- the log ------------------------------------------------------------------------
 
@@ -246,6 +272,10 @@ class Member:
                 node.receive(answered, method, *args)
 
         def answered(answer: Any) -> None:
+            is_awaited = connection == self._connection and joins == self.joins
+            if is_awaited and method != "leave":
+                error = answer.error if isinstance(answer, Joined | Synced) else answer
+                world.refused(self, args[0], node, error)
             if world.rng.random() < world.drop:
                 world.scheduler.after(0.5 + world.rng.random(), take, NOT_COORDINATOR)
                 return

@@ -27,13 +27,20 @@ RANGE = (("range", b"r"),)
 
 
 class Group:
-    """A coordinator whose entries are applied when the test says so. now: its clock."""
+    """A coordinator with entries that are applied when the test says so. now: its clock."""
 
     def __init__(self, delay: float = 0.0) -> None:
         self.table, self.now, self._numbers = ClassicTable(), 0.0, count(1)
-        self.machine = ClassicCoordinator("g", lambda: self.table.of("g"), delay, 0.0)
+        self.room = 1 << 20  # bytes that other groups leave
+        self.lead(delay)
         self.answers: dict[Any, Joined | Synced] = {}
         self.entry: pb.ClassicGroup | None = None
+
+    def lead(self, delay: float = 0.0) -> None:
+        """Begins a leader's term from the log."""
+        self.machine = ClassicCoordinator(
+            "g", lambda: self.table.of("g"), delay, lambda: self.room, self.now
+        )
 
     def advance(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -190,6 +197,63 @@ def test_an_assignment_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert group.joined(group.join()).error == "GROUP_FULL"
 
 
+def test_without_room_only_joins_that_add_memory_are_refused() -> None:
+    """Else a group that takes all that there is stops the members of the others."""
+    group = Group()
+    leader, static = group.stable("", "i")
+    group.room = 0
+    assert group.join_error() == group.join_error(returns=True) == "NO_ROOM"
+    larger = (("range", b"rr"),)
+    assert group.join_error(member=static, instance="i", protocols=larger) == "NO_ROOM"
+    assert group.machine.state == STABLE
+    restarted = group.join(instance="i")
+    group.write()
+    assert group.joined(restarted).error == "", "a static member's new process adds nothing"
+    again, generation = group.join(leader), group.machine.generation
+    group.join(group.joined(restarted).member, "i")
+    assert group.joined(again)[:3] == ("", leader, generation + 1)
+    group.room = classic.MEMBER_BYTES
+    assert group.join_error() == "NO_ROOM", "its protocols count as well"
+    group.room += len("range") + len(b"r")
+    assert group.join() not in group.answers, "it waits for the others"
+
+
+def test_the_number_of_a_lost_generation_commits_nothing_of_it() -> None:
+    """A leader dies before its newest generation is written; the next one uses the number again."""
+    group = Group()
+    leader, other = group.stable("", "")
+    new = group.join()
+    for one in (leader, other):
+        group.join(one)
+    lost = group.machine.generation
+    member = group.joined(new).member
+    waits = group.sync(member, generation=lost)
+    group.sync(leader, generation=lost, shares={member: b"all"})
+    assert group.entry is not None and waits not in group.answers, "nobody works in it"
+    group.lead()
+    of_lost = {
+        one: pb.ClassicCaller(member=one, generation=lost) for one in (leader, other, member)
+    }
+
+    def refusals() -> list[str]:
+        return [group.table.refusal("g", of_lost[one]) for one in (leader, other, member)]
+
+    assert refusals() == ["ILLEGAL_GENERATION", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER"]
+    for one in (leader, other):
+        assert group.answers[group.sync(one, generation=lost)] == Synced("ILLEGAL_GENERATION")
+    # The number comes again, without the member that only the lost generation had.
+    group.machine.leave(group.now, other, "")
+    group.advance()
+    group.join(leader)
+    assert group.machine.generation == lost
+    assert group.machine.commits(group.now, of_lost[leader]) == "REBALANCING", "not assigned yet"
+    assert group.answers[group.sync(member, generation=lost)] == Synced("UNKNOWN_MEMBER")
+    assert group.answers[group.sync(other, generation=lost)] == Synced("UNKNOWN_MEMBER")
+    group.sync(leader, shares={leader: b"all"})
+    group.write()
+    assert refusals() == ["", "UNKNOWN_MEMBER", "UNKNOWN_MEMBER"]
+
+
 def test_members_share_a_protocol() -> None:
     group = Group()
     both = (("sticky", b"s"), ("range", b"r"))
@@ -329,7 +393,7 @@ def test_a_static_members_other_topics_are_a_rebalance() -> None:
     record = group.table.of("g")
     assert record is not None and record.record.generation == 1
     assert [one.member for one in record.record.members] == [other.member]
-    group.machine = ClassicCoordinator("g", lambda: group.table.of("g"), 0.0, group.now)
+    group.lead()
     again = group.join(other.member, "i", protocols=subscribed(b"u"))
     assert group.joined(again).error == "", "the next leader knows it"
 
@@ -346,7 +410,7 @@ def test_the_next_leader_knows_who_has_an_instance_id() -> None:
     group.write()
     answer = group.joined(ticket)
     assert (answer.error, answer.generation) == ("", 3)
-    group.machine = ClassicCoordinator("g", lambda: group.table.of("g"), 0.0, group.now)
+    group.lead()
     assert group.machine.generation == 2
     again = group.joined(group.join(answer.member, "i"))
     assert (again.error, again.generation) == ("", 2)
@@ -358,7 +422,7 @@ def test_the_next_leader_continues() -> None:
     leader, other = group.stable("", "i")
     again = Group()
     again.table = group.table
-    again.machine = ClassicCoordinator("g", lambda: group.table.of("g"), 3.0, 0.0)
+    again.lead(3.0)
     assert again.beat(leader) == again.beat(other, instance="i") == ""
     assert again.answers[again.sync(other, "i")] == Synced("", "consumer", "range", other.encode())
     assert again.machine.members() == group.machine.members()

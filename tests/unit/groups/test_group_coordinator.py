@@ -27,7 +27,7 @@ SETTINGS = GroupSettings(session_timeout=10.0, revoke_timeout=5.0, processing_ti
 
 
 class Script:
-    """A group whose entries are applied at once, and the last message to each member."""
+    """A group with entries applied at once, and the last message to each member."""
 
     def __init__(self, topics: dict[int, int]) -> None:
         self.facts, self.topics, self.now, self.index = GroupOwnership(), topics, 0.0, 0

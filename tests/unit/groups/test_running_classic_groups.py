@@ -12,7 +12,6 @@ from cluster.groups.classic import ClassicJoin, Joined
 from cluster.services.groups import running_groups
 from cluster.services.groups.running_groups import _Term
 from cluster.v1 import offsets_pb2 as pb
-from oncelog.errors import ThrottledError
 from tests.unit.partition.replica_world import World
 
 
@@ -54,12 +53,18 @@ async def test_a_rebalance_is_in_the_log_when_it_is_answered() -> None:
     assert table.classic("g") is None, "the group is empty, and dropped"
 
 
-async def test_members_have_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_group_that_takes_all_memory_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     term = _Term(led().parts[1], 1)
-    await term.begin_classic("g", 0.0).join(request("a"))
-    term.check_classic_bytes()
+    quiet = term.begin_classic("quiet", 0.0)
+    await quiet.join(request("a"))
+    noisy = term.begin_classic("noisy", 0.0)
+    await noisy.join(request("b"))
     monkeypatch.setattr(running_groups, "MAX_CLASSIC_BYTES", 1000)
-    with pytest.raises(ThrottledError, match="bytes, the limit is 1000"):
-        term.check_classic_bytes()
+    assert term.classic_room() < 0
+    assert (await noisy.join(request("c"))).error == "NO_ROOM"
+    again = await quiet.join(request("a")._replace(member="a"))
+    assert (again.error, again.generation) == ("", 1)
     for group in term.groups.values():
         group.close(NotLeaderError("the test ends", 0))
