@@ -41,6 +41,8 @@ from cluster.services.groups.service import MAX_LISTED, GroupService
 from cluster.services.slices import in_slices
 
 CLASSIC = "classic"  # the type of all groups here
+MAX_DESCRIBED_BYTES = 8 * 1024 * 1024  # of members in an answer; the last group may exceed it
+DESCRIBED_AT_ONCE = 10  # groups between which others run: each may have 1,000 members
 _READ_TOPIC = Required("read", "topic")
 _OFFSET_ERRORS = {
     "": Error.NONE,
@@ -58,8 +60,8 @@ class GroupAdmin:
     async def describe(
         self, rights: Rights, head: Head, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
-        answer = DescribeGroupsResponse()
-        for name in dict.fromkeys(request.groups):
+        answer, left = DescribeGroupsResponse(), MAX_DESCRIBED_BYTES
+        async for name in in_slices(dict.fromkeys(request.groups), DESCRIBED_AT_ONCE):
             try:
                 refused = rights.refusal(DESCRIBE_GROUPS, name)
                 if refused is not None:
@@ -68,8 +70,13 @@ class GroupAdmin:
             except EXPECTED as error:
                 answer.groups.append(DescribedGroup(of_coordinator(error), name))
                 continue
+            if left <= 0 and running is not None:
+                answer.groups.append(DescribedGroup(Error.POLICY_VIOLATION, name))
+                continue
             state = EMPTY if offsets is not None else DEAD
-            answer.groups.append(_described(name, state, running))
+            described = _described(name, state, running)
+            left -= sum(_size_of(one) for one in described.members)
+            answer.groups.append(described)
         return answer
 
     async def list(
@@ -172,6 +179,12 @@ def _type_of(running: AnyGroup | None) -> str:
     if isinstance(running, RunningClassicGroup):
         return running.coordinator.protocol_type
     return CONSUMER if running is not None and running.size else ""
+
+
+def _size_of(member: DescribedGroupMember) -> int:
+    """Return about how many bytes a member takes in the answer."""
+    texts = len(member.member_id) + len(member.client_id) + len(member.client_host)
+    return texts + len(member.member_metadata) + len(member.member_assignment)
 
 
 def _described(name: str, state: str, running: AnyGroup | None) -> DescribedGroup:

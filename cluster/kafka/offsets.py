@@ -8,7 +8,8 @@ a generation keeps the member's session, and is checked against the generation w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from cluster.kafka.brokers import NO_NODE, Brokers
 from cluster.kafka.errors import EXPECTED, Error, of_coordinator, of_error, text_of
@@ -44,6 +45,8 @@ from oncelog.errors import NotReadyError, OncelogError
 from oncelog.v1 import batch_pb2
 from oncelog.v1 import group_pb2 as pb
 
+PartitionT = TypeVar("PartitionT")
+TopicT = TypeVar("TopicT")
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 _READ_TOPIC = Required("read", "topic")
 _READ_GROUP = Required("read", "group")
@@ -100,6 +103,25 @@ async def sorted_out(
                     )
                 )
     return results, commits
+
+
+def answered(
+    topics: Iterable[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+    results: Mapping[tuple[str, int], Error],
+    topic_of: Callable[[str, list[PartitionT]], TopicT],
+    partition_of: Callable[[int, int], PartitionT],
+) -> list[TopicT]:
+    """Return the answer's topics, as the request has them."""
+    return [
+        topic_of(
+            topic.name,
+            [
+                partition_of(one.partition_index, results[topic.name, one.partition_index])
+                for one in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 def in_calls(commits: Sequence[pb.OffsetCommit]) -> Iterator[Sequence[pb.OffsetCommit]]:
@@ -162,20 +184,8 @@ class Offsets:
         results, commits = await sorted_out(rights, OFFSET_COMMIT, refused, request.topics)
         if commits:
             results |= await self._committed(request, commits)
-        return OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    topic.name,
-                    [
-                        OffsetCommitResponsePartition(
-                            one.partition_index, results[topic.name, one.partition_index]
-                        )
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        kinds = OffsetCommitResponseTopic, OffsetCommitResponsePartition
+        return OffsetCommitResponse(topics=answered(request.topics, results, *kinds))
 
     async def _committed(
         self, request: OffsetCommitRequest, commits: Sequence[pb.OffsetCommit]

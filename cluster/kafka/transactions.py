@@ -50,7 +50,7 @@ from cluster.kafka.messages import (
     TxnOffsetCommitResponseTopic,
 )
 from cluster.kafka.needs import Required, Rights
-from cluster.kafka.offsets import RESULTS, in_calls, sorted_out
+from cluster.kafka.offsets import RESULTS, answered, in_calls, sorted_out
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
@@ -190,20 +190,8 @@ class TransactionCalls:
         if commits:
             number = await self._staged(request, commits)
             results |= {(one.topic, one.partition): number for one in commits}
-        return TxnOffsetCommitResponse(
-            topics=[
-                TxnOffsetCommitResponseTopic(
-                    topic.name,
-                    [
-                        TxnOffsetCommitResponsePartition(
-                            one.partition_index, results[topic.name, one.partition_index]
-                        )
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
+        kinds = TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+        return TxnOffsetCommitResponse(topics=answered(request.topics, results, *kinds))
 
     async def _staged(
         self, request: TxnOffsetCommitRequest, commits: Sequence[pb.OffsetCommit]

@@ -31,6 +31,8 @@ def test_a_seed_says_all() -> None:
         (weak.member_id_is_enough, 10),
         (weak.answers_before_the_log, 0),
         (weak.new_leader_forgets, 0),
+        (weak.new_leader_misses_a_member, 0),
+        (weak.claims_are_not_written, 0),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -67,6 +67,23 @@ def replaced_in_memory() -> Any:
     return patch.object(ClassicCoordinator, "_replace", at_once)
 
 
+def claims_are_not_written() -> Any:
+    """An instance's new process waits for its rebalance; the log keeps the older one so long."""
+    return patch.object(ClassicCoordinator, "_claim", lambda self: None)
+
+
+def new_leader_misses_a_member() -> Any:
+    """A new leader does not know one of the members in the log."""
+    known = ClassicCoordinator._continue
+
+    def all_but_one(self: ClassicCoordinator, record: pb.ClassicGroup, now: float) -> None:
+        known(self, record, now)
+        if len(self._members) > 1:
+            self._delete(next(one for one in self._members if one != self.leader))
+
+    return patch.object(ClassicCoordinator, "_continue", all_but_one)
+
+
 def older_assignments_count() -> Any:
     """The assignment of an older generation's leader counts for a newer one."""
     sync = ClassicCoordinator.sync

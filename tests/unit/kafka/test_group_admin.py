@@ -1,0 +1,58 @@
+"""DescribeGroups: the limit of an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.access.gate import Gate
+from cluster.errors import NotLeaderError
+from cluster.kafka import group_admin
+from cluster.kafka.errors import Error
+from cluster.kafka.group_admin import GroupAdmin
+from cluster.kafka.messages import DESCRIBE_GROUPS, DescribeGroupsRequest
+from cluster.kafka.needs import Rights
+from cluster.kafka.versions import Head
+from cluster.security.caller import Caller
+from cluster.services.groups.running_groups import AnyGroup, _Term
+from tests.unit.groups.test_running_classic_groups import led, request
+
+HEAD = Head(DESCRIBE_GROUPS, 5, 1, "", True)
+ANYBODY = Rights(Gate(None, None, None), Caller())
+
+
+class Looks:
+    """GroupService's look at a partition's groups."""
+
+    def __init__(self, term: _Term) -> None:
+        self._term = term
+
+    async def look(self, group: str) -> tuple[None, AnyGroup | None]:
+        return None, self._term.groups.get(group)
+
+
+async def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    term = _Term(led().parts[1], 1)
+    for name in ("a", "b", "c"):
+        large = request(f"{name}-1")._replace(protocols=(("range", bytes(600)),))
+        await term.begin_classic(name, 0.0).join(large)
+    looks: Any = Looks(term)
+
+    async def describe(*names: str) -> list[tuple[str, int, int]]:
+        asked = DescribeGroupsRequest(list(names))
+        answer = await GroupAdmin(looks).describe(ANYBODY, HEAD, asked)
+        return [(one.group_id, one.error_code, len(one.members)) for one in answer.groups]
+
+    whole = [(name, 0, 1) for name in ("a", "b", "c")]
+    assert await describe("a", "b", "c") == whole
+    monkeypatch.setattr(group_admin, "MAX_DESCRIBED_BYTES", 1000)
+    # A group without members takes no room; one group alone is always described.
+    assert await describe("a", "b", "c", "none") == [
+        *whole[:2],
+        ("c", Error.POLICY_VIOLATION, 0),
+        ("none", 0, 0),
+    ]
+    assert await describe("c") == whole[2:]
+    for group in term.groups.values():
+        group.close(NotLeaderError("the test ends", 0))
