@@ -69,7 +69,9 @@ class Topics:
         """Create a topic that a client's metadata request names."""
         work = self._create(CreatableTopic(name, -1, -1), 0, False)
         error, _ = await rights.changed(CREATE_TOPICS, name, work)
-        return Error.LEADER_NOT_AVAILABLE if error is Error.REQUEST_TIMED_OUT else error
+        # Clients ask again. Features are off in the first second of a new cluster.
+        again = (Error.REQUEST_TIMED_OUT, Error.UNSUPPORTED_VERSION)
+        return Error.LEADER_NOT_AVAILABLE if error in again else error
 
     async def _create(self, topic: CreatableTopic, timeout_ms: int, is_trial: bool) -> None:
         if topic.assignments:
