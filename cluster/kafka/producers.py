@@ -37,11 +37,13 @@ class Producers:
     async def init(
         self, rights: Rights, head: Head, request: InitProducerIdRequest
     ) -> InitProducerIdResponse:
+        node = self._service.node
+        if not node.metadata.features.is_on(KAFKA):
+            # Not before the upgrade, nor in the first second of a new cluster: clients ask again.
+            return _refused(Error.COORDINATOR_LOAD_IN_PROGRESS)
         if request.transactional_id is not None:
             return await self._named(rights, head, request, request.transactional_id)
-        node = self._service.node
         try:
-            node.metadata.features.require(KAFKA)
             secret = await self._service.lease_secret()
             issued = await node.next_producer_id()
         except EXPECTED as error:
@@ -64,7 +66,6 @@ class Producers:
             held = Holder(request.producer_id, request.producer_epoch)
         node = self._service.node
         try:
-            node.metadata.features.require(KAFKA)
             holder = await self._open.lease(name, request.transaction_timeout_ms, held)
         except EXPECTED as error:
             return _refused(of_transaction(error, fenced=head.version >= 4))
