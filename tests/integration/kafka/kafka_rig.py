@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import (
@@ -17,6 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness.local_cluster import LocalCluster
 from tests.integration.waiting import TIMEOUT, eventually
+
+PAGE = Path(__file__).parents[3] / "docs" / "kafka.md"
 
 
 def servers(cluster: LocalCluster) -> str:
@@ -34,6 +37,17 @@ def admin(cluster: LocalCluster) -> AdminClient:
 def _names_all(cluster: LocalCluster, address: str) -> bool:
     client = AdminClient({"bootstrap.servers": address})
     return len(client.list_topics(timeout=TIMEOUT).brokers) == len(cluster.nodes)
+
+
+def typed(label: str, cluster: LocalCluster, topic: str) -> tuple[Any, Any]:
+    """The producer and the consumer that the lines below a bold label of docs/kafka.md make."""
+    _, text = PAGE.read_text("utf-8").split(f"**{label}**")
+    lines = text.split("```python\n")[1].split("```")[0]
+    for written, real in (("127.0.0.1:9092", servers(cluster)), ('"payments"', f'"{topic}"')):
+        lines = lines.replace(written, real)
+    made: dict[str, Any] = {}
+    exec(lines, made)
+    return made["producer"], made["consumer"]
 
 
 def done(futures: dict[Any, Any]) -> None:

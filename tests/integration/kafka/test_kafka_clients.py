@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -26,7 +27,7 @@ import oncelog
 from harness.local_cluster import LocalCluster
 from oncelog.types import Header
 from tests.integration.conftest import STEADY
-from tests.integration.kafka.kafka_rig import admin, create, done, read, send, servers
+from tests.integration.kafka.kafka_rig import admin, create, done, read, send, servers, typed
 from tests.integration.waiting import TIMEOUT, eventually
 
 RECORDS = 300
@@ -301,6 +302,37 @@ def test_a_batch_that_is_too_large_is_refused(
     producer.produce(topic, bytes(3000), on_delivery=lambda error, _: errors.append(error))
     producer.flush(TIMEOUT)
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
+
+
+def test_the_pages_lines_for_confluent_kafka(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    create(client, topic)
+    producer, consumer = typed("confluent-kafka", cluster, topic)
+    assert send(producer, topic, [b"42 EUR"]) == [0]
+    consumer.subscribe([topic])
+    assert consumer.poll(TIMEOUT).value() == b"42 EUR"
+    consumer.close()
+
+
+async def test_the_pages_lines_for_aiokafka(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    create(client, topic)
+    producer, consumer = typed("Python, aiokafka", cluster, topic)
+    async with producer, consumer:
+        assert (await producer.send_and_wait(topic, b"42 EUR")).offset == 0
+        assert (await consumer.getone()).value == b"42 EUR"
+
+
+def test_the_pages_lines_for_kafka_python(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    create(client, topic)
+    producer, consumer = typed("Python, kafka-python", cluster, topic)
+    with closing(producer), closing(consumer):
+        assert producer.send(topic, b"42 EUR").get(TIMEOUT).offset == 0
+        assert next(consumer).value == b"42 EUR"
 
 
 async def test_aiokafka_writes_and_reads(

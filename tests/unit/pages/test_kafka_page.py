@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from cluster.config.settings import SETTINGS
 from cluster.dedup.verdict import Kind
 from cluster.kafka.errors import Error, of_verdict
 from cluster.kafka.messages import CALLS
@@ -20,6 +21,11 @@ def test_the_page_names_every_call_with_its_versions() -> None:
     rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) to (\d+)", PAGE, re.MULTILINE)
     found = {int(key): (int(oldest), int(newest)) for _, key, oldest, newest in rows}
     assert found == {call.key: (call.oldest, call.newest) for call in CALLS.values()}
+
+
+def test_the_page_has_every_setting_of_the_port() -> None:
+    rows = re.findall(r"^\| `(kafka_\w+)` \|", PAGE, re.MULTILINE)
+    assert sorted(rows) == sorted(one.name for one in SETTINGS if one.name.startswith("kafka_"))
 
 
 def test_each_call_has_its_rights_on_the_page_of_security() -> None:
