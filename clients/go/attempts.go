@@ -34,7 +34,7 @@ func (a *attempts) final(err error) error {
 		return err
 	}
 	twin := *e
-	twin.Message = e.Error() + "; an earlier attempt had no answer and may be done"
+	twin.Message = e.Error() + "; an earlier attempt had no answer and may have taken effect"
 	if e.Retriable() {
 		twin.Outcome = Unknown
 	}

@@ -55,7 +55,7 @@ func TestAFinalAnswerSpeaksForTheLastAttemptAlone(t *testing.T) {
 	exists := toldBy(fail(ErrTopicAlreadyExists, "there is one"))
 	told := failedWith(timeout).final(exists)
 	if !errors.Is(told, ErrTopicAlreadyExists) ||
-		told.Error() != "there is one; an earlier attempt had no answer and may be done" {
+		told.Error() != "there is one; an earlier attempt had no answer and may have taken effect" {
 		t.Error(told)
 	}
 	if err := failedWith(timeout).final(nil); err != nil {

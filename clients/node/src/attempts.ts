@@ -49,6 +49,20 @@ export class Attempts {
     return new OncelogError(kind, message, error.details, error.outcome, this.#telling);
   }
 
+  /**
+   * An answer that ends the call, with the doubt of an attempt that had none: that one may have taken
+   * effect, and the answer speaks for the last attempt alone.
+   */
+  finalAnswer(e: unknown): unknown {
+    const answered =
+      e instanceof OncelogError && (isTold(e) || e.kind === "UNKNOWN_TOPIC_OR_PARTITION");
+    if (!this.#inDoubt || !answered) return e;
+    const message = `${e.message}; an earlier attempt had no answer and may have taken effect`;
+    const outcome = e.retriable ? "unknown" : e.outcome;
+    const twin = new OncelogError(e.kind, message, e.details, outcome, e);
+    return isTold(e) ? told(twin) : twin;
+  }
+
   /** This error, with the last attempt's text if that tells less. */
   withDoubt(error: OncelogError): OncelogError {
     const last = this.#last;

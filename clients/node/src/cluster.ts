@@ -268,7 +268,7 @@ export class Cluster {
           if (address !== first) this.#preferred = address;
           return answer;
         } catch (e) {
-          if (!isRetriable(e) || isUnknownTopic(e)) throw e;
+          if (!isRetriable(e) || isUnknownTopic(e)) throw attempts.finalAnswer(e);
           attempts.failed(asError(e));
           if (isOtherCluster(e)) other = e;
           limits.onRetry?.(asError(e));
@@ -299,7 +299,7 @@ export class Cluster {
         try {
           return await this.callAt(address, deadline - now(), method, request);
         } catch (e) {
-          if (!(e instanceof OncelogError) || !e.retriable) throw e;
+          if (!(e instanceof OncelogError) || !e.retriable) throw attempts.finalAnswer(e);
           problem = e;
         }
       }
@@ -316,7 +316,7 @@ export class Cluster {
         try {
           await this.requireTopic(tp.topic, Math.max(50, deadline - now()));
         } catch (e) {
-          if (!isRetriable(e) || isUnknownTopic(e)) throw e;
+          if (!isRetriable(e) || isUnknownTopic(e)) throw attempts.finalAnswer(e);
           attempts.failed(asError(e));
           throw attempts.error();
         }

@@ -95,7 +95,7 @@ export class Groups {
         this.answered(group, address);
         return answer;
       } catch (e) {
-        if (!(e instanceof OncelogError) || !e.retriable) throw e;
+        if (!(e instanceof OncelogError) || !e.retriable) throw attempts.finalAnswer(e);
         problem = e;
       }
       attempts.failed(problem);

@@ -47,6 +47,18 @@ impl Attempts {
         Error::new(ErrorKind::RequestTimeout, message).in_doubt(self.in_doubt)
     }
 
+    /// An answer that ends the call, with the doubt of an attempt that had none: that one may have
+    /// taken effect, and the answer speaks for the last attempt alone.
+    pub(crate) fn final_answer(&self, error: Error) -> Error {
+        let answered = error.is_told() || error.kind() == ErrorKind::UnknownTopicOrPartition;
+        if !self.in_doubt || !answered {
+            return error;
+        }
+        let message =
+            format!("{error}; an earlier attempt had no answer and may have taken effect");
+        error.with_message(message).in_doubt(true)
+    }
+
     /// This error, with the last attempt's text if that tells less.
     pub(crate) fn with_doubt(&self, error: Error) -> Error {
         let error = error.in_doubt(self.in_doubt);
@@ -134,6 +146,23 @@ mod tests {
 
         let sure = failed(&[&refusal, &wait]).error();
         assert_eq!((sure.kind(), sure.outcome()), (ErrorKind::NotReady, None));
+    }
+
+    #[test]
+    fn a_final_answer_speaks_for_the_last_attempt_alone() {
+        let gone = Error::new(ErrorKind::UnknownTopicOrPartition, "no such topic").told();
+        let wait = Error::new(ErrorKind::NotReady, "wait").told();
+        let sure = failed(&[&wait]).final_answer(gone.clone());
+        assert_eq!((sure.message(), sure.outcome()), ("no such topic", None));
+        let told = failed(&[&timeout()]).final_answer(gone);
+        assert_eq!(told.outcome(), Some(Outcome::Unknown), "an earlier attempt may have deleted it");
+
+        let exists = Error::new(ErrorKind::TopicAlreadyExists, "there is one").told();
+        let told = failed(&[&timeout()]).final_answer(exists);
+        let text = "there is one; an earlier attempt had no answer and may have taken effect";
+        assert_eq!((told.kind(), told.message()), (ErrorKind::TopicAlreadyExists, text));
+        let own = failed(&[&timeout()]).final_answer(Error::closed("client"));
+        assert_eq!(own.message(), "the client is closed");
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl Cluster {
                 };
                 let unknown = error.kind() == ErrorKind::UnknownTopicOrPartition;
                 if !error.is_retriable() || unknown {
-                    return Err(error);
+                    return Err(tried.final_answer(error));
                 }
                 tried.failed(&error);
                 on_retry(&error);
@@ -317,7 +317,7 @@ impl Cluster {
                 }
             };
             if !error.is_retriable() {
-                return Err(error);
+                return Err(tried.final_answer(error));
             }
             tried.failed(&error);
             let named = error.details();
@@ -337,7 +337,9 @@ impl Cluster {
             if !fresh {
                 let left = deadline.saturating_duration_since(Instant::now());
                 match self.require_topic(&tp.topic, left.max(SHORTEST)).await {
-                    Err(error) if crate::positions::is_final(&error) => return Err(error),
+                    Err(error) if crate::positions::is_final(&error) => {
+                        return Err(tried.final_answer(error));
+                    }
                     Err(error) => {
                         tried.failed(&error);
                         return Err(tried.error());

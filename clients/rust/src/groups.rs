@@ -94,7 +94,7 @@ impl Groups {
                 Err(error) => error,
             };
             if !error.is_retriable() {
-                return Err(error);
+                return Err(tried.final_answer(error));
             }
             tried.failed(&error);
             let pause = self.failed(group, &address, &error, failures);

@@ -61,7 +61,7 @@ class Attempts:
         if not self._in_doubt:
             return error
         twin = copy.copy(error)
-        twin.args = (f"{error.message}; an earlier attempt had no answer and may be done",)
+        twin.args = (f"{error.message}; an earlier attempt had no answer and may have taken effect",)
         if isinstance(twin, RetriableError):
             twin.outcome = "unknown"
         return twin

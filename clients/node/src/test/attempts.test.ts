@@ -27,6 +27,23 @@ test("a timeout hides no refusal", () => {
   assert.equal(failed(refusal, wait).error().outcome, undefined);
 });
 
+test("a final answer speaks for the last attempt alone", () => {
+  const gone = told(new OncelogError("UNKNOWN_TOPIC_OR_PARTITION", "no such topic"));
+  const wait = told(new OncelogError("NOT_READY", "wait"));
+  assert.equal(failed(wait).finalAnswer(gone), gone);
+  const doubted = failed(timeout).finalAnswer(gone) as OncelogError;
+  assert.equal(doubted.outcome, "unknown", "an earlier attempt may have deleted it");
+  assert.equal(gone.outcome, undefined);
+
+  const exists = told(new OncelogError("TOPIC_ALREADY_EXISTS", "there is one"));
+  const error = failed(timeout).finalAnswer(exists) as OncelogError;
+  assert.equal(error.kind, "TOPIC_ALREADY_EXISTS");
+  const text = "there is one; an earlier attempt had no answer and may have taken effect";
+  assert.equal(error.message, text);
+  const own = new OncelogError("CLIENT_CLOSED", "closed");
+  assert.equal(failed(timeout).finalAnswer(own), own);
+});
+
 test("a lost connection tells more than a timeout", () => {
   const lost = new OncelogError("UNAVAILABLE", "n1: refused");
   assert.equal(failed(lost, timeout).error().kind, "UNAVAILABLE");

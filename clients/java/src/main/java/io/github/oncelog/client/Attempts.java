@@ -55,6 +55,19 @@ final class Attempts {
     return late.ofCall(message, inDoubt);
   }
 
+  /**
+   * An answer that ends the call, with the doubt of an attempt that had none: that one may have taken
+   * effect, and the answer speaks for the last attempt alone.
+   */
+  synchronized OncelogException finalAnswer(OncelogException error) {
+    boolean answered = error.isTold() || error.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION;
+    return inDoubt && answered
+        ? error.ofCall(
+            error.getMessage() + "; an earlier attempt had no answer and may have taken effect",
+            true)
+        : error;
+  }
+
   /** This error, with the last attempt's text if that tells less. */
   synchronized OncelogException withDoubt(OncelogException error) {
     String text = error.getMessage();

@@ -263,7 +263,7 @@ final class Cluster {
           return answer;
         } catch (OncelogException e) {
           if (!e.isRetriable() || e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
-            throw e;
+            throw attempts.finalAnswer(e);
           }
           attempts.failed(e);
           other = e.kind() == ErrorKind.OTHER_CLUSTER ? e : other;
@@ -304,7 +304,7 @@ final class Cluster {
         problem = e;
       }
       if (!problem.isRetriable()) {
-        throw problem;
+        throw attempts.finalAnswer(problem);
       }
       attempts.failed(problem);
       String hint = problem.details().leaderAddress();
@@ -325,7 +325,7 @@ final class Cluster {
           requireTopic(tp.topic(), Math.max(50 * Times.MS, deadline - Times.now()));
         } catch (OncelogException e) {
           if (!e.isRetriable() || e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
-            throw e;
+            throw attempts.finalAnswer(e);
           }
           attempts.failed(e);
           throw attempts.error();

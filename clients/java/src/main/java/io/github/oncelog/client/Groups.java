@@ -52,7 +52,7 @@ final class Groups {
         return answer;
       } catch (OncelogException e) {
         if (!e.isRetriable()) {
-          throw e;
+          throw attempts.finalAnswer(e);
         }
         attempts.failed(e);
         long pause = failed(group, address, e, failures);

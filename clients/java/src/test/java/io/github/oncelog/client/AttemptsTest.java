@@ -2,6 +2,7 @@ package io.github.oncelog.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 
 import io.github.oncelog.client.OncelogException.Outcome;
 import org.junit.jupiter.api.Test;
@@ -43,6 +44,26 @@ class AttemptsTest {
     Detail detail = new Detail();
     detail.leaderAddress = "n2";
     return detail;
+  }
+
+  @Test
+  void aFinalAnswerSpeaksForTheLastAttemptAlone() {
+    OncelogException gone =
+        new OncelogException(ErrorKind.UNKNOWN_TOPIC_OR_PARTITION, "no such topic").told();
+    OncelogException wait = new OncelogException(ErrorKind.NOT_READY, "wait").told();
+    assertSame(gone, failed(wait).finalAnswer(gone));
+    assertEquals(Outcome.UNKNOWN, failed(timeout()).finalAnswer(gone).outcome());
+    assertNull(gone.outcome());
+
+    OncelogException exists =
+        new OncelogException(ErrorKind.TOPIC_ALREADY_EXISTS, "there is one").told();
+    OncelogException told = failed(timeout()).finalAnswer(exists);
+    assertEquals(ErrorKind.TOPIC_ALREADY_EXISTS, told.kind());
+    assertEquals(
+        "there is one; an earlier attempt had no answer and may have taken effect",
+        told.getMessage());
+    OncelogException own = new OncelogException(ErrorKind.CLIENT_CLOSED, "closed");
+    assertSame(own, failed(timeout()).finalAnswer(own));
   }
 
   @Test
