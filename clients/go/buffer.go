@@ -498,8 +498,8 @@ func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
 		base := stored.GetBaseOffset()
 		end := base + int64(stored.GetHeader().GetRecordCount())
 		at := c.fetchOffset
-		// The first batch may begin before the position: batches are sent whole.
-		if !(base == at || len(c.chunks) == 0 && base <= at) || end <= at {
+		// It may begin before the position: batches are sent whole, and may have been cut anew.
+		if base > at || end <= at {
 			c.err = corrupt(w.tp, at, "after offset %d came a batch with offsets %d to %d", at-1, base, end-1)
 			b.notify()
 			break

@@ -199,7 +199,7 @@ class Cluster:
         self, topic: str, partition: int, values: list[str], *, times: int = 1, size: int = 0
     ) -> None:
         """Appends a batch of another client: these values, each padded to `size` bytes."""
-        stamp = 1_700_000_000_000_000
+        stamp = payloads.OTHERS_US
         data = [value.encode().ljust(size, b".") for value in values]
         for _ in range(times):
             self.append_payload(topic, partition, payloads.pack(data, stamp), timestamp_us=stamp)

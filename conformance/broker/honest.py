@@ -146,6 +146,8 @@ def answering(servicer: T, stage: Stage, service: object, calls: Mapping[str, Ca
                 answer = await getattr(service, name)(request)
                 if isinstance(answer, bytes):
                     answer = FetchResponse.FromString(answer)
+                if lie is not None and lie.cut_anew:
+                    stage.cut_anew(lie, request, answer)
                 if lie is not None:
                     lie.bend(answer)
                 return answer

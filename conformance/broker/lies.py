@@ -89,6 +89,7 @@ class Lie:
     # For reads: the fault in each answer's first batch, or a partition error's name.
     corrupt: str = ""
     error: str = ""
+    cut_anew: int = 0  # the answer has the log in batches of this many records
     # For DescribeTopics: (topic, partition, leader, term).
     says: list[tuple[str, int, int, int]] = field(default_factory=list)
     partitions: int = 0  # partitions named for each topic, as by a node that is behind; 0: all

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 
 import crc32c
 
+from harness.payload import values_and_keys
 from oncelog.v1.batch_pb2 import Batch, BatchHeader, StoredBatch
 
 PREAMBLE = struct.Struct("<4s7I")
+OTHERS_US = 1_700_000_000_000_000  # timestamp of other clients' records
 
 
 def pack(values: Sequence[bytes], timestamp_us: int) -> bytes:
@@ -61,12 +63,35 @@ def overlong(payload: bytes) -> bytes:
 
 
 def damage(stored: StoredBatch, how: str) -> None:
-    if how in ("bit", "last"):
-        stored.payload = corrupted(stored.payload)
-        return
-    assert how == "length", f"corrupt: {how!r} is not bit, last or length"
-    stored.payload = overlong(stored.payload)
-    stored.header.crc32c = crc32c.crc32c(stored.payload)
+    match how:
+        case "bit" | "last":
+            stored.payload = corrupted(stored.payload)
+        case "length":
+            stored.payload = overlong(stored.payload)
+            stored.header.crc32c = crc32c.crc32c(stored.payload)
+        case "hole":
+            stored.base_offset += 1
+        case "passed":
+            stored.base_offset -= stored.header.record_count
+        case _:
+            raise AssertionError(f"corrupt: {how!r} is not bit, last, length, hole or passed")
+
+
+def cut_anew(log: Sequence[StoredBatch], count: int, offset: int) -> list[StoredBatch]:
+    """Cuts the whole log into batches of `count` records; returns those that end behind `offset`.
+
+    The records have values alone, and one timestamp, as `append_others` makes them.
+    """
+    values = [value or b"" for one in log for value in values_and_keys(one.payload)[0]]
+    start = log[0].base_offset if log else 0
+    cuts: list[StoredBatch] = []
+    for at in range(0, len(values), count):
+        some = values[at : at + count]
+        made = batch("", 0, pack(some, OTHERS_US), timestamp_us=OTHERS_US, codec=0)
+        if start + at + len(some) > offset:
+            place = start + at
+            cuts.append(StoredBatch(header=made.header, payload=made.payload, base_offset=place))
+    return cuts
 
 
 def _padded(data: bytes) -> bytes:

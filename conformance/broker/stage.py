@@ -19,6 +19,7 @@ from cluster.services.errors import ON_PURPOSE, to_public
 from conformance.broker.cluster import Cluster
 from conformance.broker.journal import Journal
 from conformance.broker.lies import Lie, Script
+from conformance.broker.payloads import cut_anew
 from oncelog import errors
 from oncelog.v1 import log_pb2 as pb
 from oncelog.v1.producer_pb2 import (
@@ -100,6 +101,13 @@ class Stage:
         if lie.status == "NOT_LEADER":
             return self.cluster.not_leader(lie.leader)
         return BY_REASON[lie.status]("by the script", **lie.details)
+
+    def cut_anew(self, lie: Lie, request: pb.FetchRequest, answer: pb.FetchResponse) -> None:
+        """Replaces the batches of each partition by others with the same records."""
+        for asked, found in zip(request.partitions, answer.partitions, strict=True):
+            log = self.cluster.partitions[asked.topic, asked.partition].records()
+            del found.batches[:]
+            found.batches.extend(cut_anew(log, lie.cut_anew, asked.offset))
 
     def refused(self, lie: Lie, request: Any) -> Message:
         """Answer to a call about partitions that has the lie's error for each of them."""

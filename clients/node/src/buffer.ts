@@ -353,9 +353,8 @@ export class FetchBuffer {
     for (const stored of answer.batches) {
       const at = cursor.fetchOffset;
       const chunk = new Chunk(cursor.tp, stored, at, cursor.generation);
-      // The first batch may begin before the position: batches are sent whole.
-      const follows = chunk.base === at || (cursor.chunks.length === 0 && chunk.base <= at);
-      if (!follows || chunk.end <= at) {
+      // It may begin before the position: batches are sent whole, and may have been cut anew.
+      if (chunk.base > at || chunk.end <= at) {
         const offsets = `offsets ${chunk.base} to ${chunk.end - 1n}`;
         cursor.error = corrupt(w.tp, at, `after offset ${at - 1n} came a batch with ${offsets}`);
         break;

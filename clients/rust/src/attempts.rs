@@ -155,7 +155,11 @@ mod tests {
         let sure = failed(&[&wait]).final_answer(gone.clone());
         assert_eq!((sure.message(), sure.outcome()), ("no such topic", None));
         let told = failed(&[&timeout()]).final_answer(gone);
-        assert_eq!(told.outcome(), Some(Outcome::Unknown), "an earlier attempt may have deleted it");
+        assert_eq!(
+            told.outcome(),
+            Some(Outcome::Unknown),
+            "an earlier attempt may have deleted it"
+        );
 
         let exists = Error::new(ErrorKind::TopicAlreadyExists, "there is one").told();
         let told = failed(&[&timeout()]).final_answer(exists);

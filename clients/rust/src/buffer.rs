@@ -509,8 +509,8 @@ impl FetchBuffer {
             let base = stored.base_offset;
             let end = base.saturating_add(header.record_count.into());
             let at = cursor.fetch_offset;
-            // The first batch may begin before the position: batches are sent whole.
-            if !(base == at || cursor.chunks.is_empty() && base <= at) || end <= at {
+            // It may begin before the position: batches are sent whole, and may have been cut anew.
+            if base > at || end <= at {
                 let message = format!(
                     "after offset {} came a batch with offsets {base} to {}",
                     at - 1,

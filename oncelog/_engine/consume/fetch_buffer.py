@@ -3,7 +3,7 @@
 Place in the flow: the fetcher (engine's thread) fills it, the consumer (user's thread) empties it.
 No IO. Fetched batches stay encoded until the user's thread takes them.
 
-Invariants, checked here: batches of a partition follow each other without a hole, offsets only
+Invariants, checked here: a partition's records follow each other without a hole, offsets only
 rise, and an answer to a question from before a seek is dropped.
 """
 
@@ -466,9 +466,8 @@ class FetchBuffer:
 
     def _follows(self, cursor: Cursor, chunk: Chunk) -> bool:
         at = cursor.fetch_offset
-        # The first batch may begin before the position: batches are sent whole.
-        begins_right = chunk.base_offset == at or (not cursor.chunks and chunk.base_offset <= at)
-        if begins_right and chunk.end_offset > at:
+        # It may begin before the position: batches are sent whole, and may have been cut anew.
+        if chunk.base_offset <= at < chunk.end_offset:
             return True
         cursor.error = CorruptLogError(
             f"{cursor.tp}: after offset {at - 1} came a batch with offsets "

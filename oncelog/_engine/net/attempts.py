@@ -61,7 +61,8 @@ class Attempts:
         if not self._in_doubt:
             return error
         twin = copy.copy(error)
-        twin.args = (f"{error.message}; an earlier attempt had no answer and may have taken effect",)
+        doubt = "an earlier attempt had no answer and may have taken effect"
+        twin.args = (f"{error.message}; {doubt}",)
         if isinstance(twin, RetriableError):
             twin.outcome = "unknown"
         return twin

@@ -56,8 +56,8 @@ final class Attempts {
   }
 
   /**
-   * An answer that ends the call, with the doubt of an attempt that had none: that one may have taken
-   * effect, and the answer speaks for the last attempt alone.
+   * An answer that ends the call, with the doubt of an attempt that had none: that one may have
+   * taken effect, and the answer speaks for the last attempt alone.
    */
   synchronized OncelogException finalAnswer(OncelogException error) {
     boolean answered = error.isTold() || error.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION;

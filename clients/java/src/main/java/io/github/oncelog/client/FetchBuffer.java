@@ -439,9 +439,8 @@ final class FetchBuffer {
       long at = cursor.fetchOffset;
       Chunk chunk =
           new Chunk(w.tp, stored.getHeader(), stored.getPayload(), base, at, cursor.generation);
-      // The first batch may begin before the position: batches are sent whole.
-      boolean follows = base == at || cursor.chunks.isEmpty() && base <= at;
-      if (!follows || chunk.end <= at) {
+      // It may begin before the position: batches are sent whole, and may have been cut anew.
+      if (base > at || chunk.end <= at) {
         cursor.error =
             Detail.corrupt(
                 w.tp,
