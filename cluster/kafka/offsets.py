@@ -8,7 +8,7 @@ a generation keeps the member's session, and is checked against the generation w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from cluster.kafka.brokers import NO_NODE, Brokers
@@ -70,6 +70,7 @@ RESULTS = {
     "FENCED": Error.INVALID_PRODUCER_EPOCH,
 }
 Stored = dict[tuple[str, int], pb.CommittedOffset]
+Unstable = Collection[tuple[str, int]]
 
 
 async def sorted_out(
@@ -261,32 +262,39 @@ class Offsets:
         """
         keys = None if topics is None else [(t, n) for t, numbers in topics for n in numbers]
         stored, error = Stored(), Error.NONE
+        unstable: Unstable = ()
         try:
-            # Stable offsets end the group's open transactions: that is a consumer's right.
+            # Stable offsets may end the group's open transactions: that is a consumer's right.
             refused = rights.refusal(OFFSET_FETCH, group, _READ_GROUP if stable else None)
             if refused is not None:
                 raise refused
-            stored = await self._stored(group, keys, stable=stable)
+            stored, unstable = await self._stored(group, keys, stable=stable)
         except EXPECTED as fault:
             error = of_coordinator(fault)
         found: dict[str, list[tuple[int, int, int, str, int]]] = {}
-        async for topic, number in in_slices(stored if keys is None else keys):
+        every = dict.fromkeys([*stored, *unstable]) if keys is None else keys
+        async for topic, number in in_slices(every):
             if keys is None and not rights.shows(OFFSET_FETCH, topic, _DESCRIBE_TOPIC):
                 continue
             hidden = rights.refusal(OFFSET_FETCH, topic, _DESCRIBE_TOPIC)
-            one = None if hidden is not None else stored.get((topic, number))
-            offset, text = (-1, "") if one is None else (one.offset, one.metadata)
             fault_code = error if hidden is None else of_error(hidden)
+            if fault_code is Error.NONE and (topic, number) in unstable:
+                fault_code = Error.UNSTABLE_OFFSET_COMMIT
+            one = None if fault_code else stored.get((topic, number))
+            offset, text = (-1, "") if one is None else (one.offset, one.metadata)
             found.setdefault(topic, []).append((number, offset, -1, text, fault_code))
         return list(found.items()), error
 
     async def _stored(
         self, group: str, keys: list[tuple[str, int]] | None, *, stable: bool
-    ) -> Stored:
-        """Return committed offsets. Raises one of EXPECTED."""
+    ) -> tuple[Stored, Unstable]:
+        """Return committed offsets, and keys of those that may still change.
+
+        Raises one of EXPECTED.
+        """
         if keys is not None and not keys:
-            return {}
-        answer = await self._groups.fetch(
+            return {}, ()
+        answer, unstable = await self._groups.fetch(
             pb.FetchOffsetsRequest(
                 group=group,
                 partitions=[
@@ -298,4 +306,4 @@ class Offsets:
             ),
             is_classic=True,
         )
-        return {(one.topic, one.partition): one for one in answer.offsets}
+        return {(one.topic, one.partition): one for one in answer.offsets}, unstable

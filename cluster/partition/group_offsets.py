@@ -178,6 +178,13 @@ class OffsetsTable:
         text = f"offsets: the transaction has staged {staged} (offsets, last number by group)"
         return f"{text}, the commit says {dict(asked)}"
 
+    def of_classic_members(self, transaction_id: int, group: str) -> bool:
+        """Whether a member of a classic group's newest generation staged all of these offsets."""
+        calls = self.staged.calls(transaction_id, group)
+        return all(
+            call.classic.member and not self._classic.refusal(group, call.classic) for call in calls
+        )
+
     def overtaken(self) -> list[int]:
         """Returns transactions with staged offsets of partitions that have another owner now.
 

@@ -10,7 +10,7 @@ A group is in one partition, so all its calls are answered by one node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from functools import partial
 from typing import Any
 
@@ -155,34 +155,41 @@ class GroupService:
         return known[-1].number + 1 if known else 1
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest) -> pb.FetchOffsetsResponse:
-        return await self.fetch(request, is_classic=False)
+        return (await self.fetch(request, is_classic=False))[0]
 
     async def fetch(
         self, request: pb.FetchOffsetsRequest, *, is_classic: bool
-    ) -> pb.FetchOffsetsResponse:
-        """Fetch offsets. is_classic: for one of Kafka's clients, which may be a member."""
+    ) -> tuple[pb.FetchOffsetsResponse, Collection[Key]]:
+        """Fetch offsets; returns also those that open transactions may still change.
+
+        is_classic: for one of Kafka's clients, which may be a member. Others have no such offsets.
+        """
         check_name("group", request.group)
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
         wanted = [(p.topic, p.partition) for p in request.partitions]
+        unstable: Collection[Key] = ()
         async with self._deadline(0):
             replica = await self._replica_of(request.group)
             if request.ignore_transactions:
                 await confirm(replica)
             else:
                 check = partial(self._check_reader, replica, request, is_classic=is_classic)
-                await self._staging.end_staged(replica, request.group, wanted, check)
+                unstable = await self._staging.end_staged(
+                    replica, request.group, wanted, check, is_classic=is_classic
+                )
         group = replica.group_offsets.group(request.group)
         stored: dict[Key, OffsetState | None] = {}
         if group is not None and wanted:
             stored = {key: self._valid(key, group.get(key)) for key in wanted}
         elif group is not None:
             stored = {**self._all_valid(group)}
-        return pb.FetchOffsetsResponse(
+        answer = pb.FetchOffsetsResponse(
             offsets=[
                 committed_offset(topic, number, stored.get((topic, number)))
                 for topic, number in wanted or stored
             ]
         )
+        return answer, unstable
 
     def _check_reader(
         self, replica: Partition, request: pb.FetchOffsetsRequest, *, is_classic: bool

@@ -5,7 +5,8 @@
 
 A reader that continues from a group's offsets must see every decided commit. It must not wait
 for a transaction whose owner may be gone, so that transaction is aborted. The first of abort
-and commit in the metadata's log is the outcome.
+and commit in the metadata's log is the outcome. Kafka's clients read offsets also while they own
+the partition and have a transaction open: they are told to ask again, and it goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cluster.dedup.verdict import MAX_INT64, Kind
 from cluster.errors import NotReadyError
 from cluster.features import GROUPS, TRANSACTIONS
 from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
-from cluster.partition.group_offsets import pack_command
+from cluster.partition.group_offsets import OffsetsTable, pack_command
 from cluster.partition.group_state import CommitResult, Key
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
@@ -102,12 +103,19 @@ class OffsetStaging:
         raise NotReadyError("another term has begun")
 
     async def end_staged(
-        self, replica: Partition, group: str, keys: Collection[Key], check: Callable[[], None]
-    ) -> None:
+        self,
+        replica: Partition,
+        group: str,
+        keys: Collection[Key],
+        check: Callable[[], None],
+        *,
+        is_classic: bool = False,
+    ) -> frozenset[Key]:
         """Return when no transaction has staged one of these offsets (none: of the group).
 
         This node led after that. check: raises if the caller is not allowed to ask; called
-        before each step, as that may change. Raises ClusterError.
+        before each step, as that may change. is_classic: offsets staged by members of the newest
+        generation may stay, and are returned. Raises ClusterError.
         """
         while True:
             changed = asyncio.Event()
@@ -115,15 +123,24 @@ class OffsetStaging:
             try:
                 await confirm(replica)
                 check()
-                holders = replica.group_offsets.staged.holders(group)
-                wanted = holders.keys() & keys if keys else holders.keys()
-                if not wanted:
-                    return
-                for number in sorted({holders[key] for key in wanted}):
+                table = replica.group_offsets
+                holders = dict(table.staged.holders(group))
+                wanted = frozenset(holders.keys() & keys if keys else holders)
+                numbers = sorted({holders[key] for key in wanted})
+                if is_classic:
+                    numbers = [one for one in numbers if not self._goes_on(table, one, group)]
+                if not numbers:
+                    return wanted
+                for number in numbers:
                     await self._abort(number)
                 await changed.wait()
             finally:
                 replica.listeners.discard(changed.set)
+
+    def _goes_on(self, table: OffsetsTable, transaction_id: int, group: str) -> bool:
+        row = self._node.metadata.coordinator.get(transaction_id)
+        is_open = row is None or row.state is TransactionState.OPEN
+        return is_open and table.of_classic_members(transaction_id, group)
 
     async def _abort(self, transaction_id: int) -> None:
         """Abort the transaction unless it is decided. Raises ClusterError."""

@@ -225,6 +225,42 @@ def test_offsets_are_committed_with_the_records(
     consumer.close()
 
 
+def test_a_member_that_reads_stable_offsets_leaves_its_own_transaction_open(
+    cluster: LocalCluster, client: AdminClient, topic: str
+) -> None:
+    """Kafka's answer, 88: its client asks again. A member of the next generation does not wait."""
+    source = f"{topic}-in"
+    create(client, source)
+    create(client, topic)
+    put(Producer({"bootstrap.servers": servers(cluster)}), source, b"0", b"1")
+    settings = {
+        "bootstrap.servers": servers(cluster), "group.id": topic, "enable.auto.commit": False,
+        "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+    }  # fmt: skip
+    old, new = Consumer(settings), Consumer(settings)
+    producer = begun(cluster, topic)
+    old.subscribe([source])
+    assert len(old.consume(2, TIMEOUT)) == 2
+    for offset in (1, 2):
+        position = [TopicPartition(source, 0, offset)]
+        producer.begin_transaction()
+        put(producer, topic, b"%d" % offset)
+        producer.send_offsets_to_transaction(position, old.consumer_group_metadata(), TIMEOUT)
+        if offset == 1:
+            error = error_of(lambda: old.committed([TopicPartition(source, 0)], 1.0))
+            assert error.code() in (KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT)
+            producer.commit_transaction(TIMEOUT)
+            assert old.committed([TopicPartition(source, 0)], TIMEOUT)[0].offset == 1
+    old.close()
+    new.subscribe([source])
+    assert [one.value() for one in new.consume(1, TIMEOUT)] == [b"1"], "it did not wait"
+    error = error_of(lambda: producer.commit_transaction(TIMEOUT))
+    assert error.txn_requires_abort(), error
+    producer.abort_transaction(TIMEOUT)
+    new.close()
+    assert values(cluster, topic) == [b"1"]
+
+
 def test_a_member_that_lost_its_partitions_commits_no_offsets(
     cluster: LocalCluster, client: AdminClient, topic: str
 ) -> None:

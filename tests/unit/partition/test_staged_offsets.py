@@ -85,6 +85,29 @@ def test_a_commit_stores_all_offsets_of_kafkas_clients() -> None:
         assert OffsetsTable.load(table.dump()).dump() == table.dump()
 
 
+def test_a_stable_read_knows_transactions_of_members() -> None:
+    """Those of the newest generation go on; of all others nobody knows whether they live."""
+    table = OffsetsTable()
+
+    def generation(number: int, *members: str) -> None:
+        joined = [pb.ClassicMember(member=one) for one in members]
+        record = pb.ClassicGroup(group="g", generation=number, members=joined)
+        assert table.apply(9, pb.OffsetsCommand(rebalance=record).SerializeToString()) is True
+
+    generation(1, "a", "b")
+    for transaction, caller in (
+        (1, pb.ClassicCaller(member="a", generation=1)),
+        (2, pb.ClassicCaller(generation=-1)),
+    ):
+        assert stage(table, transaction, 1, record(transaction), classic=caller) == ""
+    assert [table.of_classic_members(one, "g") for one in (1, 2)] == [True, False]
+    again = OffsetsTable.load(table.dump())
+    for members in (("a", "c"), ()):
+        generation(2, *members)
+        assert not table.of_classic_members(1, "g")
+    assert again.of_classic_members(1, "g")
+
+
 def test_a_decision_on_what_is_not_there_is_damage() -> None:
     table = OffsetsTable()
     assert stage(table, 1, 1) == ""
