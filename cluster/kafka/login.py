@@ -115,15 +115,19 @@ class Login:
             if self._asked > STRANGER_REQUESTS:
                 raise CodecError(f"more than {STRANGER_REQUESTS} requests before a login")
         if self._is_raw:
+            self._count(connection, exchange, SASL_AUTHENTICATE.key)
             self._begin_login(connection, exchange, bytes(exchange.request), None)
             return
         source = Source(exchange.request)
         head = read_head(source)
+        self._count(connection, exchange, head.call.key)
         if head.call is API_VERSIONS:
             if head.is_known:
                 asked = decode(ApiVersionsRequest, source, head.version, flexible=head.flexible)
                 connection.software = asked.client_software_name
-            exchange.answer((api_versions(head),))
+            out = api_versions(head)
+            wait_ms = exchange.wait_ms(len(out))
+            exchange.answer((api_versions(head, wait_ms) if wait_ms else out,))
         elif head.call is SASL_HANDSHAKE:
             self._shake_hands(connection, exchange, head, source)
         elif head.call is SASL_AUTHENTICATE:
@@ -136,9 +140,6 @@ class Login:
         elif self._gate.left(self._caller) <= 0:
             self.close(OVER)
         else:
-            usage = self._caller.usage
-            if usage is not None and usage.limits():
-                self._count(connection, exchange, head, usage)
             session = self._session or self._open(self._caller)
             session.begin(connection, exchange, head, source)
 
@@ -305,8 +306,12 @@ class Login:
 
     # -- quotas -------------------------------------------------------------------------
 
-    def _count(self, connection: Connection, exchange: Exchange, head: Head, usage: Usage) -> None:
-        pace = PACES[head.call.key]
+    def _count(self, connection: Connection, exchange: Exchange, key: int) -> None:
+        """Count a known caller's request."""
+        usage = None if self._caller is None else self._caller.usage
+        if usage is None or not usage.limits():
+            return
+        pace = PACES[key]
         pace.received(usage, exchange.size)
         exchange.charge = partial(self._charge, connection, usage, pace)
         self._charge(connection, usage, pace, 0)
@@ -330,4 +335,5 @@ def _answer(
 ) -> None:
     out = head.begin_answer()
     encode(message, out, head.version, flexible=head.flexible)
+    exchange.wait_ms(len(out))  # told by the next answer: these have no field for it
     exchange.answer((out,))

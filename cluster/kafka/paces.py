@@ -18,9 +18,10 @@ _RATES = {
     INIT_PRODUCER_ID.key: (REQUESTS, IN_BYTES, OUT_BYTES, NEW_PRODUCERS),
 }
 _OTHER = (REQUESTS, IN_BYTES, OUT_BYTES)
-# A delay would end the membership that these keep: they only count.
-_UNDELAYED = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup"})
-
+# A delay would end the membership, or the login, that these keep: they only count.
+_UNDELAYED = frozenset(
+    {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "SaslHandshake", "SaslAuthenticate"}
+)
 
 PACES: Mapping[int, Pace] = {
     key: Pace(() if call.name in _UNDELAYED else _RATES.get(key, _OTHER))

@@ -60,10 +60,10 @@ def read_head(source: Source) -> Head:
     return Head(call, version, correlation, client_id, True)
 
 
-def api_versions(head: Head) -> bytearray:
-    """Return ApiVersions' answer."""
+def api_versions(head: Head, wait_ms: int = 0) -> bytearray:
+    """Return ApiVersions' answer. wait_ms: until the connection is read on."""
     error = Error.NONE if head.is_known else Error.UNSUPPORTED_VERSION
-    answer = ApiVersionsResponse(error_code=error, api_keys=_OFFERED)
+    answer = ApiVersionsResponse(error_code=error, api_keys=_OFFERED, throttle_time_ms=wait_ms)
     out = head.begin_answer()
     encode(answer, out, head.version, flexible=head.flexible)
     return out

@@ -18,6 +18,7 @@ import grpc
 
 from cluster.access.gate import NOBODY_MAY, Gate, Needs
 from cluster.access.quotas import throttled
+from cluster.metrics.requests import CANCELLED
 from cluster.rpc.errors import abort
 from cluster.rpc.handlers import Continuation, Handler, is_ours
 from cluster.rpc.quotas import Limited
@@ -110,7 +111,7 @@ class Guarding(grpc.aio.ServerInterceptor):
             caller = await self._caller(method, context)
             needs = await self._let_in(method, caller, request, context)
             RULES_VERSION.set(gate.rules_version())
-            usage = caller.usage
+            usage, result = caller.usage, CANCELLED  # a client that went: it may be done even so
             try:
                 if usage is None:
                     answer = await call(request, context)
@@ -119,13 +120,14 @@ class Guarding(grpc.aio.ServerInterceptor):
                         answer = await limited.answer(
                             usage, request, functools.partial(call, request, context)
                         )
+                result = "ok"
             except ExceededError as error:
                 await abort(context, throttled(error))
             finally:
                 # An error is already sent: gRPC has its code.
                 code = context.code()
                 gate.ended(
-                    method, caller, needs, str(getattr(code, "name", code)) if code else "ok"
+                    method, caller, needs, str(getattr(code, "name", code)) if code else result
                 )
             shown = ALLOWED.get(method)
             if shown is not None and gate.permissions is not None:

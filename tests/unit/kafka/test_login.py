@@ -353,6 +353,22 @@ async def test_other_answers_say_it_as_well(tmp_path: Path, rate: str) -> None:
         await client.metadata()
 
 
+async def test_a_known_callers_questions_before_a_session_count(tmp_path: Path) -> None:
+    """ApiVersions waits, a login never: its delay could end the session."""
+    asked = ApiVersionsRequest("c", "1")
+    async with world(tmp_path) as node, node.client() as client:
+        await client.log_in(ALICE)
+        node.rows = (QuotaRow("token:alice", REQUESTS, 1),)
+        assert (await client.call(API_VERSIONS, 3, asked)).throttle_time_ms == 0
+        assert (await client.log_in(ALICE)).error_code == 0
+        assert (await client.call(API_VERSIONS, 3, asked)).throttle_time_ms == 3000
+        (one,) = node.port._logins
+        connection = one._connection
+        assert connection is not None and connection._holds, "it is not read"
+        node.rows = ()
+        assert (await client.call(API_VERSIONS, 3, asked)).throttle_time_ms == 0
+
+
 async def test_connections_of_a_principal_are_counted(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         node.rows = (QuotaRow("token:alice", CONNECTIONS, 1),)

@@ -35,7 +35,7 @@ from cluster.rpc.decoding import Decoding
 from cluster.rpc.reflection import V1, add_reflection
 from cluster.rpc.required_permissions import NEEDS, OPEN
 from cluster.security import audit as audit_log
-from cluster.security.audit import MAX_REFUSED, Audit
+from cluster.security.audit import MAX_REFUSED, MAX_REFUSED_EACH, Audit
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.identities import Identities
 from cluster.security.permissions import Authorizer, Need, Rule, tidy
@@ -553,8 +553,54 @@ def test_who_is_refused_often_does_not_fill_the_disk(tmp_path: Path) -> None:
     audit.note("m", "", "there", (), "UNAUTHENTICATED")
     audit.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert len(lines) == MAX_REFUSED + 2
-    assert [line.get("dropped", 0) for line in lines[MAX_REFUSED:]] == [1000 - MAX_REFUSED, 0]
+    most = MAX_REFUSED_EACH
+    assert len(lines) == most + 2
+    assert [line.get("dropped", 0) for line in lines[most:]] == [1000 - most, 0]
+
+
+def test_no_refusals_hide_those_of_others(tmp_path: Path) -> None:
+    """Of a noisy host, of all addresses of one IPv6 site, of all strangers together."""
+    path = tmp_path / "audit"
+    audit = Audit(path, 1, lambda: 0.0)
+    for number in range(1000):
+        audit.note("m", "", f"ipv4:10.0.0.1:{number}", (), "UNAUTHENTICATED")
+        audit.note("m", "", f"ipv6:%5B2001:db8::{number:x}%5D:1", (), "UNAUTHENTICATED")
+    audit.note("m", "", "ipv4:10.0.0.2:1", (), "UNAUTHENTICATED")
+    audit.note("m", "", "ipv6:%5B2001:db8:0:1::1%5D:1", (), "UNAUTHENTICATED")
+    for number in range(1000):
+        audit.note("m", "", f"ipv4:10.1.{number % 250}.{number // 250}:1", (), "UNAUTHENTICATED")
+    audit.note("m", "token:bob", "ipv4:10.0.0.1:1", (), "NOT_AUTHORIZED")
+    audit.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    hosts = [line["from"].rpartition(":")[0] for line in lines]
+    assert hosts.count("ipv4:10.0.0.1") == MAX_REFUSED_EACH + 1, "bob's as well"
+    assert sum("2001:db8::" in host for host in hosts) == MAX_REFUSED_EACH
+    assert hosts.count("ipv4:10.0.0.2") == hosts.count("ipv6:%5B2001:db8:0:1::1%5D") == 1
+    assert len(lines) == MAX_REFUSED + 1 and lines[-1]["principal"] == "token:bob"
+
+
+async def test_a_change_whose_client_went_is_noted_as_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+    async with guard(tmp_path) as node:
+
+        async def propose(*_: Any, **__: Any) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        monkeypatch.setattr(node.node, "propose_metadata", propose)
+        request = cpb.DeleteTopicRequest(name=log_rig.TOPIC)
+        method = "/oncelog.v1.ClusterService/DeleteTopic"
+        call = asyncio.create_task(node.call(method, "root", request))
+        await begun.wait()
+        call.cancel()
+        await ended.wait()
+        await asyncio.sleep(0)
+        assert [line["result"] for line in node.noted()] == ["CANCELLED"]
 
 
 async def test_many_wrong_tokens_do_not_keep_others_waiting(tmp_path: Path) -> None:
