@@ -56,7 +56,7 @@ _FIRST_VERSION = 1  # of a cluster that was never upgraded
 _LOCK = "lock"
 _IDENTITY = "identity.json"
 # Files that a new directory may have.
-_IGNORED = frozenset({_LOCK, f"{_IDENTITY}.tmp", "lost+found"})
+_IGNORED = frozenset({_LOCK, f"{_IDENTITY}.tmp", "lost+found", "processes"})
 # Parts of a store.
 _PARTS = ("", "rocksdb", "log", "synced")
 

@@ -31,6 +31,7 @@ from cluster.config.settings import (
     MAX_NODE_ID,
     MIB,
     MINUTE_MS,
+    PROCESS_STEP,
     SETTINGS,
     Setting,
 )
@@ -71,6 +72,7 @@ class NodeConfig:
     nodes: Mapping[int, str] = field(default_factory=dict)
     join: str = ""
     found: str = ""
+    processes: int = 1
     rack: str = ""
     machine: str = ""
     peer_port_offset: int = 10_000
@@ -132,6 +134,8 @@ class NodeConfig:
     # From the command line: print the settings and stop; print the next steps for a new user.
     print_config: bool = False
     next_steps: bool = False
+    # Number of this process on its machine, from the supervisor; None: there is no supervisor.
+    process: int | None = None
 
     @property
     def wanted_replicas(self) -> int:
@@ -178,6 +182,7 @@ class NodeConfig:
         flags = vars(_parser().parse_args(list(argv)))
         print_config = bool(flags.pop("print_config", False))
         next_steps = bool(flags.pop("next_steps", False))
+        process = flags.pop("process", None)
         path = flags.pop("config", None) or environ.get(ENV_CONFIG_FILE)
         given: dict[str, _Given] = {}
         if path:
@@ -193,6 +198,7 @@ class NodeConfig:
             unknown=unknown,
             print_config=print_config,
             next_steps=next_steps,
+            process=process,
         )
 
     def describe(self) -> str:
@@ -244,6 +250,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="TOML file with the settings below")
     parser.add_argument("--print-config", action="store_true", help="print the settings and stop")
     parser.add_argument("--next-steps", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
     defaults = {field.name: field.default for field in dataclasses.fields(NodeConfig)}
     basic = parser.add_argument_group("basic settings")
     advanced = parser.add_argument_group("advanced settings")
@@ -427,7 +434,9 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
     if nodes and config.node_id not in nodes:
         listed = ", ".join(map(str, sorted(nodes)))
         raise _bad("node_id", given["node_id"], f"must be one of nodes: {listed}")
-    nodes = nodes or {config.node_id: config.advertise or config.listen}
+    own, first = config.node_id, config.advertise or config.listen
+    steps = range(0, 1 if config.join else config.processes * PROCESS_STEP, PROCESS_STEP)
+    nodes = nodes or {own + step: shifted(first, step) if step else first for step in steps}
     advertise = config.advertise or nodes[config.node_id]
     for name, address in (("advertise", advertise), ("kafka_advertise", config.kafka_advertise)):
         if address.rpartition(":")[0] in WILDCARD_HOSTS:

@@ -16,6 +16,7 @@ DAY_MS = 24 * HOUR_MS
 
 ENV_PREFIX = "ONCELOG_"
 MAX_NODE_ID = 2**31 - 1
+PROCESS_STEP = 100  # from a process's node id and ports to those of the machine's next one
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -59,6 +60,8 @@ SETTINGS: tuple[Setting, ...] = (
             "nodes of a cluster that a new data directory joins, host:port, separated by commas"),
     Setting("found", "optstr",
             "id of this new data directory: found a cluster before all nodes answer"),
+    _int("processes", 1, 64,
+         "nodes that this machine runs, a process each: ids and ports of the next are 100 higher"),
     Setting("rack", "label",
             "rack or zone of this node: replicas of a partition spread over racks; empty: its own"),
     Setting("machine", "label",

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Protocol
 
 from cluster.metrics.groups import GroupSample, group_families
-from cluster.metrics.http import PageAnswer, serve_pages
+from cluster.metrics.http import Page, PageAnswer, serve_pages
 from cluster.metrics.partitions import MANY, PartitionSample, partition_families
 from cluster.metrics.process import process_families
 from cluster.metrics.requests import Requests
@@ -114,13 +115,17 @@ class Metrics:
         self.parts: list[Callable[[], Iterable[MetricFamily]]] = []
 
     def start_http(
-        self, address: str, context: Callable[[], ssl.SSLContext] | None = None
+        self,
+        address: str,
+        context: Callable[[], ssl.SSLContext] | None = None,
+        others: Mapping[str, Page] = MappingProxyType({}),
     ) -> Callable[[], None]:
         """Serve the page at http://ADDRESS/metrics, "host:port"; returns a function that stops it.
 
-        context: of TLS, asked for each connection; then it is https. Raises ListenError.
+        context: of TLS, asked for each connection; then it is https. others: pages by path.
+        Raises ListenError.
         """
-        return serve_pages("metrics_listen", address, {"/metrics": self._page}, context)
+        return serve_pages("metrics_listen", address, {"/metrics": self._page, **others}, context)
 
     def _page(self, query: str) -> PageAnswer:
         return PageAnswer(HTTPStatus.OK, self.page(query), CONTENT)

@@ -69,6 +69,7 @@ from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metrics.cluster_figures import ClusterFigures, security_families
 from cluster.node.metrics.group_lags import GroupLags
 from cluster.node.metrics.sample import sample, transactions
+from cluster.node.metrics.targets import scrape_targets
 from cluster.node.peer_requests import PeerRequests
 from cluster.node.ports.client_ports import ClientPorts
 from cluster.node.ports.offered import gate_of
@@ -309,6 +310,8 @@ class Node:
             page_cache_bytes=config.page_cache_bytes,
             max_open_segments=shares.part,
             max_open_files=shares.part,
+            # Each process of the machine keeps room for itself on their one disk.
+            min_free_bytes=EngineOptions().min_free_bytes * config.processes,
         )
         engine = Engine.open(config.data_dir / "db", options=options, directory=lock)
         stack.callback(engine.close)
@@ -569,5 +572,6 @@ def _serve_pages(
         stack.callback(serve_pages("health_listen", config.health_listen, probes.pages))
     metrics = Metrics()
     if config.metrics_listen:
-        stack.callback(metrics.start_http(config.metrics_listen, security.page))
+        pages = {"/targets": lambda query: scrape_targets(config)}
+        stack.callback(metrics.start_http(config.metrics_listen, security.page, pages))
     return metrics

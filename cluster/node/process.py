@@ -1,4 +1,4 @@
-"""The node's process: settings, log, event loop, and the end."""
+"""The node's process: log, event loop, and the end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import sys
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
@@ -29,22 +27,11 @@ WORKERS = 4  # threads for rare, blocking work: reclaiming space, plans, hashes 
 LAST_LINES = 1.0  # seconds that the last lines of the log get
 
 
-def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def run(config: NodeConfig) -> int:
     """Run one node until it is stopped or fails; returns the exit code."""
-    if not __debug__:  # the invariants of a node are assertions
-        text = "assertions are off: start the node without python -O and PYTHONOPTIMIZE"
-        print(f"oncelog: {text}", file=sys.stderr)
-        return 2
-    try:
-        config = NodeConfig.load(argv, environ)
-    except ConfigError as error:
-        print(f"oncelog: {error}", file=sys.stderr)
-        return 2
-    if config.print_config:
-        print(config.describe())
-        return 0
     lines = LineQueue(part_stderr())
-    configure_logging(config.log_level, LineHandler(lines), config.log_format)
+    node = None if config.process is None else config.node_id
+    configure_logging(config.log_level, LineHandler(lines), config.log_format, node)
     for name, nearest in config.unknown:
         log.warning(
             "environment: %s is no setting and is ignored; the nearest is %s", name, nearest
@@ -71,16 +58,29 @@ def next_steps(config: NodeConfig) -> str:
     return "\n".join(lines)
 
 
+def _stop_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Stop when the supervisor ends, however it ends: it holds the other end of stdin."""
+
+    def ended() -> None:
+        loop.remove_reader(0)
+        stop.set()
+
+    loop.add_reader(0, ended)
+
+
 async def _run(config: NodeConfig, lines: LineQueue) -> int:
+    name = "oncelog" if config.process is None else f"oncelog: node {config.node_id}"
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in stopping():
         loop.add_signal_handler(number, stop.set)
+    if config.process is not None:
+        _stop_with_supervisor(loop, stop)
     try:
         start_all(disk_reads.POOL, disk_reads.AT_A_TIME)
         loop.set_default_executor(start_all(ThreadPoolExecutor(WORKERS, "work"), WORKERS))
     except ClusterError as error:
-        lines.put(f"oncelog: {error}")
+        lines.put(f"{name}: {error}")
         return 1
     stopped = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(Node.start(config))
@@ -93,14 +93,14 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
     try:
         node = starting.result()
     except (ClusterError, StorageError) as error:
-        lines.put(f"oncelog: {error}")
+        lines.put(f"{name}: {error}")
         return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
-    if config.next_steps:
+    if config.next_steps and not config.process:
         print(next_steps(config), flush=True)
     gc.freeze()  # objects made at start stay; skip them in every collection
     await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
     if node.failure.done():
-        lines.put(f"oncelog: {node.failure.result()}")
+        lines.put(f"{name}: {node.failure.result()}")
         lines.close(LAST_LINES)
         # Nothing written from here on may look durable.
         os._exit(1)

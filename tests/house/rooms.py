@@ -150,7 +150,25 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.node": frozenset({"cluster", "oncelog.lag", "oncelog.v1", "storage"}),
     "cluster.startup": frozenset(),
     "cluster.health_check": frozenset(),
-    "cluster.__main__": frozenset({"cluster.node.process", "cluster.startup"}),
+    "cluster.machine": frozenset(
+        {
+            "cluster.config",
+            "cluster.errors",
+            "cluster.metrics.http",
+            "cluster.node.health.probes",
+            "cluster.node.logs",
+            "cluster.startup",
+        }
+    ),
+    "cluster.__main__": frozenset(
+        {
+            "cluster.config",
+            "cluster.errors",
+            "cluster.machine",
+            "cluster.node.process",
+            "cluster.startup",
+        }
+    ),
     "oncelog._engine.net": CLIENT,
     "oncelog._engine.arguments": CLIENT,
     # Offsets of groups are part of transactions.

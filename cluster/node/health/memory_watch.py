@@ -127,12 +127,12 @@ class MemoryWatch:
 
 
 def client_memory(config: NodeConfig, room: int) -> int:
-    """Return the memory for clients. room: bytes that the process may grow by.
+    """Return the memory for clients. room: bytes that the machine's processes may grow by.
 
     The default is half of the room at most: a node in a small container would be killed before
     it reached the default.
     """
-    wanted = config.client_memory_bytes
+    wanted, room = config.client_memory_bytes, room // config.processes
     if "client_memory_bytes" in config.given or room // 2 >= wanted:
         return wanted
     if room // 2 < LEAST:

@@ -53,13 +53,14 @@ class Probes:
             yield f"its event loop has not turned for {silent:.0f} seconds (limit {HANGS:.0f})"
 
     def _livez(self, query: str) -> PageAnswer:
-        return _answer("alive", self._hangs())
+        return probe_answer("alive", self._hangs())
 
     def _readyz(self, query: str) -> PageAnswer:
-        return _answer("ready", [*self._hangs(), *self.faults()])
+        return probe_answer("ready", [*self._hangs(), *self.faults()])
 
 
-def _answer(good: str, faults: Iterable[str]) -> PageAnswer:
+def probe_answer(good: str, faults: Iterable[str]) -> PageAnswer:
+    """Return 200 if there are no faults; else 503 with a line for each."""
     told = [f"- {fault}\n" for fault in faults]
     if told:
         return PageAnswer(HTTPStatus.SERVICE_UNAVAILABLE, f"not {good}:\n{''.join(told)}")

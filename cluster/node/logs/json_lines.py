@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 _ONE = r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
 _ARGUMENT = re.compile(rf"%%|{_ONE}")
 _FIELD = re.compile(rf"(?:^|\s+)(\w+)=((?:[\w.-]*{_ONE})+)")
-OWN = ("time", "level", "logger", "message", "traceback")
+OWN = ("time", "level", "logger", "message", "traceback", "own_node")
 
 
 class _Template(NamedTuple):
@@ -45,7 +45,11 @@ def _template(message: str) -> _Template:
 
 
 class JsonFormatter(logging.Formatter):
-    """One object in a line. Numbers stay numbers; times are UTC."""
+    """One object in a line. Numbers stay numbers; times are UTC. node: named, if not None."""
+
+    def __init__(self, node: int | None = None) -> None:
+        super().__init__()
+        self._names = {} if node is None else {"own_node": node}
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -53,6 +57,7 @@ class JsonFormatter(logging.Formatter):
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "logger": record.name,
+            **self._names,
         }
         arguments = record.args
         if isinstance(record.msg, str) and isinstance(arguments, tuple):

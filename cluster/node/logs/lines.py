@@ -32,13 +32,18 @@ MAX_WAITING = 4 * 1024 * 1024  # characters
 
 
 class LineFormatter(logging.Formatter):
-    """Time (UTC), level, logger, message, fields; always one line."""
+    """Time (UTC), level, logger, message, fields; always one line. node: named, if not None."""
+
+    def __init__(self, node: int | None = None) -> None:
+        super().__init__()
+        self._names = () if node is None else (f"own_node={node}",)
 
     def format(self, record: logging.LogRecord) -> str:
         parts = [
             _stamp(record.created),
             record.levelname,
             record.name,
+            *self._names,
             _one_line(record.getMessage()),
         ]
         if record.exc_info:
@@ -108,10 +113,12 @@ class LineQueue:
             return "\n".join(lines) + "\n"
 
     def _write(self, content: bytes) -> None:
-        view = memoryview(content)
-        while view:
+        start = 0
+        while start < len(content):
+            # A pipe takes a piece of this size whole: a machine's processes share one.
+            end = content.rfind(b"\n", start, start + select.PIPE_BUF) + 1
             try:
-                view = view[os.write(self._descriptor, view) :]
+                start += os.write(self._descriptor, content[start : end or start + select.PIPE_BUF])
             except BlockingIOError:  # our parent process made it non-blocking
                 select.select([], [self._descriptor], [])
 
@@ -127,9 +134,14 @@ class LineHandler(logging.Handler):
         self.lines.put(self.format(record))
 
 
-def configure_logging(level: str, handler: logging.Handler, form: str = "text") -> None:
-    """Send all logging of this process to `handler` from `level` up. form: "text" or "json"."""
-    handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
+def configure_logging(
+    level: str, handler: logging.Handler, form: str = "text", node: int | None = None
+) -> None:
+    """Send all logging of this process to `handler` from `level` up. form: "text" or "json".
+
+    node: named in each line, of a process that shares its log with others.
+    """
+    handler.setFormatter(JsonFormatter(node) if form == "json" else LineFormatter(node))
     handler.addFilter(Folding())
     root = logging.getLogger()
     root.handlers[:] = [handler]

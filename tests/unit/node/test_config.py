@@ -43,7 +43,7 @@ def test_defaults_are_one_node_on_loopback():
 
 
 def test_each_setting_is_a_field_and_each_field_a_setting():
-    asked = {"given", "unknown", "print_config", "next_steps"}
+    asked = {"given", "unknown", "print_config", "next_steps", "process"}
     fields = {field.name for field in dataclasses.fields(NodeConfig)} - asked
     assert fields >= BASIC
     assert fields == {setting.name for setting in SETTINGS}

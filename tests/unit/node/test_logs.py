@@ -44,6 +44,15 @@ def test_time_level_logger_message_fields(stream):
     assert rest == "INFO cluster.x became leader partition=topic-0 term=3"
 
 
+def test_a_process_of_a_machine_names_its_node(stream):
+    for form in ("text", "json"):
+        configure_logging("info", logging.StreamHandler(stream), form, 101)
+        logging.getLogger("x").info("link up node=%d", 7)
+    text, line = lines(stream)
+    assert text.endswith("INFO x own_node=101 link up node=7")
+    assert json.loads(line).items() >= {"own_node": 101, "message": "link up", "node": 7}.items()
+
+
 def test_one_event_is_one_line(stream):
     try:
         raise ValueError("a\nb")
@@ -65,6 +74,24 @@ def test_the_level_is_kept_and_libraries_are_quiet(stream):
     logging.getLogger("asyncio").warning("no")
     logging.getLogger("asyncio").error("yes")
     assert len(lines(stream)) == 2
+
+
+def test_lines_of_two_processes_stay_whole_in_a_full_pipe():
+    reader, writer = os.pipe()
+    queues = {mark: LineQueue(writer) for mark in "ab"}
+    try:
+        for _ in range(2000):  # the pipe takes 64 KiB, and its reader comes late
+            for mark, queue in queues.items():
+                queue.put(mark * 150)
+        left, text = 2 * 2000 * 151, b""
+        while len(text) < left:
+            text += os.read(reader, 1000)
+    finally:
+        for queue in queues.values():
+            queue.close(10)
+        os.close(reader)
+        os.close(writer)
+    assert {*text.decode().splitlines()} == {"a" * 150, "b" * 150}
 
 
 def test_nobody_waits_for_the_reader_of_the_log(monkeypatch):

@@ -1,0 +1,143 @@
+"""Supervisor over real processes: small ones that tell their start, and end as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cluster.machine import supervisor
+from cluster.machine.supervisor import Supervisor
+
+# Tells its number and pid to the file named first; then waits for the end of its stdin.
+CHILD = """
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: os._exit({on_term}))
+number = sys.argv[sys.argv.index("--process") + 1]
+with open(sys.argv[1], "w") as told:
+    told.write(f"{{number}} {{os.getpid()}}\\n")
+{body}
+sys.stdin.read()
+os._exit(9)
+"""
+NODES = [1, 101]
+
+
+class Stage:
+    """A supervisor in progress. `started` gives the next process's number and pid."""
+
+    def __init__(self, made: Supervisor, pipe: asyncio.StreamReader) -> None:
+        self.supervisor = made
+        self.ended = asyncio.create_task(made.run())
+        self._pipe = pipe
+
+    async def started(self) -> tuple[int, int]:
+        number, pid = (await self._pipe.readline()).split()
+        return int(number), int(pid)
+
+
+@asynccontextmanager
+async def running(
+    tmp_path: Path, body: str = "", on_term: int = 0, pace: float = 0.0
+) -> AsyncIterator[Stage]:
+    path = tmp_path / "told"
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+    pipe = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(pipe), os.fdopen(descriptor, "rb", 0)
+    )
+    command = [sys.executable, "-c", CHILD.format(body=body, on_term=on_term), str(path)]
+    stage = Stage(Supervisor(command, NODES, pace), pipe)
+    try:
+        yield stage
+    finally:
+        stage.supervisor.stop()
+        await stage.ended
+        transport.close()
+
+
+def test_a_stop_ends_all_processes(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as stage:
+            started = [await stage.started(), await stage.started()]
+            assert {number for number, _ in started} == {0, 1}
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert await stage.ended == 0
+            for _, pid in started:
+                with pytest.raises(ProcessLookupError):
+                    os.kill(pid, 0)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_ends_is_started_again_and_the_other_runs_on(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    async def body() -> None:
+        async with running(tmp_path) as stage:
+            started = dict([await stage.started(), await stage.started()])
+            os.kill(started[1], how)
+            number, pid = await stage.started()
+            assert number == 1 and pid != started[1]
+            os.kill(started[0], 0)
+
+    asyncio.run(body())
+
+
+def test_starts_keep_the_pace_and_a_stop_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        ends = [asyncio.get_running_loop().create_future() for _ in NODES]
+
+        def ended(text: str, node: int, code: int, pause: float) -> None:
+            assert 0 < 3600 - pause < 600 and code == 1
+            ends[NODES.index(node)].set_result(None)
+
+        monkeypatch.setattr(supervisor.log, "warning", ended)
+        async with running(tmp_path, "os._exit(1)", pace=3600.0) as stage:
+            await asyncio.gather(*ends)
+            assert {(await stage.started())[0], (await stage.started())[0]} == {0, 1}
+            stage.supervisor.stop()
+            assert await stage.ended == 0
+
+    asyncio.run(body())
+
+
+def test_bad_settings_of_one_process_end_the_machine(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, "if number == '1': os._exit(2)") as stage:
+            assert await stage.ended == 2
+
+    asyncio.run(body())
+
+
+def test_a_process_that_fails_to_stop_is_in_the_exit_code(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, on_term=1) as stage:
+            await stage.started(), await stage.started()
+            stage.supervisor.stop()
+            assert await stage.ended == 1
+
+    asyncio.run(body())
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    async def body() -> None:
+        program = tmp_path / "program"
+        one = Supervisor([str(program)], NODES, pace=0.01)
+        ended = asyncio.create_task(one.run())
+        await asyncio.sleep(0)
+        program.write_text("#!/bin/sh\nexit 2\n")
+        program.chmod(0o700)
+        assert await ended == 2
+
+    asyncio.run(body())
