@@ -107,8 +107,8 @@ class Machines:
     def start(self) -> None:
         for machine in self.by_name.values():
             machine.process.start()
-        for name, machine in self.by_name.items():
-            eventually(lambda one=machine: one.is_ready, f"{name} is ready", 3 * TIMEOUT)
+        machines = self.by_name.values()
+        eventually(lambda: all(one.is_ready for one in machines), "all are ready", 3 * TIMEOUT)
 
 
 class Load(Background):
@@ -184,7 +184,7 @@ def test_a_process_dies_and_then_a_machine(machines: Machines, admin: Admin) -> 
 
 
 def a_process_dies(machines: Machines, admin: Admin) -> None:
-    """It costs what it leads, and comes back. The machine's other process goes on."""
+    """Only its own leaderships move, and it comes back. The other process goes on."""
     machine = machines.by_name["m1"]
     killed, other = machine.nodes[1], machine.nodes[0]
     pids = {node: machine.pid_of(node) for node in machine.nodes}
@@ -198,7 +198,7 @@ def a_process_dies(machines: Machines, admin: Admin) -> None:
     def moved() -> bool:
         return all(leaders(admin)[part] not in (0, killed) for part in lost)
 
-    eventually(moved, "others lead what it led")
+    eventually(moved, "others lead its partitions")
     kept = {part for part, leader in before.items() if leader == other}
     assert all(leaders(admin)[part] == other for part in kept)
     eventually(lambda: machine.is_ready, "the process runs again")
@@ -234,5 +234,4 @@ def test_processes_end_with_their_supervisor(machines: Machines) -> None:
     machine = machines.by_name["m3"]
     assert not any(machine.is_gone(node) for node in machine.nodes)
     machine.process.kill()
-    for node in machine.nodes:
-        eventually(lambda one=node: machine.is_gone(one), "a process ends with its supervisor")
+    eventually(lambda: all(map(machine.is_gone, machine.nodes)), "all end with their supervisor")
