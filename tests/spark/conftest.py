@@ -92,7 +92,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three nodes that nobody harms. Each test has topics of its own in it."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), settings=CALM) as made:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), settings=CALM, kafka=True) as made:
         _running.append(made)
         yield made
         _running.remove(made)

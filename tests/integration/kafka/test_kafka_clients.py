@@ -255,9 +255,10 @@ def test_each_reader_gets_the_records_of_both(
             bootstrap_servers=cluster.bootstrap, compression_type=compression
         ) as native:
             for row in range(50):
-                value = b"native %d/%d " % (number, row) + TEXT
-                native.send(topic, value, None, headers=headers, partition=0, timestamp_ms=1 + row)
-                expected.append((value, None, headers))
+                tombstone, key = row == 7, b"k" if row % 2 else None
+                value = None if tombstone else b"native %d/%d " % (number, row) + TEXT
+                native.send(topic, value, key, headers=headers, partition=0, timestamp_ms=1 + row)
+                expected.append((value, key, headers))
     count = len(expected)
     by_kafka = read(cluster, topic, 0, count)
     found = [(one.value(), one.key(), one.headers()) for one in by_kafka]
