@@ -80,7 +80,8 @@ class Balancing:
                 for_balance=True,
             )
             self._ask(mpb.MetadataCommand(set_replicas=move))
-        if not moves and not any(record.before_balance for record in self._records()):
+        # A move by hand counts, too: its replicas may have to be spread once they are there.
+        if not moves and not any(record.target for record in self._records()):
             log.info("nothing is to move: the balance ends")
             end = mpb.ChangeBalance(balancing=False, expected_layout=self._layout)
             self._ask(mpb.MetadataCommand(change_balance=end))

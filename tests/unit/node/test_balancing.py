@@ -171,6 +171,8 @@ def test_it_ends_when_nothing_moves_and_nothing_is_to_move() -> None:
     moving = replace(level[3], target=(1,), before_balance=(4,))
     other = replace(level[0], group_id=99, replicas=(4,))
     assert not Leader(moving, other, *level[1:3]).look(), "one is under way"
+    by_hand = replace(moving, before_balance=())
+    assert not Leader(by_hand, other, *level[1:3]).look(), "its end may leave something to move"
 
 
 def test_nothing_goes_to_a_node_that_is_down() -> None:
