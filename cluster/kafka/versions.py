@@ -4,8 +4,9 @@
                               '-- a version of ApiVersions that is not known --> answered in form 0
 
 Clients ask ApiVersions first, in the newest version that they know. A node that does not know it
-answers in the form of version 0, with UNSUPPORTED_VERSION and all that it offers (KIP-511); the
-client then asks again. Any other unknown call ends the connection, as in Kafka.
+answers in the form of version 0, with UNSUPPORTED_VERSION and its versions of this one call (KIP-511);
+the client then asks again. franz-go would take a longer list for the answer, and not give its name.
+Any other unknown call ends the connection, as in Kafka.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def read_head(source: Source) -> Head:
 def api_versions(head: Head, wait_ms: int = 0) -> bytearray:
     """Return ApiVersions' answer. wait_ms: until the connection is read on."""
     error = Error.NONE if head.is_known else Error.UNSUPPORTED_VERSION
-    answer = ApiVersionsResponse(error_code=error, api_keys=_OFFERED, throttle_time_ms=wait_ms)
+    offered = [one for one in _OFFERED if head.is_known or one.api_key == API_VERSIONS.key]
+    answer = ApiVersionsResponse(error_code=error, api_keys=offered, throttle_time_ms=wait_ms)
     out = head.begin_answer()
     encode(answer, out, head.version, flexible=head.flexible)
     return out
