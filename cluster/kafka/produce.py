@@ -300,7 +300,7 @@ class Producing:
         if kind in _STORED:
             offset = answer.verdict.base_offset
             if kind is not Kind.DUPLICATE and ready.staged is not None:
-                offset = staged_offset(request.exchange.software)
+                offset = staged_offset(request.exchange.software, ready.meta.first)
             old = kind is Kind.DUPLICATE and offset < 0
             error = Error.DUPLICATE_SEQUENCE_NUMBER if old else Error.NONE
             self._done(request, number, Result(error, offset, log_start))

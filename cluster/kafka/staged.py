@@ -27,15 +27,17 @@ from cluster.transactions.types import TRANSACTION_ENDED, Holder, TransactionSta
 
 MARKER_WAIT = 1.0  # seconds that a batch waits for its producer's last transaction to end
 UNKNOWN_OFFSET = -1
-# For clients that count on from the first offset of a batch: none of its records gets a real one.
+# For clients that count on from the first offset of a batch: the sequence is added, so their records'
+# offsets rise, and none gets a real one.
 FAR_OFFSET = -(1 << 62)
 _COUNTING = ("librdkafka", "confluent-kafka", "rdkafka", "node-rdkafka", "rust-rdkafka", "kgo")
 Wait = Callable[[], Awaitable[object]]
 
 
-def staged_offset(software: str) -> int:
+def staged_offset(software: str, sequence: int) -> int:
     """Return the offset of a staged batch for a client, by the name it gave (KIP-511)."""
-    return FAR_OFFSET if software.lower().startswith(_COUNTING) else UNKNOWN_OFFSET
+    is_counting = software.lower().startswith(_COUNTING)
+    return FAR_OFFSET + sequence if is_counting else UNKNOWN_OFFSET
 
 
 class StagedBatch:
