@@ -17,6 +17,7 @@ DAY_MS = 24 * HOUR_MS
 ENV_PREFIX = "ONCELOG_"
 MAX_NODE_ID = 2**31 - 1
 PROCESS_STEP = 100  # from a process's node id and ports to those of the machine's next one
+KAFKA_COMPACT = ("refuse", "keep")
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -73,6 +74,9 @@ SETTINGS: tuple[Setting, ...] = (
             "address for Kafka's clients that is reported to them (default: advertise's host)"),
     Setting("kafka_auto_create", "flag",
             "create a topic when a Kafka client asks for one that is missing"),
+    Setting("kafka_compact", "choice",
+            "cleanup.policy=compact of a Kafka client: refuse it, or keep all records of the topic",
+            choices=KAFKA_COMPACT),
     _int("kafka_initial_rebalance_delay_ms", 0, 60_000,
          "how long an empty group of Kafka's clients waits for more members"),
     _int("kafka_max_transaction_timeout_ms", SECOND_MS, DAY_MS,

@@ -4,7 +4,8 @@ session --> Configs --the services' AlterTopic--> ClusterService
              '-- SETTINGS: Kafka's name <-> the field of TopicConfig
 
 A name that is not in SETTINGS is refused, and so is another value of FIXED: a client must not
-believe in a setting that does nothing.
+believe in a setting that does nothing. With the node's setting `kafka_compact=keep` a topic of
+`cleanup.policy=compact` is one without a limit of retention, and is described as that.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from cluster.config.node_config import NodeConfig
 from cluster.kafka.errors import (
     Error,
     InvalidConfigError,
@@ -37,7 +39,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import Rights
 from cluster.kafka.versions import Head
-from cluster.metadata.topics import TopicSettings, is_internal
+from cluster.metadata.topics import UNLIMITED, TopicSettings, is_internal
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.requests import invalid
 from cluster.services.slices import in_slices
@@ -78,20 +80,46 @@ SETTINGS: Mapping[str, TopicSetting] = {
     EXPECTED_OFFSETS: TopicSetting("expected_offsets", STRING, ("checked", "ignored", "required")),
     FORMATS: TopicSetting("formats", STRING, ("columnar", "kafka", "both")),
 }
+CLEANUP, DELETE_ONLY, COMPACT = "cleanup.policy", "delete", "compact"
 # Settings of Kafka with the one value that holds here.
 FIXED: Mapping[str, str] = {
-    "cleanup.policy": "delete",
+    CLEANUP: DELETE_ONLY,
     "compression.type": "producer",
     "message.timestamp.type": "CreateTime",
 }
+# With kafka_compact=keep, for clients that set them beside it: they say when to compact, and in
+# files of which size.
+UNUSED = frozenset(
+    {"segment.bytes", "segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio",
+     "min.compaction.lag.ms", "max.compaction.lag.ms"}
+)  # fmt: skip
+KEPT_TEXT = "Oncelog compacts no topic: all records of this one are kept."
 
 
-def created(values: Mapping[str, str | None]) -> pb.TopicConfig:
+def keeps_compacted(config: NodeConfig) -> bool:
+    """Return whether a topic may have cleanup.policy=compact, which keeps all of its records."""
+    return config.kafka_compact == "keep"
+
+
+def created(values: Mapping[str, str | None], *, keeps_compacted: bool = False) -> pb.TopicConfig:
     """Return a new topic's settings. Raises InvalidConfigError."""
     config = pb.TopicConfig(formats=pb.TOPIC_FORMATS_KAFKA)
-    for name, value in values.items():
-        _put(config, name, value)
+    _fill(config, values, keeps_compacted=keeps_compacted)
     return config
+
+
+def _fill(
+    config: pb.TopicConfig, values: Mapping[str, str | None], *, keeps_compacted: bool
+) -> None:
+    """Write settings into `config`. Raises InvalidConfigError."""
+    policies = {one.strip() for one in (values.get(CLEANUP) or "").split(",")}
+    is_compacted = keeps_compacted and COMPACT in policies <= {COMPACT, DELETE_ONLY}
+    for name, value in values.items():
+        if not (is_compacted and name == CLEANUP) and not (keeps_compacted and name in UNUSED):
+            _put(config, name, value)
+    # With "delete" beside it the topic has a limit of age, which holds here as well.
+    if is_compacted and DELETE_ONLY not in policies:
+        config.retention_ms = config.retention_bytes = UNLIMITED
 
 
 def _put(config: pb.TopicConfig, name: str, value: str | None) -> None:
@@ -122,6 +150,7 @@ class Configs:
     def __init__(self, service: ClusterService) -> None:
         self._service = service
         self._metadata = service.node.metadata
+        self._keeps_compacted = keeps_compacted(service.node.config)
 
     async def describe(
         self, rights: Rights, head: Head, request: DescribeConfigsRequest
@@ -146,9 +175,8 @@ class Configs:
             result.error_code = Error.UNKNOWN_TOPIC_OR_PARTITION
         else:
             keys = wanted.configuration_keys
-            result.configs = [
-                one for one in _values(topic.settings) if keys is None or one.name in keys
-            ]
+            values = described(topic.settings, keeps_compacted=self._keeps_compacted)
+            result.configs = [one for one in values if keys is None or one.name in keys]
         return result
 
     async def alter(
@@ -198,8 +226,7 @@ class Configs:
         if kind != TOPIC:
             raise invalid("resource_type", f"{kind} must be {TOPIC}, a topic")
         config = pb.TopicConfig()
-        for one, value in values.items():
-            _put(config, one, value)
+        _fill(config, values, keeps_compacted=self._keeps_compacted)
         request = pb.AlterTopicRequest(
             name=name, config=config, set_expected_offsets=EXPECTED_OFFSETS in values
         )
@@ -209,7 +236,9 @@ class Configs:
             await self._service.AlterTopic(request)
 
 
-def _values(settings: TopicSettings) -> Iterator[DescribeConfigsResourceResult]:
+def described(
+    settings: TopicSettings, *, keeps_compacted: bool
+) -> Iterator[DescribeConfigsResourceResult]:
     defaults = TopicSettings()
     for name, setting in SETTINGS.items():
         value = setting.write(settings)
@@ -217,5 +246,11 @@ def _values(settings: TopicSettings) -> Iterator[DescribeConfigsResourceResult]:
         yield DescribeConfigsResourceResult(
             name, value, False, source, False, [], setting.kind, None
         )
+    is_unlimited = settings.retention_ms == settings.retention_bytes == UNLIMITED
     for name, value in FIXED.items():
+        if name == CLEANUP and keeps_compacted and is_unlimited:
+            yield DescribeConfigsResourceResult(
+                name, COMPACT, False, SET_HERE, False, [], STRING, KEPT_TEXT
+            )
+            continue
         yield DescribeConfigsResourceResult(name, value, True, DEFAULT, False, [], STRING, None)

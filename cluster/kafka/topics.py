@@ -44,6 +44,7 @@ class Topics:
 
     def __init__(self, service: ClusterService) -> None:
         self._service = service
+        self._keeps_compacted = configs.keeps_compacted(service.node.config)
 
     async def create(
         self, rights: Rights, head: Head, request: CreateTopicsRequest
@@ -80,11 +81,12 @@ class Topics:
                              ("replicas", topic.replication_factor)):  # fmt: skip
             if value == 0 or value < -1:
                 raise invalid(field, f"{value} must be positive, or -1 for the default")
+        values = {one.name: one.value for one in topic.configs}
         request = pb.CreateTopicRequest(
             name=topic.name,
             partitions=max(0, topic.num_partitions),
             replicas=max(0, topic.replication_factor),
-            config=configs.created({one.name: one.value for one in topic.configs}),
+            config=configs.created(values, keeps_compacted=self._keeps_compacted),
             timeout_ms=_timeout(timeout_ms),
         )
         if is_trial:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.config.node_config import NodeConfig
 from cluster.kafka import configs
 from cluster.kafka.errors import InvalidConfigError
+from cluster.metadata.topics import TopicSettings
 
 
 @pytest.mark.parametrize("name", ["retention.ms", "retention.bytes", "max.message.bytes"])
@@ -14,3 +16,45 @@ def test_a_value_out_of_range_is_an_error_of_the_setting(name: str, value: str) 
     """Anything else ends the client's connection."""
     with pytest.raises(InvalidConfigError, match=f"^{name}: "):
         configs.created({name: value})
+
+
+def values_of(settings: TopicSettings, *, keeps_compacted: bool = True) -> dict[str, str | None]:
+    return {
+        one.name: one.value for one in configs.described(settings, keeps_compacted=keeps_compacted)
+    }
+
+
+def settings_of(values: dict[str, str | None]) -> TopicSettings:
+    config = configs.created(values, keeps_compacted=True)
+    return TopicSettings().altered(config, set_expected_offsets=True)
+
+
+@pytest.mark.parametrize("retention", [{}, {"retention.ms": "86400000"}])
+def test_a_compacted_topic_keeps_all_and_says_so(retention: dict[str, str | None]) -> None:
+    settings = settings_of({configs.CLEANUP: "compact", **retention})
+    assert (settings.retention_ms, settings.retention_bytes) == (-1, -1)
+    told = values_of(settings)
+    assert (told["cleanup.policy"], told["retention.ms"]) == ("compact", "-1")
+    assert values_of(settings, keeps_compacted=False)["cleanup.policy"] == "delete"
+
+
+@pytest.mark.parametrize("policy", ["compact,delete", "delete, compact"])
+def test_a_compacted_topic_with_an_age_is_deleted_by_age(policy: str) -> None:
+    settings = settings_of({configs.CLEANUP: policy, "retention.ms": "86400000"})
+    assert settings.retention_ms == 86_400_000
+    assert values_of(settings)["cleanup.policy"] == "delete"
+
+
+def test_other_topics_are_as_before() -> None:
+    assert values_of(settings_of({configs.CLEANUP: "delete"}))["cleanup.policy"] == "delete"
+    assert settings_of({"segment.bytes": "1000"}) == settings_of({})
+    for policy in ("compact,other", "Compact", ""):
+        with pytest.raises(InvalidConfigError, match=r"^cleanup\.policy: "):
+            settings_of({configs.CLEANUP: policy})
+
+
+@pytest.mark.parametrize("name", [configs.CLEANUP, *configs.UNUSED])
+def test_a_node_refuses_compaction_unless_it_is_told_to_keep(name: str) -> None:
+    assert not configs.keeps_compacted(NodeConfig())
+    with pytest.raises(InvalidConfigError, match=f"^{name}: "):
+        configs.created({name: "compact"})
