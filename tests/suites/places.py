@@ -1,0 +1,52 @@
+"""Places and steps of all suites: where they are built, and the cluster that they run against."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.local_cluster import LocalCluster
+from harness.node_process import ROOT
+from tests.integration.kafka.kafka_rig import admin, servers
+
+FOLDER = ROOT / "data" / "kafka-suites"
+SETTINGS = {"kafka_auto_create": "true", "kafka_initial_rebalance_delay_ms": "0"}
+
+
+def step(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
+    """Run one step of a build; returns its output. Ends the program if it fails."""
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+@contextmanager
+def cluster_of(nodes: int, **settings: str) -> Iterator[tuple[LocalCluster, str]]:
+    """Run nodes with Kafka ports, for the body; gives them with their Kafka addresses.
+
+    Ends the program if a node has ended meanwhile.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(
+            Path(folder) / "cluster", nodes, settings={**SETTINGS, **settings}, kafka=True
+        ) as cluster,
+    ):
+        admin(cluster)  # each node names all others
+        yield cluster, servers(cluster)
+        if len(cluster.running) < nodes:
+            sys.exit("a node has ended:\n" + cluster.logs(60))
