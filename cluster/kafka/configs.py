@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cluster.config.node_config import NodeConfig
 from cluster.kafka.errors import (
     Error,
     InvalidConfigError,
@@ -41,6 +40,7 @@ from cluster.kafka.needs import Rights
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import UNLIMITED, TopicSettings, is_internal
 from cluster.services.admin.cluster_service import ClusterService
+from cluster.services.context import NodeContext
 from cluster.services.requests import invalid
 from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
@@ -93,12 +93,13 @@ UNUSED = frozenset(
     {"segment.bytes", "segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio",
      "min.compaction.lag.ms", "max.compaction.lag.ms"}
 )  # fmt: skip
+KEEP = "keep"  # the value of kafka_compact
 KEPT_TEXT = "Oncelog compacts no topic: all records of this one are kept."
 
 
-def keeps_compacted(config: NodeConfig) -> bool:
+def keeps_compacted(node: NodeContext) -> bool:
     """Return whether a topic may have cleanup.policy=compact, which keeps all of its records."""
-    return config.kafka_compact == "keep"
+    return node.config.kafka_compact == KEEP
 
 
 def created(values: Mapping[str, str | None], *, keeps_compacted: bool = False) -> pb.TopicConfig:
@@ -150,7 +151,7 @@ class Configs:
     def __init__(self, service: ClusterService) -> None:
         self._service = service
         self._metadata = service.node.metadata
-        self._keeps_compacted = keeps_compacted(service.node.config)
+        self._keeps_compacted = keeps_compacted(service.node)
 
     async def describe(
         self, rights: Rights, head: Head, request: DescribeConfigsRequest

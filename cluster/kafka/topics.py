@@ -44,7 +44,7 @@ class Topics:
 
     def __init__(self, service: ClusterService) -> None:
         self._service = service
-        self._keeps_compacted = configs.keeps_compacted(service.node.config)
+        self._keeps_compacted = configs.keeps_compacted(service.node)
 
     async def create(
         self, rights: Rights, head: Head, request: CreateTopicsRequest

@@ -4,8 +4,8 @@
                               '-- a version of ApiVersions that is not known --> answered in form 0
 
 Clients ask ApiVersions first, in the newest version that they know. A node that does not know it
-answers in the form of version 0, with UNSUPPORTED_VERSION and its versions of this one call (KIP-511);
-the client then asks again. franz-go would take a longer list for the answer, and not give its name.
+answers in the form of version 0, with UNSUPPORTED_VERSION and its versions of this call (KIP-511).
+The client then asks again; franz-go would take a longer list for the answer, and not give its name.
 Any other unknown call ends the connection, as in Kafka.
 """
 

@@ -15,7 +15,7 @@ from tests.suites.outcome import Case, verdict
 
 
 class Suite(NamedTuple):
-    """Tests of others. run: takes names and whether to be quick; cannot: name -> reason."""
+    """Tests of others. run: takes names and `quick`; cannot: name -> reason."""
 
     version: str
     run: Callable[..., Iterator[Case]]
@@ -30,7 +30,7 @@ SUITES = {
 
 
 def run(name: str, only: list[str], *, quick: bool) -> bool:
-    """Run a suite and print its outcome; returns whether it passes."""
+    """Run a suite and print its outcome; returns True if it passes."""
     suite = SUITES[name]
     print(f"===== {name} {suite.version}", flush=True)
     lines, passes = verdict(list(suite.run(only, quick=quick)), suite.cannot)

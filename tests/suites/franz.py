@@ -57,7 +57,7 @@ def run(only: Sequence[str], *, quick: bool) -> Iterator[Case]:
 
 
 def events(lines: Iterable[str]) -> Iterator[Case]:
-    """Read what test2json tells of each test."""
+    """Read the events of test2json."""
     output: dict[str, list[str]] = {}
     running: set[str] = set()
     failed = 0

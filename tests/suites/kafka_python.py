@@ -19,7 +19,7 @@ TREE = HOME / f"kafka_python-{VERSION}"
 PYTHON = HOME / "venv" / "bin" / "python"
 PACKAGES = ("pytest==9.0.2", "pytest-timeout==2.4.0", "crc32c==2.9.post0", "lz4==4.4.5",
             "python-snappy==0.7.3", "zstandard==0.25.0")  # fmt: skip
-KAFKA_VERSION = "2.7"  # the newest release whose calls are all offered
+KAFKA_VERSION = "2.7"  # the newest release with no call that is missing here
 TIMEOUT = 120  # seconds for a test
 # The distribution lacks the module that starts Kafka; a broker that runs needs this much of it.
 SERVICE = """\
@@ -82,8 +82,8 @@ def run(only: Sequence[str], *, quick: bool) -> Iterator[Case]:
             "KAFKA_VERSION": KAFKA_VERSION,
             "KAFKA_ROOT": str(HOME),
         }
-        words = [PYTHON, "-m", "pytest", "test/integration", "-q", "--tb=short", "--show-capture=no",
-                 f"--timeout={TIMEOUT}", f"--junitxml={report}"]  # fmt: skip
+        words = [str(PYTHON), "-m", "pytest", "test/integration", "-q", "--tb=short",
+                 "--show-capture=no", f"--timeout={TIMEOUT}", f"--junitxml={report}"]  # fmt: skip
         chosen = ["-k", " or ".join(only)] if only else []
         subprocess.run(
             [*words, *chosen], cwd=TREE, env=environment, stdin=subprocess.DEVNULL, check=False

@@ -1,6 +1,6 @@
 """Outcome of a suite of others: which of its tests passed, and which may fail, each for a reason.
 
-A suite passes if nothing fails but what its list names, and all that the list names does fail.
+A suite passes if no test fails but those on its list, and each test on the list does fail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Case:
 
 
 def verdict(cases: Sequence[Case], cannot: Mapping[str, str]) -> tuple[list[str], bool]:
-    """Return the lines to print and whether the suite passes."""
+    """Return the lines to print, and True if the suite passes."""
     lines = []
     ran = [case for case in cases if not case.skipped]
     failed = [case for case in ran if not case.passed and case.name not in cannot]

@@ -55,6 +55,6 @@ def test_other_topics_are_as_before() -> None:
 
 @pytest.mark.parametrize("name", [configs.CLEANUP, *configs.UNUSED])
 def test_a_node_refuses_compaction_unless_it_is_told_to_keep(name: str) -> None:
-    assert not configs.keeps_compacted(NodeConfig())
+    assert NodeConfig().kafka_compact != configs.KEEP
     with pytest.raises(InvalidConfigError, match=f"^{name}: "):
         configs.created({name: "compact"})
