@@ -27,8 +27,8 @@ from cluster.transactions.types import TRANSACTION_ENDED, Holder, TransactionSta
 
 MARKER_WAIT = 1.0  # seconds that a batch waits for its producer's last transaction to end
 UNKNOWN_OFFSET = -1
-# For clients that count on from the first offset of a batch: with the sequence added, the offsets of
-# their records rise, and none is a real one.
+# For clients that count on from the first offset of a batch: with the sequence added, the offsets
+# of their records rise, and none is a real one.
 FAR_OFFSET = -(1 << 62)
 _COUNTING = ("librdkafka", "confluent-kafka", "rdkafka", "node-rdkafka", "rust-rdkafka", "kgo")
 Wait = Callable[[], Awaitable[object]]
