@@ -67,6 +67,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
     UnknownTransactionError,
 )
+from oncelog.events import EventFilter, NodeEvent, NodeEvents
 from oncelog.lag import GroupLag, PartitionLag
 from oncelog.moves import Balance, PartitionMove, Resized
 from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
@@ -138,6 +139,7 @@ __all__ = [
     "CorruptLogError",
     "DeliveryError",
     "DeliveryTimeoutError",
+    "EventFilter",
     "ExpectedOffsets",
     "FatalError",
     "FencedError",
@@ -152,6 +154,8 @@ __all__ = [
     "InvalidBatchError",
     "InvalidRequestError",
     "MissingExtraError",
+    "NodeEvent",
+    "NodeEvents",
     "NodeInfo",
     "NodeStatus",
     "NotAuthorizedError",

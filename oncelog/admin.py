@@ -6,17 +6,19 @@ engine's thread. `oncelog.aio.Admin` awaits the same coroutines.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors, types
 from oncelog._engine.admin import AdminCore
 from oncelog._engine.arguments import as_commits
+from oncelog._engine.events import EventFollower
 from oncelog._engine.net import runtime
 from oncelog._engine.net.cluster import Cluster
 from oncelog.config import AdminConfig
 from oncelog.dotted import settings_from_dotted
+from oncelog.events import EventFilter, NodeEvent, NodeEvents
 from oncelog.lag import GroupLag
 from oncelog.moves import Balance, Resized
 from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
@@ -273,6 +275,30 @@ class Admin:
         """
         tp = TopicPartition(topic, partition)
         return self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))
+
+    # --- events ----------------------------------------------------------------------
+
+    def list_events(self, wanted: EventFilter | None = None) -> NodeEvents:
+        """Return recent events of all nodes, oldest first, as far as the caller may see them."""
+        return self._run(self._core.events.all(wanted or EventFilter()))
+
+    def follow_events(self, wanted: EventFilter | None = None) -> Generator[NodeEvent, None, None]:
+        """Yield recent events of all nodes, then those that come, without end.
+
+        A repeat of a known event comes again, with a higher count.
+        """
+        return self._follow(wanted or EventFilter())
+
+    def _follow(self, wanted: EventFilter) -> Generator[NodeEvent, None, None]:
+        follower = self._run(self._open_follower(wanted))
+        try:
+            while True:
+                yield self._run(follower.next())
+        finally:
+            runtime.run(follower.close())
+
+    async def _open_follower(self, wanted: EventFilter) -> EventFollower:
+        return EventFollower(self._core.events, wanted)
 
     # --- groups ----------------------------------------------------------------------
 

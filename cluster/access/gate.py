@@ -12,7 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from cluster.security.audit import Audit
+from cluster.events.recorder import AUDIT, Recorder
+from cluster.security.audit import MAX_RESOURCES, Audit
 from cluster.security.caller import Caller
 from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.permissions import Authorizer, Need
@@ -48,6 +49,7 @@ class Gate:
         quotas: Quotas | None = None,
         wall_clock: Callable[[], float] = time.time,
         rules_version: Callable[[], int] = lambda: 0,
+        events: Recorder | None = None,
     ) -> None:
         assert permissions is None or identities is not None, "nobody would be let in"
         self._identities = identities
@@ -56,6 +58,7 @@ class Gate:
         self._quotas = quotas
         self._wall_clock = wall_clock
         self.rules_version = rules_version
+        self._events = events
 
     @property
     def reads_needs(self) -> bool:
@@ -157,3 +160,15 @@ class Gate:
     def _note(self, action: str, caller: Caller, needs: Sequence[Need], result: str) -> None:
         if self._audit is not None:
             self._audit.note(action, caller.principal, caller.address, needs, result)
+        if self._events is not None:
+            text = f"{action} {', '.join(map(str, needs[:MAX_RESOURCES]))}".strip()
+            self._events.note(
+                AUDIT,
+                "cluster",
+                "",
+                text,
+                same=(action, caller.principal, result),
+                verdict=result,
+                principal=caller.principal,
+                address=caller.address,
+            )

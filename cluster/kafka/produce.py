@@ -43,6 +43,7 @@ from cluster.services.log.lease_checks import Leases
 from cluster.services.log.produce import UnderWay
 from cluster.services.log.quota_checks import new_producer, staging
 from cluster.services.log.refused_heads import RefusedHeads
+from cluster.services.log.verdict_events import note_verdict
 from cluster.services.partition_events import Listening
 from cluster.services.routing import locate
 
@@ -109,7 +110,8 @@ class Producing:
         self._leases = leases
         self._loop = asyncio.get_running_loop()
         self._under_way = UnderWay(node)
-        self._heads = RefusedHeads()
+        self._note = partial(note_verdict, node.metrics.events, rights.caller)
+        self._heads = RefusedHeads(self._note)
         self._unknown = 0  # batches under an id that was not issued to this client, or forgotten
         self._queue: deque[_Request] = deque()
         self._draining: asyncio.Task[None] | None = None
@@ -297,6 +299,8 @@ class Producing:
         self, request: _Request, number: int, ready: _Ready, answer: Answer, log_start: int = -1
     ) -> None:
         kind, data = answer.verdict.kind, request.asked.partitions[number]
+        if kind in (Kind.DUPLICATE, Kind.STAGED_DUPLICATE):
+            self._note(data.topic, data.partition, ready.meta, answer)
         if kind in _STORED:
             offset = answer.verdict.base_offset
             if kind is not Kind.DUPLICATE and ready.staged is not None:

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Protocol
 
+from cluster.events.recorder import KINDS, Recorder
 from cluster.metrics.groups import GroupSample, group_families
 from cluster.metrics.http import Page, PageAnswer, serve_pages
 from cluster.metrics.partitions import MANY, PartitionSample, partition_families
@@ -102,6 +103,7 @@ class Metrics:
         self.loop_delay = Histogram()
         self.transaction_commit = Histogram()  # from a commit's call to its answer
         self.requests = Requests()
+        self.events = Recorder()
         self.transactions: Callable[[], TransactionSample] | None = None
         self.sync_watch: SyncState | None = None
         self.memory: Memory | None = None
@@ -152,6 +154,12 @@ class Metrics:
         yield counter("oncelog_read_records_total", "Records sent to readers", self.records_read)
         yield counter("oncelog_read_bytes_total", "Payload bytes sent to readers", self.bytes_read)
         yield from self.requests.families()
+        yield MetricFamily(
+            "oncelog_events_total",
+            COUNTER,
+            "Events of the flight recorder by kind, repeats counted",
+            [(labels(kind=kind), self.events.totals[kind]) for kind in KINDS],
+        )
         yield self.commit_latency.family(
             "oncelog_commit_latency_seconds", "From proposing a batch to answering it"
         )

@@ -33,6 +33,8 @@ from cluster.consensus.message import (
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.snapshots import Checked
 from cluster.errors import ClusterError, ConfigError, OlderReleaseError
+from cluster.events.log_lines import record_log
+from cluster.events.recorder import SLOW
 from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
@@ -101,6 +103,7 @@ from storage.registrations import StoredRegistrations
 
 log = logging.getLogger(__name__)
 
+SLOW_SYNC_S = 0.5  # an fsync that takes longer is an event
 STOP_TIMEOUT = 1.0  # seconds that running calls get when the server stops
 MAX_BATCHES_UNDER_WAY = 2048  # then a client with more than its share waits
 NO_REPLICA = "no replica of this group here"
@@ -298,6 +301,7 @@ class Node:
             lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
         )
         metrics = _serve_pages(config, stack, security, probes)
+        stack.callback(record_log(metrics.events))
         memory = memory_budget(client_memory(config, memory_room()), metrics)
         gate = gate_of(security, lambda: node.metadata, metrics)
         if security.audit is not None:
@@ -468,6 +472,9 @@ class Node:
     def _on_sync(self, seconds: float) -> None:
         self._health.observe(seconds)
         self.metrics.fsync_latency.observe(seconds)
+        if seconds > SLOW_SYNC_S:
+            text = f"an fsync took {seconds:.1f} s"
+            self.metrics.events.note(SLOW, "cluster", "", text, same=("fsync",))
 
     def _fail(self, error: BaseException) -> None:
         if not self.failure.done():

@@ -113,6 +113,11 @@ def _by_number(request: Any) -> Iterable[Need]:
     return ()
 
 
+def _by_resource(request: Any) -> Iterable[Need]:
+    """Return nothing: the service shows each event to those who may describe its resource."""
+    return ()
+
+
 NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.LogService/Produce": _produce,
     "/oncelog.v1.LogService/ProduceStream": _produce,
@@ -180,6 +185,7 @@ NEEDS: Mapping[str, Needs] = {
     "/oncelog.v1.SecurityService/CheckPermission": lambda request: (
         _cluster("describe")(request) if request.principal else ()
     ),
+    "/oncelog.v1.ObserveService/ListEvents": _by_resource,
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": _cluster("describe"),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": _cluster("describe"),
 }

@@ -22,6 +22,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
 
+from cluster.events.recorder import SLOW
 from cluster.metrics.requests import CANCELLED, OK
 from cluster.rpc.errors import abort
 from cluster.security.caller import CALLER, UNIDENTIFIED, Caller
@@ -33,6 +34,8 @@ from oncelog.errors import InternalError
 logger = logging.getLogger(__name__)
 
 GRPC = "grpc"
+SLOW_S = 1.0  # a call that takes longer is an event
+_WAITING = frozenset({"Fetch", "GroupHeartbeat"})  # as long as their clients ask for
 
 
 class HasNode(Protocol):
@@ -66,7 +69,7 @@ def answering(
 def _streaming(
     method: Callable[..., Awaitable[None]], node: NodeContext
 ) -> Callable[..., Awaitable[None]]:
-    """Return a gRPC handler whose `method` writes its answers."""
+    """Return a gRPC handler for a `method` that writes its answers."""
 
     async def streamed(request: Any, context: Any) -> None:
         _enter(context)
@@ -102,8 +105,25 @@ async def _answer(
         if started is None:
             requests.count(GRPC, name, code)
         else:
-            requests.done(GRPC, name, code, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            requests.done(GRPC, name, code, seconds)
+            if seconds > SLOW_S and name not in _WAITING:
+                _note_slow(node, name, code, seconds)
     return await abort(context, public)
+
+
+def _note_slow(node: NodeContext, name: str, code: str, seconds: float) -> None:
+    caller = CALLER.get()
+    node.metrics.events.note(
+        SLOW,
+        "cluster",
+        "",
+        f"{name} took {seconds:.1f} s",
+        same=(name, code),
+        verdict=code,
+        principal=caller.principal,
+        address=caller.address,
+    )
 
 
 def writer(context: Any, node: NodeContext) -> Write:

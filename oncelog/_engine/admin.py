@@ -14,6 +14,7 @@ from oncelog import errors, types
 from oncelog._engine.consume.groups import Groups
 from oncelog._engine.consume.positions import Positions
 from oncelog._engine.consume.routes import Routes
+from oncelog._engine.events import EventCalls
 from oncelog._engine.net.attempts import may_have_been_done
 from oncelog._engine.net.cluster import (
     Cluster,
@@ -44,6 +45,7 @@ class AdminCore:
         self.cluster = cluster
         self.groups = Groups(cluster)
         self.sinks = SinkCalls(cluster, cluster.config.request_timeout_ms / 1000)
+        self.events = EventCalls(cluster)
         self._call = cluster.call
 
     # --- topics ----------------------------------------------------------------------

@@ -6,7 +6,7 @@ Place in the flow: each method awaits one coroutine of `_engine/admin` on the en
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -16,6 +16,7 @@ from oncelog._engine.arguments import as_commits
 from oncelog.aio.bridge import on_engine
 from oncelog.config import AdminConfig
 from oncelog.dotted import settings_from_dotted
+from oncelog.events import EventFilter, NodeEvent, NodeEvents
 from oncelog.lag import GroupLag
 from oncelog.moves import Balance, Resized
 from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
@@ -190,6 +191,17 @@ class Admin:
     ) -> types.ResolvedSequence:
         tp = TopicPartition(topic, partition)
         return await self._run(self._core.resolve_sequence(tp, producer_id, epoch, sequence))
+
+    async def list_events(self, wanted: EventFilter | None = None) -> NodeEvents:
+        return await self._run(self._core.events.all(wanted or EventFilter()))
+
+    async def follow_events(self, wanted: EventFilter | None = None) -> AsyncIterator[NodeEvent]:
+        follower = await self._run(self._sync._open_follower(wanted or EventFilter()))
+        try:
+            while True:
+                yield await self._run(follower.next())
+        finally:
+            await on_engine(follower.close())
 
     async def list_groups(self) -> list[types.GroupInfo]:
         return await self._run(self._core.groups.all())

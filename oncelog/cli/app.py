@@ -13,6 +13,7 @@ from oncelog.cli.balance import balance
 from oncelog.cli.bench import bench
 from oncelog.cli.certs import certs
 from oncelog.cli.cluster import cluster
+from oncelog.cli.events import events
 from oncelog.cli.groups import group
 from oncelog.cli.mirror import mirror
 from oncelog.cli.nodes import node
@@ -46,6 +47,7 @@ cli.add_command(bench)
 cli.add_command(certs)
 cli.add_command(acl)
 cli.add_command(quota)
+cli.add_command(events)
 cluster.add_command(balance)
 topic.add_command(produce)
 topic.add_command(consume)

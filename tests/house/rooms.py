@@ -15,6 +15,7 @@ CLIENT = frozenset(
     {
         "oncelog.config",
         "oncelog.errors",
+        "oncelog.events",
         "oncelog.lag",
         "oncelog.moves",
         "oncelog.permissions",
@@ -31,6 +32,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
     "cluster.budget": frozenset(),
+    "cluster.events": frozenset(),
     "cluster.pieces": frozenset(),
     "cluster.threads": frozenset({"cluster.errors"}),
     "cluster.config": frozenset({"cluster.errors"}),
@@ -38,6 +40,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
         {
             "cluster.config",
             "cluster.errors",
+            "cluster.events",
             "cluster.security",
             "oncelog.v1",
             "oncelog.version",
@@ -93,13 +96,16 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "storage",
         }
     ),
-    "cluster.access": frozenset({"cluster.budget", "cluster.security", "oncelog.errors"}),
+    "cluster.access": frozenset(
+        {"cluster.budget", "cluster.events", "cluster.security", "oncelog.errors"}
+    ),
     "cluster.rpc": frozenset(
         {
             "cluster.access",
             "cluster.budget",
             "cluster.config",
             "cluster.errors",
+            "cluster.events",
             "cluster.metrics",
             "cluster.security",
             "cluster.services",
@@ -114,6 +120,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.events",
             "cluster.features",
             "cluster.groups",
             "cluster.metadata",
@@ -135,6 +142,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.dedup",
             "cluster.entries",
             "cluster.errors",
+            "cluster.events",
             "cluster.features",
             "cluster.groups",
             "cluster.metadata",
@@ -175,12 +183,18 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "oncelog._engine.produce": CLIENT | {"oncelog._engine.consume.groups", "oncelog._engine.net"},
     "oncelog._engine.consume": CLIENT | {"oncelog._engine.net"},
     "oncelog._engine.admin": CLIENT
-    | {"oncelog._engine.net", "oncelog._engine.consume", "oncelog._engine.sinks"},
+    | {
+        "oncelog._engine.net",
+        "oncelog._engine.consume",
+        "oncelog._engine.events",
+        "oncelog._engine.sinks",
+    },
     "oncelog.spark.java": frozenset({"oncelog.errors"}),
     "oncelog.spark.auditing": frozenset({"oncelog.config", "oncelog.errors"}),
     "oncelog.spark.allocator": frozenset(),
     "oncelog.spark.source": CLIENT
     | {"oncelog.admin", "oncelog.consumer", "oncelog._engine.net", "oncelog.spark.allocator"},
+    "oncelog._engine.events": CLIENT | {"oncelog._engine.net"},
     "oncelog._engine.sinks": CLIENT | {"oncelog._engine.net"},
     "oncelog.spark.sink": CLIENT
     | {

@@ -27,6 +27,7 @@ from cluster.services.context import NodeContext
 from cluster.services.groups.running_groups import GroupMembers
 from cluster.services.groups.service import GroupService
 from cluster.services.log.service import LogService
+from cluster.services.observe import ObserveService
 from cluster.services.transactions.permissions import TransactionRights
 from cluster.services.transactions.service import TransactionService
 from cluster.services.transactions.sink_service import SinkService
@@ -41,7 +42,9 @@ def gate_of(
     if security.superusers is not None:
         permissions = Authorizer(lambda: metadata().rules, superusers)
     if security.identities is None:
-        return None if security.audit is None else Gate(None, permissions, security.audit)
+        if security.audit is None:
+            return None
+        return Gate(None, permissions, security.audit, events=metrics.events)
     quotas = metrics.quotas = Quotas(
         lambda: metadata().quotas,
         time.monotonic,
@@ -54,6 +57,7 @@ def gate_of(
         security.audit,
         quotas,
         rules_version=lambda: metadata().rules_version if permissions else 0,
+        events=metrics.events,
     )
 
 
@@ -82,6 +86,7 @@ def add_services(
         TransactionService(node, transactions, rights, now_ms=now_ms),
         SinkService(node, transactions),
         SecurityService(node, permissions),
+        ObserveService(node, permissions),
     ):
         add_service(offered, service)
     open_ones = OpenTransactions(node, transactions, _new_nonce)

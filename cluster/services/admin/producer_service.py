@@ -9,6 +9,7 @@ from functools import partial
 from cluster.dedup.last_seen import ProducerEntry
 from cluster.dedup.verdict import Kind, Verdict, validate_open
 from cluster.errors import NotReadyError
+from cluster.events.recorder import PRODUCER
 from cluster.metadata.lease_tokens import SECRET_BYTES, sign
 from cluster.metadata.producer_names import check_producer_name
 from cluster.metadata.topics import (
@@ -76,6 +77,8 @@ class ProducerService:
             # Only a clock that jumped, or an equally slow commit, causes this.
             raise NotReadyError(f"producer id {producer_id} expired before it was handed out")
         self.node.metrics.leases += 1
+        if request.producer_name:
+            self._note("leased", request.producer_name, producer_id, epoch)
         return pb.LeaseProducerResponse(
             producer_id=producer_id,
             epoch=epoch,
@@ -122,6 +125,7 @@ class ProducerService:
         result = await self._change_name(
             meta.LeaseName(name=request.producer_name, fence_only=True, nonce=request.nonce)
         )
+        self._note("fenced", request.producer_name, result.producer_id, result.epoch)
         return pb.FenceProducerResponse(producer_id=result.producer_id, epoch=result.epoch)
 
     async def ListProducerNames(
@@ -137,6 +141,20 @@ class ProducerService:
                 )
                 for name in self.node.metadata.names()
             ]
+        )
+
+    def _note(self, what: str, name: str, producer_id: int, epoch: int) -> None:
+        """Note an event of a named producer. Ids without a name are leased too often for that."""
+        self.node.metrics.events.note(
+            PRODUCER,
+            "producer",
+            name,
+            f"{what} producer {producer_id} as epoch {epoch}",
+            same=(what, producer_id, epoch),
+            producer_id=producer_id,
+            epoch=epoch,
+            principal=CALLER.get().principal,
+            address=CALLER.get().address,
         )
 
     # --- leases --------------------------------------------------------------------
@@ -226,6 +244,19 @@ class ProducerService:
         opened.message = verdict.message
         if verdict.kind is Kind.APPENDED:
             opened.last_sequence, opened.last_offset = verdict.last_sequence, verdict.base_offset
+            self.node.metrics.events.note(
+                PRODUCER,
+                "topic",
+                partition.topic,
+                f"producer {producer_id} opened epoch {epoch}, lower epochs are fenced",
+                partition=partition.partition,
+                producer_id=producer_id,
+                epoch=epoch,
+                sequences=(verdict.last_sequence, verdict.last_sequence),
+                offset=verdict.base_offset,
+                principal=CALLER.get().principal,
+                address=CALLER.get().address,
+            )
         else:
             opened.error = verdict.kind.name
         return opened

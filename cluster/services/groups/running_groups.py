@@ -10,6 +10,7 @@ NOT_LEADER, and the members continue with the next leader within their sessions.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ from cluster.services.groups.subscriptions import Subscription
 from cluster.services.routing import leading
 from cluster.v1 import offsets_pb2 as internal
 from oncelog.errors import GroupHasMembersError, ThrottledError
+
+log = logging.getLogger(__name__)
 
 RETRY = 1.0  # seconds after a proposal that this leader could not make
 
@@ -189,6 +192,8 @@ class RunningGroup:
     def _push(self, push: Push) -> None:
         member, number, message = push
         connection = self.connection(member, number)
+        if isinstance(message, Fenced):
+            log.info("lost member group=%s member=%s: %s", self.name, member, message.reason)
         if connection is not None:
             connection.push(message)
 

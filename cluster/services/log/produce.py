@@ -17,6 +17,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from functools import partial
 
 from cluster.access.memory import NO_MEMORY
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
@@ -30,6 +31,7 @@ from cluster.services.log.lease_checks import Leases
 from cluster.services.log.quota_checks import new_producer, staging
 from cluster.services.log.refused_heads import RefusedHeads
 from cluster.services.log.resolve import Resolver
+from cluster.services.log.verdict_events import note_verdict
 from cluster.services.outcomes import one_answer
 from cluster.services.partition_events import Listening
 from cluster.services.requests import MAX_TIMEOUT_MS, count_in_range, decoded, in_range
@@ -47,7 +49,6 @@ PREDECESSOR_WAIT = 1.0  # seconds that a unary batch waits for the one before it
 MARKER_WAIT = 1.0  # seconds that a batch waits for its producer's last transaction to end
 SWEEP = 1.0  # seconds between looks for batches past their deadline
 
-_STORED = (Kind.DUPLICATE, Kind.STAGED, Kind.STAGED_DUPLICATE)
 # Senders know it under another number.
 _PUBLIC = {Kind.STAGED_DUPLICATE: Kind.STAGED}
 _NOT_IN_TIME = Verdict(Kind.TIMEOUT, message="not committed in time")
@@ -246,14 +247,14 @@ class Appender:
         heads: RefusedHeads | None,
         reason: Answer | None,
     ) -> AnswerTo:
-        """Wrap `answer_to`: measure the append, and note a refusal in the stream's heads."""
+        """Wrap `answer_to`: measure the append, tell the stream's heads if it is not stored now."""
         started = time.monotonic()
 
         def answer(answer: Answer) -> None:
             kind = answer.verdict.kind
             if kind is Kind.APPENDED:
                 self.node.metrics.commit_latency.observe(time.monotonic() - started)
-            elif heads is not None and kind not in _STORED:
+            elif heads is not None and kind is not Kind.STAGED:
                 answer = heads.answered(replica.topic, replica.index, meta, answer, reason)
             answer_to(answer)
 
@@ -309,7 +310,11 @@ class Appender:
                         await under_way.batches.room()
         turn, results = Turn(), list[pb.BatchResult]()
         for batch, task in zip(request.batches, tasks, strict=True):
-            results.append(self.result(batch.id, task.result()))
+            answer, header = task.result(), batch.header
+            results.append(self.result(batch.id, answer))
+            if answer.verdict.kind not in (Kind.APPENDED, Kind.STAGED):
+                where = header.topic, header.partition
+                note_verdict(node.metrics.events, CALLER.get(), *where, meta_of(header), answer)
             if turn.spend(0):
                 await asyncio.sleep(0)
         return results
@@ -364,7 +369,7 @@ class ProduceCall:
         self._waiting: dict[int, tuple[int, int, float]] = {}
         self._waiting_bytes = 0
         self._position = 0
-        self._heads = RefusedHeads()
+        self._heads = RefusedHeads(partial(note_verdict, node.metrics.events, CALLER.get()))
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = self._closed = False

@@ -11,6 +11,7 @@ by another way.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.dedup.verdict import BatchMeta, Kind
@@ -30,6 +31,9 @@ _FOR_A_WHILE = (
 _GAP = (Kind.OUT_OF_ORDER, Kind.UNKNOWN_PRODUCER)
 
 
+Note = Callable[[str, int, BatchMeta, Answer], object]
+
+
 @dataclass(slots=True)
 class _Head:
     """The first refused batch, and the last sequence sent since."""
@@ -40,9 +44,13 @@ class _Head:
 
 
 class RefusedHeads:
-    """Map of one stream: (topic, partition, producer id, epoch) -> its refused head."""
+    """Map of one stream: (topic, partition, producer id, epoch) -> its refused head.
 
-    def __init__(self) -> None:
+    note: is told each answer to a batch that was neither stored nor staged now.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self._note_answer = note
         self._heads: dict[tuple[str, int, int, int], _Head] = {}
 
     def __bool__(self) -> bool:
@@ -63,10 +71,11 @@ class RefusedHeads:
     def answered(
         self, topic: str, partition: int, meta: BatchMeta, answer: Answer, reason: Answer | None
     ) -> Answer:
-        """Return the answer to a batch that was not stored; `reason` as it was when it came."""
+        """Return the answer to a batch that is not stored now; `reason` as it was when it came."""
         kind = answer.verdict.kind
-        if kind in _GAP:
-            return reason or answer
+        if kind in _GAP and reason is not None:
+            answer = reason
+        self._note_answer(topic, partition, meta, answer)
         if kind in _FOR_A_WHILE and meta.producer_id and len(topic) <= MAX_TOPIC_NAME_CHARS:
             self._note((topic, partition, meta.producer_id, meta.epoch), meta, answer)
         return answer

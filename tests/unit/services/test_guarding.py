@@ -46,6 +46,7 @@ from oncelog import errors
 from oncelog.v1 import cluster_pb2 as cpb
 from oncelog.v1 import group_pb2 as gpb
 from oncelog.v1 import log_pb2 as lpb
+from oncelog.v1 import observe_pb2, observe_pb2_grpc
 from oncelog.v1 import producer_pb2 as ppb
 from oncelog.v1 import security_pb2 as spb
 from oncelog.v1.batch_pb2 import Batch, BatchHeader, TopicPartition
@@ -136,7 +137,7 @@ class Guarded:
         )
         self.gate = Gate(
             self.identities, self.permissions, self.audit, self.quotas, lambda: self.now,
-            lambda: len(self.rules),
+            lambda: len(self.rules), self.node.metrics.events,
         )  # fmt: skip
         self.guarding = Guarding(self.gate)
         self.channel: Any = None
@@ -217,6 +218,7 @@ FOR_ALL_KNOWN = {
     "/oncelog.v1.LogService/ListOffsets", "/oncelog.v1.ClusterService/DescribeTopics",
     "/oncelog.v1.SecurityService/CheckPermission", "/oncelog.v1.GroupService/JoinGroup",
     "/oncelog.v1.TransactionService/KeepTransactionsAlive",
+    "/oncelog.v1.ObserveService/ListEvents",
 }  # fmt: skip
 
 
@@ -652,3 +654,52 @@ def test_an_audit_file_that_nobody_reads_holds_up_no_stop(
     audit.close()
     with path.open() as reader:  # the thread goes on
         assert "alice" in reader.readline()
+
+
+async def test_events_are_for_those_who_may_describe_their_resource(tmp_path: Path) -> None:
+    async with guard(tmp_path) as node:
+        events = node.node.metrics.events
+        for resource, name in (("topic", "t"), ("group", "g"), ("producer", "p"), ("cluster", "")):
+            events.note("node", resource, name, "something")
+        with pytest.raises(errors.NotAuthorizedError):
+            await node.call("/oncelog.v1.ClusterService/DescribeCluster", "bob")
+
+        async def seen(who: str, **request: Any) -> list[tuple[str, str]]:
+            asked = observe_pb2.ListEventsRequest(**request)
+            answer = await node.call("/oncelog.v1.ObserveService/ListEvents", who, asked)
+            return [(event.kind, event.resource) for event in answer.events]
+
+        assert await seen("bob") == []
+        node.allow("bob", "describe", "topic", "t")
+        assert await seen("bob") == [("node", "topic")]
+        node.allow("bob", "describe", "group", "g")
+        node.allow("bob", "describe", "producer", "p")
+        assert len(await seen("bob")) == 3
+        node.allow("bob", "describe", "cluster")
+        assert len(await seen("bob")) == 4, "but the refusal above"
+        node.allow("bob", "alter", "cluster")
+        assert await seen("bob", kinds=["audit"]) == [("audit", "cluster")]
+        assert await seen("bob", resource="group", name="g") == [("node", "group")]
+        assert len(await seen("bob", limit=2)) == 2
+        for wrong in ({"kinds": ["x"]}, {"resource": "sink"}, {"limit": 10_001}, {"since_ms": -1}):
+            with pytest.raises(errors.InvalidRequestError, match=next(iter(wrong))):
+                await seen("root", **wrong)
+
+
+async def test_a_follower_gets_what_comes_and_a_repeat_with_its_count(tmp_path: Path) -> None:
+    async with guard(tmp_path) as node:
+        events = node.node.metrics.events
+        node.allow("bob", "describe", "topic", "t")
+        stub = observe_pb2_grpc.ObserveServiceStub(node.channel)
+        request = observe_pb2.ListEventsRequest(follow=True)
+        call = stub.ListEvents(request, metadata=header("bob"), timeout=10)
+        assert not (await call.read()).events
+        for _ in range(3):
+            events.note("node", "topic", "t", "again")
+        events.note("node", "topic", "secret", "no")
+        ((event,),) = [(await call.read()).events]
+        assert (event.text, event.count) == ("again", 3)
+        events.note("node", "topic", "t", "again")
+        ((again,),) = [(await call.read()).events]
+        assert (again.id, again.count) == (event.id, 4)
+        call.cancel()

@@ -2407,6 +2407,188 @@ pub mod log_service_client {
         }
     }
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListEventsRequest {
+    /// empty: all
+    #[prost(string, repeated, tag = "1")]
+    pub kinds: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// topic, group, producer, cluster; empty: all
+    #[prost(string, tag = "2")]
+    pub resource: ::prost::alloc::string::String,
+    /// of the resource; empty: all
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// 0: all
+    #[prost(int64, tag = "4")]
+    pub producer_id: i64,
+    /// events that came, or came again, at or after this time
+    #[prost(int64, tag = "5")]
+    pub since_ms: i64,
+    /// the newest so many, before those that `follow` brings; 0: 1000
+    #[prost(int32, tag = "6")]
+    pub limit: i32,
+    #[prost(bool, tag = "7")]
+    pub follow: bool,
+}
+/// Several messages if there are many events. The first one comes at once, even without an event.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListEventsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub events: ::prost::alloc::vec::Vec<Event>,
+}
+/// One event, or equal ones. Numbers that do not apply are -1, a producer id 0.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Event {
+    /// of the node's start; a repeat keeps it, and comes again with a higher count
+    #[prost(int64, tag = "1")]
+    pub id: i64,
+    #[prost(int32, tag = "2")]
+    pub node_id: i32,
+    /// verdict, leader, producer, group, move, slow, audit, node
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub resource: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(int32, tag = "6")]
+    pub partition: i32,
+    #[prost(int64, tag = "7")]
+    pub first_ms: i64,
+    #[prost(int64, tag = "8")]
+    pub last_ms: i64,
+    #[prost(int64, tag = "9")]
+    pub count: i64,
+    /// as in the enum Verdict, without its prefix
+    #[prost(string, tag = "10")]
+    pub verdict: ::prost::alloc::string::String,
+    #[prost(int64, tag = "11")]
+    pub producer_id: i64,
+    #[prost(int32, tag = "12")]
+    pub epoch: i32,
+    /// from the lowest to the highest of all repeats
+    #[prost(int64, tag = "13")]
+    pub first_sequence: i64,
+    #[prost(int64, tag = "14")]
+    pub last_sequence: i64,
+    /// Of the last repeat:
+    #[prost(int64, tag = "15")]
+    pub offset: i64,
+    #[prost(string, tag = "16")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(string, tag = "17")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(string, tag = "18")]
+    pub text: ::prost::alloc::string::String,
+}
+/// Generated client implementations.
+pub mod observe_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    #[derive(Debug, Clone)]
+    pub struct ObserveServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl<T> ObserveServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> ObserveServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            ObserveServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The events that the node remembers, oldest first, and with `follow` those that come. A caller
+        /// sees an event if it may describe its resource, and an audit event if it may alter the cluster.
+        pub async fn list_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ListEventsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/oncelog.v1.ObserveService/ListEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("oncelog.v1.ObserveService", "ListEvents"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct LeaseProducerRequest {
     /// Empty: a fresh producer id that no name holds.

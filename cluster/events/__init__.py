@@ -1,0 +1,1 @@
+"""Flight recorder of a node: recent events, in memory."""
