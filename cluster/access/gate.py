@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from cluster.events.recorder import AUDIT, Recorder
-from cluster.security.audit import MAX_RESOURCES, Audit
+from cluster.security.audit import MAX_CHARS, MAX_RESOURCES, Audit
 from cluster.security.caller import Caller
 from cluster.security.identities import Identities, UnknownCallerError
 from cluster.security.permissions import Authorizer, Need
@@ -161,13 +161,16 @@ class Gate:
         if self._audit is not None:
             self._audit.note(action, caller.principal, caller.address, needs, result)
         if self._events is not None:
-            text = f"{action} {', '.join(map(str, needs[:MAX_RESOURCES]))}".strip()
+            named = ", ".join(str(need)[:MAX_CHARS] for need in needs[:MAX_RESOURCES])
+            text = f"{action} {named}".strip()
+            # Refusals fold; of two changes none hides the other's names.
+            shown = text if result == "ok" else ""
             self._events.note(
                 AUDIT,
                 "cluster",
                 "",
                 text,
-                same=(action, caller.principal, result),
+                same=(action, caller.principal, result, shown),
                 verdict=result,
                 principal=caller.principal,
                 address=caller.address,
