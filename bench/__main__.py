@@ -18,6 +18,7 @@ from bench.processes import ROOT
 from bench.results import Results
 from bench.run import Run
 from bench.systems.face import System
+from bench.systems.kafka_port import KafkaPort
 from bench.systems.oncelog import Oncelog
 
 MAX_ROUNDS = 20
@@ -84,7 +85,7 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
         if "client" in options.only:
             run.client_alone()
     for _ in range(options.rounds):
-        own = [] if options.no_oncelog else [Oncelog()]
+        own: list[System] = [] if options.no_oncelog else [Oncelog(), KafkaPort()]
         for system in [*own, *systems(options.peers)]:
             run.shared(system)
     if not options.no_oncelog:

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bench.plan import (
+    ALONE,
+    ALONE_SINGLY,
+    CONSUME,
     HALF,
     MIB,
     PRODUCE_CASES,
@@ -23,7 +26,7 @@ from bench.plan import (
 )
 from bench.results import Results, Row
 
-OWN = "Oncelog"
+OWN, PORT = "Oncelog", "Oncelog, Kafka's port"
 DURABLE = (
     "Kafka, flush.messages=1",
     "NATS JetStream, sync_interval: always",
@@ -213,7 +216,50 @@ def _cluster_goals() -> list[Goal]:
     ]  # fmt: skip
 
 
-GOALS = (*_produce_goals(), *_latency_goals(), *_cluster_goals())
+def _kafka_goals() -> list[Goal]:
+    """Kafka's protocol under one client."""
+
+    def port(case: str, name: str) -> Callable[[Results], float | None]:
+        def measure(results: Results) -> float | None:
+            return _best(results.find("kafka", case, system=PORT), name) or None
+
+        return measure
+
+    def against(case: str, system: str) -> Callable[[Results], float | None]:
+        own = port(case, "records_per_s")
+
+        def measure(results: Results) -> float | None:
+            theirs = _best(results.find("kafka", case, system=system), "records_per_s")
+            ours = own(results)
+            return ours / theirs if ours and theirs else None
+
+        return measure
+
+    singly = port(ALONE_SINGLY, "broker_us_per_record")
+
+    def per_core(results: Results) -> float | None:
+        cost = singly(results)
+        return 1e6 / cost if cost else None
+
+    found = []
+    for size in (100, 1024):
+        case = produce_case(size, 6)
+        found += [
+            Goal(f"Kafka's port, {case}: Kafka that syncs", 1.0, "x", against(case, DURABLE[0])),
+            Goal(f"Kafka's port, {case}: Kafka as shipped", 0.8, "x", against(case, "Kafka")),
+        ]
+    cost, p50 = port(ALONE, "broker_us_per_record"), port(SINGLE, "p50_ms")
+    consume = port(CONSUME, "mb_per_s")
+    return [
+        *found,
+        Goal("Kafka's port: node's processor for 100 B", 0.6, "us", cost, most=True),
+        Goal("Kafka's port: batches of one record for a node's core", 5000, "/s", per_core),
+        Goal("Kafka's port: one record at a time, p50", 3.0, "ms", p50, most=True),
+        Goal("Kafka's port: consume", 300.0, "MB/s", consume),
+    ]
+
+
+GOALS = (*_produce_goals(), *_latency_goals(), *_cluster_goals(), *_kafka_goals())
 
 
 def verdicts(results: Results) -> list[Verdict]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 KIB, MIB = 1024, 1024 * 1024
 
 #: Sections in the order in which they run; `--only` takes their names.
-SHARED = ("produce", "bytes", "latency", "consume", "producers")
+SHARED = ("produce", "bytes", "latency", "consume", "producers", "kafka")
 OWN = ("idempotence", "failover", "partitions", "restart")
 SECTIONS = ("client", *SHARED, *OWN, "path", "pids")
 PEERS = ("kafka", "nats", "rabbitmq")
@@ -19,6 +19,8 @@ BYTES_CASES = (64 * KIB, MIB)
 CONSUME = "1 KiB records, 1 partition"
 #: Producers with one small record in flight in each, and the number of their processes.
 MANY_CASES = ((64, 1), (64, 8), (8, 8), (1000, 1))
+#: Cases of the section `kafka` that count the processor time of one node for each record.
+ALONE, ALONE_SINGLY = "100 B, one replica", "batches of one record, one replica"
 SINGLE, HALF = "one record at a time", "at half of its maximum"
 
 

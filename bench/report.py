@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench import goals
 from bench.figures import Figures
+from bench.plan import CONSUME, SINGLE
 from bench.results import ALL_CASES, Results, Row
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
@@ -26,6 +27,7 @@ TITLES = {
     "latency": "Latency: p50 / p99 / p99.9 ms",
     "consume": "Consume: MB/s (share of the gRPC stream at 1 MiB)",
     "producers": "Small and many, records of 100 B: records/s (p50 / p99 ms)",
+    "kafka": "Kafka's protocol under librdkafka, idempotent: processor time of all nodes a record",
     "idempotence": "Idempotence on against off",
     "path": "Where the time of one record goes: us since its send(), medians",
     "failover": "Failover: SIGKILL of the leader to the next acknowledgement",
@@ -34,7 +36,7 @@ TITLES = {
     "pids": "Many producer ids in one partition",
 }
 #: Sections that compare systems: a row for each system and client, a column for each case.
-COMPARED = ("produce", "bytes", "latency", "consume", "producers", "client")
+COMPARED = ("produce", "bytes", "latency", "consume", "producers", "client", "kafka")
 
 
 def ratios(section: str, case: str, figures: Mapping[str, float], limits: Figures) -> Figures:
@@ -90,6 +92,14 @@ def _many(row: Row) -> str:
     return f"{number(row.figures['records_per_s'])} ({' / '.join(times)})"
 
 
+def _kafka(row: Row) -> str:
+    figures = row.figures
+    if row.case == SINGLE:
+        return f"p50 {number(figures['p50_ms'])} ms"
+    name, unit = ("mb_per_s", "MB/s") if row.case == CONSUME else ("records_per_s", "records/s")
+    return f"{number(figures[name])} {unit}, {number(figures['broker_us_per_record'])} us"
+
+
 CELLS: dict[str, Callable[[Row], str]] = {
     "produce": _produce,
     "client": _produce,
@@ -97,6 +107,7 @@ CELLS: dict[str, Callable[[Row], str]] = {
     "consume": lambda row: number(row.figures["mb_per_s"]) + _percent(row, "of_grpc_stream"),
     "latency": _latency,
     "producers": _many,
+    "kafka": _kafka,
 }
 
 

@@ -83,7 +83,7 @@ class System(ABC):
 
     def clients(self, section: str) -> tuple[str, ...]:
         """Clients of a section, the Python client first."""
-        return (PYTHON,)
+        return () if section == "kafka" else (PYTHON,)
 
     # -- topics -------------------------------------------------------------------------
 
@@ -129,6 +129,8 @@ class System(ABC):
         figures = run()
         spent, seconds = usage(pids) - before, time.monotonic() - started
         figures["broker_cores"] = spent.cpu_s / seconds
+        if figures.get("records"):
+            figures["broker_us_per_record"] = spent.cpu_s * 1e6 / figures["records"]
         return figures
 
     def together(
@@ -168,7 +170,7 @@ class System(ABC):
 
         figures = self.measured(run)
         if not alone:
-            del figures["broker_cores"]  # counts programs that wait
+            del figures["broker_cores"], figures["broker_us_per_record"]  # with programs that wait
         return figures
 
 

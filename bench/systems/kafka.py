@@ -29,6 +29,7 @@ MESSAGE_LIMIT = 8 * 1024 * 1024
 START_S = 90.0
 JAVA = "java"
 BATCHED = "python, produce_batch"
+KAFKA, LIBRDKAFKA = "kafka", "librdkafka"  # the section with one client for all
 
 # As in Kafka's own start script; the heap is bounded.
 JVM = (
@@ -89,11 +90,69 @@ appender.console.layout.pattern=%d %p %m (%c)%n
 """
 
 
-class Kafka(Peer):
-    """Kafka. flush: every append is fsynced before it is acknowledged."""
+class KafkaProtocol(Peer):
+    """Brokers at `addresses` that speak Kafka's protocol, loaded by confluent-kafka."""
 
     module = "kafka"
     singly = SINGLY
+    #: Of new topics.
+    replicas = 3
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient(
+            {"bootstrap.servers": ",".join(self.addresses), "log_level": 0},
+            logger=_SILENT,
+        )
+
+    def names_all(self) -> bool:
+        """Whether the cluster names three nodes to clients."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return len(self._admin().list_topics(timeout=2).brokers) == 3
+        except KafkaException:
+            return False
+
+    def topic_config(self) -> dict[str, str]:
+        """Settings of a new topic."""
+        return {}
+
+    def create(self, topic: str, partitions: int) -> None:
+        from confluent_kafka.cimpl import NewTopic
+
+        config = self.topic_config()
+        new = NewTopic(topic, partitions, replication_factor=self.replicas, config=config)
+        admin = self._admin()
+        for future in admin.create_topics([new]).values():
+            future.result(60)
+
+        def led() -> bool:
+            found = admin.list_topics(topic, timeout=5).topics[topic].partitions
+            return len(found) == partitions and all(p.leader > 0 for p in found.values())
+
+        wait_until(f"leaders of {topic}", led, START_S, self.stack.servers)
+
+    def produce(self, client: str, load: Load) -> Figures:
+        workload = "produce_batch" if client == BATCHED else "produce"
+        return self.run_client(workload, self.asked(load, settings=THROUGHPUT))
+
+    def produce_bytes(self, client: str, load: Load) -> Figures:
+        # One message of exactly the size is its own batch.
+        return self.produce(client, load)
+
+    def latency(self, client: str, load: Load) -> Figures:
+        settings = THROUGHPUT if load.rate else SINGLY
+        return self.run_client("latency", self.asked(load, settings=settings))
+
+    def consume(self, client: str, load: Load) -> Figures:
+        reading = self.fill(load, self.asked(load, settings=THROUGHPUT))
+        return self.run_client("consume", {**reading, "settings": {}})
+
+
+class Kafka(KafkaProtocol):
+    """Kafka. flush: every append is fsynced before it is acknowledged."""
 
     def __init__(self, *, flush: bool) -> None:
         super().__init__()
@@ -138,28 +197,14 @@ class Kafka(Peer):
             config = directory / f"server{node}.properties"
             command = self._command("kafka.Kafka", config, jvm=JVM)
             self.stack.add(Server(f"kafka {node}", command, directory / f"server{node}.log"))
-        wait_until("Kafka cluster", self._three_serve, START_S, self.stack.servers)
-
-    def _admin(self) -> Any:
-        from confluent_kafka.admin import AdminClient
-
-        return AdminClient(
-            {"bootstrap.servers": ",".join(self.addresses), "log_level": 0},
-            logger=_SILENT,
-        )
-
-    def _three_serve(self) -> bool:
-        from confluent_kafka import KafkaException
-
-        try:
-            return len(self._admin().list_topics(timeout=2).brokers) == 3
-        except KafkaException:
-            return False
+        wait_until("Kafka cluster", self.names_all, START_S, self.stack.servers)
 
     def clients(self, section: str) -> tuple[str, ...]:
         """Clients of a section: the Java tools have no mode for one record at a time."""
         if section == "produce":
             return (PYTHON, BATCHED, JAVA)
+        if section == KAFKA:
+            return (LIBRDKAFKA,)
         return (PYTHON,) if section in ("latency", "producers") else (PYTHON, JAVA)
 
     def settings(self) -> Mapping[str, Any]:
@@ -176,34 +221,21 @@ class Kafka(Peer):
             "settings java": JAVA_THROUGHPUT,
         }
 
-    def create(self, topic: str, partitions: int) -> None:
-        from confluent_kafka.cimpl import NewTopic
-
-        config = {"flush.messages": "1"} if self.durable else {}
-        new = NewTopic(topic, partitions, replication_factor=3, config=config)
-        admin = self._admin()
-        for future in admin.create_topics([new]).values():
-            future.result(60)
-
-        def led() -> bool:
-            found = admin.list_topics(topic, timeout=5).topics[topic].partitions
-            return len(found) == partitions and all(p.leader > 0 for p in found.values())
-
-        wait_until(f"leaders of {topic}", led, START_S, self.stack.servers)
+    def topic_config(self) -> dict[str, str]:
+        single = {} if self.replicas > 1 else {"min.insync.replicas": "1"}
+        return single | ({"flush.messages": "1"} if self.durable else {})
 
     def produce(self, client: str, load: Load) -> Figures:
         if client == JAVA:
             return self._java_produce(load, JAVA_THROUGHPUT)
-        workload = "produce_batch" if client == BATCHED else "produce"
-        figures = self.run_client(workload, self.asked(load, settings=THROUGHPUT))
+        figures = super().produce(client, load)
         self._rates[load.size, load.partitions] = figures["records_per_s"]
         return figures
 
     def produce_bytes(self, client: str, load: Load) -> Figures:
-        # One message of exactly the size is its own batch.
         if client == JAVA:
             return self._java_produce(load, {**JAVA_THROUGHPUT, "batch.size": load.size + 1024})
-        return self.produce(client, load)
+        return super().produce_bytes(client, load)
 
     def _java_produce(self, load: Load, settings: Mapping[str, Any]) -> Figures:
         rate = self._rates.get((load.size, load.partitions)) or 100e6 / load.size
@@ -226,14 +258,10 @@ class Kafka(Peer):
 
         return self.measured(run)
 
-    def latency(self, client: str, load: Load) -> Figures:
-        settings = THROUGHPUT if load.rate else SINGLY
-        return self.run_client("latency", self.asked(load, settings=settings))
-
     def consume(self, client: str, load: Load) -> Figures:
-        reading = self.fill(load, self.asked(load, settings=THROUGHPUT))
         if client != JAVA:
-            return self.run_client("consume", {**reading, "settings": {}})
+            return super().consume(client, load)
+        reading = self.fill(load, self.asked(load, settings=THROUGHPUT))
         command = self._command(
             "org.apache.kafka.tools.ConsumerPerformance",
             "--bootstrap-server", ",".join(self.addresses),
