@@ -139,6 +139,12 @@ def main() -> int:
         action="store_true",
         help="show what the same kills do to a plain producer's table",
     )
+    parser.add_argument(
+        "--kafka",
+        action="store_true",
+        help="read and write by Spark's own connector for Kafka, fetched from Maven Central; its "
+        "sink is at least once, so kill leaders only",
+    )
     options = parser.parse_args()
     if unknown := set(options.kinds) - set(KINDS):
         parser.error(f"--kinds: {', '.join(sorted(unknown))} is none of {', '.join(KINDS)}")
@@ -154,7 +160,7 @@ def main() -> int:
 def flights(options: argparse.Namespace) -> int:
     nodes = options.dir / "cluster"
     fresh(nodes)
-    with LocalCluster(nodes, settings={}) as cluster:
+    with LocalCluster(nodes, settings={}, kafka=options.kafka) as cluster:
         print(f"three nodes: {cluster.bootstrap}")
         outcome = run.run(
             cluster.bootstrap,
@@ -167,6 +173,7 @@ def flights(options: argparse.Namespace) -> int:
             # Executors are processes, as in a Spark cluster.
             master="local-cluster[2,1,1024]" if "executor" in options.kinds else "local[*]",
             naive=options.naive,
+            kafka=",".join(cluster.kafka_addresses.values()) if options.kafka else "",
         )
     run.report(outcome, options.dir)
     return 0 if outcome.good else 1

@@ -20,6 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
+
 from examples.flights import job, naive
 from examples.flights.data import table
 
@@ -129,11 +131,18 @@ def _print(progress: Any) -> None:
 
 
 def _compute(given: argparse.Namespace) -> None:
-    spark = job.session(given.master)
+    try:
+        spark = job.session(given.master, job.CONNECTOR if given.kafka else "")
+    except PySparkRuntimeError as error:
+        if not given.kafka:
+            raise
+        text = f"Spark does not start. Is Maven Central reachable? --kafka needs {job.CONNECTOR}"
+        raise SystemExit(f"{text}: {error}") from error
     spark.dataSource.register(naive.NaiveSink)
-    stream = job.departures(spark, given.bootstrap, given.topic, given.partitions)
+    system, servers = ("kafka", given.kafka) if given.kafka else ("oncelog", given.bootstrap)
+    stream = job.departures(spark, servers, given.topic, given.partitions, system)
     rows = job.delays(job.with_tables(spark, stream))
-    query = job.start(rows, given.dir, given.bootstrap, given.results, given.mode)
+    query = job.start(rows, given.dir, servers, given.results, given.mode, system)
     queries = [query]
     if given.naive:
         queries.append(
@@ -174,6 +183,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--results", default="delays")
     parser.add_argument("--naive", default="", help="a topic for the naive sink beside it")
+    parser.add_argument("--kafka", default="", help="the nodes' Kafka ports: Spark's connector")
     parser.add_argument("--mode", choices=MODES, default=MODES[0])
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--dir", type=Path, required=True, help="where the checkpoints are")

@@ -24,18 +24,25 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.streaming.query import StreamingQuery
 
+# Spark's own connector for Kafka, and where it and ours look for the nodes.
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+SERVERS = {"oncelog": "bootstrap.servers", "kafka": "kafka.bootstrap.servers"}
 FLIGHT = "carrier string, flight int, origin string, dest string, dep_delay int"
 
 
-def session(master: str = "local[*]") -> SparkSession:
-    """Return Spark in this process, with as many tasks at a time as there are cores."""
+def session(master: str = "local[*]", packages: str = "") -> SparkSession:
+    """Return Spark in this process, with as many tasks at a time as there are cores.
+
+    packages: to fetch from Maven Central, such as CONNECTOR.
+    """
     ensure_java()
     # The workers use this program's Python, with oncelog installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName("flights")
+    if packages:
+        builder = builder.config("spark.jars.packages", packages)
     spark = (
-        SparkSession.builder.master(master)
-        .appName("flights")
-        .config("spark.driver.bindAddress", "127.0.0.1")
+        builder.config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -53,8 +60,12 @@ def session(master: str = "local[*]") -> SparkSession:
     return spark
 
 
-def departures(spark: SparkSession, bootstrap: str, topic: str, partitions: int) -> DataFrame:
+def departures(
+    spark: SparkSession, bootstrap: str, topic: str, partitions: int, source: str = "oncelog"
+) -> DataFrame:
     """Return the topic as a stream of flights, with a watermark.
+
+    source: "oncelog", or "kafka" for Spark's connector.
 
     A watermark says: no older record comes any more. With one for the whole topic it would run
     ahead with the fastest partition, and flights of a partition that waits for its new leader would
@@ -65,15 +76,15 @@ def departures(spark: SparkSession, bootstrap: str, topic: str, partitions: int)
     """
 
     def one(partition: int) -> DataFrame:
-        return (
-            spark.readStream.format("oncelog")
-            .option("bootstrap.servers", bootstrap)
+        reader = (
+            spark.readStream.format(source)
+            .option(SERVERS[source], bootstrap)
             .option("assign", json.dumps({topic: [partition]}))
             .option("startingOffsets", "earliest")
-            .schema("value binary, timestamp timestamp")  # the other columns stay in Python
-            .load()
-            .withWatermark("timestamp", "0 seconds")
         )
+        if source == "oncelog":  # the other columns stay in Python
+            reader = reader.schema("value binary, timestamp timestamp")
+        return reader.load().select("value", "timestamp").withWatermark("timestamp", "0 seconds")
 
     records = reduce(DataFrame.union, [one(partition) for partition in range(partitions)])
     flight = F.from_json(F.col("value").cast("string"), FLIGHT)
@@ -171,7 +182,7 @@ def start(
         F.col("origin").alias("key"),
         F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("value"),
     )
-    options = {"bootstrap.servers": bootstrap, "topic": topic}
+    options = {SERVERS.get(sink, SERVERS["oncelog"]): bootstrap, "topic": topic}
     if sink == "oncelog":
         # The cluster keeps the written micro-batches under this name.
         options["sinkId"] = topic

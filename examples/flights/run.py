@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from examples.flights import check, data, driver, job, page, send
-from oncelog import Admin, OncelogError, Producer
+from oncelog import Admin, OncelogError, Producer, TopicConfig
+from oncelog.types import TopicFormats
 
 TOPIC, RESULTS, NAIVE = "departures", "delays", "delays-naive"
 PARTITIONS = 3
@@ -77,19 +78,26 @@ def run(
     mode: str = driver.MODES[0],
     master: str = "local[*]",
     naive: bool = False,
+    kafka: str = "",
 ) -> Outcome:
-    """Run everything; outcome.json and index.html are in `directory` afterwards."""
+    """Run everything; outcome.json and index.html are in `directory` afterwards.
+
+    kafka: the nodes' ports for Kafka's clients; the job then uses Spark's connector for Kafka.
+    """
     faults = faults or Faults()
     flights = data.departures(records)
     for notes in directory.glob("checkpoint*"):
         shutil.rmtree(notes)
     with Admin(bootstrap_servers=bootstrap) as admin:
-        for topic in (TOPIC, RESULTS, *([NAIVE] if naive else [])):
+        for topic in (TOPIC, *([NAIVE] if naive else [])):
             admin.create_topic(topic, PARTITIONS)
+        formats = TopicFormats.KAFKA if kafka else TopicFormats.COLUMNAR
+        admin.create_topic(RESULTS, PARTITIONS, config=TopicConfig(formats=formats))
     work = driver.Job(
         *("--bootstrap", bootstrap, "--dir", str(directory), "--mode", mode, "--master", master),
         *("--topic", TOPIC, "--partitions", str(PARTITIONS), "--results", RESULTS),
         *(("--naive", NAIVE) if naive else ()),
+        *(("--kafka", kafka) if kafka else ()),
     )
     try:
         with Producer(
