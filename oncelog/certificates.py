@@ -68,11 +68,16 @@ def make_authorities(directory: Path, days: int) -> list[Path]:
 
 
 def make_node(
-    directory: Path, node_id: int, cluster_id: str, hosts: Sequence[str], days: int
+    directory: Path,
+    node_id: int,
+    cluster_id: str,
+    hosts: Sequence[str],
+    days: int,
+    others: Sequence[int] = (),
 ) -> list[Path]:
     """Create a node's tls_* and peer_* files, in DIRECTORY/node-ID. Raises ConfigError.
 
-    hosts: names and addresses at which clients reach it.
+    hosts: names and addresses at which clients reach it. others: further nodes of its machine.
     """
     _require()
     if not hosts:
@@ -80,8 +85,10 @@ def make_node(
     out = directory / f"node-{node_id}"
     clients, peers = _Authority(directory, CLIENT_CA), _Authority(directory, PEER_CA)
     shown = clients.issue(out, "tls", f"node {node_id}", [_host(host) for host in hosts], days)
-    name = x509.UniformResourceIdentifier(f"oncelog://{quote(cluster_id, safe='')}/node/{node_id}")
-    among = peers.issue(out, "peer", f"node {node_id}", [name], days)
+    prefix = f"oncelog://{quote(cluster_id, safe='')}/node/"
+    nodes = dict.fromkeys((node_id, *others))
+    names = [x509.UniformResourceIdentifier(f"{prefix}{node}") for node in nodes]
+    among = peers.issue(out, "peer", f"node {node_id}", names, days)
     return [*shown, clients.copy(out, "tls-ca"), *among, peers.copy(out, "peer-ca")]
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from cryptography import x509
 
 MAX_NAME_CHARS = 255
+MAX_NODES = 64  # as many as processes of one machine
 _SCHEME = "oncelog://"  # of nodes; never a client's
 _NODE_ID = re.compile(r"[1-9][0-9]{0,9}")
 # No user, query, fragment or percent sign: other readers parse their content differently.
@@ -28,16 +29,19 @@ def node_uri(cluster_id: str, node_id: int) -> str:
     return f"{_SCHEME}{quote(cluster_id, safe='')}/node/{node_id}"
 
 
-def node_of(der: bytes, cluster_id: str) -> int:
-    """Return the node that the certificate names. Raises NamelessError."""
+def nodes_of(der: bytes, cluster_id: str) -> frozenset[int]:
+    """Return the nodes that the certificate names: one, or all of a machine.
+
+    Raises NamelessError.
+    """
     uris, _ = _names(der)
-    if len(uris) != 1:
-        raise NamelessError(f"has {len(uris)} URIs, and a node's has one")
+    if not 1 <= len(uris) <= MAX_NODES:
+        raise NamelessError(f"has {len(uris)} URIs, and a node's has 1..{MAX_NODES}")
     prefix = node_uri(cluster_id, 0)[:-1]
-    node_id = uris[0].removeprefix(prefix)
-    if not uris[0].startswith(prefix) or not _NODE_ID.fullmatch(node_id):
-        raise NamelessError(f"{uris[0]!r} is not {prefix}ID")
-    return int(node_id)
+    for uri in uris:
+        if not uri.startswith(prefix) or not _NODE_ID.fullmatch(uri.removeprefix(prefix)):
+            raise NamelessError(f"{uri!r} is not {prefix}ID")
+    return frozenset(int(uri.removeprefix(prefix)) for uri in uris)
 
 
 def principal_of(der: bytes) -> str:

@@ -1,11 +1,11 @@
 """TLS between nodes: both sides show a certificate of the peers' CA, and it names the node.
 
     PeerLink ------client_context--> handshake <--server_context------ PeerListener
-              '------------------- node_of(the other's certificate) --'
+              '------------------- nodes_of(the other's certificate) --'
 
 Host names play no part: the certificate names the node, wherever it runs, and its Hello must
-agree. An open connection continues while the other's certificate is valid and the CAs are the
-same. Then it must reconnect.
+agree. The nodes of a machine may share a certificate that names them all. An open connection
+continues while the other's certificate is valid and the CAs are the same. Then it must reconnect.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from cluster.errors import ConfigError
 from cluster.security.certificates import Certificates
 from cluster.security.contexts import Contexts
-from cluster.security.names import NamelessError, expiry_of, node_of
+from cluster.security.names import NamelessError, expiry_of, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The node at the other end, its expiry (seconds since the Unix epoch), and its CAs."""
+    """The nodes that the other end may be, its expiry (seconds since the epoch), and its CAs."""
 
-    node_id: int
+    nodes: frozenset[int]
     expires: float
     context: ssl.SSLContext
 
@@ -46,11 +46,11 @@ class PeerTls:
         self._wall_clock = wall_clock
         pem = certificates.current()
         try:
-            named = node_of(ssl.PEM_cert_to_DER_cert(_first(pem.certificate)), cluster_id)
+            named = nodes_of(ssl.PEM_cert_to_DER_cert(_first(pem.certificate)), cluster_id)
         except NamelessError as error:
             raise ConfigError(f"peer_cert: {error}") from error
-        if named != node_id:
-            raise ConfigError(f"peer_cert: is of node {named}, and this is node {node_id}")
+        if node_id not in named:
+            raise ConfigError(f"peer_cert: is of {listed(named)}, and this is node {node_id}")
         self._contexts = Contexts(certificates)
 
     def client_context(self) -> ssl.SSLContext:
@@ -65,7 +65,7 @@ class PeerTls:
         """Return the other side of a handshake. Raises NamelessError."""
         der = found.getpeercert(binary_form=True)
         assert der is not None, "the context demands one"
-        return Peer(node_of(der, self._cluster_id), expiry_of(der), found.context)
+        return Peer(nodes_of(der, self._cluster_id), expiry_of(der), found.context)
 
     def distrust(self, peer: Peer) -> str:
         """Return why the connection must end; empty: it may go on."""
@@ -74,6 +74,11 @@ class PeerTls:
         if not self._contexts.trusts_as(peer.context):
             return "the CAs of nodes have changed"
         return ""
+
+
+def listed(nodes: frozenset[int]) -> str:
+    """Return "node 1", or "nodes 1, 101", for an error."""
+    return f"node{'s' * (len(nodes) > 1)} {', '.join(map(str, sorted(nodes)))}"
 
 
 def _first(pem: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.config.addresses import host_and_port
 from cluster.security.names import NamelessError
-from cluster.security.peer_tls import Peer, PeerTls
+from cluster.security.peer_tls import Peer, PeerTls, listed
 from cluster.transport.connection import PeerConnection, PlainConnection, TlsConnection
 from cluster.transport.frames import decode_frame, encode_head
 from cluster.transport.stream import LENGTH, StreamError, framed, tune
@@ -47,8 +47,8 @@ async def connect(
     connection = await TlsConnection.open(sock, tls.client_context(), host, HELLO_TIMEOUT)
     try:
         found = tls.peer(connection.handshake)
-        if peer and found.node_id != peer:
-            raise NamelessError(f"the certificate is of node {found.node_id}, not {peer}")
+        if peer and peer not in found.nodes:
+            raise NamelessError(f"the certificate is of {listed(found.nodes)}, not {peer}")
     except NamelessError:
         connection.close()
         raise

@@ -23,7 +23,7 @@ from cluster.consensus.message import Message
 from cluster.errors import ListenError
 from cluster.security.handshakes import MAX_HANDSHAKES, Handshakes
 from cluster.security.names import NamelessError
-from cluster.security.peer_tls import Peer, PeerTls
+from cluster.security.peer_tls import Peer, PeerTls, listed
 from cluster.transport.calls import MAX_REQUESTS
 from cluster.transport.connecting import HELLO_TIMEOUT, MAX_HELLO_BYTES
 from cluster.transport.frames import FrameError, decode_frame, encode_head, encode_hello
@@ -245,9 +245,9 @@ class PeerStream(asyncio.BufferedProtocol):
 
     def _check_certificate(self, frame: str, node: int) -> None:
         """Raises FrameError if the certificate is another node's."""
-        if self._certified is not None and node != self._certified.node_id:
-            named = self._certified.node_id
-            raise FrameError(f"{frame}: of node {node} with the certificate of node {named}")
+        if self._certified is not None and node not in self._certified.nodes:
+            named = listed(self._certified.nodes)
+            raise FrameError(f"{frame}: of node {node} with the certificate of {named}")
 
     def _received(self, frame: memoryview) -> None:
         assert self._hello is not None and self._transport is not None

@@ -53,19 +53,25 @@ def init(directory: Path, days: int) -> None:
 
 
 @certs.command()
-@click.argument("node_id", type=click.IntRange(1, MAX_INT32))
+@click.argument("node_ids", type=click.IntRange(1, MAX_INT32), nargs=-1, required=True)
 @click.option("--host", "hosts", multiple=True, required=True,
               help="Name or address at which clients reach the node; may be repeated.")  # fmt: skip
 @click.option("--cluster-id", default="oncelog", show_default=True, help="As in its settings.")
 @_DIRECTORY
 @_days(365)
-def node(node_id: int, hosts: tuple[str, ...], cluster_id: str, directory: Path, days: int) -> None:
-    """Create the certificates of a node.
+def node(
+    node_ids: tuple[int, ...],
+    hosts: tuple[str, ...],
+    cluster_id: str,
+    directory: Path,
+    days: int,
+) -> None:
+    """Create the certificates of a node, or of all nodes of a machine.
 
-    They are the files of the node's settings tls_* and peer_*.
+    They are the files of its settings tls_* and peer_*.
     """
     check_text({"host": hosts, "cluster_id": cluster_id})
-    _print(make_node(directory, node_id, cluster_id, hosts, days))
+    _print(make_node(directory, node_ids[0], cluster_id, hosts, days, node_ids[1:]))
 
 
 @certs.command()

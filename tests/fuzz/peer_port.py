@@ -30,7 +30,7 @@ OURS = NodeIdentity(
     versions=PeerVersions(THIS_RELEASE, Finalized),
 )
 LIMIT = 1 << 20
-NODE_2 = Peer(2, float("inf"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+NODE_2 = Peer(frozenset({2}), float("inf"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 class _Later:

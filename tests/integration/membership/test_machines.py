@@ -1,7 +1,7 @@
-"""Machines with a process for each core: one process dies, a whole machine dies.
+"""Machines with a process for each core, on a cluster that began with one process each.
 
-Three supervisors on loopback, two nodes each. A producer writes all the time; at the end every
-record that was acknowledged is there once.
+Three supervisors on loopback, with TLS and one certificate each. A process dies, then a machine,
+while a producer writes. At the end every record that was acknowledged is there once.
 """
 
 from __future__ import annotations
@@ -14,29 +14,42 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from harness.node_process import NodeProcess, NodeSpec
 from harness.ports import LOOPBACK, free_ports
-from oncelog import Admin, Consumer, Producer
+from oncelog import Admin, Consumer, NodeStatus, Producer
+from oncelog.certificates import make_authorities, make_client, make_node
+from oncelog.cli.app import cli
 from tests.integration.background import Background
 from tests.integration.conftest import STEADY
 from tests.integration.waiting import TIMEOUT, eventually
 
 PROCESSES, STEP, PARTITIONS = 2, 100, 12
+START_TIMEOUT = 3 * TIMEOUT
 TOPIC = "t"
 
 
 class Machine:
-    """One supervisor. `nodes`: of its processes."""
+    """One supervisor, or a node alone before `grow`. `nodes`: of its processes."""
 
-    def __init__(self, process: NodeProcess, health: str) -> None:
-        self.process = process
-        first = process.spec.node_id
-        self.nodes = [first + STEP * number for number in range(PROCESSES)]
+    def __init__(self, spec: NodeSpec, health: str) -> None:
+        self.process = NodeProcess(spec, detached=True)  # it leads a group of processes
+        self.nodes = [spec.node_id + STEP * number for number in range(PROCESSES)]
         self._health = health
+
+    def change(self, processes: int) -> None:
+        """Stops it and starts it with this number of processes."""
+        assert self.process.terminate() == 0
+        spec = self.process.spec
+        settings = {**spec.settings, "processes": processes}
+        self.process = NodeProcess(replace(spec, settings=settings), detached=True)
+        self.process.start()
 
     def probe(self, path: str = "/readyz") -> tuple[int, str]:
         """Status and text of the machine's answer; (0, reason) without one."""
@@ -57,9 +70,13 @@ class Machine:
         found = re.findall(rf"process started node={node} pid=(\d+)", self.process.log_text())
         return int(found[-1])
 
+    def address(self, node: int) -> str:
+        host, port = self.process.spec.listen.split(":")
+        return f"{host}:{int(port) + node - self.nodes[0]}"
+
     def is_gone(self, node: int) -> bool:
         """Whether nothing listens where the node served. Its process may be a zombie."""
-        host, port = self.process.spec.nodes[node].split(":")
+        host, port = self.address(node).split(":")
         try:
             socket.create_connection((host, int(port))).close()
         except ConnectionRefusedError:
@@ -73,54 +90,71 @@ class Machine:
 
 
 class Machines:
+    """Three, by name. `client`: settings of a client."""
+
     def __init__(self, root: Path) -> None:
+        certs = root / "certs"
+        make_authorities(certs, days=1)
+        make_client(certs, "tester", days=1)
         free = {*free_ports(3 * STEP)}
-        first = sorted(port for port in free if port + STEP in free)
-        listen = dict(zip((1, 2, 3), first[::3], strict=False))
-        health = dict(zip((1, 2, 3), first[1::3], strict=False))
-        nodes = {
-            node + STEP * number: f"{LOOPBACK}:{port + STEP * number}"
-            for node, port in listen.items()
-            for number in range(PROCESSES)
-        }
-        self.bootstrap = ",".join(nodes.values())
-        self.by_name: dict[str, Machine] = {}
-        for node, port in listen.items():
-            name = f"m{node}"
+        ports = sorted(port for port in free if port + STEP in free)
+        nodes = {node: f"{LOOPBACK}:{ports[2 * node]}" for node in (1, 2, 3)}
+        self.by_name = {}
+        for node, listen in nodes.items():
+            name, health = f"m{node}", f"{LOOPBACK}:{ports[2 * node + 1]}"
+            make_node(certs, node, "oncelog", [LOOPBACK], 1, [node + STEP])
+            own = certs / f"node-{node}"
             spec = NodeSpec(
                 node_id=node,
-                listen=f"{LOOPBACK}:{port}",
-                advertise=f"{LOOPBACK}:{port}",
+                listen=listen,
+                advertise=listen,
                 nodes=nodes,
                 data_dir=root / name,
                 log_file=root / f"{name}.log",
                 settings={
                     **STEADY,
-                    "processes": PROCESSES,
+                    **{f"{kind}_cert": str(own / f"{kind}.crt") for kind in ("tls", "peer")},
+                    **{f"{kind}_key": str(own / f"{kind}.key") for kind in ("tls", "peer")},
+                    **{f"{kind}_ca": str(own / f"{kind}-ca.crt") for kind in ("tls", "peer")},
                     "machine": name,
-                    "health_listen": f"{LOOPBACK}:{health[node]}",
+                    "health_listen": health,
                 },
             )
-            process = NodeProcess(spec, detached=True)  # it leads a group of processes
-            self.by_name[name] = Machine(process, f"{LOOPBACK}:{health[node]}")
+            self.by_name[name] = Machine(spec, health)
+        self.client = self._client(certs / "client-tester", nodes.values())
 
-    def start(self) -> None:
-        for machine in self.by_name.values():
-            machine.process.start()
+    @staticmethod
+    def _client(files: Path, bootstrap: Any) -> dict[str, Any]:
+        names = {"tls_ca_file": "ca.crt", "tls_cert_file": "client.crt"}
+        names["tls_key_file"] = "client.key"
+        own = {name: str(files / file) for name, file in names.items()}
+        return {"bootstrap_servers": ",".join(bootstrap), **own}
+
+    def wait_ready(self) -> None:
         machines = self.by_name.values()
-        eventually(lambda: all(one.is_ready for one in machines), "all are ready", 3 * TIMEOUT)
+        eventually(lambda: all(one.is_ready for one in machines), "all are ready", START_TIMEOUT)
+
+    def command(self, *words: str) -> Result:
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in self.client.items()]
+        options[0] = options[0].replace("--bootstrap-servers", "--bootstrap")
+        return CliRunner().invoke(cli, ["node", *words, *options])
+
+    def done(self, *words: str) -> str:
+        result = self.command(*words)
+        assert result.exit_code == 0, result.output
+        return result.output
 
 
 class Load(Background):
-    """Records with their numbers as values, to all partitions; counts what is acknowledged."""
+    """Records with their numbers as values, to all partitions; counts acknowledged ones."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, client: dict[str, Any]) -> None:
         super().__init__()
-        self._bootstrap = bootstrap
+        self._client = client
         self.acknowledged: list[int] = []
 
     def _run(self) -> None:
-        with Producer(bootstrap_servers=self._bootstrap, linger_ms=0) as producer:
+        with Producer(**self._client, linger_ms=0) as producer:
             number = 0
             while not self._stop.is_set():
                 sent = [
@@ -135,9 +169,16 @@ class Load(Background):
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Founded with a process each, then two, as docs/operations.md changes their number."""
     made = Machines(tmp_path_factory.mktemp("machines"))
     try:
-        made.start()
+        for machine in made.by_name.values():
+            machine.process.start()
+        made.wait_ready()
+        made.done("add", *(str(machine.nodes[1]) for machine in made.by_name.values()))
+        for machine in made.by_name.values():
+            machine.change(PROCESSES)
+            eventually(lambda one=machine: one.is_ready, "it is ready", START_TIMEOUT)  # type: ignore[misc]
         yield made
     finally:
         for machine in made.by_name.values():
@@ -147,7 +188,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 @pytest.fixture(scope="module")
 def admin(machines: Machines) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=machines.bootstrap) as one:
+    with Admin(**machines.client) as one:
 
         def labelled() -> bool:
             found = Counter(node.machine for node in one.list_nodes() if node.alive)
@@ -158,6 +199,25 @@ def admin(machines: Machines) -> Iterator[Admin]:
         yield one
 
 
+def test_commands_take_a_machine(machines: Machines, admin: Admin) -> None:
+    def statuses(name: str) -> list[NodeStatus]:
+        return [node for node in admin.list_nodes() if node.machine == name]
+
+    rows = [line.split() for line in machines.done("list").splitlines()[1:]]
+    assert [(int(row[0]), row[2]) for row in rows] == [
+        (node, name) for name, machine in machines.by_name.items() for node in machine.nodes
+    ]
+    assert machines.done("drain", "--machine", "m2", "--dry-run").count("would: ") >= 2
+    machines.done("drain", "--machine", "m2", "--wait")
+    assert [(node.drained, node.leaderships) for node in statuses("m2")] == [(True, 0)] * 2
+    assert not any(node.drained for node in [*statuses("m1"), *statuses("m3")])
+    machines.done("undrain", "--machine", "m2", "--wait")
+    assert not any(node.drained for node in statuses("m2"))
+    for words in (["drain"], ["drain", "1", "--machine", "m1"], ["drain", "1", "--rack", "a"]):
+        assert "name nodes by their ids, or a machine" in machines.command(*words).output
+    assert machines.command("drain", "--machine", "m9").exit_code == 2
+
+
 def leaders(admin: Admin) -> dict[int, int]:
     parts = admin.describe_topic(TOPIC).partitions
     return {part.partition: part.leader_id for part in parts}
@@ -166,13 +226,13 @@ def leaders(admin: Admin) -> dict[int, int]:
 def test_a_process_dies_and_then_a_machine(machines: Machines, admin: Admin) -> None:
     for part in admin.describe_topic(TOPIC).partitions:
         assert len({node % STEP for node in part.replicas}) == 3, "one replica on each machine"
-    with Load(machines.bootstrap) as load:
+    with Load(machines.client) as load:
         eventually(lambda: len(load.acknowledged) >= 5 * PARTITIONS, "records are acknowledged")
         a_process_dies(machines, admin)
-        a_machine_dies(machines, admin)
+        a_machine_dies(machines)
         count = len(load.acknowledged)
         eventually(lambda: len(load.acknowledged) > count + PARTITIONS, "the load goes on")
-    with Consumer(TOPIC, bootstrap_servers=machines.bootstrap) as consumer:
+    with Consumer(TOPIC, **machines.client) as consumer:
         stored: Counter[int] = Counter()
         ends = consumer.end_offsets(consumer.assignment())
         consumer.seek_to_beginning()
@@ -186,12 +246,12 @@ def test_a_process_dies_and_then_a_machine(machines: Machines, admin: Admin) -> 
 def a_process_dies(machines: Machines, admin: Admin) -> None:
     """Only its own leaderships move, and it comes back. The other process goes on."""
     machine = machines.by_name["m1"]
-    killed, other = machine.nodes[1], machine.nodes[0]
+    other, killed = machine.nodes
+    eventually(lambda: {other, killed} <= {*leaders(admin).values()}, "both lead some")
     pids = {node: machine.pid_of(node) for node in machine.nodes}
     before = leaders(admin)
     os.kill(pids[killed], signal.SIGKILL)
-    status, text = machine.probe()
-    assert (status, text) == (503, f"not ready:\n- node {killed}: it does not run\n")
+    assert machine.probe() == (503, f"not ready:\n- node {killed}: it does not run\n")
     assert machine.probe("/livez") == (200, "alive\n")
     lost = [part for part, leader in before.items() if leader == killed]
 
@@ -207,31 +267,39 @@ def a_process_dies(machines: Machines, admin: Admin) -> None:
     os.kill(pids[other], 0)
 
 
-def a_machine_dies(machines: Machines, admin: Admin) -> None:
+def a_machine_dies(machines: Machines) -> None:
     """Every partition stays writable: its other replicas are on other machines."""
     machine = machines.by_name["m2"]
     machine.kill()
-    left = ",".join(
-        address for node, address in machine.process.spec.nodes.items() if node not in machine.nodes
-    )
-    with Producer(bootstrap_servers=left, linger_ms=0) as producer:
+    with Producer(**machines.client, linger_ms=0) as producer:
         sent = [
             producer.send(TOPIC, str(-1 - part).encode(), partition=part)
             for part in range(PARTITIONS)
         ]
         assert all(one.result(TIMEOUT).offset >= 0 for one in sent)
     machine.process.start()
-    eventually(lambda: machine.is_ready, "the machine is back", 3 * TIMEOUT)
+    eventually(lambda: machine.is_ready, "the machine is back", START_TIMEOUT)
+
+
+def test_a_machine_goes_back_to_one_process(machines: Machines, admin: Admin) -> None:
+    machine = machines.by_name["m1"]
+    first, second = machine.nodes
+    machines.done("remove", str(second), "--wait")
+    machine.change(1)
+    eventually(lambda: machine.is_ready, "it is ready", START_TIMEOUT)
+    assert not machine.is_gone(first) and machine.is_gone(second)
+    assert {node.node_id for node in admin.list_nodes()} == {1, 2, 102, 3, 103}
 
 
 def test_a_stop_ends_all_processes(machines: Machines) -> None:
-    machine = machines.by_name["m1"]
+    machine = machines.by_name["m2"]
+    assert not any(map(machine.is_gone, machine.nodes))
     assert machine.process.terminate() == 0
-    assert all(machine.is_gone(node) for node in machine.nodes)
+    assert all(map(machine.is_gone, machine.nodes))
 
 
 def test_processes_end_with_their_supervisor(machines: Machines) -> None:
     machine = machines.by_name["m3"]
-    assert not any(machine.is_gone(node) for node in machine.nodes)
+    assert not any(map(machine.is_gone, machine.nodes))
     machine.process.kill()
     eventually(lambda: all(map(machine.is_gone, machine.nodes)), "all end with their supervisor")

@@ -12,9 +12,10 @@ import pytest
 
 from oncelog.cli.app import cli, run
 from oncelog.cli.cluster import find_problems, find_small, find_warnings
+from oncelog.cli.nodes import of_machine
 from oncelog.cli.output import print_facts, print_table, text, when
 from oncelog.cli.records import _json_bytes, _split
-from oncelog.types import ClusterInfo, NodeInfo
+from oncelog.types import ClusterInfo, NodeInfo, NodeStatus
 
 
 def every_command(group: click.Group = cli, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -169,3 +170,16 @@ def test_topics_that_were_made_when_there_were_fewer_nodes() -> None:
     ]
     assert [note.split()[1] for note in find_small(5, topics)] == ["t1", "t2"]
     assert find_small(5, topics[:1] * 8)[-1] == "and 3 more topics with fewer than 3 replicas"
+
+
+def test_a_machine_is_found_by_its_label_and_rack() -> None:
+    status = NodeStatus(1, "", True, False, False, False, False, 0, 0, 0, 0)
+    labels = {1: ("a", "m1"), 101: ("a", "m1"), 2: ("b", "m1"), 3: ("b", "m2"), 4: ("", "")}
+    nodes = [replace(status, node_id=n, rack=r, machine=m) for n, (r, m) in labels.items()]
+    assert of_machine(nodes, "m2", None) == of_machine(nodes, "m2", "b") == (3,)
+    assert of_machine(nodes, "m1", "a") == (1, 101)
+    with pytest.raises(click.UsageError, match="machine: 'm1' is in racks a, b; set --rack"):
+        of_machine(nodes, "m1", None)
+    for machine, rack in (("m3", None), ("m1", "c")):
+        with pytest.raises(click.UsageError, match="no node has the label"):
+            of_machine(nodes, machine, rack)

@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.x509 import (
+    SubjectAlternativeName,
+    UniformResourceIdentifier,
+    load_pem_x509_certificate,
+)
 
 from oncelog._engine.net.channels import Channels, _Token
 from oncelog.certificates import make_authorities, make_client, make_node
@@ -106,6 +111,12 @@ def test_certificates_of_the_command_line_are_private_and_kept(tmp_path: Path) -
     assert make_client(tmp_path, "billing", 1)[0] == "dns:billing"
     for path in [*made, *more, *tmp_path.glob("*.key")]:
         assert os.stat(path).st_mode & 0o777 == (0o600 if path.suffix == ".key" else 0o644)
+    machine = make_node(tmp_path, 2, "c", ["node2"], 1, [102, 202])
+    shown = load_pem_x509_certificate(next(p for p in machine if p.name == "peer.crt").read_bytes())
+    names = shown.extensions.get_extension_for_class(SubjectAlternativeName).value
+    assert names.get_values_for_type(UniformResourceIdentifier) == [
+        f"oncelog://c/node/{node}" for node in (2, 102, 202)
+    ]
     for name in ("Billing", "*.example.org", "oncelog://c/node/1", "a\0b", "", "http://a/?b"):
         with pytest.raises(ConfigError, match="name: "):
             make_client(tmp_path, name, 1)

@@ -173,6 +173,30 @@ async def test_messages_and_requests_go_over_tls(tmp_path: Path) -> None:
         await node.until(lambda: node.links[-1] == (1, False))
 
 
+async def test_the_nodes_of_a_machine_share_a_certificate(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        shared = node.authority.issue([uri(name_of(2)), uri(name_of(3))])
+        links = [node.link(each, node.tls_of(each, shared)) for each in (2, 3)]
+        await node.until(lambda: all(link.up for link in links))
+        for each, link in zip((2, 3), links, strict=True):
+            link.send([Vote(3, 1, each, 3)])
+        await node.until(lambda: len(node.received) == 2)
+        assert {peer for peer, _ in node.received} == {2, 3}
+        for link in links:
+            await link.close()
+        with pytest.raises(ConfigError, match="is of nodes 2, 3, and this is node 4"):
+            node.tls_of(4, shared)
+
+
+async def test_a_link_takes_a_certificate_that_names_its_peer_among_others(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        node.tls = node.tls_of(1, node.authority.issue([uri(name_of(1)), uri(name_of(101))]))
+        node.listener.tls = node.tls
+        link = node.link()
+        await node.until(lambda: link.up)
+        await link.close()
+
+
 def test_small_pieces_are_sealed_together_and_large_ones_are_not_copied() -> None:
     large, largest = b"l" * RECORD_BYTES, b"L" * 1_000_000
     pieces = [b"a", b"b" * 96, large, b"c", b"d", largest, b"", b"e"]
@@ -218,7 +242,10 @@ STRANGERS = {
     "a client": lambda ours: ours.issue([uri("spiffe://c/node/2")]),
     "only the common name": lambda ours: ours.issue([], common_name=name_of(2)),
     "a host of that name": lambda ours: ours.issue([dns("node2")], common_name=name_of(2)),
-    "two names": lambda ours: ours.issue([uri(name_of(2)), uri(name_of(3))]),
+    "other nodes of a machine": lambda ours: ours.issue([uri(name_of(1)), uri(name_of(3))]),
+    "a client's name beside": lambda ours: ours.issue([uri(name_of(2)), uri("spiffe://c/a")]),
+    "another cluster's beside": lambda ours: ours.issue([uri(name_of(2)), uri(name_of(2, "d"))]),
+    "too many": lambda ours: ours.issue([uri(name_of(node)) for node in range(2, 67)]),
     "upper case": lambda ours: ours.issue([uri("ONCELOG://c/node/2")]),
     "a longer id": lambda ours: ours.issue([uri(name_of(2) + "0")]),
     "a leading zero": lambda ours: ours.issue([uri("oncelog://c/node/02")]),
@@ -256,7 +283,7 @@ async def test_with_the_check_off_the_same_strangers_get_in(
             return context
 
         monkeypatch.setattr(node.listener._handshakes[0], "_context", trusting)
-        anybody = Peer(2, float("inf"), server())
+        anybody = Peer(frozenset({2}), float("inf"), server())
         monkeypatch.setattr(node.tls, "peer", lambda found: anybody)
         stranger = STRANGERS[who](node.authority)
         said = framed(encode_hello(identity(2).hello()))
