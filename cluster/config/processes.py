@@ -39,7 +39,7 @@ def of_process(config: NodeConfig, process: int) -> NodeConfig:
     nodes, join = config.nodes, config.join
     if node not in nodes:
         nodes = {node: shifted(config.nodes[config.node_id], step)}
-        join = join or ",".join(config.nodes.values())
+        join = ",".join(filter(None, (join, *config.nodes.values())))
     own = dataclasses.replace(
         config,
         process=process,

@@ -71,7 +71,10 @@ def test_processes_that_nodes_names_begin_the_cluster_and_the_others_join_it() -
     assert new.nodes == {202: "b:7201"}
     assert new.join == "a:7001,b:7001,a:7101,b:7101"
     joining = of_process(machine("--node-id", "4", "--join", "a:7001"), 1)
-    assert (joining.nodes, joining.join) == ({104: "127.0.0.1:7101"}, "a:7001")
+    assert (joining.nodes, joining.join) == (
+        {104: "127.0.0.1:7101"},
+        "a:7001,127.0.0.1:7001",
+    )
 
 
 def test_all_processes_have_the_machines_labels() -> None:
