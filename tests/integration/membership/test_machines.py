@@ -26,13 +26,14 @@ from harness.ports import LOOPBACK, free_ports
 from oncelog import Admin, Consumer, NodeStatus, Producer
 from oncelog.certificates import make_authorities, make_client, make_node
 from oncelog.cli.app import cli
+from oncelog.errors import DeliveryTimeoutError
 from tests.integration.background import Background
 from tests.integration.conftest import STEADY
 from tests.integration.waiting import TIMEOUT, eventually
 
 PROCESSES, STEP, PARTITIONS = 2, 100, 12
 START_TIMEOUT = 3 * TIMEOUT
-TOPIC = "t"
+TOPIC, UNSAFE = "t", "unsafe"
 
 
 class Machine:
@@ -229,6 +230,7 @@ def test_a_process_dies_and_then_a_machine(machines: Machines, admin: Admin) -> 
     with Load(machines.client) as load:
         eventually(lambda: len(load.acknowledged) >= 5 * PARTITIONS, "records are acknowledged")
         a_process_dies(machines, admin)
+        put_on_one_machine(admin)
         a_machine_dies(machines)
         count = len(load.acknowledged)
         eventually(lambda: len(load.acknowledged) > count + PARTITIONS, "the load goes on")
@@ -267,6 +269,19 @@ def a_process_dies(machines: Machines, admin: Admin) -> None:
     os.kill(pids[other], 0)
 
 
+def put_on_one_machine(admin: Admin) -> None:
+    """Makes a partition as placement without machines might: a majority of it on one."""
+    admin.create_topic(UNSAFE, 1, 3)
+    replicas = (2, 2 + STEP, 1)
+    admin.reassign_partition(UNSAFE, 0, replicas)
+
+    def is_moved() -> bool:
+        (part,) = admin.describe_topic(UNSAFE).partitions
+        return (part.replicas, part.target) == (replicas, ())
+
+    eventually(is_moved, "the partition is on one machine")
+
+
 def a_machine_dies(machines: Machines) -> None:
     """Every partition stays writable: its other replicas are on other machines."""
     machine = machines.by_name["m2"]
@@ -277,6 +292,10 @@ def a_machine_dies(machines: Machines) -> None:
             for part in range(PARTITIONS)
         ]
         assert all(one.result(TIMEOUT).offset >= 0 for one in sent)
+    short: dict[str, Any] = {"linger_ms": 0, "request_timeout_ms": 2000, "delivery_timeout_ms": 3000}
+    with Producer(**machines.client, **short) as producer:
+        with pytest.raises(DeliveryTimeoutError):
+            producer.send(UNSAFE, b"x", partition=0).result()
     machine.process.start()
     eventually(lambda: machine.is_ready, "the machine is back", START_TIMEOUT)
 
