@@ -23,6 +23,7 @@ from oncelog.cli.records import consume, produce
 from oncelog.cli.server import server
 from oncelog.cli.sinks import sink
 from oncelog.cli.streams import discard, prepare
+from oncelog.cli.table import table
 from oncelog.cli.topics import topic
 from oncelog.cli.transactions import txn
 from oncelog.errors import OncelogError
@@ -42,6 +43,7 @@ cli.add_command(producer)
 cli.add_command(group)
 cli.add_command(txn)
 cli.add_command(mirror)
+cli.add_command(table)
 cli.add_command(sink)
 cli.add_command(bench)
 cli.add_command(certs)

@@ -33,6 +33,12 @@ class StoredBatch(NamedTuple):
     max_timestamp_us: int
     payload: bytes | memoryview
     skip: int = 0  # records at its beginning that are before the consumer's position
+    topic_id: int = 0  # differs between topics that had this name; 0: not known
+    append_time_ms: int = 0
+    producer_id: int = 0
+    epoch: int = 0
+    base_sequence: int = 0
+    last_sequence: int = 0
 
     @property
     def last_offset(self) -> int:

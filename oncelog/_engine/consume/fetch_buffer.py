@@ -34,19 +34,20 @@ class Chunk:
     """One stored batch, decoded on first use."""
 
     __slots__ = (
-        "_decoded", "_header", "_payload", "_records", "base_offset", "end_offset", "generation",
-        "looping_thread", "next", "size", "tp",
+        "_decoded", "_meta", "_payload", "_records", "base_offset", "end_offset", "generation",
+        "looping_thread", "next", "size", "topic_id", "tp",
     )  # fmt: skip
 
     def __init__(
-        self, tp: TopicPartition, fetched: FetchedBatch, generation: int, start: int
+        self, tp: TopicPartition, topic_id: int, fetched: FetchedBatch, generation: int, start: int
     ) -> None:
         self.tp = tp
-        self._header = fetched.meta.header
+        self.topic_id = topic_id
+        self._meta = fetched.meta
         self._payload = fetched.payload
         self.size = len(fetched.payload)
         self.base_offset = fetched.meta.base_offset
-        self.end_offset = self.base_offset + self._header.record_count
+        self.end_offset = self.base_offset + fetched.meta.header.record_count
         # The user's position in it. Only the user's thread moves it, without a lock.
         self.next = max(start, self.base_offset)
         self.generation = generation
@@ -57,7 +58,7 @@ class Chunk:
     def decoded(self, check_crc: bool) -> DecodedPayload:
         """Decode the payload. Raises CorruptLogError if it is not as sent."""
         if self._decoded is None:
-            header, payload = self._header, self._payload
+            header, payload = self._meta.header, self._payload
             try:
                 if check_crc and checksum(payload) != header.crc32c:
                     raise InvalidBatchError("checksum differs")
@@ -69,7 +70,7 @@ class Chunk:
 
     def stored(self, check_crc: bool) -> StoredBatch:
         """Return the batch as stored. Raises CorruptLogError if the payload is not as sent."""
-        header = self._header
+        header = self._meta.header
         if header.codec == NONE:
             self.decoded(check_crc)  # costs no more than the checksum
         elif check_crc and checksum(self._payload) != header.crc32c:
@@ -84,6 +85,12 @@ class Chunk:
             header.max_timestamp_us,
             self._payload,
             self.next - self.base_offset,
+            self.topic_id,
+            self._meta.append_time_ms,
+            header.producer_id,
+            header.epoch,
+            header.base_sequence,
+            header.last_sequence,
         )
 
     def records(self, check_crc: bool) -> list[Record]:
@@ -453,7 +460,9 @@ class FetchBuffer:
             if wanted.offset != cursor.fetch_offset:
                 return Added.STALE  # another answer has already brought these
             for fetched in records.batches:
-                chunk = Chunk(wanted.tp, fetched, cursor.generation, cursor.fetch_offset)
+                chunk = Chunk(
+                    wanted.tp, cursor.topic_id, fetched, cursor.generation, cursor.fetch_offset
+                )
                 if not self._follows(cursor, chunk):
                     break
                 cursor.chunks.append(chunk)
