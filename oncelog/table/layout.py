@@ -175,8 +175,9 @@ class FileBuilder:
         if self._small:
             pa = import_pyarrow()
             whole = self._small[0] if len(self._small) == 1 else pa.concat_batches(self._small)
-            size, self._small, self._small_bytes = self._small_bytes, [], 0
-            self._wait(whole, size)
+            self._wait(whole, self._small_bytes)
+            self._small = []
+            self._small_bytes = 0
 
     def _wait(self, rows: Any, payload_bytes: int) -> None:
         self._slices.append(Slice(rows["offset"][0].as_py(), rows.num_rows, _crc(rows)))
@@ -194,7 +195,8 @@ class FileBuilder:
             ends = pc.min_max(group["timestamp"].cast(pa.int64())).as_py()
             self._moments.append((ends["min"], ends["max"]))
             self._writer.write_table(group, row_group_size=max(1, group.num_rows))
-            self._waiting, self._waiting_bytes = [], 0
+            self._waiting = []
+            self._waiting_bytes = 0
 
     def finish(self) -> BuiltFile:
         """Return the file, read back and compared. Raises CorruptLogError."""

@@ -115,7 +115,9 @@ class _Part:
         if offset in ends:
             del self.stored[: ends.index(offset) + 1]
             return True
-        self.stored, self.builder, self.next = [], None, offset
+        self.stored = []
+        self.builder = None
+        self.next = offset
         return False
 
 

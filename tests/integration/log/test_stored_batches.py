@@ -73,7 +73,10 @@ def test_what_is_sent_on_is_stored_as_it_was(cluster: LocalCluster, topic: str) 
             assert (done.record_count, done.duplicate) == (50, False)
             assert done.timestamp == 1_700_000_000_000 and done.base_offset == batch.base_offset
         assert producer.position(copy, 0) == 159
-    assert [one._replace(topic=topic) for one in stored(cluster, copy)] == stored(cluster, topic)
+    # The rest, from the topic's id on, is of the topic and the producer.
+    same = StoredBatch._fields.index("topic_id")
+    copied = [one._replace(topic=topic)[:same] for one in stored(cluster, copy)]
+    assert copied == [one[:same] for one in stored(cluster, topic)]
     assert [batch.codec for batch in stored(cluster, copy)] == [0, 1, 2]
     assert contents(cluster, copy) == contents(cluster, topic)
     assert len(contents(cluster, copy)) == 150

@@ -42,8 +42,8 @@ def main() -> None:
         def commit_group(self: Archiver, table: DeltaTopic, parts: dict[Any, Any]) -> None:
             self._consumer.commit({tp: part.next for tp, part in parts.items()})
 
-        DeltaTopic.position = position  # type: ignore
-        Archiver._commit_group = commit_group  # type: ignore
+        setattr(DeltaTopic, "position", position)  # noqa: B010
+        setattr(Archiver, "_commit_group", commit_group)  # noqa: B010
     archiver.run(exit_at_end=True)
 
 
