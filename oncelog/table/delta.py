@@ -64,7 +64,7 @@ class TableFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class TablePartition:
     """A partition of a topic; a topic that was deleted and created again has another id."""
 
     topic_id: int
@@ -133,7 +133,7 @@ class DeltaTopic:
         self.url = url
         self._table = table
         self._store = _object_store(url)
-        self._files: dict[Place, list[TableFile]] = {}
+        self._files: dict[TablePartition, list[TableFile]] = {}
         self._files_of = -1  # the version
 
     @classmethod
@@ -174,7 +174,7 @@ class DeltaTopic:
     def version(self) -> int:
         return int(self._table.version())
 
-    def position(self, place: Place) -> int | None:
+    def position(self, place: TablePartition) -> int | None:
         """Return the next offset of a partition; None: the table has nothing of it."""
         found = self._table.transaction_version(place.application)
         if found is None and self.files(place):
@@ -184,12 +184,12 @@ class DeltaTopic:
             )
         return None if found is None else int(found)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TablePartition]:
         """Return the partitions that have files, of all topics that had the name."""
         self._read_files()
         return sorted(self._files)
 
-    def files(self, place: Place) -> list[TableFile]:
+    def files(self, place: TablePartition) -> list[TableFile]:
         """Return the files of a partition in offset order."""
         self._read_files()
         return self._files.get(place, [])
@@ -199,7 +199,7 @@ class DeltaTopic:
             self._files = _files(self._table.get_add_actions(flatten=True))
             self._files_of = self.version
 
-    def put(self, place: Place, built: BuiltFile) -> TableFile:
+    def put(self, place: TablePartition, built: BuiltFile) -> TableFile:
         """Store a file under a new name; no version of the table has it yet."""
         import obstore
 
@@ -222,13 +222,13 @@ class DeltaTopic:
         with _named(self.url):
             return memoryview(obstore.get(self._store, path).bytes())
 
-    def commit(self, files: Iterable[tuple[Place, TableFile]]) -> None:
+    def commit(self, files: Iterable[tuple[TablePartition, TableFile]]) -> None:
         """Add files of any partitions, which go on at their positions, and move the positions.
 
         Raises CommitUnknownError, also if this version has other positions.
         """
         transaction = import_deltalake().transaction
-        adds, ends = [], dict[Place, int]()
+        adds, ends = [], dict[TablePartition, int]()
         for place, file in files:
             at = ends.get(place, self.position(place))
             if at not in (None, file.first):
@@ -239,7 +239,7 @@ class DeltaTopic:
             adds, [transaction.Transaction(place.application, end) for place, end in ends.items()]
         )
 
-    def replace(self, place: Place, old: Sequence[TableFile], new: TableFile) -> None:
+    def replace(self, place: TablePartition, old: Sequence[TableFile], new: TableFile) -> None:
         """Put one file in the place of others with the same rows. Raises CommitUnknownError."""
         transaction = import_deltalake().transaction
         now = time.time_ns() // 1_000_000
@@ -295,21 +295,21 @@ def _object_store(url: str) -> Any:
     )
 
 
-def _files(actions: Any) -> dict[Place, list[TableFile]]:
+def _files(actions: Any) -> dict[TablePartition, list[TableFile]]:
     import pyarrow as pa
 
     table = pa.table(actions)
-    found: dict[Place, list[TableFile]] = {}
+    found: dict[TablePartition, list[TableFile]] = {}
     if table.num_rows:
         names = [f"partition.{name}" for name in PARTITION_COLUMNS]
         names += ["path", "size_bytes", "min.offset", "num_records"]
         columns = [table[name].to_pylist() for name in names]
         for topic_id, partition, *file in zip(*columns, strict=True):
-            found.setdefault(Place(topic_id, partition), []).append(TableFile(*file))
+            found.setdefault(TablePartition(topic_id, partition), []).append(TableFile(*file))
     return {place: sorted(files, key=lambda file: file.first) for place, files in found.items()}
 
 
-def _add(place: Place, file: TableFile, *, data_change: bool) -> Any:
+def _add(place: TablePartition, file: TableFile, *, data_change: bool) -> Any:
     lowest: dict[str, int | str] = {"offset": file.first}
     highest: dict[str, int | str] = {"offset": file.end - 1}
     low, high = file.moments
@@ -363,9 +363,9 @@ def _named(url: str) -> Iterator[None]:
 __all__ = [
     "CommitUnknownError",
     "DeltaTopic",
-    "Place",
     "TableError",
     "TableFile",
+    "TablePartition",
     "import_deltalake",
     "owner_of",
     "storage_options",

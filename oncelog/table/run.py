@@ -25,9 +25,9 @@ from oncelog.errors import ConfigError, CorruptLogError, OncelogError
 from oncelog.table.delta import (
     CommitUnknownError,
     DeltaTopic,
-    Place,
     TableError,
     TableFile,
+    TablePartition,
     import_deltalake,
     owner_of,
     table_url,
@@ -87,10 +87,10 @@ class Commit:
     merged: int = 0  # files that became fewer
 
 
-class _Part:
+class _OpenPartition:
     """Records of an owned partition that are not in the table yet."""
 
-    def __init__(self, table: DeltaTopic, place: Place, next_offset: int | None) -> None:
+    def __init__(self, table: DeltaTopic, place: TablePartition, next_offset: int | None) -> None:
         self.table = table
         self.place = place
         self.next = next_offset  # of the topic; None: the table is empty, begin anywhere
@@ -153,7 +153,7 @@ class Archiver:
         self._on_commit = on_commit
         self._step = step
         self._stopped = False
-        self._parts: dict[TopicPartition, _Part] = {}
+        self._parts: dict[TopicPartition, _OpenPartition] = {}
         self._uploads = ThreadPoolExecutor(2, "oncelog-table")
         self._waiting: list[tuple[Future[TableFile], int]] = []  # files in memory, and their bytes
         self._commit_at = time.monotonic() + settings.commit_ms / 1000
@@ -212,7 +212,7 @@ class Archiver:
             self._commit(list(self._parts))
             self._commit_at = time.monotonic() + self._settings.commit_ms / 1000
 
-    def _roll_at(self, part: _Part) -> float:
+    def _roll_at(self, part: _OpenPartition) -> float:
         if part.builder is None:
             return float("inf")
         return part.opened_at + self._settings.roll_ms / 1000
@@ -222,13 +222,13 @@ class Archiver:
     def _assigned(self, tps: Iterable[TopicPartition]) -> None:
         for tp in tps:
             topic_id = self._admin.describe_topic(tp.topic).topic_id
-            self._begin(tp, Place(topic_id, tp.partition))
+            self._begin(tp, TablePartition(topic_id, tp.partition))
 
-    def _begin(self, tp: TopicPartition, place: Place) -> None:
+    def _begin(self, tp: TopicPartition, place: TablePartition) -> None:
         """Read a partition from its position in the table on."""
         table = self._tables[tp.topic]
         table.refresh()
-        part = self._parts[tp] = _Part(table, place, table.position(place))
+        part = self._parts[tp] = _OpenPartition(table, place, table.position(place))
         if part.next is None:
             self._consumer.seek_to_beginning(tp)
         else:
@@ -240,7 +240,7 @@ class Archiver:
         if batch.topic_id not in (0, part.place.topic_id):
             log.warning("%s: the topic was deleted and created again", tp)
             self._flush([tp])
-            self._begin(tp, Place(batch.topic_id, tp.partition))
+            self._begin(tp, TablePartition(batch.topic_id, tp.partition))
             return
         begin = batch.base_offset + batch.skip
         if part.next is None:
@@ -265,7 +265,7 @@ class Archiver:
             self._roll(part)
         self._make_room()
 
-    def _origin(self, topic: str, place: Place) -> dict[str, str | int]:
+    def _origin(self, topic: str, place: TablePartition) -> dict[str, str | int]:
         return {"cluster": self._owner, "topic": topic, "topic_id": place.topic_id}
 
     # --- files -----------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Archiver:
         if used + open_bytes > limit and self._waiting:
             self._waiting.pop(0)[0].result()
 
-    def _roll(self, part: _Part) -> None:
+    def _roll(self, part: _OpenPartition) -> None:
         """Close the open file; it is stored in the background."""
         builder, part.builder = part.builder, None
         if builder is not None:
@@ -290,7 +290,7 @@ class Archiver:
             part.stored.append((upload, payload_bytes))
             self._waiting.append((upload, memory_bytes))
 
-    def _store(self, part: _Part, builder: FileBuilder) -> TableFile:
+    def _store(self, part: _OpenPartition, builder: FileBuilder) -> TableFile:
         built = builder.finish()
         self._step("put")
         file = part.table.put(part.place, built)
@@ -320,7 +320,7 @@ class Archiver:
                     self._merge(topic, table, part.place)
 
     def _commit_once(
-        self, topic: str, table: DeltaTopic, parts: dict[TopicPartition, _Part]
+        self, topic: str, table: DeltaTopic, parts: dict[TopicPartition, _OpenPartition]
     ) -> bool:
         """Commit the stored files. Return True if it is to be called again."""
         self._settle(table, parts)
@@ -357,7 +357,7 @@ class Archiver:
         self._commit_group(table, parts)
         return False
 
-    def _settle(self, table: DeltaTopic, parts: dict[TopicPartition, _Part]) -> None:
+    def _settle(self, table: DeltaTopic, parts: dict[TopicPartition, _OpenPartition]) -> None:
         """Drop records that the table has: by a commit without an answer, or of another owner."""
         for tp, part in parts.items():
             at, begin = table.position(part.place), part.begin
@@ -371,14 +371,14 @@ class Archiver:
             if not part.drop_below(at):
                 self._consumer.seek(tp, at)
 
-    def _commit_group(self, table: DeltaTopic, parts: dict[TopicPartition, _Part]) -> None:
+    def _commit_group(self, table: DeltaTopic, parts: dict[TopicPartition, _OpenPartition]) -> None:
         positions = {tp: table.position(part.place) for tp, part in parts.items()}
         try:
             self._consumer.commit({tp: at for tp, at in positions.items() if at is not None})
         except OncelogError as error:
             log.info("the group's offsets, which only show the lag, are not committed: %s", error)
 
-    def _merge(self, topic: str, table: DeltaTopic, place: Place) -> None:
+    def _merge(self, topic: str, table: DeltaTopic, place: TablePartition) -> None:
         settings = self._settings
         old = due(table.files(place), settings.merge_below, settings.roll_bytes)
         if not old:
@@ -423,11 +423,11 @@ class Archiver:
             table.refresh()
         return all(self._position(tp, start) >= end for tp, (start, end) in ends.items())
 
-    def _is_same(self, tp: TopicPartition, part: _Part) -> bool:
+    def _is_same(self, tp: TopicPartition, part: _OpenPartition) -> bool:
         return part.place.topic_id == self._topic_ids[tp.topic]
 
     def _position(self, tp: TopicPartition, start: int) -> int:
-        place = Place(self._topic_ids[tp.topic], tp.partition)
+        place = TablePartition(self._topic_ids[tp.topic], tp.partition)
         return self._tables[tp.topic].position(place) or start
 
 

@@ -14,7 +14,7 @@ from oncelog.admin import Admin
 from oncelog.config import default_bootstrap, parse_bootstrap
 from oncelog.consumer import Consumer
 from oncelog.errors import CorruptLogError
-from oncelog.table.delta import DeltaTopic, Place, owner_of, table_url
+from oncelog.table.delta import DeltaTopic, TablePartition, owner_of, table_url
 from oncelog.table.layout import checked_slices, file_schema, rows_of
 from oncelog.types import TopicPartition
 
@@ -87,7 +87,7 @@ class _Topic:
         return taken
 
 
-def _partition(table: DeltaTopic, place: Place, reader: _Topic | None) -> Finding:
+def _partition(table: DeltaTopic, place: TablePartition, reader: _Topic | None) -> Finding:
     files = table.files(place)
     begin = files[0].first if files else table.position(place) or 0
     found = Finding(place.topic_id, place.partition, begin, table.position(place) or 0)
@@ -112,7 +112,7 @@ def _partition(table: DeltaTopic, place: Place, reader: _Topic | None) -> Findin
     return found
 
 
-def _rows(table: DeltaTopic, place: Place, found: Finding) -> Iterator[Any]:
+def _rows(table: DeltaTopic, place: TablePartition, found: Finding) -> Iterator[Any]:
     """Yield the table's rows. Raises CorruptLogError at a fault."""
     at = found.begin
     for file in table.files(place):

@@ -13,7 +13,7 @@ from harness.local_cluster import LocalCluster
 from oncelog.table.run import Archiver, Commit, TableSettings
 from tests.integration.conftest import STEADY, _running
 
-# Whoever waits for a time to be over waits for nothing: what is read is committed at the end.
+# Only the end of a run commits, unless a test says otherwise.
 SETTINGS = TableSettings(merge_below=0)
 
 

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any
 
-from oncelog.table.delta import DeltaTopic, Place
+from oncelog.table.delta import DeltaTopic, TablePartition
 from oncelog.table.run import Archiver, TableSettings
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     )
     if given["unprotected"]:
 
-        def position(table: DeltaTopic, place: Place) -> int | None:
+        def position(table: DeltaTopic, place: TablePartition) -> int | None:
             found = archiver._consumer.committed((given["topic"], place.partition))
             return None if found is None else found.offset
 

@@ -29,7 +29,7 @@ from tests.integration.waiting import eventually
 def test_each_record_is_a_row_once(
     cluster: LocalCluster, admin: Admin, tables: Tables, topic: str
 ) -> None:
-    """All codecs, nulls, headers, transactions: a second run adds what is new, a third nothing."""
+    """All codecs, nulls, headers, transactions: a second run adds the new records, a third none."""
     name = f"dots.{topic}"
     admin.create_topic(name, 2, 1)
     url = f"{tables.to}/dots_{topic}"
@@ -84,7 +84,7 @@ def merged_twice(tables: Tables, url: str, cluster: LocalCluster, topic: str) ->
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         owner, topic_id = delta.owner_of(admin.describe_cluster()), 0
         topic_id = admin.describe_topic(topic).topic_id
-    place = delta.Place(topic_id, 0)
+    place = delta.TablePartition(topic_id, 0)
     both = [delta.DeltaTopic.open(url, owner, topic) for _ in range(2)]
     for table in both:
         try:
@@ -155,7 +155,9 @@ def test_two_owners_at_once_do_no_harm(
     send(producer, topic, range(300))
     commit = delta.DeltaTopic.commit
 
-    def repeated(table: delta.DeltaTopic, files: list[tuple[delta.Place, delta.TableFile]]) -> None:
+    def repeated(
+        table: delta.DeltaTopic, files: list[tuple[delta.TablePartition, delta.TableFile]]
+    ) -> None:
         """Tries a refused commit again, as libraries do, and does not look at the positions."""
         try:
             commit(table, files)
@@ -335,12 +337,12 @@ def test_a_comparison_finds_a_row_that_is_there_twice_or_missing(
     assert "offset 10 should follow" in fault(cluster, tables, topic)
 
 
-def _place(table: DeltaTable) -> delta.Place:
+def _place(table: DeltaTable) -> delta.TablePartition:
     (topic_id,) = set(table.to_pyarrow_table()["topic_id"].to_pylist())
-    return delta.Place(topic_id, 0)
+    return delta.TablePartition(topic_id, 0)
 
 
-def _copied(url: str, place: delta.Place, table: delta.DeltaTopic) -> delta.TableFile:
+def _copied(url: str, place: delta.TablePartition, table: delta.DeltaTopic) -> delta.TableFile:
     file, path = table.files(place)[0], place.new_path(0)
     shutil.copy(Path(url) / file.path, Path(url) / path)
     return file._replace(path=path)
