@@ -292,7 +292,11 @@ def a_machine_dies(machines: Machines) -> None:
             for part in range(PARTITIONS)
         ]
         assert all(one.result(TIMEOUT).offset >= 0 for one in sent)
-    short: dict[str, Any] = {"linger_ms": 0, "request_timeout_ms": 2000, "delivery_timeout_ms": 3000}
+    short: dict[str, Any] = {
+        "linger_ms": 0,
+        "request_timeout_ms": 2000,
+        "delivery_timeout_ms": 3000,
+    }
     with Producer(**machines.client, **short) as producer:
         with pytest.raises(DeliveryTimeoutError):
             producer.send(UNSAFE, b"x", partition=0).result()

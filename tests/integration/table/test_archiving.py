@@ -10,7 +10,6 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
