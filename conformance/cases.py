@@ -34,6 +34,7 @@ FEATURES = (
     "resolve",
     "read",
     "any_replica",
+    "rack",
     "offsets",
     "admin",
     "transactions",
@@ -126,6 +127,7 @@ class Case:
     about: str
     needs: tuple[str, ...] = ()
     nodes: int = 1
+    racks: tuple[str, ...] = ()  # of the nodes, in their order
     topics: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"t": {}})
     lifetime_ms: int = 24 * 3600 * 1000
     # For clients: longer than any honest answer takes; short if an answer never comes.

@@ -487,7 +487,7 @@ class Runner:
             if missing:
                 raise NotOffered(", ".join(missing))
             async with Broker(
-                case.nodes, case.new_lies(), case.lifetime_ms, case.security
+                case.nodes, case.new_lies(), case.lifetime_ms, case.security, case.racks
             ) as broker:
                 for topic, settings in case.topics.items():
                     broker.create_topic(topic, **settings)

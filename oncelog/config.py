@@ -350,6 +350,8 @@ class ConsumerConfig(ClientConfig):
     check_crcs: Compare each batch with its checksum.
     any_replica: Read from any replica up to its own high watermark, not only from leaders.
     replica_node_id: With any_replica: only from this node.
+    rack: Read from a replica in this rack that keeps up with its leader; where there is none, from
+        the leader.
     """
 
     group_id: str | None = None
@@ -375,6 +377,7 @@ class ConsumerConfig(ClientConfig):
     check_crcs: bool = True
     any_replica: bool = False
     replica_node_id: int | None = None
+    rack: str | None = None
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -403,6 +406,10 @@ class ConsumerConfig(ClientConfig):
                 raise ConfigError(
                     "replica_node_id needs any_replica=True", "replica_node_id", "any_replica"
                 )
+        if self.rack is not None:
+            check_name("rack", self.rack)
+            if self.any_replica:
+                raise ConfigError("rack excludes any_replica", "rack", "any_replica")
 
     def _check_group(self) -> None:
         for name in ("group_id", "group_instance_id"):

@@ -82,6 +82,7 @@ class ConsumerSettings(ClientSettings, total=False):
     check_crcs: bool
     any_replica: bool
     replica_node_id: int | None
+    rack: str | None
 
 
 __all__ = [

@@ -79,7 +79,7 @@ func (f *fetcher) readAhead(ctx context.Context, cancel context.CancelFunc, addr
 			if stream, err = pb.NewLogServiceClient(conn).Subscribe(ctx, &pb.SubscribeRequest{
 				Partitions: []*pb.PartitionFetch{{Topic: w.tp.Topic, Partition: w.tp.Partition, Offset: w.offset}},
 				MaxBytes:   int32(min(f.config.MaxPartitionFetchBytes, f.config.FetchMaxBytes, subscribeBytes)),
-				AnyReplica: f.config.AnyReplica,
+				AnyReplica: f.config.AnyReplica, Near: f.config.Rack != "",
 			}); err != nil {
 				return w, nil // a poll will find out
 			}

@@ -150,6 +150,9 @@ type ConsumerConfig struct {
 	// ReplicaNodeID only from that one.
 	AnyReplica    bool
 	ReplicaNodeID int32
+	// Rack reads from a replica in this rack that keeps up with its leader; where there is none,
+	// from the leader.
+	Rack string
 }
 
 // AdminConfig holds the settings of an [Admin].
@@ -350,6 +353,14 @@ func (c *ConsumerConfig) check() error {
 	l.number("ReplicaNodeID", int64(c.ReplicaNodeID), 0, math.MaxInt32)
 	if c.ReplicaNodeID != 0 && !c.AnyReplica {
 		l.fail("ReplicaNodeID needs AnyReplica=true")
+	}
+	if c.Rack != "" {
+		if err := checkName("Rack", c.Rack); err != nil && l.err == nil {
+			l.err = err
+		}
+		if c.AnyReplica {
+			l.fail("Rack excludes AnyReplica")
+		}
 	}
 	return l.err
 }

@@ -230,6 +230,7 @@ func (f *fetcher) startPoll(at place, partitions []wanted) {
 	request := &pb.FetchRequest{
 		MinBytes: int32(f.config.FetchMinBytes), MaxBytes: int32(f.config.FetchMaxBytes),
 		MaxWaitMs: int32(min(f.config.FetchMaxWait, mostWait) / ms), AnyReplica: f.config.AnyReplica,
+		Near: f.config.Rack != "",
 	}
 	for _, w := range partitions {
 		p.asked[w.tp] = w.generation
@@ -263,7 +264,7 @@ func (f *fetcher) fetch(ctx context.Context, address string, request *pb.FetchRe
 			f.cluster.avoid(address)
 			_ = f.cluster.refresh(ctx, topicsOf(partitions)) // it is asked again
 			for _, w := range partitions {
-				if f.routes.address(w.tp) != address {
+				if f.routes.address(w.tp) != address || f.routes.isNear(w.tp, address) {
 					cancel(fail(ErrUnavailable, "%s: silent, and no longer leads", address))
 				}
 			}
@@ -379,7 +380,7 @@ func (f *fetcher) confirmUnknown(w wanted) {
 
 func (f *fetcher) outOfRange(w wanted, records *pb.PartitionRecords, address string) {
 	ahead := w.offset > records.GetHighWatermark()
-	if ahead && (f.buffer.read(w.tp) || f.config.AnyReplica) {
+	if ahead && (f.buffer.read(w.tp) || f.config.AnyReplica || f.config.Rack != "") {
 		// These records were read once, so they exist: the node lags, wait for it.
 		since, ok := f.aheadSince[w.tp]
 		if !ok {

@@ -38,6 +38,7 @@ type topicView struct {
 type leaders struct {
 	mu     sync.RWMutex
 	nodes  map[int32]string
+	racks  map[int32]string // of the same nodes
 	topics map[string]*topicView
 	// Partitions of which the last word was that nobody leads them, and nodes that do not answer:
 	// a record that may go elsewhere does.
@@ -47,7 +48,7 @@ type leaders struct {
 
 func newLeaders() *leaders {
 	return &leaders{
-		nodes: map[int32]string{}, topics: map[string]*topicView{},
+		nodes: map[int32]string{}, racks: map[int32]string{}, topics: map[string]*topicView{},
 		leaderless: map[TopicPartition]bool{}, unreachable: map[string]bool{},
 	}
 }
@@ -58,6 +59,7 @@ func (l *leaders) update(answer *pb.DescribeTopicsResponse) {
 	for _, node := range answer.GetNodes() {
 		if node.GetAddress() != "" {
 			l.nodes[node.GetNodeId()] = node.GetAddress()
+			l.racks[node.GetNodeId()] = node.GetRack()
 		}
 	}
 	for _, topic := range answer.GetTopics() {
@@ -237,6 +239,12 @@ func (l *leaders) node(id int32) string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.nodes[id]
+}
+
+func (l *leaders) rack(id int32) string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.racks[id]
 }
 
 func (l *leaders) nodeAddresses() []string {

@@ -204,7 +204,7 @@ func (p *positions) learn(ctx context.Context, tps []TopicPartition, limit time.
 	failed := map[TopicPartition]error{}
 	topics := map[string]error{}
 	for _, tp := range tps {
-		if p.routes.address(tp) != "" {
+		if p.routes.offsetAddress(tp) != "" {
 			continue
 		}
 		problem, asked := topics[tp.Topic]
@@ -214,7 +214,7 @@ func (p *positions) learn(ctx context.Context, tps []TopicPartition, limit time.
 		}
 		_, known := p.cluster.leaders.leader(tp)
 		switch {
-		case p.routes.address(tp) != "":
+		case p.routes.offsetAddress(tp) != "":
 			continue
 		case problem != nil:
 			failed[tp] = problem
@@ -239,7 +239,7 @@ func (p *positions) listOnce(
 		if failed[tp] != nil {
 			continue
 		}
-		if address := p.routes.address(tp); address != "" {
+		if address := p.routes.offsetAddress(tp); address != "" {
 			byNode[address] = append(byNode[address], tp)
 		} else {
 			failed[tp] = fail(ErrNotReady, "%s has no leader", tp)

@@ -119,6 +119,10 @@ func TestSettingsAreChecked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	both := func(c *ConsumerConfig) { c.Rack, c.AnyReplica = "a", true }
+	if _, err := NewConsumer("localhost:7001", both); !errors.Is(err, ErrConfig) {
+		t.Error(err)
+	}
 	if _, err := NewConsumer("localhost:7001", func(c *ConsumerConfig) { c.ReplicaNodeID = 1 }); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}

@@ -14,9 +14,12 @@ type placeOf struct {
 	address string
 }
 
-// routes says which node a consumer asks for a partition, and when: the leader or, if any
-// replica will do, one of them that is not known to be damaged; after a failure not before a
-// pause that grows.
+// farFor is how long the leader is asked after a near replica has failed or refused.
+const farFor = 10 * time.Second
+
+// routes says which node a consumer asks for a partition, and when: the leader, a near replica or,
+// if any replica will do, one of them that is not known to be damaged; after a failure not before
+// a pause that grows.
 type routes struct {
 	config  *ConsumerConfig
 	cluster *cluster
@@ -25,21 +28,56 @@ type routes struct {
 	notBefore map[TopicPartition]time.Time
 	failures  map[TopicPartition]int
 	// Replicas that cannot read their log, where another may be asked.
-	damaged map[placeOf]bool
+	damaged  map[placeOf]bool
+	nearFrom map[TopicPartition]time.Time
 }
 
 func newRoutes(config *ConsumerConfig, c *cluster) *routes {
 	return &routes{
 		config: config, cluster: c, notBefore: map[TopicPartition]time.Time{},
 		failures: map[TopicPartition]int{}, damaged: map[placeOf]bool{},
+		nearFrom: map[TopicPartition]time.Time{},
 	}
 }
 
-// address returns where to go; "": it is not known.
+// address returns where to go for records; "": it is not known.
 func (r *routes) address(tp TopicPartition) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if near := r.nearLocked(tp); near != "" {
+		return near
+	}
 	return r.addressLocked(tp)
+}
+
+// offsetAddress returns where to ask for an offset; "": it is not known.
+func (r *routes) offsetAddress(tp TopicPartition) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.addressLocked(tp)
+}
+
+// nearLocked returns a replica in the client's rack; "": the leader is to be asked.
+func (r *routes) nearLocked(tp TopicPartition) string {
+	known, ok := r.cluster.leaders.leader(tp)
+	if r.config.Rack == "" || !ok || time.Now().Before(r.nearFrom[tp]) {
+		return ""
+	}
+	var near []int32
+	for _, id := range known.replicas {
+		if r.cluster.leaders.rack(id) == r.config.Rack {
+			near = append(near, id)
+		}
+	}
+	if len(near) == 0 || slices.Contains(near, known.nodeID) {
+		return ""
+	}
+	return r.cluster.leaders.node(near[int(tp.Partition)%len(near)])
+}
+
+// isNear reports whether this node is asked because it is near, not because it leads.
+func (r *routes) isNear(tp TopicPartition, address string) bool {
+	return r.config.Rack != "" && address != "" && r.cluster.leaders.address(tp) != address
 }
 
 func (r *routes) addressLocked(tp TopicPartition) string {
@@ -91,6 +129,9 @@ func (r *routes) failed(tp TopicPartition, address string) {
 	r.failures[tp]++
 	failures := r.failures[tp]
 	r.notBefore[tp] = time.Now().Add(r.cluster.backoff.delay(failures - 1))
+	if r.isNear(tp, address) {
+		r.nearFrom[tp] = time.Now().Add(farFor)
+	}
 	r.mu.Unlock()
 	r.cluster.leaders.forget(tp, address)
 	r.cluster.leaderFailed(address, failures)
@@ -108,6 +149,9 @@ func (r *routes) leadsElsewhere(tp TopicPartition, address string, leaderID int3
 func (r *routes) elsewhere(tp TopicPartition, address string, err pb.PartitionError) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err == pb.PartitionError_PARTITION_ERROR_STORAGE && r.isNear(tp, address) {
+		return true
+	}
 	if err == pb.PartitionError_PARTITION_ERROR_STORAGE && r.config.AnyReplica {
 		r.damaged[placeOf{tp, address}] = true
 	}

@@ -1,7 +1,7 @@
 """Lookup of the replica that answers for a partition: the one check of "not the leader".
 
-    leading, replica_here --> Partition, or raises UnknownTopicOrPartitionError, NotLeaderError,
-                             NotReadyError
+    leading, near, replica_here --> Partition, or raises UnknownTopicOrPartitionError,
+                                   NotLeaderError, NotReadyError
 
 Services raise; `errors.to_public`, or the writer of an error field, translates. Produce alone
 does not raise: its answers are verdicts.
@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cluster.consensus.group import Group
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
 from oncelog.errors import CorruptLogError, UnknownTopicOrPartitionError
 from storage.errors import StorageError
+
+# Committed entries that a follower may lack and still serve reads as a near replica.
+NEAR_BEHIND = 1000
 
 
 class Located(NamedTuple):
@@ -59,6 +63,24 @@ def replica_here(node: NodeContext, topic: str, index: int) -> Partition:
     if located.replica is None:
         raise not_leader(node, topic, index, located.leader_id)
     return located.replica
+
+
+def near(node: NodeContext, topic: str, index: int) -> Partition:
+    """Return this node's replica if it leads, or hears its leader and is not far behind."""
+    located = _located(node, topic, index)
+    if located.leads:
+        return leading(node, topic, index)
+    replica = located.replica
+    if replica is None or has_stopped(replica) or not _keeps_up(node, replica.group):
+        raise not_leader(node, topic, index, located.leader_id)
+    return replica
+
+
+def _keeps_up(node: NodeContext, group: Group) -> bool:
+    leader = group.leader_id
+    if leader in (0, node.config.node_id) or not node.alive(leader):
+        return False
+    return group.entries_behind <= NEAR_BEHIND
 
 
 def unreadable(node: NodeContext, replica: Partition, error: StorageError) -> CorruptLogError:

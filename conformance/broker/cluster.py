@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.dedup.verdict import Kind
-from cluster.features import KAFKA, PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
+from cluster.features import KAFKA, PERMISSIONS, PLACES, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import (
@@ -36,14 +36,24 @@ from oncelog.v1 import cluster_pb2
 
 SECRET = bytes(range(32))
 FOR_EVER = 2**31 - 1
-FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS, KAFKA)
+FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS, KAFKA, PLACES)
 
 
 class Cluster:
-    """State of all nodes. `clock_ms`: the wall clock. `lifetime_ms`: of leases."""
+    """State of all nodes.
 
-    def __init__(self, nodes: int, clock_ms: Callable[[], int], lifetime_ms: int) -> None:
+    `clock_ms`: the wall clock. `lifetime_ms`: of leases. `racks`: the label of each node, if any.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        clock_ms: Callable[[], int],
+        lifetime_ms: int,
+        racks: Sequence[str] = (),
+    ) -> None:
         self.node_ids = range(1, nodes + 1)
+        self._racks = dict(zip(self.node_ids, racks, strict=False))
         self.addresses: dict[int, str] = {}
         self.metadata = MetadataState(lease_lifetime_ms=lifetime_ms)
         self.partitions: dict[tuple[str, int], PartitionLog] = {}
@@ -89,7 +99,8 @@ class Cluster:
 
     def add_node(self, node_id: int, address: str) -> None:
         self.addresses[node_id] = address
-        self.propose(register_node=meta.RegisterNode(node_id=node_id, address=address))
+        rack = self._racks.get(node_id, "")
+        self.propose(register_node=meta.RegisterNode(node_id=node_id, address=address, rack=rack))
 
     def create_topic(
         self, name: str, partitions: int = 1, config: cluster_pb2.TopicConfig | None = None

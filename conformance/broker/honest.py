@@ -211,6 +211,7 @@ LOG: dict[str, Call] = {
         "fetch",
         fields(
             "any_replica",
+            "near",
             offset=lambda r: r.partitions[0].offset if r.partitions else -1,
             partitions=lambda r: len(r.partitions),
         ),

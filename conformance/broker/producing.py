@@ -231,7 +231,8 @@ class LogStreams(log_pb2_grpc.LogServiceServicer):
     async def Subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
         async def write(message: bytes) -> None:
             answer = pb.FetchResponse.FromString(message)
-            self._stage.note("subscribe", {"any_replica": request.any_replica}, answer)
+            facts = {"any_replica": request.any_replica, "near": request.near}
+            self._stage.note("subscribe", facts, answer)
             await context.write(answer)
 
         await self._service.Subscribe(request, write)

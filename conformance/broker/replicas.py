@@ -101,6 +101,10 @@ class Seat:
 
     is_ready = is_leader
 
+    @property
+    def entries_behind(self) -> int:
+        return len(self._log.entries) - self.applied_index
+
     def propose(self, data: bytes, done: Done) -> None:
         if not self.is_leader:
             done(Abandoned(self.leader_id, "led elsewhere"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc.aio
@@ -58,12 +58,17 @@ class Broker:
     """Serves within `async with Broker(...) as broker:`."""
 
     def __init__(
-        self, nodes: int, lies: Iterable[Lie], lifetime_ms: int, security: str = ""
+        self,
+        nodes: int,
+        lies: Iterable[Lie],
+        lifetime_ms: int,
+        security: str = "",
+        racks: Sequence[str] = (),
     ) -> None:
         # The name of a machine that took over a node's address.
         self._host = "elsewhere.test" if security == "another_host" else ""
         self.secured = Secured("tls" if self._host else security)
-        self.cluster = Cluster(nodes, _wall_clock_ms, lifetime_ms)
+        self.cluster = Cluster(nodes, _wall_clock_ms, lifetime_ms, racks)
         self.journal = Journal()
         self.script = Script(lies)
         self._held = Held()

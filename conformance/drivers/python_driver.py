@@ -44,6 +44,7 @@ FEATURES = (
     "resolve",
     "read",
     "any_replica",
+    "rack",
     "offsets",
     "admin",
     "transactions",

@@ -56,7 +56,7 @@ BALANCE_ACTION_START: BalanceAction
 BALANCE_ACTION_CANCEL: BalanceAction
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features", "insecure")
+    __slots__ = ("node_id", "address", "alive", "clock_disagrees", "release", "oldest_cluster_version", "newest_cluster_version", "features", "insecure", "rack")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class NodeInfo(_message.Message):
     NEWEST_CLUSTER_VERSION_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     INSECURE_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
@@ -75,7 +76,8 @@ class NodeInfo(_message.Message):
     newest_cluster_version: int
     features: _containers.RepeatedScalarFieldContainer[str]
     insecure: bool
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., release: _Optional[str] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., insecure: _Optional[bool] = ...) -> None: ...
+    rack: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., clock_disagrees: _Optional[bool] = ..., release: _Optional[str] = ..., oldest_cluster_version: _Optional[int] = ..., newest_cluster_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., insecure: _Optional[bool] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("ask_leaders",)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from oncelog.v1 import batch_pb2 as oncelog_dot_v1_dot_batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14oncelog/v1/log.proto\x12\noncelog.v1\x1a\x16oncelog/v1/batch.proto\"H\n\x0eProduceRequest\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.oncelog.v1.Batch\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\";\n\x0fProduceResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.oncelog.v1.BatchResult\"\xeb\x01\n\x0b\x42\x61tchResult\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x07verdict\x18\x02 \x01(\x0e\x32\x13.oncelog.v1.Verdict\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x61ppend_time_ms\x18\x04 \x01(\x03\x12\x15\n\rcurrent_epoch\x18\x05 \x01(\x05\x12\x15\n\rlast_sequence\x18\x06 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x07 \x01(\x03\x12\x11\n\tleader_id\x18\x08 \x01(\x05\x12\x16\n\x0eleader_address\x18\t \x01(\t\x12\x0f\n\x07message\x18\n \x01(\t\"\x8e\x01\n\x0c\x46\x65tchRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PartitionFetch\x12\x11\n\tmin_bytes\x18\x02 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x13\n\x0b\x61ny_replica\x18\x05 \x01(\x08\"U\n\x0ePartitionFetch\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\"\x89\x02\n\x10PartitionRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x1a.oncelog.v1.PartitionError\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tleader_id\x18\x05 \x01(\x05\x12\x16\n\x0eleader_address\x18\x06 \x01(\t\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x08 \x01(\x03\x12(\n\x07\x62\x61tches\x18\t \x03(\x0b\x32\x17.oncelog.v1.StoredBatch\x12\x10\n\x08topic_id\x18\n \x01(\x04\"A\n\rFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.oncelog.v1.PartitionRecords\"j\n\x10SubscribeRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PartitionFetch\x12\x11\n\tmax_bytes\x18\x02 \x01(\x05\x12\x13\n\x0b\x61ny_replica\x18\x03 \x01(\x08\"S\n\x12ListOffsetsRequest\x12(\n\x07queries\x18\x01 \x03(\x0b\x32\x17.oncelog.v1.OffsetQuery\x12\x13\n\x0b\x61ny_replica\x18\x02 \x01(\x08\"y\n\x0bOffsetQuery\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x04 \x01(\x08H\x00\x12\x16\n\x0ctimestamp_us\x18\x05 \x01(\x03H\x00\x42\n\n\x08position\"\xa7\x01\n\x0cOffsetResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x1a.oncelog.v1.PartitionError\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tleader_id\x18\x05 \x01(\x05\x12\x16\n\x0eleader_address\x18\x06 \x01(\t\x12\x0e\n\x06offset\x18\x07 \x01(\x03\"@\n\x13ListOffsetsResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.oncelog.v1.OffsetResult\"p\n\x16ResolveSequenceRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12\x10\n\x08sequence\x18\x05 \x01(\x03\"\x92\x01\n\x17ResolveSequenceResponse\x12*\n\nresolution\x18\x01 \x01(\x0e\x32\x16.oncelog.v1.Resolution\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\x12\x15\n\rcurrent_epoch\x18\x04 \x01(\x05\x12\r\n\x05\x65poch\x18\x05 \x01(\x05*\xc0\x04\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n\x10VERDICT_APPENDED\x10\x01\x12\x15\n\x11VERDICT_DUPLICATE\x10\x02\x12\x12\n\x0eVERDICT_STAGED\x10\x03\x12\x19\n\x15VERDICT_INVALID_BATCH\x10\n\x12\x1b\n\x17VERDICT_BATCH_TOO_LARGE\x10\x0b\x12\x1c\n\x18VERDICT_UNKNOWN_PRODUCER\x10\x14\x12\x12\n\x0eVERDICT_FENCED\x10\x15\x12\x18\n\x14VERDICT_OUT_OF_ORDER\x10\x16\x12\x1d\n\x19VERDICT_SEQUENCE_CONFLICT\x10\x17\x12\x1c\n\x18VERDICT_PRODUCER_EXPIRED\x10\x18\x12\x1b\n\x17VERDICT_OFFSET_MISMATCH\x10\x19\x12\x1f\n\x1bVERDICT_TRANSACTION_ABORTED\x10\x1a\x12\x1d\n\x19VERDICT_TRANSACTION_ENDED\x10\x1b\x12\x16\n\x12VERDICT_NOT_LEADER\x10\x1e\x12\x15\n\x11VERDICT_NOT_READY\x10\x1f\x12\x13\n\x0fVERDICT_TIMEOUT\x10 \x12\x15\n\x11VERDICT_THROTTLED\x10!\x12\x18\n\x14VERDICT_STORAGE_FULL\x10\"\x12&\n\"VERDICT_UNKNOWN_TOPIC_OR_PARTITION\x10#\x12 \n\x1cVERDICT_TRANSACTION_CONFLICT\x10$*\xdf\x01\n\x0ePartitionError\x12\x18\n\x14PARTITION_ERROR_NONE\x10\x00\x12\x1e\n\x1aPARTITION_ERROR_NOT_LEADER\x10\x01\x12\x1d\n\x19PARTITION_ERROR_NOT_READY\x10\x02\x12.\n*PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION\x10\x03\x12\'\n#PARTITION_ERROR_OFFSET_OUT_OF_RANGE\x10\x04\x12\x1b\n\x17PARTITION_ERROR_STORAGE\x10\x05*p\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x18\n\x14RESOLUTION_COMMITTED\x10\x01\x12\x14\n\x10RESOLUTION_NEVER\x10\x02\x12\x16\n\x12RESOLUTION_NOT_YET\x10\x03\x32\xd0\x03\n\nLogService\x12\x42\n\x07Produce\x12\x1a.oncelog.v1.ProduceRequest\x1a\x1b.oncelog.v1.ProduceResponse\x12L\n\rProduceStream\x12\x1a.oncelog.v1.ProduceRequest\x1a\x1b.oncelog.v1.ProduceResponse(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x18.oncelog.v1.FetchRequest\x1a\x19.oncelog.v1.FetchResponse\x12\x46\n\tSubscribe\x12\x1c.oncelog.v1.SubscribeRequest\x1a\x19.oncelog.v1.FetchResponse0\x01\x12N\n\x0bListOffsets\x12\x1e.oncelog.v1.ListOffsetsRequest\x1a\x1f.oncelog.v1.ListOffsetsResponse\x12Z\n\x0fResolveSequence\x12\".oncelog.v1.ResolveSequenceRequest\x1a#.oncelog.v1.ResolveSequenceResponseB\"\n\x1eio.github.oncelog.client.protoP\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14oncelog/v1/log.proto\x12\noncelog.v1\x1a\x16oncelog/v1/batch.proto\"H\n\x0eProduceRequest\x12\"\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x11.oncelog.v1.Batch\x12\x12\n\ntimeout_ms\x18\x02 \x01(\x05\";\n\x0fProduceResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.oncelog.v1.BatchResult\"\xeb\x01\n\x0b\x42\x61tchResult\x12\n\n\x02id\x18\x01 \x01(\x04\x12$\n\x07verdict\x18\x02 \x01(\x0e\x32\x13.oncelog.v1.Verdict\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x61ppend_time_ms\x18\x04 \x01(\x03\x12\x15\n\rcurrent_epoch\x18\x05 \x01(\x05\x12\x15\n\rlast_sequence\x18\x06 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x07 \x01(\x03\x12\x11\n\tleader_id\x18\x08 \x01(\x05\x12\x16\n\x0eleader_address\x18\t \x01(\t\x12\x0f\n\x07message\x18\n \x01(\t\"\x9c\x01\n\x0c\x46\x65tchRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PartitionFetch\x12\x11\n\tmin_bytes\x18\x02 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x03 \x01(\x05\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\x12\x13\n\x0b\x61ny_replica\x18\x05 \x01(\x08\x12\x0c\n\x04near\x18\x06 \x01(\x08\"U\n\x0ePartitionFetch\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x11\n\tmax_bytes\x18\x04 \x01(\x05\"\x89\x02\n\x10PartitionRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x1a.oncelog.v1.PartitionError\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tleader_id\x18\x05 \x01(\x05\x12\x16\n\x0eleader_address\x18\x06 \x01(\t\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\x16\n\x0ehigh_watermark\x18\x08 \x01(\x03\x12(\n\x07\x62\x61tches\x18\t \x03(\x0b\x32\x17.oncelog.v1.StoredBatch\x12\x10\n\x08topic_id\x18\n \x01(\x04\"A\n\rFetchResponse\x12\x30\n\npartitions\x18\x01 \x03(\x0b\x32\x1c.oncelog.v1.PartitionRecords\"x\n\x10SubscribeRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.oncelog.v1.PartitionFetch\x12\x11\n\tmax_bytes\x18\x02 \x01(\x05\x12\x13\n\x0b\x61ny_replica\x18\x03 \x01(\x08\x12\x0c\n\x04near\x18\x04 \x01(\x08\"S\n\x12ListOffsetsRequest\x12(\n\x07queries\x18\x01 \x03(\x0b\x32\x17.oncelog.v1.OffsetQuery\x12\x13\n\x0b\x61ny_replica\x18\x02 \x01(\x08\"y\n\x0bOffsetQuery\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x04 \x01(\x08H\x00\x12\x16\n\x0ctimestamp_us\x18\x05 \x01(\x03H\x00\x42\n\n\x08position\"\xa7\x01\n\x0cOffsetResult\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12)\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x1a.oncelog.v1.PartitionError\x12\x0f\n\x07message\x18\x04 \x01(\t\x12\x11\n\tleader_id\x18\x05 \x01(\x05\x12\x16\n\x0eleader_address\x18\x06 \x01(\t\x12\x0e\n\x06offset\x18\x07 \x01(\x03\"@\n\x13ListOffsetsResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.oncelog.v1.OffsetResult\"p\n\x16ResolveSequenceRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12\x10\n\x08sequence\x18\x05 \x01(\x03\"\x92\x01\n\x17ResolveSequenceResponse\x12*\n\nresolution\x18\x01 \x01(\x0e\x32\x16.oncelog.v1.Resolution\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\x12\x15\n\rcurrent_epoch\x18\x04 \x01(\x05\x12\r\n\x05\x65poch\x18\x05 \x01(\x05*\xc0\x04\n\x07Verdict\x12\x17\n\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n\x10VERDICT_APPENDED\x10\x01\x12\x15\n\x11VERDICT_DUPLICATE\x10\x02\x12\x12\n\x0eVERDICT_STAGED\x10\x03\x12\x19\n\x15VERDICT_INVALID_BATCH\x10\n\x12\x1b\n\x17VERDICT_BATCH_TOO_LARGE\x10\x0b\x12\x1c\n\x18VERDICT_UNKNOWN_PRODUCER\x10\x14\x12\x12\n\x0eVERDICT_FENCED\x10\x15\x12\x18\n\x14VERDICT_OUT_OF_ORDER\x10\x16\x12\x1d\n\x19VERDICT_SEQUENCE_CONFLICT\x10\x17\x12\x1c\n\x18VERDICT_PRODUCER_EXPIRED\x10\x18\x12\x1b\n\x17VERDICT_OFFSET_MISMATCH\x10\x19\x12\x1f\n\x1bVERDICT_TRANSACTION_ABORTED\x10\x1a\x12\x1d\n\x19VERDICT_TRANSACTION_ENDED\x10\x1b\x12\x16\n\x12VERDICT_NOT_LEADER\x10\x1e\x12\x15\n\x11VERDICT_NOT_READY\x10\x1f\x12\x13\n\x0fVERDICT_TIMEOUT\x10 \x12\x15\n\x11VERDICT_THROTTLED\x10!\x12\x18\n\x14VERDICT_STORAGE_FULL\x10\"\x12&\n\"VERDICT_UNKNOWN_TOPIC_OR_PARTITION\x10#\x12 \n\x1cVERDICT_TRANSACTION_CONFLICT\x10$*\xdf\x01\n\x0ePartitionError\x12\x18\n\x14PARTITION_ERROR_NONE\x10\x00\x12\x1e\n\x1aPARTITION_ERROR_NOT_LEADER\x10\x01\x12\x1d\n\x19PARTITION_ERROR_NOT_READY\x10\x02\x12.\n*PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION\x10\x03\x12\'\n#PARTITION_ERROR_OFFSET_OUT_OF_RANGE\x10\x04\x12\x1b\n\x17PARTITION_ERROR_STORAGE\x10\x05*p\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x18\n\x14RESOLUTION_COMMITTED\x10\x01\x12\x14\n\x10RESOLUTION_NEVER\x10\x02\x12\x16\n\x12RESOLUTION_NOT_YET\x10\x03\x32\xd0\x03\n\nLogService\x12\x42\n\x07Produce\x12\x1a.oncelog.v1.ProduceRequest\x1a\x1b.oncelog.v1.ProduceResponse\x12L\n\rProduceStream\x12\x1a.oncelog.v1.ProduceRequest\x1a\x1b.oncelog.v1.ProduceResponse(\x01\x30\x01\x12<\n\x05\x46\x65tch\x12\x18.oncelog.v1.FetchRequest\x1a\x19.oncelog.v1.FetchResponse\x12\x46\n\tSubscribe\x12\x1c.oncelog.v1.SubscribeRequest\x1a\x19.oncelog.v1.FetchResponse0\x01\x12N\n\x0bListOffsets\x12\x1e.oncelog.v1.ListOffsetsRequest\x1a\x1f.oncelog.v1.ListOffsetsResponse\x12Z\n\x0fResolveSequence\x12\".oncelog.v1.ResolveSequenceRequest\x1a#.oncelog.v1.ResolveSequenceResponseB\"\n\x1eio.github.oncelog.client.protoP\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'oncelog.v1.log_pb2', _globa
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\036io.github.oncelog.client.protoP\001'
-  _globals['_VERDICT']._serialized_start=1816
-  _globals['_VERDICT']._serialized_end=2392
-  _globals['_PARTITIONERROR']._serialized_start=2395
-  _globals['_PARTITIONERROR']._serialized_end=2618
-  _globals['_RESOLUTION']._serialized_start=2620
-  _globals['_RESOLUTION']._serialized_end=2732
+  _globals['_VERDICT']._serialized_start=1844
+  _globals['_VERDICT']._serialized_end=2420
+  _globals['_PARTITIONERROR']._serialized_start=2423
+  _globals['_PARTITIONERROR']._serialized_end=2646
+  _globals['_RESOLUTION']._serialized_start=2648
+  _globals['_RESOLUTION']._serialized_end=2760
   _globals['_PRODUCEREQUEST']._serialized_start=60
   _globals['_PRODUCEREQUEST']._serialized_end=132
   _globals['_PRODUCERESPONSE']._serialized_start=134
@@ -46,27 +46,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHRESULT']._serialized_start=196
   _globals['_BATCHRESULT']._serialized_end=431
   _globals['_FETCHREQUEST']._serialized_start=434
-  _globals['_FETCHREQUEST']._serialized_end=576
-  _globals['_PARTITIONFETCH']._serialized_start=578
-  _globals['_PARTITIONFETCH']._serialized_end=663
-  _globals['_PARTITIONRECORDS']._serialized_start=666
-  _globals['_PARTITIONRECORDS']._serialized_end=931
-  _globals['_FETCHRESPONSE']._serialized_start=933
-  _globals['_FETCHRESPONSE']._serialized_end=998
-  _globals['_SUBSCRIBEREQUEST']._serialized_start=1000
-  _globals['_SUBSCRIBEREQUEST']._serialized_end=1106
-  _globals['_LISTOFFSETSREQUEST']._serialized_start=1108
-  _globals['_LISTOFFSETSREQUEST']._serialized_end=1191
-  _globals['_OFFSETQUERY']._serialized_start=1193
-  _globals['_OFFSETQUERY']._serialized_end=1314
-  _globals['_OFFSETRESULT']._serialized_start=1317
-  _globals['_OFFSETRESULT']._serialized_end=1484
-  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1486
-  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1550
-  _globals['_RESOLVESEQUENCEREQUEST']._serialized_start=1552
-  _globals['_RESOLVESEQUENCEREQUEST']._serialized_end=1664
-  _globals['_RESOLVESEQUENCERESPONSE']._serialized_start=1667
-  _globals['_RESOLVESEQUENCERESPONSE']._serialized_end=1813
-  _globals['_LOGSERVICE']._serialized_start=2735
-  _globals['_LOGSERVICE']._serialized_end=3199
+  _globals['_FETCHREQUEST']._serialized_end=590
+  _globals['_PARTITIONFETCH']._serialized_start=592
+  _globals['_PARTITIONFETCH']._serialized_end=677
+  _globals['_PARTITIONRECORDS']._serialized_start=680
+  _globals['_PARTITIONRECORDS']._serialized_end=945
+  _globals['_FETCHRESPONSE']._serialized_start=947
+  _globals['_FETCHRESPONSE']._serialized_end=1012
+  _globals['_SUBSCRIBEREQUEST']._serialized_start=1014
+  _globals['_SUBSCRIBEREQUEST']._serialized_end=1134
+  _globals['_LISTOFFSETSREQUEST']._serialized_start=1136
+  _globals['_LISTOFFSETSREQUEST']._serialized_end=1219
+  _globals['_OFFSETQUERY']._serialized_start=1221
+  _globals['_OFFSETQUERY']._serialized_end=1342
+  _globals['_OFFSETRESULT']._serialized_start=1345
+  _globals['_OFFSETRESULT']._serialized_end=1512
+  _globals['_LISTOFFSETSRESPONSE']._serialized_start=1514
+  _globals['_LISTOFFSETSRESPONSE']._serialized_end=1578
+  _globals['_RESOLVESEQUENCEREQUEST']._serialized_start=1580
+  _globals['_RESOLVESEQUENCEREQUEST']._serialized_end=1692
+  _globals['_RESOLVESEQUENCERESPONSE']._serialized_start=1695
+  _globals['_RESOLVESEQUENCERESPONSE']._serialized_end=1841
+  _globals['_LOGSERVICE']._serialized_start=2763
+  _globals['_LOGSERVICE']._serialized_end=3227
 # @@protoc_insertion_point(module_scope)

@@ -118,18 +118,20 @@ class BatchResult(_message.Message):
     def __init__(self, id: _Optional[int] = ..., verdict: _Optional[_Union[Verdict, str]] = ..., base_offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., current_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., next_offset: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("partitions", "min_bytes", "max_wait_ms", "max_bytes", "any_replica")
+    __slots__ = ("partitions", "min_bytes", "max_wait_ms", "max_bytes", "any_replica", "near")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     ANY_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    NEAR_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionFetch]
     min_bytes: int
     max_wait_ms: int
     max_bytes: int
     any_replica: bool
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionFetch, _Mapping]]] = ..., min_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., any_replica: _Optional[bool] = ...) -> None: ...
+    near: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionFetch, _Mapping]]] = ..., min_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., any_replica: _Optional[bool] = ..., near: _Optional[bool] = ...) -> None: ...
 
 class PartitionFetch(_message.Message):
     __slots__ = ("topic", "partition", "offset", "max_bytes")
@@ -174,14 +176,16 @@ class FetchResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionRecords, _Mapping]]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("partitions", "max_bytes", "any_replica")
+    __slots__ = ("partitions", "max_bytes", "any_replica", "near")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     ANY_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    NEAR_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionFetch]
     max_bytes: int
     any_replica: bool
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionFetch, _Mapping]]] = ..., max_bytes: _Optional[int] = ..., any_replica: _Optional[bool] = ...) -> None: ...
+    near: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionFetch, _Mapping]]] = ..., max_bytes: _Optional[int] = ..., any_replica: _Optional[bool] = ..., near: _Optional[bool] = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
     __slots__ = ("queries", "any_replica")

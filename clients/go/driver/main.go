@@ -208,7 +208,7 @@ func (d *driver) carryOut(c *command) (object, error) {
 			"client": "oncelog-go", "version": oncelog.Version, "protocol": 1,
 			"features": []string{
 				"zstd", "lz4", "no_idempotence", "send_batch", "names", "resume_from", "own_sequences",
-				"expected_offset", "resolve", "read", "any_replica", "offsets", "admin", "tls", "tokens",
+				"expected_offset", "resolve", "read", "any_replica", "rack", "offsets", "admin", "tls", "tokens",
 				"transactions", "members", "cancel", "warnings",
 			},
 		}, nil

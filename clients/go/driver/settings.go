@@ -123,6 +123,7 @@ func takeConsumer(all settings, c *oncelog.ConsumerConfig, failed *error) {
 	take(all, "check_crcs", &c.CheckCRCs, failed)
 	take(all, "any_replica", &c.AnyReplica, failed)
 	take(all, "replica_node_id", &c.ReplicaNodeID, failed)
+	take(all, "rack", &c.Rack, failed)
 }
 
 func (d *driver) openProducer(c *command) error {
@@ -228,6 +229,7 @@ func defaults() (object, error) {
 			"fetch_max_bytes": c.FetchMaxBytes, "max_partition_fetch_bytes": c.MaxPartitionFetchBytes,
 			"max_poll_records": c.MaxPollRecords, "check_crcs": c.CheckCRCs,
 			"any_replica": c.AnyReplica, "replica_node_id": none(c.ReplicaNodeID),
+			"rack": none(c.Rack),
 		}),
 		"member": object{
 			"membership": c.Membership, "group_instance_id": none(c.GroupInstanceID),

@@ -74,12 +74,13 @@ export class CatchUp {
 
   #open(at: number): void {
     const { topic, partition } = this.#wanted.tp;
-    const { maxPartitionFetchBytes, fetchMaxBytes, anyReplica } = this.config;
+    const { maxPartitionFetchBytes, fetchMaxBytes, anyReplica, rack } = this.config;
     this.#heardAt = at;
     this.#call = this.cluster.serverStream(this.address, LogService.method.subscribe, {
       partitions: [{ topic, partition, offset: this.#wanted.offset }],
       maxBytes: Math.min(maxPartitionFetchBytes, fetchMaxBytes, SUBSCRIBE_BYTES),
       anyReplica,
+      near: rack !== null,
     });
     this.#call.on("data", (message: FetchResponse) => this.#take(message));
     this.#call.on("error", () => {}); // a poll will find out

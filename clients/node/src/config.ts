@@ -153,6 +153,11 @@ export interface ConsumerConfig extends ClientConfig {
   anyReplica: boolean;
   /** Reads from this replica only. Needs `anyReplica`. */
   replicaNodeId: number | null;
+  /**
+   * Reads from a replica in this rack that keeps up with its leader; where there is none, from the
+   * leader. null: always from the leader.
+   */
+  rack: string | null;
 }
 
 const CLIENT: ClientConfig = {
@@ -209,6 +214,7 @@ const CONSUMER: ConsumerConfig = {
   checkCrcs: true,
   anyReplica: false,
   replicaNodeId: null,
+  rack: null,
 };
 
 const MAX_INT32 = 2 ** 31 - 1;
@@ -358,6 +364,10 @@ export function consumerConfig(given: Partial<ConsumerConfig>): ConsumerConfig {
   if (c.replicaNodeId !== null) {
     number("replicaNodeId", c.replicaNodeId, 1, MAX_INT32);
     if (!c.anyReplica) throw bad("replicaNodeId needs anyReplica=true");
+  }
+  if (c.rack !== null) {
+    name("rack", c.rack);
+    if (c.anyReplica) throw bad("rack excludes anyReplica");
   }
   return c;
 }

@@ -175,6 +175,7 @@ export class Fetcher {
       maxBytes: fetchMaxBytes,
       maxWaitMs,
       anyReplica,
+      near: this.config.rack !== null,
       partitions: partitions.map(({ tp, offset }) => ({
         topic: tp.topic,
         partition: tp.partition,
@@ -211,7 +212,7 @@ export class Fetcher {
     this.cluster.spawn(async () => {
       await this.cluster.tryRefresh([...new Set(poll.partitions.map((w) => w.tp.topic))]);
       poll.lateAt = now() + LATE_BY;
-      const elsewhere = (w: Wanted) => this.#routes.address(w.tp) !== poll.address;
+      const elsewhere = (w: Wanted) => this.#routes.isElsewhere(w.tp, poll.address);
       if (poll.partitions.some(elsewhere)) poll.abort.abort();
     });
   }
@@ -336,7 +337,8 @@ export class Fetcher {
   #outOfRange(w: Wanted, records: PartitionRecords, address: string): void {
     const { logStartOffset, highWatermark } = records;
     const ahead = w.offset > highWatermark;
-    if (ahead && (this.buffer.read(w.tp) || this.config.anyReplica)) {
+    const { anyReplica, rack } = this.config;
+    if (ahead && (this.buffer.read(w.tp) || anyReplica || rack !== null)) {
       // These records were read once, so they exist: the node lags, wait for it.
       const since = this.#aheadSince.get(w.tp) ?? now();
       this.#aheadSince.set(w.tp, since);

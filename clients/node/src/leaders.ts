@@ -35,6 +35,8 @@ export interface TopicView {
  */
 export class Leaders {
   readonly nodes = new Map<number, string>();
+  /** The labels of the same nodes; "": the node has none. */
+  readonly racks = new Map<number, string>();
   readonly topics = new Map<string, TopicView>();
   /** How often a topic was found to be another one of the same name. */
   recreations = 0;
@@ -43,7 +45,9 @@ export class Leaders {
 
   update(answer: DescribeTopicsResponse): void {
     for (const node of answer.nodes) {
-      if (node.address !== "") this.nodes.set(node.nodeId, node.address);
+      if (node.address === "") continue;
+      this.nodes.set(node.nodeId, node.address);
+      this.racks.set(node.nodeId, node.rack);
     }
     for (const topic of answer.topics) {
       let view = this.topics.get(topic.name);

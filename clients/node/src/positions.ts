@@ -197,7 +197,7 @@ export class Positions {
   ): Promise<void> {
     const byNode = new Map<string, TopicPartition[]>();
     for (const tp of tps) {
-      const address = this.routes.address(tp);
+      const address = this.routes.offsetAddress(tp);
       if (address === "") {
         search.lacks(tp, new OncelogError("NOT_READY", `${keyOf(tp)} has no leader`));
       } else byNode.set(address, [...(byNode.get(address) ?? []), tp]);

@@ -91,6 +91,7 @@ async fn subscribe(
         }],
         max_bytes: bytes as i32,
         any_replica: config.any_replica,
+        near: config.rack.is_some(),
     };
     let node = cluster.node(address).ok()?;
     let answer = timeout(SILENCE, async { node.log().subscribe(request).await }).await;

@@ -170,6 +170,9 @@ pub struct ConsumerConfig {
     pub any_replica: bool,
     /// With `any_replica` reads only from that one.
     pub replica_node_id: Option<i32>,
+    /// Reads from a replica in this rack that keeps up with its leader; where there is none, from
+    /// the leader.
+    pub rack: Option<String>,
 }
 
 impl ClientConfig {
@@ -231,6 +234,7 @@ impl ConsumerConfig {
             check_crcs: true,
             any_replica: false,
             replica_node_id: None,
+            rack: None,
         }
     }
 }
@@ -423,6 +427,12 @@ impl ConsumerConfig {
                 return fail("replica_node_id needs any_replica".into());
             }
         }
+        if let Some(rack) = &self.rack {
+            check_name("rack", rack)?;
+            if self.any_replica {
+                return fail("rack excludes any_replica".into());
+            }
+        }
         Ok(())
     }
 
@@ -501,6 +511,11 @@ mod tests {
         let mut config = ConsumerConfig::new("a:1");
         config.replica_node_id = Some(1);
         assert!(config.check().is_err());
+        let mut config = ConsumerConfig::new("a:1");
+        config.rack = Some("a".into());
+        config.check().unwrap();
+        config.any_replica = true;
+        assert!(config.check().unwrap_err().message().contains("rack"));
         let mut config = ConsumerConfig::new("a:1");
         config.enable_auto_commit = true;
         assert!(config.check().unwrap_err().message().contains("needs a group_id"));

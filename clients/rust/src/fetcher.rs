@@ -289,6 +289,7 @@ impl Fetcher {
             max_bytes: self.config.fetch_max_bytes as i32,
             max_wait_ms: wait.as_millis() as i32,
             any_replica: self.config.any_replica,
+            near: self.config.rack.is_some(),
         };
         self.last_id += 1;
         let id = self.last_id;
@@ -416,7 +417,8 @@ impl Fetcher {
     fn out_of_range(&mut self, wanted: &Wanted, records: &pb::PartitionRecords, address: &str) {
         let tp = &wanted.tp;
         let ahead = wanted.offset > records.high_watermark;
-        if ahead && (self.buffer.was_read(tp) || self.config.any_replica) {
+        let followed = self.config.any_replica || self.config.rack.is_some();
+        if ahead && (self.buffer.was_read(tp) || followed) {
             // These records were read once, so they exist: the node lags, wait for it.
             if !self.ahead_since.contains_key(tp) {
                 // Or it is another topic of that name.
@@ -535,7 +537,7 @@ async fn no_longer_leads(
         sleep(LATE_BY).await;
         cluster.avoid(address);
         let _ = cluster.refresh(&topics).await; // it is asked again
-        if wanted.iter().any(|wanted| routes.address(&wanted.tp).as_deref() != Some(address)) {
+        if wanted.iter().any(|wanted| routes.asks_another(&wanted.tp, address)) {
             return;
         }
     }

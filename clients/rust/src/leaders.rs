@@ -46,6 +46,7 @@ struct Topic {
 #[derive(Default)]
 struct Known {
     nodes: HashMap<i32, String>,
+    racks: HashMap<i32, String>,
     topics: HashMap<String, Topic>,
     /// Nodes that do not answer: a record that may go elsewhere does.
     unreachable: HashSet<String>,
@@ -67,10 +68,11 @@ impl Leaders {
 
     pub(crate) fn update(&self, answer: &pb::DescribeTopicsResponse) {
         let mut known = self.write();
-        let Known { nodes, topics, .. } = &mut *known;
+        let Known { nodes, racks, topics, .. } = &mut *known;
         for node in &answer.nodes {
             if !node.address.is_empty() {
                 nodes.insert(node.node_id, node.address.clone());
+                racks.insert(node.node_id, node.rack.clone());
             }
         }
         for topic in &answer.topics {
@@ -193,6 +195,10 @@ impl Leaders {
 
     pub(crate) fn node(&self, id: i32) -> Option<String> {
         self.read().nodes.get(&id).cloned()
+    }
+
+    pub(crate) fn is_in_rack(&self, id: i32, rack: &str) -> bool {
+        self.read().racks.get(&id).is_some_and(|known| known == rack)
     }
 
     pub(crate) fn node_addresses(&self) -> Vec<String> {

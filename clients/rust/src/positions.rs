@@ -184,13 +184,13 @@ impl Positions {
     async fn learn(&self, tps: &[TopicPartition], limit: Duration) -> Failed {
         let mut topics: HashMap<Arc<str>, Option<Error>> = HashMap::new();
         let mut failed = Failed::new();
-        for tp in tps.iter().filter(|tp| self.routes.address(tp).is_none()) {
+        for tp in tps.iter().filter(|tp| self.routes.offset_address(tp).is_none()) {
             if !topics.contains_key(&tp.topic) {
                 let limit = limit.max(Duration::from_millis(100));
                 let problem = self.cluster.require_topic(&tp.topic, limit).await.err();
                 topics.insert(tp.topic.clone(), problem);
             }
-            if self.routes.address(tp).is_some() {
+            if self.routes.offset_address(tp).is_some() {
                 continue;
             }
             let error = match &topics[&tp.topic] {
@@ -218,7 +218,7 @@ impl Positions {
             if failed.contains_key(tp) {
                 continue;
             }
-            match self.routes.address(tp) {
+            match self.routes.offset_address(tp) {
                 Some(address) => by_node.entry(address).or_default().push((tp.clone(), *place)),
                 None => _ = failed.insert(tp.clone(), no_leader(tp)),
             }

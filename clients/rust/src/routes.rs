@@ -1,8 +1,10 @@
-//! Which node a consumer asks for a partition, and when: the leader or, if any replica will do,
-//! one of them that is not known to be damaged; after a failure not before a pause that grows.
+//! Which node a consumer asks for a partition, and when: the leader, a near replica or, if any
+//! replica will do, one of them that is not known to be damaged; after a failure not before a pause
+//! that grows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -11,9 +13,13 @@ use crate::config::ConsumerConfig;
 use crate::pb::PartitionError;
 use crate::types::TopicPartition;
 
+/// How long the leader is asked after a near replica has failed or refused.
+const FAR_FOR: Duration = Duration::from_secs(10);
+
 pub(crate) struct Routes {
     any_replica: bool,
     replica_node_id: Option<i32>,
+    rack: Option<String>,
     cluster: Arc<Cluster>,
     state: Mutex<State>,
 }
@@ -24,6 +30,7 @@ struct State {
     failures: HashMap<TopicPartition, u32>,
     /// Replicas that cannot read their log, where another may be asked.
     damaged: HashSet<(TopicPartition, String)>,
+    near_from: HashMap<TopicPartition, Instant>,
 }
 
 impl Routes {
@@ -31,6 +38,7 @@ impl Routes {
         Self {
             any_replica: config.any_replica,
             replica_node_id: config.replica_node_id,
+            rack: config.rack.clone(),
             cluster,
             state: Mutex::default(),
         }
@@ -40,9 +48,41 @@ impl Routes {
         self.state.lock().expect("no panic while it is held")
     }
 
-    /// Where to go; `None`: it is not known.
+    /// Where to go for records; `None`: it is not known.
     pub(crate) fn address(&self, tp: &TopicPartition) -> Option<String> {
+        let state = self.state();
+        self.near(tp, &state).or_else(|| self.address_of(tp, &state))
+    }
+
+    /// Where to ask for an offset; `None`: it is not known.
+    pub(crate) fn offset_address(&self, tp: &TopicPartition) -> Option<String> {
         self.address_of(tp, &self.state())
+    }
+
+    /// A replica in the client's rack; `None`: the leader is to be asked.
+    fn near(&self, tp: &TopicPartition, state: &State) -> Option<String> {
+        let (leaders, rack) = (&self.cluster.leaders, self.rack.as_deref()?);
+        let known = leaders.leader(tp)?;
+        if state.near_from.get(tp).is_some_and(|from| Instant::now() < *from) {
+            return None;
+        }
+        let replicas = known.replicas.iter().copied();
+        let near: Vec<i32> = replicas.filter(|id| leaders.is_in_rack(*id, rack)).collect();
+        if near.is_empty() || near.contains(&known.node_id) {
+            return None;
+        }
+        leaders.node(near[tp.partition as usize % near.len()])
+    }
+
+    /// Whether this node is asked because it is near, not because it leads.
+    fn is_near(&self, tp: &TopicPartition, address: &str) -> bool {
+        let leads = self.cluster.leaders.address(tp).as_deref() == Some(address);
+        self.rack.is_some() && !address.is_empty() && !leads
+    }
+
+    /// Whether another node is to be asked than this silent one: the leader, if it is only near.
+    pub(crate) fn asks_another(&self, tp: &TopicPartition, address: &str) -> bool {
+        self.address(tp).as_deref() != Some(address) || self.is_near(tp, address)
     }
 
     fn address_of(&self, tp: &TopicPartition, state: &State) -> Option<String> {
@@ -85,6 +125,9 @@ impl Routes {
         let failures = *failures;
         let pause = self.cluster.backoff.delay(failures - 1);
         state.not_before.insert(tp.clone(), Instant::now() + pause);
+        if self.is_near(tp, address) {
+            state.near_from.insert(tp.clone(), Instant::now() + FAR_FOR);
+        }
         drop(state);
         self.cluster.leaders.forget(tp, address);
         self.cluster.leader_failed(address, failures);
@@ -108,6 +151,9 @@ impl Routes {
     pub(crate) fn is_elsewhere(&self, tp: &TopicPartition, address: &str, error: i32) -> bool {
         let mut state = self.state();
         let here = (tp.clone(), address.to_owned());
+        if error == i32::from(PartitionError::Storage) && self.is_near(tp, address) {
+            return true;
+        }
         if error == i32::from(PartitionError::Storage) && self.any_replica {
             state.damaged.insert(here.clone());
         }

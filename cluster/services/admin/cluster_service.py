@@ -12,6 +12,7 @@ import asyncio
 from cluster.errors import NotReadyError
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata import upgrade
+from cluster.metadata.places import NodePlace
 from cluster.metadata.settings import MAX_BATCH_BYTES, changed
 from cluster.metadata.topics import (
     PartitionState,
@@ -298,6 +299,7 @@ class ClusterService:
             alive=self.node.alive(node_id),
             clock_disagrees=self.node.clock_disagrees(node_id),
             insecure=self.node.insecure(node_id),
+            rack=self.node.metadata.membership.places.get(node_id, NodePlace()).rack,
         )
         release = self.node.upgrades.release_of(node_id)
         if release is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from cluster.access.memory import NO_MEMORY
 from cluster.budget import Account
@@ -23,7 +24,15 @@ from cluster.services.context import NodeContext
 from cluster.services.fair_turns import SLICE_BATCHES, SLICE_BYTES, Turn
 from cluster.services.log.fetch_encoding import FetchSection, encode
 from cluster.services.partition_events import Listening
-from cluster.services.routing import has_stopped, leading, locate, replica_here, unreadable
+from cluster.services.routing import (
+    has_stopped,
+    leading,
+    locate,
+    near,
+    not_leader,
+    replica_here,
+    unreadable,
+)
 from oncelog.errors import (
     CorruptLogError,
     OncelogError,
@@ -41,6 +50,20 @@ ANSWERS_IN_SPARE = 16  # an answer takes at most this fraction of the spare memo
 _RECHECK = 60.0  # seconds until a subscription looks again without news
 _REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
 _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
+
+
+class Replicas(Enum):
+    """Replicas that may answer a read."""
+
+    LEADER = "the leader alone"
+    NEAR = "also a follower that keeps up"
+    ANY = "any, however far it is behind"
+
+
+def _replicas_for(request: pb.FetchRequest | pb.SubscribeRequest) -> Replicas:
+    if request.any_replica:
+        return Replicas.ANY
+    return Replicas.NEAR if request.near else Replicas.LEADER
 
 
 @dataclass(slots=True)
@@ -80,7 +103,7 @@ class Reader:
             while True:
                 seen = listening.count
                 found = await self._affordable(
-                    request.partitions, asked, request.any_replica, account
+                    request.partitions, asked, _replicas_for(request), account
                 )
                 enough = found.size >= request.min_bytes or found.batches >= MAX_BATCHES
                 less = found.budget < asked and found.size > 0
@@ -105,7 +128,7 @@ class Reader:
         asked = self._budget(request.max_bytes)
         while True:
             seen = listening.count
-            found = await self._affordable(wanted, asked, request.any_replica, account)
+            found = await self._affordable(wanted, asked, _replicas_for(request), account)
             served: list[pb.PartitionFetch] = []
             waiting: list[pb.PartitionFetch] = []
             for fetch, section in zip(wanted, found.sections, strict=True):
@@ -124,7 +147,11 @@ class Reader:
         return min(asked, limit) if asked > 0 else limit
 
     async def _affordable(
-        self, fetches: Sequence[pb.PartitionFetch], asked: int, any_replica: bool, account: Account
+        self,
+        fetches: Sequence[pb.PartitionFetch],
+        asked: int,
+        answering: Replicas,
+        account: Account,
     ) -> Collected:
         """Collect batches of `asked` bytes, or fewer if this node is short of memory.
 
@@ -135,7 +162,7 @@ class Reader:
         budget = min(asked, max(MIN_ANSWER_BYTES, memory.spare // ANSWERS_IN_SPARE))
         account.take(budget)
         try:
-            found = await self.collect(fetches, budget, any_replica)
+            found = await self.collect(fetches, budget, answering)
         finally:
             account.release(budget)
         if found.size and memory.used + HELD_TWICE * found.size > memory.limit:
@@ -147,7 +174,7 @@ class Reader:
     # -- batches ------------------------------------------------------------------------
 
     async def collect(
-        self, fetches: Sequence[pb.PartitionFetch], budget: int, any_replica: bool
+        self, fetches: Sequence[pb.PartitionFetch], budget: int, answering: Replicas
     ) -> Collected:
         """Collect batches from each partition, `budget` bytes in all, at least one if any exists.
 
@@ -166,16 +193,16 @@ class Reader:
                 )
             )
             found.sections.append(section)
-            if await self._read(fetch, any_replica, section, found, share):
+            if await self._read(fetch, answering, section, found, share):
                 more.append((fetch, section))
         for fetch, section in more:
-            await self._read(fetch, any_replica, section, found, MAX_BATCHES)
+            await self._read(fetch, answering, section, found, MAX_BATCHES)
         return found
 
     async def _read(
         self,
         fetch: pb.PartitionFetch,
-        any_replica: bool,
+        answering: Replicas,
         section: FetchSection,
         found: Collected,
         most: int,
@@ -191,7 +218,7 @@ class Reader:
                 room = min(room, fetch.max_bytes - section.size)
             offset = section.next_offset(fetch.offset)
             try:
-                partition = self._readable(fetch.topic, fetch.partition, any_replica)
+                partition = self._readable(fetch.topic, fetch.partition, answering)
                 if not section.batches:
                     section.records.log_start_offset = partition.log_start_offset
                 # Set with each slice: later appends may be part of this one.
@@ -199,12 +226,12 @@ class Reader:
                 if room <= 0 or limit <= 0:
                     return room > 0
                 reading = partition.reading(offset, min(room, SLICE_BYTES), limit)
-                batches = await self._slice(partition, reading, any_replica)
+                batches = await self._slice(partition, reading, answering)
                 if batches is None:
                     continue
             except _REFUSALS as error:
                 if not section.batches:
-                    self._explain(error, section.records)
+                    self._explain(self._told(error, fetch, answering), section.records)
                     found.failed = True
                 return False
             size = found.size
@@ -223,7 +250,7 @@ class Reader:
                 return False
 
     async def _slice(
-        self, partition: Partition, reading: Read, any_replica: bool
+        self, partition: Partition, reading: Read, answering: Replicas
     ) -> list[ReadBatch] | None:
         """Read a slice; None if retention was faster, so look again. Raises one of _REFUSALS."""
         try:
@@ -233,12 +260,13 @@ class Reader:
                 return None
             if isinstance(error, OffsetOutOfRangeError):
                 raise
-            raise self._damage(partition, error, any_replica) from error
+            raise self._damage(partition, error, answering) from error
 
-    def _readable(self, topic: str, index: int, any_replica: bool) -> Partition:
+    def _readable(self, topic: str, index: int, answering: Replicas) -> Partition:
         """Return the replica that may answer. Raises one of _REFUSALS."""
-        if not any_replica:
-            return leading(self._node, topic, index)
+        if answering is not Replicas.ANY:
+            find = near if answering is Replicas.NEAR else leading
+            return find(self._node, topic, index)
         replica = replica_here(self._node, topic, index)
         if has_stopped(replica):
             why = "deleted" if replica.closed else replica.group.failed
@@ -247,16 +275,24 @@ class Reader:
         return replica
 
     def _damage(
-        self, replica: Partition, error: StorageError, any_replica: bool
+        self, replica: Partition, error: StorageError, answering: Replicas
     ) -> OncelogError | NotLeaderError | NotReadyError:
         """Return the error for a failed read: often another node leads now and can read it."""
-        if any_replica:
+        if answering is Replicas.ANY:
             replica.unreadable(error)
             return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
         try:
             return unreadable(self._node, replica, error)
         except (OncelogError, NotLeaderError, NotReadyError) as moved:
             return moved
+
+    def _told(self, error: Exception, fetch: pb.PartitionFetch, answering: Replicas) -> Exception:
+        """Return the error to answer: of a near replica, only the leader judges an offset."""
+        if answering is Replicas.NEAR and isinstance(error, OffsetOutOfRangeError):
+            located = locate(self._node, fetch.topic, fetch.partition)
+            if located is not None and not located.leads:
+                return not_leader(self._node, fetch.topic, fetch.partition, located.leader_id)
+        return error
 
     def _explain(self, error: Exception, into: _Into) -> None:
         """Write a refusal into the answer for one partition."""
@@ -280,20 +316,21 @@ class Reader:
     async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         """Answer offset queries, yielding between them: a search may read a row per batch."""
         response = pb.ListOffsetsResponse()
+        answering = Replicas.ANY if request.any_replica else Replicas.LEADER
         turn = Turn()
         for query in request.queries:
             result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
             try:
-                result.offset = await self._offset(query, request.any_replica)
+                result.offset = await self._offset(query, answering)
             except _REFUSALS as error:
                 self._explain(error, result)
             if turn.spend(0):
                 await asyncio.sleep(0)
         return response
 
-    async def _offset(self, query: pb.OffsetQuery, any_replica: bool) -> int:
+    async def _offset(self, query: pb.OffsetQuery, answering: Replicas) -> int:
         """Raises one of _REFUSALS."""
-        partition = self._readable(query.topic, query.partition, any_replica)
+        partition = self._readable(query.topic, query.partition, answering)
         match query.WhichOneof("position"):
             case "timestamp_us":
                 try:
@@ -303,7 +340,7 @@ class Reader:
                         found = await in_thread(next, steps)
                     return found
                 except StorageError as error:
-                    raise self._damage(partition, error, any_replica) from error
+                    raise self._damage(partition, error, answering) from error
             case "latest":
                 return partition.high_watermark
         return partition.log_start_offset

@@ -91,7 +91,10 @@ class CatchUp:
         )
         return subscribe(
             log_pb2.SubscribeRequest(
-                partitions=[fetch], max_bytes=limit, any_replica=config.any_replica
+                partitions=[fetch],
+                max_bytes=limit,
+                any_replica=config.any_replica,
+                near=config.rack is not None,
             ),
             metadata=self._cluster.founding.metadata,
         )

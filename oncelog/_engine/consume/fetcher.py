@@ -220,6 +220,7 @@ class Fetcher:
             max_wait_ms=min(config.fetch_max_wait_ms, _MOST_WAIT_MS) if wait else 0,
             max_bytes=config.fetch_max_bytes,
             any_replica=config.any_replica,
+            near=config.rack is not None,
         )
         try:
             answers = read_fetch_response(await self._answer(address, request, partitions))
@@ -266,11 +267,15 @@ class Fetcher:
                 limit = _STALL_S
                 self.cluster.avoid(address)
                 await self.cluster.refresh(topics)
-                if any(self._routes.address(wanted.tp) != address for wanted in partitions):
+                if any(self._is_elsewhere(wanted.tp, address) for wanted in partitions):
                     raise errors.BrokerUnavailableError(f"{address}: silent, and no longer leads")
             return call.result()
         finally:
             call.cancel()
+
+    def _is_elsewhere(self, tp: TopicPartition, address: str) -> bool:
+        """Tell whether to ask another node than this silent one: the leader, if it is only near."""
+        return self._routes.address(tp) != address or self._routes.is_near(tp, address)
 
     def _start_stream(self, address: str, wanted: Wanted) -> None:
         task = self._loop.create_task(self._stream(address, wanted))
@@ -337,7 +342,8 @@ class Fetcher:
         tp = wanted.tp
         cursor = self.buffer.cursor(tp)
         ahead = wanted.offset > records.high_watermark
-        if ahead and cursor is not None and (cursor.by_reading or self.config.any_replica):
+        followed = self.config.any_replica or self.config.rack is not None
+        if ahead and cursor is not None and (cursor.by_reading or followed):
             # These records were read once, so they exist: the node lags, wait for it.
             since = self._ahead_since.setdefault(tp, time.monotonic())
             if time.monotonic() - since < _AHEAD_GRACE_S:

@@ -147,7 +147,7 @@ class Positions:
         problems: dict[TopicPartition, errors.OncelogError] = {}
         by_node: dict[str, list[TopicPartition]] = {}
         for tp in queries:
-            address = self._routes.address(tp)
+            address = self._routes.address(tp, for_records=False)
             if address:
                 by_node.setdefault(address, []).append(tp)
             else:

@@ -1,8 +1,8 @@
 """Routes: the node to ask for a partition, and the time to ask it.
 
 Place in the flow: `fetcher` and `positions` ask here for a node and report the result. It is the
-leader or, if any replica will do, a replica not known to be damaged. A failure is followed by a
-growing pause; after several failures the cluster's metadata is refreshed.
+leader, a near replica or, if any replica will do, a replica not known to be damaged. A failure is
+followed by a growing pause; after several failures the cluster's metadata is refreshed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 import time
 
 from oncelog._engine.net.cluster import Cluster
+from oncelog._engine.net.leaders import KnownLeader
 from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
+
+# Seconds for which the leader is asked after a near replica has failed or refused.
+_FAR_S = 10.0
 
 
 class Routes:
@@ -23,17 +27,20 @@ class Routes:
         self._failures: dict[TopicPartition, int] = {}
         # Replicas that cannot read their log, if another may be asked.
         self._damaged: set[tuple[TopicPartition, str]] = set()
+        self._near_from: dict[TopicPartition, float] = {}
 
     def not_before(self, tp: TopicPartition) -> float:
         """The time (monotonic) from which the partition may be asked for."""
         return self._not_before.get(tp, 0.0)
 
-    def address(self, tp: TopicPartition) -> str:
+    def address(self, tp: TopicPartition, *, for_records: bool = True) -> str:
+        """Return the node to ask for records, or for an offset; "": not known."""
         leader = self._cluster.leaders.leader(tp)
         if leader is None:
             return ""
         if not self._config.any_replica:
-            return leader.address
+            near = self._near(tp, leader) if for_records and self._config.rack else ""
+            return near or leader.address
         nodes = self._cluster.leaders.nodes
         chosen = self._config.replica_node_id
         if chosen is not None:
@@ -44,13 +51,30 @@ class Routes:
         replicas = [one for one in replicas if (tp, one) not in self._damaged] or replicas
         return replicas[turn % len(replicas)] if replicas else ""
 
+    def _near(self, tp: TopicPartition, leader: KnownLeader) -> str:
+        """Return a replica in the client's rack; "": the leader is to be asked."""
+        if time.monotonic() < self._near_from.get(tp, 0.0):
+            return ""
+        leaders, rack = self._cluster.leaders, self._config.rack
+        near = [one for one in leader.replicas if leaders.racks.get(one) == rack]
+        if not near or leader.node_id in near:
+            return ""
+        return leaders.nodes[near[tp.partition % len(near)]]
+
+    def is_near(self, tp: TopicPartition, address: str) -> bool:
+        """Tell whether this node is asked because it is near, not because it leads."""
+        return self._config.rack is not None and self._cluster.leaders.address(tp) != address
+
     def answered(self, tp: TopicPartition) -> None:
         self._failures.pop(tp, None)
 
     def failed(self, tp: TopicPartition, address: str) -> None:
         """Note a failure of this node: ask for the leader, after a growing pause."""
         failures = self._failures[tp] = self._failures.get(tp, 0) + 1
-        self._not_before[tp] = time.monotonic() + self._cluster.backoff.delay(failures - 1)
+        now = time.monotonic()
+        self._not_before[tp] = now + self._cluster.backoff.delay(failures - 1)
+        if self.is_near(tp, address):
+            self._near_from[tp] = now + _FAR_S
         self._cluster.leaders.forget(tp, address)
         self._cluster.leader_failed(address, failures)
 
@@ -64,6 +88,8 @@ class Routes:
 
     def damaged(self, tp: TopicPartition, address: str, error: int) -> bool:
         """Tell whether the error shows a damaged replica, and a sound one may be asked instead."""
+        if error == log_pb2.PARTITION_ERROR_STORAGE and self.is_near(tp, address):
+            return True
         if error == log_pb2.PARTITION_ERROR_STORAGE and self._config.any_replica:
             self._damaged.add((tp, address))
         return (tp, address) in self._damaged and (tp, self.address(tp)) not in self._damaged

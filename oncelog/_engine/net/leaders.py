@@ -40,6 +40,7 @@ class TopicView:
 class LeaderCache:
     def __init__(self) -> None:
         self.nodes: dict[int, str] = {}
+        self.racks: dict[int, str] = {}  # "": the node has no such label
         self.topics: dict[str, TopicView] = {}
         # Partitions without an address, and partitions without a leader in the last answer of their
         # term or a later one.
@@ -52,6 +53,7 @@ class LeaderCache:
         for node in answer.nodes:
             if node.address:
                 self.nodes[node.node_id] = node.address
+                self.racks[node.node_id] = node.rack
         changed: list[TopicPartition] = []
         for topic in answer.topics:
             view = self.topics.get(topic.name)

@@ -138,6 +138,8 @@ def test_one_setting_is_named(settings: dict, name: str):
         ({"isolation_level": "snapshot"}, ("isolation_level",)),
         ({"fetch_max_wait_ms": 10_000}, ("fetch_max_wait_ms", "request_timeout_ms")),
         ({"replica_node_id": 2}, ("replica_node_id", "any_replica")),
+        ({"rack": ""}, ("rack",)),
+        ({"rack": "a", "any_replica": True}, ("rack", "any_replica")),
         ({"linger_ms": 5}, ("linger_ms",)),
     ],
 )

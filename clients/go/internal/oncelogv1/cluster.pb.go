@@ -251,7 +251,8 @@ type NodeInfo struct {
 	NewestClusterVersion int32    `protobuf:"varint,7,opt,name=newest_cluster_version,json=newestClusterVersion,proto3" json:"newest_cluster_version,omitempty"`
 	Features             []string `protobuf:"bytes,8,rep,name=features,proto3" json:"features,omitempty"` // that its release knows
 	// It listens without TLS beyond its machine (setting insecure); of a node that is not alive: false.
-	Insecure      bool `protobuf:"varint,20,opt,name=insecure,proto3" json:"insecure,omitempty"`
+	Insecure      bool   `protobuf:"varint,20,opt,name=insecure,proto3" json:"insecure,omitempty"`
+	Rack          string `protobuf:"bytes,21,opt,name=rack,proto3" json:"rack,omitempty"` // label of the node; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -347,6 +348,13 @@ func (x *NodeInfo) GetInsecure() bool {
 		return x.Insecure
 	}
 	return false
+}
+
+func (x *NodeInfo) GetRack() string {
+	if x != nil {
+		return x.Rack
+	}
+	return ""
 }
 
 type DescribeClusterRequest struct {
@@ -2572,7 +2580,7 @@ var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
 const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x18oncelog/v1/cluster.proto\x12\n" +
-	"oncelog.v1\"\xba\x02\n" +
+	"oncelog.v1\"\xce\x02\n" +
 	"\bNodeInfo\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -2582,7 +2590,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x16oldest_cluster_version\x18\x06 \x01(\x05R\x14oldestClusterVersion\x124\n" +
 	"\x16newest_cluster_version\x18\a \x01(\x05R\x14newestClusterVersion\x12\x1a\n" +
 	"\bfeatures\x18\b \x03(\tR\bfeatures\x12\x1a\n" +
-	"\binsecure\x18\x14 \x01(\bR\binsecure\"9\n" +
+	"\binsecure\x18\x14 \x01(\bR\binsecure\x12\x12\n" +
+	"\x04rack\x18\x15 \x01(\tR\x04rack\"9\n" +
 	"\x16DescribeClusterRequest\x12\x1f\n" +
 	"\vask_leaders\x18\x01 \x01(\bR\n" +
 	"askLeaders\"\xa2\x05\n" +

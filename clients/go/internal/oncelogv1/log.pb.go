@@ -482,7 +482,10 @@ type FetchRequest struct {
 	// first batch is sent whatever its size. 0: the server's default.
 	MaxBytes int32 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Let a replica that does not lead answer, up to its own high watermark.
-	AnyReplica    bool `protobuf:"varint,5,opt,name=any_replica,json=anyReplica,proto3" json:"any_replica,omitempty"`
+	AnyReplica bool `protobuf:"varint,5,opt,name=any_replica,json=anyReplica,proto3" json:"any_replica,omitempty"`
+	// The same, if it hears its leader and is not far behind: else it answers NOT_LEADER, also for an
+	// offset that it does not have. Without effect beside any_replica.
+	Near          bool `protobuf:"varint,6,opt,name=near,proto3" json:"near,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +551,13 @@ func (x *FetchRequest) GetMaxBytes() int32 {
 func (x *FetchRequest) GetAnyReplica() bool {
 	if x != nil {
 		return x.AnyReplica
+	}
+	return false
+}
+
+func (x *FetchRequest) GetNear() bool {
+	if x != nil {
+		return x.Near
 	}
 	return false
 }
@@ -791,6 +801,7 @@ type SubscribeRequest struct {
 	Partitions    []*PartitionFetch      `protobuf:"bytes,1,rep,name=partitions,proto3" json:"partitions,omitempty"`
 	MaxBytes      int32                  `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // per message
 	AnyReplica    bool                   `protobuf:"varint,3,opt,name=any_replica,json=anyReplica,proto3" json:"any_replica,omitempty"`
+	Near          bool                   `protobuf:"varint,4,opt,name=near,proto3" json:"near,omitempty"` // as in FetchRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -842,6 +853,13 @@ func (x *SubscribeRequest) GetMaxBytes() int32 {
 func (x *SubscribeRequest) GetAnyReplica() bool {
 	if x != nil {
 		return x.AnyReplica
+	}
+	return false
+}
+
+func (x *SubscribeRequest) GetNear() bool {
+	if x != nil {
+		return x.Near
 	}
 	return false
 }
@@ -1327,7 +1345,7 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\tleader_id\x18\b \x01(\x05R\bleaderId\x12%\n" +
 	"\x0eleader_address\x18\t \x01(\tR\rleaderAddress\x12\x18\n" +
 	"\amessage\x18\n" +
-	" \x01(\tR\amessage\"\xc5\x01\n" +
+	" \x01(\tR\amessage\"\xd9\x01\n" +
 	"\fFetchRequest\x12:\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1a.oncelog.v1.PartitionFetchR\n" +
@@ -1336,7 +1354,8 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\vmax_wait_ms\x18\x03 \x01(\x05R\tmaxWaitMs\x12\x1b\n" +
 	"\tmax_bytes\x18\x04 \x01(\x05R\bmaxBytes\x12\x1f\n" +
 	"\vany_replica\x18\x05 \x01(\bR\n" +
-	"anyReplica\"y\n" +
+	"anyReplica\x12\x12\n" +
+	"\x04near\x18\x06 \x01(\bR\x04near\"y\n" +
 	"\x0ePartitionFetch\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x16\n" +
@@ -1357,14 +1376,15 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\rFetchResponse\x12<\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1c.oncelog.v1.PartitionRecordsR\n" +
-	"partitions\"\x8c\x01\n" +
+	"partitions\"\xa0\x01\n" +
 	"\x10SubscribeRequest\x12:\n" +
 	"\n" +
 	"partitions\x18\x01 \x03(\v2\x1a.oncelog.v1.PartitionFetchR\n" +
 	"partitions\x12\x1b\n" +
 	"\tmax_bytes\x18\x02 \x01(\x05R\bmaxBytes\x12\x1f\n" +
 	"\vany_replica\x18\x03 \x01(\bR\n" +
-	"anyReplica\"h\n" +
+	"anyReplica\x12\x12\n" +
+	"\x04near\x18\x04 \x01(\bR\x04near\"h\n" +
 	"\x12ListOffsetsRequest\x121\n" +
 	"\aqueries\x18\x01 \x03(\v2\x17.oncelog.v1.OffsetQueryR\aqueries\x12\x1f\n" +
 	"\vany_replica\x18\x02 \x01(\bR\n" +

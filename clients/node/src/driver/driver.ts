@@ -148,7 +148,7 @@ async function carryOut(c: Json): Promise<Json> {
         protocol: 1,
         features: [
           ..."zstd lz4 no_idempotence send_batch names resume_from own_sequences".split(" "),
-          ..."expected_offset resolve read any_replica offsets admin tls tokens".split(" "),
+          ..."expected_offset resolve read any_replica rack offsets admin tls tokens".split(" "),
           ..."transactions members cancel warnings".split(" "),
         ],
       };

@@ -162,7 +162,7 @@ impl Driver {
                 "client": "oncelog-rust", "version": oncelog::VERSION, "protocol": 1,
                 "features": [
                     "zstd", "lz4", "no_idempotence", "send_batch", "names", "resume_from",
-                    "own_sequences", "expected_offset", "resolve", "read", "any_replica",
+                    "own_sequences", "expected_offset", "resolve", "read", "any_replica", "rack",
                     "offsets", "transactions", "members", "admin", "tls", "tokens",
                     "cancel", "warnings",
                 ],

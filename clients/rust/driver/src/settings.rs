@@ -173,6 +173,7 @@ pub fn consumer(config: &Value) -> Result<ConsumerConfig, Fault> {
     all.take("replica_node_id", &mut c.replica_node_id, |value| {
         Some(Some(value.as_i64()? as i32))
     })?;
+    all.take("rack", &mut c.rack, |value| Some(Some(value.as_str()?.into())))?;
     all.end()?;
     Ok(c)
 }
@@ -209,6 +210,7 @@ pub fn defaults() -> Value {
         "max_partition_fetch_bytes": c.max_partition_fetch_bytes,
         "max_poll_records": c.max_poll_records, "check_crcs": c.check_crcs,
         "any_replica": c.any_replica, "replica_node_id": c.replica_node_id,
+        "rack": c.rack,
     });
     let member = json!({
         "membership": c.membership.as_str(), "group_instance_id": c.group_instance_id,

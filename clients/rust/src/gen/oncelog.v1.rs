@@ -134,6 +134,9 @@ pub struct NodeInfo {
     /// It listens without TLS beyond its machine (setting insecure); of a node that is not alive: false.
     #[prost(bool, tag = "20")]
     pub insecure: bool,
+    /// label of the node; empty: none
+    #[prost(string, tag = "21")]
+    pub rack: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DescribeClusterRequest {
@@ -1854,6 +1857,10 @@ pub struct FetchRequest {
     /// Let a replica that does not lead answer, up to its own high watermark.
     #[prost(bool, tag = "5")]
     pub any_replica: bool,
+    /// The same, if it hears its leader and is not far behind: else it answers NOT_LEADER, also for an
+    /// offset that it does not have. Without effect beside any_replica.
+    #[prost(bool, tag = "6")]
+    pub near: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PartitionFetch {
@@ -1910,6 +1917,9 @@ pub struct SubscribeRequest {
     pub max_bytes: i32,
     #[prost(bool, tag = "3")]
     pub any_replica: bool,
+    /// as in FetchRequest
+    #[prost(bool, tag = "4")]
+    pub near: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListOffsetsRequest {

@@ -118,6 +118,7 @@ final class CatchUp {
                     .setOffset(wanted.offset()))
             .setMaxBytes(bytes)
             .setAnyReplica(config.anyReplica())
+            .setNear(config.rack() != null)
             .build();
     call =
         cluster.channel(address).newCall(LogServiceGrpc.getSubscribeMethod(), CallOptions.DEFAULT);

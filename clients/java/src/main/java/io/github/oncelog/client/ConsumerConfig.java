@@ -23,6 +23,7 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   private boolean checkCrcs = true;
   private boolean anyReplica = false;
   private int replicaNodeId = 0;
+  private String rack;
 
   /** Names the group whose committed offsets are read and written; null: none. */
   public String groupId() {
@@ -246,6 +247,20 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     return this;
   }
 
+  /**
+   * Reads from a replica in this rack that keeps up with its leader; where there is none, from the
+   * leader. Null: always from the leader.
+   */
+  public String rack() {
+    return rack;
+  }
+
+  /** Sets {@link #rack()}. */
+  public ConsumerConfig rack(String rack) {
+    this.rack = rack;
+    return this;
+  }
+
   /** The defaults, for the nodes of the environment; see {@link #bootstrapServers()}. */
   public ConsumerConfig() {}
 
@@ -275,6 +290,7 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     checkCrcs = other.checkCrcs;
     anyReplica = other.anyReplica;
     replicaNodeId = other.replicaNodeId;
+    rack = other.rack;
   }
 
   @Override
@@ -298,6 +314,12 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     Limits.number("replicaNodeId", replicaNodeId, 0, Integer.MAX_VALUE);
     if (replicaNodeId != 0 && !anyReplica) {
       throw Limits.bad("replicaNodeId needs anyReplica=true");
+    }
+    if (rack != null) {
+      Limits.name("rack", rack);
+      if (anyReplica) {
+        throw Limits.bad("rack excludes anyReplica");
+      }
     }
   }
 

@@ -257,7 +257,8 @@ final class Fetcher {
             .setMinBytes(config.fetchMinBytes())
             .setMaxBytes(config.fetchMaxBytes())
             .setMaxWaitMs(waitMs)
-            .setAnyReplica(config.anyReplica());
+            .setAnyReplica(config.anyReplica())
+            .setNear(config.rack() != null);
     for (Wanted w : partitions) {
       request.addPartitions(
           PartitionFetch.newBuilder()
@@ -302,7 +303,7 @@ final class Fetcher {
                 poll.lateAt = Times.now() + LATE_BY;
                 boolean elsewhere =
                     poll.partitions.stream()
-                        .anyMatch(w -> !routes.address(w.tp()).equals(poll.place.address));
+                        .anyMatch(w -> routes.isElsewhere(w.tp(), poll.place.address));
                 if (elsewhere) {
                   poll.cancel();
                 }
@@ -449,7 +450,7 @@ final class Fetcher {
 
   private void outOfRange(Wanted w, PartitionRecords records, String address) {
     boolean ahead = w.offset() > records.getHighWatermark();
-    if (ahead && (buffer.read(w.tp()) || config.anyReplica())) {
+    if (ahead && (buffer.read(w.tp()) || config.anyReplica() || config.rack() != null)) {
       // These records were read once, so they exist: the node lags, wait for it.
       long since = aheadSince.computeIfAbsent(w.tp(), key -> Times.now());
       if (Times.now() - since < AHEAD_GRACE) {

@@ -58,6 +58,7 @@ final class Leaders {
   }
 
   private final Map<Integer, String> nodes = new HashMap<>();
+  private final Map<Integer, String> racks = new HashMap<>(); // of the same nodes
   // Nodes to which the last connection failed, and no other was made since.
   private final Set<String> unreachable = new HashSet<>();
   // Whether a partition has no leader, or one that cannot be reached; perhaps no longer.
@@ -69,6 +70,7 @@ final class Leaders {
     for (NodeInfo node : answer.getNodesList()) {
       if (!node.getAddress().isEmpty()) {
         nodes.put(node.getNodeId(), node.getAddress());
+        racks.put(node.getNodeId(), node.getRack());
       }
     }
     for (TopicInfo topic : answer.getTopicsList()) {
@@ -274,6 +276,11 @@ final class Leaders {
 
   synchronized String node(int id) {
     return nodes.getOrDefault(id, "");
+  }
+
+  /** The label of the node; "": it has none. */
+  synchronized String rack(int id) {
+    return racks.getOrDefault(id, "");
   }
 
   synchronized List<String> nodeAddresses() {

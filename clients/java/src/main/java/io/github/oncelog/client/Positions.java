@@ -212,7 +212,7 @@ final class Positions {
       List<TopicPartition> tps, Map<TopicPartition, OffsetQuery> queries, Search search) {
     TreeMap<String, List<TopicPartition>> byNode = new TreeMap<>();
     for (TopicPartition tp : tps) {
-      String address = routes.address(tp);
+      String address = routes.offsetAddress(tp);
       if (address.isEmpty()) {
         search.lacks(tp, new OncelogException(ErrorKind.NOT_READY, "%s has no leader", tp));
       } else {

@@ -9,11 +9,15 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Which node a consumer asks for a partition, and when: the leader or, if any replica will do, one
- * of them that is not known to be damaged; after a failure not before a pause that grows.
+ * Which node a consumer asks for a partition, and when: the leader, a near replica or, if any
+ * replica will do, one of them that is not known to be damaged; after a failure not before a pause
+ * that grows.
  */
 final class Routes {
   private record Place(TopicPartition tp, String address) {}
+
+  /** How long the leader is asked after a near replica has failed or refused. */
+  private static final long FAR_FOR = 10 * Times.SECOND;
 
   private final ConsumerConfig config;
   private final Cluster cluster;
@@ -21,14 +25,48 @@ final class Routes {
   private final Map<TopicPartition, Integer> failures = new HashMap<>();
   // Replicas that cannot read their log, where another may be asked.
   private final Set<Place> damaged = new HashSet<>();
+  private final Map<TopicPartition, Long> nearFrom = new HashMap<>();
 
   Routes(ConsumerConfig config, Cluster cluster) {
     this.config = config;
     this.cluster = cluster;
   }
 
-  /** Where to go; "": it is not known. */
+  /** Where to go for records; "": it is not known. */
   synchronized String address(TopicPartition tp) {
+    String near = near(tp);
+    return near.isEmpty() ? offsetAddress(tp) : near;
+  }
+
+  /** A replica in the client's rack; "": the leader is to be asked. */
+  private String near(TopicPartition tp) {
+    Leaders.Leader known = cluster.leaders.leader(tp);
+    if (config.rack() == null || known == null) {
+      return "";
+    }
+    List<Integer> near = new ArrayList<>(known.replicas());
+    near.removeIf(id -> !cluster.leaders.rack(id).equals(config.rack()));
+    boolean isFar = Times.now() < nearFrom.getOrDefault(tp, Long.MIN_VALUE);
+    if (isFar || near.isEmpty() || near.contains(known.nodeId())) {
+      return "";
+    }
+    return cluster.leaders.node(near.get(tp.partition() % near.size()));
+  }
+
+  /** Whether this node is asked because it is near, not because it leads. */
+  private boolean isNear(TopicPartition tp, String address) {
+    Leaders.Leader known = cluster.leaders.leader(tp);
+    boolean leads = known != null && known.address().equals(address);
+    return config.rack() != null && !address.isEmpty() && !leads;
+  }
+
+  /** Whether to ask another node than this silent one: the leader, if it is only near. */
+  boolean isElsewhere(TopicPartition tp, String address) {
+    return !address(tp).equals(address) || isNear(tp, address);
+  }
+
+  /** Where to ask for an offset; "": it is not known. */
+  synchronized String offsetAddress(TopicPartition tp) {
     Leaders.Leader known = cluster.leaders.leader(tp);
     if (known == null) {
       return "";
@@ -71,6 +109,9 @@ final class Routes {
     synchronized (this) {
       count = failures.merge(tp, 1, Integer::sum);
       notBefore.put(tp, Times.now() + cluster.backoff.delay(count - 1));
+      if (isNear(tp, address)) {
+        nearFrom.put(tp, Times.now() + FAR_FOR);
+      }
     }
     cluster.leaders.forget(tp, address);
     cluster.leaderFailed(address, count);
@@ -86,6 +127,9 @@ final class Routes {
 
   /** Whether, after an error, the replica is damaged and a sound one may be asked. */
   synchronized boolean elsewhere(TopicPartition tp, String address, PartitionError error) {
+    if (error == PartitionError.PARTITION_ERROR_STORAGE && isNear(tp, address)) {
+      return true;
+    }
     if (error == PartitionError.PARTITION_ERROR_STORAGE && config.anyReplica()) {
       damaged.add(new Place(tp, address));
     }

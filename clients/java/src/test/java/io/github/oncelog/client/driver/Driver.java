@@ -76,6 +76,7 @@ public final class Driver {
           "resolve",
           "read",
           "any_replica",
+          "rack",
           "offsets",
           "admin",
           "tls",

@@ -72,6 +72,7 @@ final class Settings {
             case "check_crcs" -> config.checkCrcs(value.getAsBoolean());
             case "any_replica" -> config.anyReplica(value.getAsBoolean());
             case "replica_node_id" -> config.replicaNodeId(value.getAsInt());
+            case "rack" -> config.rack(value.getAsString());
             default -> client(config, name, value);
           }
         });
@@ -206,6 +207,7 @@ final class Settings {
     all.addProperty("check_crcs", config.checkCrcs());
     all.addProperty("any_replica", config.anyReplica());
     all.addProperty("replica_node_id", config.replicaNodeId() == 0 ? null : config.replicaNodeId());
+    all.addProperty("rack", config.rack());
     return all;
   }
 }
