@@ -194,7 +194,7 @@ func (m *groupMember) commitTerms(offsets map[TopicPartition]OffsetCommit, numbe
 		owned, ok := m.machine.owned[tp]
 		if !ok || !given || owned != number {
 			return nil, fail(ErrFencedMember,
-				"%s: not committed: the group has not, or no longer, given it to this consumer", tp)
+				"%s: offset not committed: it is not part of this consumer's assignment", tp)
 		}
 	}
 	return &commitTerms{m.id, m.machine.nextCommit(), numbers}, nil

@@ -80,7 +80,7 @@ _OF_CLASSIC = frozenset({"rebalance", "delete_offsets"})
 THROTTLED, TRANSACTION_CONFLICT = "THROTTLED", "TRANSACTION_CONFLICT"
 GROUP_SUBSCRIBED = "GROUP_SUBSCRIBED"
 _REASONS = {
-    FENCED_MEMBER: "member_id: the partition is not this member's, or not under this ownership",
+    FENCED_MEMBER: "member_id: the partition is not part of this member's assignment",
     GROUP_HAS_MEMBERS: "member_id: the group has members, and only they commit",
     OUT_OF_ORDER: "commit_number: a newer commit of the member is stored",
     SEQUENCE_CONFLICT: "commit_number: it is stored with another offset or metadata",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cluster.consensus.group import Group
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
@@ -71,16 +70,16 @@ def near(node: NodeContext, topic: str, index: int) -> Partition:
     if located.leads:
         return leading(node, topic, index)
     replica = located.replica
-    if replica is None or has_stopped(replica) or not _keeps_up(node, replica.group):
+    if replica is None or has_stopped(replica) or not _keeps_up(node, replica):
         raise not_leader(node, topic, index, located.leader_id)
     return replica
 
 
-def _keeps_up(node: NodeContext, group: Group) -> bool:
-    leader = group.leader_id
+def _keeps_up(node: NodeContext, replica: Partition) -> bool:
+    leader = replica.group.leader_id
     if leader in (0, node.config.node_id) or not node.alive(leader):
         return False
-    return group.entries_behind <= NEAR_BEHIND
+    return replica.group.entries_behind <= NEAR_BEHIND
 
 
 def unreadable(node: NodeContext, replica: Partition, error: StorageError) -> CorruptLogError:

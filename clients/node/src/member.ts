@@ -133,7 +133,7 @@ export class GroupMember {
     for (const tp of tps) {
       const owned = this.machine.owned.get(tp);
       if (owned === undefined || owned !== numbers.get(tp)) {
-        const text = "not committed: the group has not, or no longer, given it to this consumer";
+        const text = "offset not committed: it is not part of this consumer's assignment";
         throw new OncelogError("FENCED_MEMBER", `${keyOf(tp)}: ${text}`);
       }
     }

@@ -243,9 +243,8 @@ impl GroupMember {
         let is_held =
             |tp: &&TopicPartition| owned.contains_key(*tp) && owned.get(*tp) == numbers.get(*tp);
         if let Some(tp) = offsets.keys().find(|tp| !is_held(tp)) {
-            let message = format!(
-                "{tp}: not committed: the group has not, or no longer, given it to this consumer"
-            );
+            let message =
+                format!("{tp}: offset not committed: it is not part of this consumer's assignment");
             return Err(Error::new(ErrorKind::FencedMember, message));
         }
         let number = state.membership.next_commit();

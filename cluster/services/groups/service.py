@@ -209,7 +209,7 @@ class GroupService:
             part = TopicIdPartition(0 if topic is None else topic.topic_id, wanted.partition)
             if facts.check_owner(part, request.member_id, number):
                 where = f"{wanted.topic}-{wanted.partition}"
-                raise errors.FencedMemberError(f"{where} is not, or no longer, of this member")
+                raise errors.FencedMemberError(f"{where} is not part of this member's assignment")
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest) -> pb.DescribeGroupResponse:
         check_name("group", request.group)

@@ -52,18 +52,18 @@ _REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
 _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
 
 
-class Replicas(Enum):
-    """Replicas that may answer a read."""
+class AnsweringReplicas(Enum):
+    """AnsweringReplicas that may answer a read."""
 
     LEADER = "the leader alone"
     NEAR = "also a follower that keeps up"
     ANY = "any, however far it is behind"
 
 
-def _replicas_for(request: pb.FetchRequest | pb.SubscribeRequest) -> Replicas:
+def _replicas_for(request: pb.FetchRequest | pb.SubscribeRequest) -> AnsweringReplicas:
     if request.any_replica:
-        return Replicas.ANY
-    return Replicas.NEAR if request.near else Replicas.LEADER
+        return AnsweringReplicas.ANY
+    return AnsweringReplicas.NEAR if request.near else AnsweringReplicas.LEADER
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Reader:
         self,
         fetches: Sequence[pb.PartitionFetch],
         asked: int,
-        answering: Replicas,
+        answering: AnsweringReplicas,
         account: Account,
     ) -> Collected:
         """Collect batches of `asked` bytes, or fewer if this node is short of memory.
@@ -174,7 +174,7 @@ class Reader:
     # -- batches ------------------------------------------------------------------------
 
     async def collect(
-        self, fetches: Sequence[pb.PartitionFetch], budget: int, answering: Replicas
+        self, fetches: Sequence[pb.PartitionFetch], budget: int, answering: AnsweringReplicas
     ) -> Collected:
         """Collect batches from each partition, `budget` bytes in all, at least one if any exists.
 
@@ -202,7 +202,7 @@ class Reader:
     async def _read(
         self,
         fetch: pb.PartitionFetch,
-        answering: Replicas,
+        answering: AnsweringReplicas,
         section: FetchSection,
         found: Collected,
         most: int,
@@ -250,7 +250,7 @@ class Reader:
                 return False
 
     async def _slice(
-        self, partition: Partition, reading: Read, answering: Replicas
+        self, partition: Partition, reading: Read, answering: AnsweringReplicas
     ) -> list[ReadBatch] | None:
         """Read a slice; None if retention was faster, so look again. Raises one of _REFUSALS."""
         try:
@@ -262,10 +262,10 @@ class Reader:
                 raise
             raise self._damage(partition, error, answering) from error
 
-    def _readable(self, topic: str, index: int, answering: Replicas) -> Partition:
+    def _readable(self, topic: str, index: int, answering: AnsweringReplicas) -> Partition:
         """Return the replica that may answer. Raises one of _REFUSALS."""
-        if answering is not Replicas.ANY:
-            find = near if answering is Replicas.NEAR else leading
+        if answering is not AnsweringReplicas.ANY:
+            find = near if answering is AnsweringReplicas.NEAR else leading
             return find(self._node, topic, index)
         replica = replica_here(self._node, topic, index)
         if has_stopped(replica):
@@ -275,10 +275,10 @@ class Reader:
         return replica
 
     def _damage(
-        self, replica: Partition, error: StorageError, answering: Replicas
+        self, replica: Partition, error: StorageError, answering: AnsweringReplicas
     ) -> OncelogError | NotLeaderError | NotReadyError:
         """Return the error for a failed read: often another node leads now and can read it."""
-        if answering is Replicas.ANY:
+        if answering is AnsweringReplicas.ANY:
             replica.unreadable(error)
             return CorruptLogError(str(error), topic=replica.topic, partition=replica.index)
         try:
@@ -286,9 +286,11 @@ class Reader:
         except (OncelogError, NotLeaderError, NotReadyError) as moved:
             return moved
 
-    def _told(self, error: Exception, fetch: pb.PartitionFetch, answering: Replicas) -> Exception:
+    def _told(
+        self, error: Exception, fetch: pb.PartitionFetch, answering: AnsweringReplicas
+    ) -> Exception:
         """Return the error to answer: of a near replica, only the leader judges an offset."""
-        if answering is Replicas.NEAR and isinstance(error, OffsetOutOfRangeError):
+        if answering is AnsweringReplicas.NEAR and isinstance(error, OffsetOutOfRangeError):
             located = locate(self._node, fetch.topic, fetch.partition)
             if located is not None and not located.leads:
                 return not_leader(self._node, fetch.topic, fetch.partition, located.leader_id)
@@ -316,7 +318,7 @@ class Reader:
     async def list_offsets(self, request: pb.ListOffsetsRequest) -> pb.ListOffsetsResponse:
         """Answer offset queries, yielding between them: a search may read a row per batch."""
         response = pb.ListOffsetsResponse()
-        answering = Replicas.ANY if request.any_replica else Replicas.LEADER
+        answering = AnsweringReplicas.ANY if request.any_replica else AnsweringReplicas.LEADER
         turn = Turn()
         for query in request.queries:
             result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
@@ -328,7 +330,7 @@ class Reader:
                 await asyncio.sleep(0)
         return response
 
-    async def _offset(self, query: pb.OffsetQuery, answering: Replicas) -> int:
+    async def _offset(self, query: pb.OffsetQuery, answering: AnsweringReplicas) -> int:
         """Raises one of _REFUSALS."""
         partition = self._readable(query.topic, query.partition, answering)
         match query.WhichOneof("position"):

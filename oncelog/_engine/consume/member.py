@@ -150,8 +150,8 @@ class GroupSession:
         for tp in offsets:
             terms = self._machine.next_commit(tp)
             if terms is None or owned[tp] != numbers.get(tp):
-                text = f"{tp}: not committed: the group has not, or no longer, given it to this"
-                raise errors.FencedMemberError(f"{text} consumer")
+                text = "offset not committed: it is not part of this consumer's assignment"
+                raise errors.FencedMemberError(f"{tp}: {text}")
             number = terms[1]
         return CommitTerms(self.member_id, number, numbers)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from harness.local_cluster import LocalCluster
@@ -18,7 +16,7 @@ RECORDS = 50
 
 
 @pytest.fixture
-def cluster(make_cluster: MakeCluster) -> Iterator[LocalCluster]:
+def cluster(make_cluster: MakeCluster) -> LocalCluster:
     cluster = make_cluster(3, start=False, metrics=True)
     for node, rack in RACKS.items():
         cluster.change_spec(node, settings={**cluster.nodes[node].spec.settings, "rack": rack})
@@ -31,7 +29,7 @@ def cluster(make_cluster: MakeCluster) -> Iterator[LocalCluster]:
                 lambda admin=admin: {one.node_id: one.rack for one in admin.list_nodes()} == RACKS,  # type: ignore[misc]
                 "all labels are registered",
             )
-    yield cluster
+    return cluster
 
 
 def test_bytes_come_from_the_near_replica_and_its_death_loses_nothing(
@@ -60,7 +58,7 @@ def test_bytes_come_from_the_near_replica_and_its_death_loses_nothing(
                 producer.send(TOPIC, b"%d" % number, partition=0).result(TIMEOUT)
             wanted = len(read) + RECORDS
             while len(read) < wanted:
-                found = consumer.getmany(timeout_ms=1000 * TIMEOUT)
+                found = consumer.getmany(timeout_ms=int(1000 * TIMEOUT))
                 assert found, f"{len(read)} records, and nothing more for so long"
                 read.extend(record for records in found.values() for record in records)
 

@@ -45,6 +45,7 @@ class OneLog:
         self.failed: Exception | None = None
         self.from_disk: Callable[[int], bytes] = lambda index: self.entries[index - 1]
         self.is_leader, self.is_ready, self.leader_id = True, True, 1
+        self.entries_behind = 0
         self.config = SimpleNamespace(group=GROUP, node_id=1, peers=())
         self.journal = self
         self.entries: list[bytes] = []

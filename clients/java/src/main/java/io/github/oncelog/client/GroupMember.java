@@ -178,7 +178,7 @@ final class GroupMember {
       if (owned == null || !owned.equals(numbers.get(tp))) {
         throw new OncelogException(
             ErrorKind.FENCED_MEMBER,
-            "%s: not committed: the group has not, or no longer, given it to this consumer",
+            "%s: offset not committed: it is not part of this consumer's assignment",
             tp);
       }
     }

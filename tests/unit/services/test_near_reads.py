@@ -1,0 +1,73 @@
+"""A follower's answers to readers that want a near replica."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.services.log.fetch import Reader
+from cluster.services.routing import NEAR_BEHIND
+from oncelog.v1 import log_pb2
+from storage.errors import CorruptionError
+from tests.unit.services.log_rig import PAYLOAD, TOPIC, LogNode, header
+
+
+@pytest.fixture
+async def follower() -> LogNode:
+    """Node 1 has two records, and follows node 2."""
+    node = LogNode()
+    for _ in range(2):
+        await node.send(header(), PAYLOAD)
+    follow(node, 2)
+    return node
+
+
+def follow(node: LogNode, leader: int) -> None:
+    node.part.on_role(leader=False, ready=False, term=2)
+    node.log.is_leader = node.log.is_ready = False
+    node.log.leader_id = node.leaders[node.log.config.group] = leader
+
+
+async def read(node: LogNode, offset: int, **how: bool) -> log_pb2.PartitionRecords:
+    part = log_pb2.PartitionFetch(topic=TOPIC, partition=0, offset=offset)
+    answer = await Reader(node).fetch(log_pb2.FetchRequest(partitions=[part], **how))
+    return log_pb2.FetchResponse.FromString(answer).partitions[0]
+
+
+async def test_it_answers_what_it_has_only_if_asked(follower: LogNode) -> None:
+    near = await read(follower, 1, near=True)
+    assert [one.base_offset for one in near.batches] == [1]
+    at_end = await read(follower, 2, near=True)
+    assert (at_end.error, at_end.high_watermark) == (log_pb2.PARTITION_ERROR_NONE, 2)
+    alone = await read(follower, 1)
+    assert alone.error == log_pb2.PARTITION_ERROR_NOT_LEADER
+
+
+async def test_an_offset_that_it_lacks_is_the_leaders_to_judge(follower: LogNode) -> None:
+    near = await read(follower, 3, near=True)
+    assert (near.error, near.leader_id) == (log_pb2.PARTITION_ERROR_NOT_LEADER, 2)
+    any_one = await read(follower, 3, any_replica=True)
+    assert any_one.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+    leading = LogNode()
+    ours = await read(leading, 3, near=True)
+    assert ours.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+
+
+async def test_it_answers_nothing_if_it_may_be_far_behind(follower: LogNode) -> None:
+    follower.log.entries_behind = NEAR_BEHIND
+    assert (await read(follower, 0, near=True)).batches
+    follower.log.entries_behind = NEAR_BEHIND + 1
+    far = await read(follower, 0, near=True)
+    assert (far.error, far.leader_id) == (log_pb2.PARTITION_ERROR_NOT_LEADER, 2)
+    follower.log.entries_behind = 0
+    follower.dead.add(2)
+    assert (await read(follower, 0, near=True)).error == log_pb2.PARTITION_ERROR_NOT_LEADER
+    follower.dead.clear()
+    follow(follower, 0)
+    unled = await read(follower, 0, near=True)
+    assert (unled.error, unled.leader_id) == (log_pb2.PARTITION_ERROR_NOT_LEADER, 0)
+
+
+async def test_its_damage_is_no_error_of_the_partition(follower: LogNode) -> None:
+    follower.log.failed = CorruptionError("a bit is wrong")
+    near = await read(follower, 0, near=True)
+    assert (near.error, near.leader_id) == (log_pb2.PARTITION_ERROR_NOT_LEADER, 2)
