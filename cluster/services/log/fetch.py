@@ -53,7 +53,7 @@ _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
 
 
 class AnsweringReplicas(Enum):
-    """AnsweringReplicas that may answer a read."""
+    """Replicas that may answer a read."""
 
     LEADER = "the leader alone"
     NEAR = "also a follower that keeps up"
