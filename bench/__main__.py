@@ -85,7 +85,7 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
         if "client" in options.only:
             run.client_alone()
     for _ in range(options.rounds):
-        own: list[System] = [] if options.no_oncelog else [Oncelog(), KafkaPort()]
+        own: list[System] = [] if options.no_oncelog else [Oncelog(), KafkaPort(), KafkaPort(1)]
         for system in [*own, *systems(options.peers)]:
             run.shared(system)
     if not options.no_oncelog:

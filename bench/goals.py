@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bench.plan import (
-    ALONE,
-    ALONE_SINGLY,
     CONSUME,
     HALF,
     MIB,
@@ -26,7 +24,7 @@ from bench.plan import (
 )
 from bench.results import Results, Row
 
-OWN, PORT = "Oncelog", "Oncelog, Kafka's port"
+OWN, PORT, ALONE = "Oncelog", "Oncelog, Kafka's port", "Oncelog, Kafka's port, one node"
 DURABLE = (
     "Kafka, flush.messages=1",
     "NATS JetStream, sync_interval: always",
@@ -219,9 +217,9 @@ def _cluster_goals() -> list[Goal]:
 def _kafka_goals() -> list[Goal]:
     """Kafka's protocol under one client."""
 
-    def port(case: str, name: str) -> Callable[[Results], float | None]:
+    def port(case: str, name: str, system: str = PORT) -> Callable[[Results], float | None]:
         def measure(results: Results) -> float | None:
-            return _best(results.find("kafka", case, system=PORT), name) or None
+            return _best(results.find("kafka", case, system=system), name) or None
 
         return measure
 
@@ -235,7 +233,7 @@ def _kafka_goals() -> list[Goal]:
 
         return measure
 
-    singly = port(ALONE_SINGLY, "broker_us_per_record")
+    singly = port(many_case(64), "broker_us_per_record", ALONE)
 
     def per_core(results: Results) -> float | None:
         cost = singly(results)
@@ -248,12 +246,12 @@ def _kafka_goals() -> list[Goal]:
             Goal(f"Kafka's port, {case}: Kafka that syncs", 1.0, "x", against(case, DURABLE[0])),
             Goal(f"Kafka's port, {case}: Kafka as shipped", 0.8, "x", against(case, "Kafka")),
         ]
-    cost, p50 = port(ALONE, "broker_us_per_record"), port(SINGLE, "p50_ms")
-    consume = port(CONSUME, "mb_per_s")
+    cost = port(produce_case(100, 6), "broker_us_per_record", ALONE)
+    p50, consume = port(SINGLE, "p50_ms"), port(CONSUME, "mb_per_s")
     return [
         *found,
-        Goal("Kafka's port: node's processor for 100 B", 0.6, "us", cost, most=True),
-        Goal("Kafka's port: batches of one record for a node's core", 5000, "/s", per_core),
+        Goal("Kafka's port, one node: processor time for 100 B", 0.6, "us", cost, most=True),
+        Goal("Kafka's port, one node: batches of one record for a core", 5000, "/s", per_core),
         Goal("Kafka's port: one record at a time, p50", 3.0, "ms", p50, most=True),
         Goal("Kafka's port: consume", 300.0, "MB/s", consume),
     ]

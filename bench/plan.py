@@ -19,8 +19,6 @@ BYTES_CASES = (64 * KIB, MIB)
 CONSUME = "1 KiB records, 1 partition"
 #: Producers with one small record in flight in each, and the number of their processes.
 MANY_CASES = ((64, 1), (64, 8), (8, 8), (1000, 1))
-#: Cases of the section `kafka` that count the processor time of one node for each record.
-ALONE, ALONE_SINGLY = "100 B, one replica", "batches of one record, one replica"
 SINGLE, HALF = "one record at a time", "at half of its maximum"
 
 

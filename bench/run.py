@@ -23,8 +23,6 @@ from bench.figures import Figures
 from bench.machine import describe
 from bench.own import failover, partitions, path, producers, restart
 from bench.plan import (
-    ALONE,
-    ALONE_SINGLY,
     BYTES_CASES,
     CONSUME,
     HALF,
@@ -45,7 +43,7 @@ from bench.plan import (
 from bench.processes import ROOT, BenchError, Server, run_json, wait_until
 from bench.results import ALL_CASES, Results, Row, now
 from bench.systems.face import PYTHON, Load, System
-from bench.systems.kafka import BATCHED, LIBRDKAFKA, KafkaProtocol
+from bench.systems.kafka import BATCHED, LIBRDKAFKA
 from bench.systems.oncelog import Oncelog
 from bench.timing import time_limit
 
@@ -257,19 +255,15 @@ class Run:
 
     def _kafka(self, system: System) -> None:
         """One client, librdkafka, for each system that speaks Kafka's protocol."""
-        assert isinstance(system, KafkaProtocol), "has this section's client"
         seconds = self.scale.seconds
         reading = Load(1024, 1, seconds, total_mb=self.scale.consume_mb)
-        for case, replicas, action in (
-            (produce_case(100, 6), 3, lambda: system.produce(BATCHED, Load(100, 6, seconds))),
-            (produce_case(1024, 6), 3, lambda: system.produce(BATCHED, Load(1024, 6, seconds))),
-            (SINGLE, 3, lambda: system.latency(PYTHON, Load(100, 1, seconds))),
-            (CONSUME, 3, lambda: system.consume(PYTHON, reading)),
-            (many_case(64), 3, lambda: system.producers(64, 1, seconds)),
-            (ALONE, 1, lambda: system.produce(BATCHED, Load(100, 1, seconds))),
-            (ALONE_SINGLY, 1, lambda: system.producers(64, 1, seconds)),
+        for case, action in (
+            (produce_case(100, 6), lambda: system.produce(BATCHED, Load(100, 6, seconds))),
+            (produce_case(1024, 6), lambda: system.produce(BATCHED, Load(1024, 6, seconds))),
+            (SINGLE, lambda: system.latency(PYTHON, Load(100, 1, seconds))),
+            (CONSUME, lambda: system.consume(PYTHON, reading)),
+            (many_case(64), lambda: system.producers(64, 1, seconds)),
         ):
-            system.replicas = replicas
             self.attempt("kafka", system.name, case, action, client=LIBRDKAFKA)
 
     def _consume_mb(self, system: System) -> int:

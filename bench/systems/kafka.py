@@ -95,8 +95,7 @@ class KafkaProtocol(Peer):
 
     module = "kafka"
     singly = SINGLY
-    #: Of new topics.
-    replicas = 3
+    nodes = 3
 
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient
@@ -107,11 +106,11 @@ class KafkaProtocol(Peer):
         )
 
     def names_all(self) -> bool:
-        """Whether the cluster names three nodes to clients."""
+        """Whether the cluster names all its nodes to clients."""
         from confluent_kafka import KafkaException
 
         try:
-            return len(self._admin().list_topics(timeout=2).brokers) == 3
+            return len(self._admin().list_topics(timeout=2).brokers) == self.nodes
         except KafkaException:
             return False
 
@@ -123,7 +122,7 @@ class KafkaProtocol(Peer):
         from confluent_kafka.cimpl import NewTopic
 
         config = self.topic_config()
-        new = NewTopic(topic, partitions, replication_factor=self.replicas, config=config)
+        new = NewTopic(topic, partitions, replication_factor=self.nodes, config=config)
         admin = self._admin()
         for future in admin.create_topics([new]).values():
             future.result(60)
@@ -222,8 +221,7 @@ class Kafka(KafkaProtocol):
         }
 
     def topic_config(self) -> dict[str, str]:
-        single = {} if self.replicas > 1 else {"min.insync.replicas": "1"}
-        return single | ({"flush.messages": "1"} if self.durable else {})
+        return {"flush.messages": "1"} if self.durable else {}
 
     def produce(self, client: str, load: Load) -> Figures:
         if client == JAVA:
