@@ -82,6 +82,11 @@ class Spread:
             sum(comb(held, 2) for held in racks.values()),
         )
 
+    def rests_on_one(self, replicas: Collection[int]) -> bool:
+        """Returns whether no majority is left without one rack, though there are three or more."""
+        racks = Counter(self._racks.get(node, (node,)) for node in replicas)
+        return len(racks) > 2 and 2 * max(racks.values()) >= len(replicas)
+
     def fullest(self, replicas: Collection[int]) -> str:
         """Returns the rack that holds the most of them, for people."""
         racks = Counter(self._racks.get(node, ("node", node)) for node in replicas)

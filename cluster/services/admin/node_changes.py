@@ -291,7 +291,7 @@ async def damaged(node: NodeContext) -> list[str]:
 async def crowded(node: NodeContext) -> list[str]:
     """Return a line for each partition with a majority in one rack that a balance can spread.
 
-    At most MAX_NAMED, and one line for all that no balance can spread.
+    At most MAX_NAMED, one line for all that no balance can spread, and one for the metadata.
     """
     view = node.metadata.membership
     if not view.places:
@@ -318,6 +318,10 @@ async def crowded(node: NodeContext) -> list[str]:
             "partitions have a majority in one rack: for another spread, add nodes in other racks"
         )
         shown.append(f"{stuck} {text}")
+    voters = view.own.replicas or tuple(node.config.nodes)
+    if spread.rests_on_one(voters):
+        text = "without them it accepts no change; add nodes in other racks"
+        shown.append(f"metadata: {spread.fullest(voters)}: {text}")
     return shown
 
 

@@ -195,3 +195,13 @@ def test_a_machines_processes_share_no_partition() -> None:
     placed = place(200, 3, labels, labels, NodeLoads(), known(labels))
     assert not any(badness(labels, one)[1] for one in placed)
     assert known(labels).fullest((0, 1, 4)) == "2 of its 3 replicas are in machine m0"
+
+
+@pytest.mark.parametrize(
+    ("racks", "rests"),
+    [("aabb", False), ("aab", False), ("aabc", True), ("aabbc", False), ("aaabbcc", False),
+     ("aaabbc", True), ("aabbcc", False), ("aabc--", False), ("aaabc--", False), ("----", False)],
+)  # fmt: skip
+def test_the_metadata_must_not_rest_on_one_rack(racks: str, rests: bool) -> None:
+    labels = {node: NodePlace(rack) for node, rack in enumerate(racks) if rack != "-"}
+    assert known(labels).rests_on_one(range(len(racks))) == rests
