@@ -41,6 +41,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import ACTIONS, Rights
 from cluster.kafka.paces import PACES
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Session
 from cluster.kafka.versions import Head, api_versions, read_head
 from cluster.security.caller import Caller
@@ -76,6 +77,9 @@ class Admits(Protocol):
 
     def session(self, rights: Rights) -> Session: ...
 
+    def sent(self) -> Sent:
+        """Return the record of a new connection's calls."""
+
 
 class Login:
     """The client of one connection."""
@@ -84,6 +88,7 @@ class Login:
         self._port = port
         self._gate = port.gate
         self._connection: Connection | None = None
+        self._sent: Sent | None = None  # once there is a connection
         self._limit = 0  # of a known caller's request
         self._caller: Caller | None = None
         self._by_certificate = False
@@ -100,6 +105,7 @@ class Login:
 
     def made(self, connection: Connection) -> None:
         self._connection = connection
+        self._sent = self._port.sent()
         self._limit = connection.limit
         self._port.opened(self)
         if not self._gate.identifies:
@@ -281,7 +287,8 @@ class Login:
         self._watch()
 
     def _open(self, caller: Caller) -> Session:
-        self._rights = Rights(self._gate, caller)
+        assert self._sent is not None
+        self._rights = Rights(self._gate, caller, self._sent)
         self._session = self._port.session(self._rights)
         return self._session
 

@@ -56,6 +56,7 @@ from cluster.kafka.messages import (
     TXN_OFFSET_COMMIT,
     Call,
 )
+from cluster.kafka.sent import Sent
 from cluster.metrics.requests import CANCELLED
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.permissions import Need
@@ -123,11 +124,12 @@ NEEDS: Mapping[int, Required] = {
 
 
 class Rights:
-    """Rights of one connection's caller."""
+    """Rights of one connection's caller. sent: its calls, as transactions see them."""
 
-    def __init__(self, gate: Gate, caller: Caller) -> None:
+    def __init__(self, gate: Gate, caller: Caller, sent: Sent) -> None:
         self._gate = gate
         self.caller = caller
+        self.sent = sent
 
     def refusal(
         self, call: Call, name: str, required: Required | None = None

@@ -7,7 +7,8 @@ A client's call means the last transaction of its lease. This node's copy of the
 behind, and a call for one transaction must not end, or fill, another. So an answer that changed
 nothing is given once the copy has caught up, and the end of a transaction counts only if that was
 the last one when the command was applied. An end, or offsets, never go on with a transaction that
-turned up while they waited: their client may have repeated the call elsewhere, and gone on.
+turned up while they waited: their client may have repeated the call elsewhere, and gone on. An
+end that the network delayed for longer is known by its connection (`sent`).
 
 A transaction that somebody else aborted (its time was over, an operator, a new member of a group)
 ends its lease: the holder may only abort it, or lease again. Else the rest of it would go into the
@@ -23,6 +24,7 @@ from typing import Protocol
 
 from cluster.errors import NotReadyError
 from cluster.features import KAFKA
+from cluster.kafka.sent import Newest, Sent
 from cluster.metadata.producer_names import NameState, check_producer_name
 from cluster.metadata.topics import Rejected
 from cluster.services.context import NodeContext
@@ -74,6 +76,7 @@ class OpenTransactions:
         self._coordination = coordination
         self._new_nonce = new_nonce
         self._decisions = Decisions(node, coordination, coordination.all_runs)
+        self._newest = Newest()  # of calls that staged offsets
 
     # -- calls ----------------------------------------------------------------------------
 
@@ -121,30 +124,42 @@ class OpenTransactions:
                 await self._decisions.catch_up()
             is_current = True  # a command is applied here, done or refused
 
-    async def end(self, name: str, holder: Holder, *, commit: bool) -> None:
+    async def end(self, name: str, holder: Holder, sent: Sent, *, commit: bool) -> None:
         """Commit all that is staged, or abort; returns once it shows in all partitions.
 
         Only a transaction that is open here when the call comes is ended. Another that turns up
         while it waits may be the wanted one, or one begun behind a repeat of this call. Raises
-        NotReadyError then: a client that still waits asks again.
+        NotReadyError then: a client that still waits asks again. sent: by the call's connection;
+        raises DelayedCallError if the transaction may have begun after the call was sent.
         """
         row = await self._last_of(name, holder)
+        if row is not None:
+            sent.check(name, row.transaction_id)
         if row is None or row.state is not TransactionState.OPEN:
             await self._decisions.catch_up()
         elif await (self._commit(row) if commit else self._abort(row)):
             await self._everywhere(row)
             return
         row = await self._last_ended(name, holder)  # a command is applied here
+        if row is not None:
+            sent.check(name, row.transaction_id)
         await self._everywhere(await self._ended_before(row, commit=commit))
 
     async def stage_offsets(
         self,
         name: str,
         holder: Holder,
+        sent: Sent,
+        group: int,
         stage: Callable[[int], Awaitable[pb.StageOffsetsResponse]],
     ) -> pb.StageOffsetsResponse:
-        """Stage offsets in the open transaction: `stage` does it, given the number."""
-        row = await self._open_one(name, holder)
+        """Stage offsets in the open transaction: `stage` does it, given the number.
+
+        group: the Raft group of the offsets, which AddOffsetsToTxn has added. sent: by the call's
+        connection; raises DelayedCallError if a newer connection has brought offsets.
+        """
+        row = await self._open_one(name, holder, group)
+        self._newest.check((name, holder), sent)
         answer = await stage(row.transaction_id)
         if answer.error in (TRANSACTION_ABORTED, TRANSACTION_ENDED):
             # This node's copy was behind, or it ended meanwhile.
@@ -154,14 +169,21 @@ class OpenTransactions:
 
     # -- steps ----------------------------------------------------------------------------
 
-    async def _open_one(self, name: str, holder: Holder) -> TransactionRow:
-        """Return the open transaction."""
+    async def _open_one(self, name: str, holder: Holder, group: int) -> TransactionRow:
+        """Return the open transaction, to which the group was added."""
         row = await self._last_of(name, holder)
-        if row is None or row.state is not TransactionState.OPEN:
+        if row is None or not row.takes(group, holder):
+            was_open = row is not None and row.state is TransactionState.OPEN
+            before = row.transaction_id if was_open and row is not None else 0
             await self._decisions.catch_up()
             row = await self._last_of(name, holder)
+            if before and row is not None and row.transaction_id != before:
+                raise NotReadyError(f"transaction {row.transaction_id} is new to this node")
         if row is None or row.state is not TransactionState.OPEN:
             raise refused_end(row)
+        if not row.takes(group, holder):
+            text = f"transaction {row.transaction_id}: the group was not added to it"
+            raise Refused(TRANSACTION_ENDED, text, row.transaction_id)
         return row
 
     async def _last_ended(self, name: str, holder: Holder) -> TransactionRow | None:

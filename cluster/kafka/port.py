@@ -23,6 +23,7 @@ from cluster.errors import ListenError
 from cluster.kafka.frames import Connection
 from cluster.kafka.login import STRANGER_S, Login
 from cluster.kafka.needs import Rights
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Session
 from cluster.security.certificates import Certificates
 from cluster.security.contexts import Contexts
@@ -65,6 +66,7 @@ class KafkaPort:
             # Clients of TLS 1.2 exist, as at the port of gRPC.
             self._contexts = Contexts(certificates, ssl.TLSVersion.TLSv1_2)
         self._open_session: Callable[[Rights], Session] | None = None
+        self._new_sent: Callable[[], Sent] | None = None
         self._logins: dict[Login, None] = {}
         self._strangers: dict[Login, None] = {}  # oldest first
         self._server: asyncio.Server | Handshakes | None = None
@@ -89,10 +91,13 @@ class KafkaPort:
                 self._socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         self.port = self._socket.getsockname()[1]
 
-    async def start(self, open_session: Callable[[Rights], Session]) -> None:
-        """Accept connections. open_session: makes the session of each."""
+    async def start(
+        self, open_session: Callable[[Rights], Session], new_sent: Callable[[], Sent]
+    ) -> None:
+        """Accept connections. open_session: makes the session of each. new_sent: see `sent`."""
         assert self._socket is not None, "bound first"
         self._open_session = open_session
+        self._new_sent = new_sent
         if self._contexts is None:
             loop = asyncio.get_running_loop()
             self._server = await loop.create_server(self._accept, sock=self._socket)
@@ -152,6 +157,11 @@ class KafkaPort:
         """Begin a known caller's session."""
         assert self._open_session is not None, "started before it accepts"
         return self._open_session(rights)
+
+    def sent(self) -> Sent:
+        """Return the record of a new connection's calls."""
+        assert self._new_sent is not None, "started before it accepts"
+        return self._new_sent()
 
     # -- CAs and static tokens ----------------------------------------------------------
 

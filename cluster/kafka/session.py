@@ -31,6 +31,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
+from cluster.kafka.sent import DelayedCallError
 from cluster.kafka.versions import Head
 from cluster.metrics.requests import FAILED, OK, Requests
 from cluster.security.caller import CALLER, Caller
@@ -101,7 +102,7 @@ class Session:
                     pass
             async with self._turn if head.call.key in IN_ORDER else nullcontext():
                 answer = await self._handlers[head.call.key](self._rights, head, request)
-        except CodecError as error:
+        except (CodecError, DelayedCallError) as error:
             connection.refuse(str(error))
         except Exception:  # the last stop: a handler answers all errors that are expected
             log.exception("Kafka call %d failed client=%s", head.call.key, connection.address)

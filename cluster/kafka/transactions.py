@@ -52,6 +52,7 @@ from cluster.kafka.messages import (
 from cluster.kafka.needs import Required, Rights
 from cluster.kafka.offsets import RESULTS, answered, in_calls, sorted_out
 from cluster.kafka.open_transactions import OpenTransactions
+from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
 from cluster.security.quotas import ExceededError
@@ -153,14 +154,16 @@ class TransactionCalls:
         usage = rights.caller.usage
         try:
             if usage is None:
-                await self._open.add(name, holder, groups)
+                number = await self._open.add(name, holder, groups)
             else:
                 with usage.begin((name, holder)) as begun:
-                    begun(await self._open.add(name, holder, groups))
+                    number = await self._open.add(name, holder, groups)
+                    begun(number)
         except ExceededError:  # the client asks again
             return Error.COORDINATOR_LOAD_IN_PROGRESS
         except EXPECTED as error:
             return of_transaction(error, fenced=_fenced(head))
+        rights.sent.added(name, number)
         return Error.NONE
 
     async def end(self, rights: Rights, head: Head, request: EndTxnRequest) -> EndTxnResponse:
@@ -171,7 +174,7 @@ class TransactionCalls:
         timeout = self._node.config.request_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout):
-                await self._open.end(name, holder, commit=request.committed)
+                await self._open.end(name, holder, rights.sent, commit=request.committed)
         except TimeoutError:  # the client asks again
             return EndTxnResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS)
         except EXPECTED as error:
@@ -188,13 +191,13 @@ class TransactionCalls:
         refused = refused or rights.refusal(call, request.group_id, _READ_GROUP)
         results, commits = await sorted_out(rights, call, refused, request.topics)
         if commits:
-            number = await self._staged(request, commits)
+            number = await self._staged(rights.sent, request, commits)
             results |= {(one.topic, one.partition): number for one in commits}
         kinds = TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
         return TxnOffsetCommitResponse(topics=answered(request.topics, results, *kinds))
 
     async def _staged(
-        self, request: TxnOffsetCommitRequest, commits: Sequence[pb.OffsetCommit]
+        self, sent: Sent, request: TxnOffsetCommitRequest, commits: Sequence[pb.OffsetCommit]
     ) -> Error:
         member = ClassicCaller(
             member=request.member_id,
@@ -223,7 +226,8 @@ class TransactionCalls:
                 return answer
 
         try:
-            answer = await self._open.stage_offsets(name, holder, stage)
+            group = await self._groups.raft_group(request.group_id)
+            answer = await self._open.stage_offsets(name, holder, sent, group, stage)
         except EXPECTED as error:
             return of_transaction(error, fenced=False)
         return RESULTS.get(answer.error, Error.UNKNOWN_SERVER_ERROR)

@@ -86,6 +86,11 @@ class Coordinator:
         return next(iter(self._unfinished), self._next)
 
     @property
+    def next_id(self) -> int:
+        """The number of the next transaction."""
+        return self._next
+
+    @property
     def is_new(self) -> bool:
         """Whether no transaction was ever begun."""
         return self._next == 1 and not any(True for _ in self.sinks)

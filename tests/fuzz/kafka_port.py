@@ -21,6 +21,7 @@ from cluster.kafka.messages import API_VERSIONS, CALLS, PRODUCE
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce_wire import read_produce
 from cluster.kafka.records import InvalidKafkaBatch, read_batch
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Session
 from cluster.kafka.versions import api_versions, read_head
 from tests.fuzz import identities
@@ -127,6 +128,9 @@ class _Port:
 
     def may_tell(self) -> bool:
         raise AssertionError("a stranger makes no line")
+
+    def sent(self) -> Sent:
+        return Sent(1)
 
     def session(self, rights: Rights) -> Session:
         raise AssertionError("let in without a token")

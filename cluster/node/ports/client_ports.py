@@ -12,6 +12,7 @@ from cluster.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.kafka.needs import Rights
 from cluster.kafka.port import KafkaPort
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Session
 from cluster.node.ports.offered import add_services
 from cluster.node.transactions.transactions import Transactions
@@ -41,6 +42,7 @@ class ClientPorts:
             self._kafka = KafkaPort(
                 config.kafka_listen, memory, limit, connections, guard, certificates
             )
+        self._node: NodeContext | None = None
         self._open_session: Callable[[Rights], Session] | None = None
 
     @property
@@ -62,6 +64,7 @@ class ClientPorts:
         transactions: Transactions,
     ) -> None:
         """Add the node's services. now_ms: see `add_services`."""
+        self._node = node
         self._open_session = add_services(
             node, self.grpc.grpc, now_ms, self._gate, members, transactions
         )
@@ -71,7 +74,11 @@ class ClientPorts:
         await self.grpc.start()
         if self._kafka is not None:
             assert self._open_session is not None, "services are offered first"
-            await self._kafka.start(self._open_session)
+            await self._kafka.start(self._open_session, self._sent)
+
+    def _sent(self) -> Sent:
+        assert self._node is not None
+        return Sent(self._node.metadata.coordinator.next_id)
 
     async def stop(self, timeout: float) -> None:
         """Take no new calls; running ones get `timeout` seconds, Kafka's clients none."""

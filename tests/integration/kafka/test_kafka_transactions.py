@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,9 +20,20 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 import oncelog
+from cluster.kafka.messages import (
+    ADD_OFFSETS_TO_TXN,
+    API_VERSIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    AddOffsetsToTxnRequest,
+    ApiVersionsRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
 from harness.local_cluster import QUICK, LocalCluster
 from tests.integration.kafka.kafka_rig import admin, create, read, servers
 from tests.integration.waiting import TIMEOUT, eventually
+from tests.unit.kafka.login_rig import Client
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +308,38 @@ def test_a_member_that_lost_its_partitions_commits_no_offsets(
     assert new.committed(position, TIMEOUT)[0].offset == 2
     assert values(cluster, sink) == [b"out 0", b"out 1"]
     new.close()
+
+
+def test_a_delayed_end_does_not_reach_a_later_transaction(cluster: LocalCluster) -> None:
+    """A client gives a call up with its connection. If the call comes after all, that one ends."""
+
+    async def told() -> None:
+        address = next(iter(cluster.kafka_addresses.values()))
+        old, new = [await connected(address) for _ in range(2)]
+        asked = InitProducerIdRequest("delayed", 20_000)
+        leased = await old.call(INIT_PRODUCER_ID, 4, asked)
+        assert not leased.error_code
+        who = ("delayed", leased.producer_id, leased.producer_epoch)
+        group = AddOffsetsToTxnRequest(*who, group_id="delayed")
+        late = EndTxnRequest(*who, committed=True)
+        for is_delayed in (False, True):
+            for client in (new,) if is_delayed else (old, new):
+                assert not (await client.call(ADD_OFFSETS_TO_TXN, 3, group)).error_code
+            if is_delayed:
+                old.ask(END_TXN, 3, late)
+                assert await old.is_ended()
+            assert not (await new.call(END_TXN, 3, late)).error_code
+        new.writer.transport.abort()
+
+    asyncio.run(told())
+
+
+async def connected(address: str) -> Client:
+    """A connection to a node, which has answered."""
+    host, port = address.rsplit(":", 1)
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    assert not (await client.call(API_VERSIONS, 3, ApiVersionsRequest("test", "1"))).error_code
+    return client
 
 
 def test_a_leader_is_killed_in_the_middle_of_a_transaction(

@@ -5,8 +5,7 @@
 
 A producer counts its sequences from 0 in each epoch, and does not send those of an aborted
 transaction again. It sends a batch after the answer to the one before. It ends a transaction only
-when all batches are acknowledged. A delayed EndTxn may end a later transaction of the same epoch
-(`world.PROMPT`): that is Kafka's own weakness.
+when all batches are acknowledged. A call without an answer ends its connection.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from cluster.kafka.sent import Sent
 from cluster.transactions.types import Holder
 from tests.sim.transactions.checker import Checker
 from tests.sim.transactions.clients import Fenced
+from tests.sim.transactions.leaders import accepted
 from tests.sim.transactions.world import GONE, LOST, METADATA, Call, Process, World
 
 AGAIN = ("STILL_ENDING", "TRANSACTION_OPEN", "THROTTLED", "NOT_READY")
@@ -52,6 +53,7 @@ class KafkaProducer:
         self.name, self.number = name, number
         self.holder = Holder(0, 0)
         self.next: dict[int, int] = defaultdict(int)  # sequence by group
+        self.connections: dict[int, Sent] = {}  # by node
         self.works = 0
         self.stopped = self.done = False
 
@@ -71,7 +73,7 @@ class KafkaProducer:
 
     def _lease(self, held: Holder | None) -> Process:
         while True:
-            answer = yield self._ask("lease", name=self.name, held=held)
+            answer = yield from self._ask("lease", name=self.name, held=held)
             if isinstance(answer, Holder):
                 self.holder = answer
                 self.next.clear()
@@ -108,7 +110,7 @@ class KafkaProducer:
 
     def _add(self, groups: set[int]) -> Process:
         while True:
-            answer = yield self._ask("add", name=self.name, holder=self.holder, groups=groups)
+            answer = yield from self._ask_sent("add", groups=groups)
             if answer is None:
                 return
             if answer in (LOST, GONE) or answer[0] in AGAIN:
@@ -152,7 +154,7 @@ class KafkaProducer:
             work.commit_sent = commit
         in_doubt = False
         while True:
-            answer = yield self._ask("end", name=self.name, holder=self.holder, commit=commit)
+            answer = yield from self._ask_sent("end", commit=commit)
             if answer is None:
                 break
             if answer in (LOST, GONE) or answer[0] in AGAIN:
@@ -170,11 +172,24 @@ class KafkaProducer:
         if work is not None:
             work.outcome = "committed" if commit else "aborted"
 
-    def _ask(self, method: str, **arguments: Any) -> Call:
+    def _ask(self, method: str, **arguments: Any) -> Process:
         """Asks any node."""
+        answer = yield Call(self._node(), f"kafka_{method}", arguments)
+        return answer
+
+    def _ask_sent(self, method: str, **arguments: Any) -> Process:
+        node = self._node()
+        if node not in self.connections:
+            self.connections[node] = accepted(self.world, node)
+        more = {"name": self.name, "holder": self.holder, "sent": self.connections[node]}
+        answer = yield Call(node, f"kafka_{method}", arguments | more)
+        if answer is LOST:
+            self.connections.pop(node, None)
+        return answer
+
+    def _node(self) -> int:
         live = [number for number, group in self.world.groups.items() if not group.gone]
-        node = self.rng.choice([METADATA, *live])
-        return Call(node, f"kafka_{method}", arguments)
+        return self.rng.choice([METADATA, *live])
 
     def _check(self, answer: Any) -> None:
         if answer[0] in ("TRANSACTION_ABORTED", "MUST_LEASE_AGAIN"):

@@ -23,6 +23,7 @@ from cluster.dedup.verdict import BatchMeta, Kind, ResolutionKind, Verdict
 from cluster.entries import KAFKA_V2
 from cluster.entries import METADATA as METADATA_ENTRY
 from cluster.kafka.open_transactions import OpenTransactions
+from cluster.kafka.sent import Sent
 from cluster.kafka.staged import StagedBatch
 from cluster.metadata.settings import LEASE_LIFETIME, NAME_EXPIRY
 from cluster.metadata.state import MetadataState
@@ -68,6 +69,11 @@ class Link:
         if answer is LOST or answer == GONE:
             raise PeerCallError(f"the leader of group {self.peer} does not answer: {answer}")
         return cast(pb.Response, answer)
+
+
+def accepted(world: World, node: int) -> Sent:
+    """Returns a client's new connection to a group's leader."""
+    return Sent(world.groups[node].leader.metadata.coordinator.next_id)
 
 
 class Links(dict[int, Link]):
@@ -162,14 +168,16 @@ class Leader:
     def kafka_lease(self, reply: Reply, name: str, held: Holder | None) -> None:
         self.spawn(self.open_ones.lease(name, TIMEOUT_MS, held), reply)
 
-    def kafka_add(self, reply: Reply, name: str, holder: Holder, groups: set[int]) -> None:
+    def kafka_add(
+        self, reply: Reply, name: str, holder: Holder, groups: set[int], sent: Sent
+    ) -> None:
         async def added() -> None:
-            await self.open_ones.add(name, holder, groups)
+            sent.added(name, await self.open_ones.add(name, holder, groups))
 
         self.spawn(added(), reply)
 
-    def kafka_end(self, reply: Reply, name: str, holder: Holder, commit: bool) -> None:
-        self.spawn(self.open_ones.end(name, holder, commit=commit), reply)
+    def kafka_end(self, reply: Reply, name: str, holder: Holder, commit: bool, sent: Sent) -> None:
+        self.spawn(self.open_ones.end(name, holder, sent, commit=commit), reply)
 
 
 class PartitionLeader(Leader):

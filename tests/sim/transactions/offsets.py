@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster.consensus.proposals import Outcome
 from cluster.groups.ownership import TopicIdPartition
+from cluster.kafka.sent import Sent
 from cluster.partition.group_offsets import pack_command
 from cluster.partition.group_state import CommitResult
 from cluster.services.groups.offsets_wire import offset_record
@@ -40,7 +41,15 @@ class OffsetsLeader(PartitionLeader):
         ids = [TOPIC_ID] * len(request.offsets)
         self.spawn(self._staging.stage(self.partition, request, ids, 0, None), reply)
 
-    def kafka_offsets(self, reply: Reply, name: str, holder: Holder, offset: int) -> None:
+    def kafka_offsets(
+        self,
+        reply: Reply,
+        name: str,
+        holder: Holder,
+        offset: int,
+        sent: Sent,
+        partition: int = 0,
+    ) -> None:
         """TxnOffsetCommit: names no transaction."""
 
         async def stage(number: int) -> pb.StageOffsetsResponse:
@@ -51,12 +60,13 @@ class OffsetsLeader(PartitionLeader):
                 epoch=holder.epoch,
                 group=GROUP,
                 number=known[-1].number + 1 if known else 1,
-                offsets=[commit_of(0, offset)],
+                offsets=[commit_of(partition, offset)],
             )
             caller = internal.ClassicCaller(generation=-1)
             return await self._staging.stage(self.partition, request, [TOPIC_ID], 0, caller)
 
-        self.spawn(self.open_ones.stage_offsets(name, holder, stage), reply)
+        own = self.group.number
+        self.spawn(self.open_ones.stage_offsets(name, holder, sent, own, stage), reply)
 
     async def _propose(self, command: internal.OffsetsCommand) -> Any:
         future: asyncio.Future[Outcome]

@@ -19,6 +19,7 @@ from cluster.errors import NotReadyError
 from cluster.groups.ownership import GroupOwnership
 from cluster.groups.staged import StagedOffsetsTable
 from cluster.kafka.open_transactions import OpenTransactions
+from cluster.kafka.sent import Newest, Sent
 from cluster.kafka.staged import StagedBatch
 from cluster.node.transactions.markers import Markers
 from cluster.partition.group_offsets import OffsetsTable
@@ -458,6 +459,31 @@ def kafka_sequences_come_back() -> list[Patch]:
 
 
 @weakness
+def an_end_counts_however_old_it_is() -> list[Patch]:
+    """A delayed EndTxn ends a later transaction of its producer (KIP-890)."""
+    return [(Sent, "check", lambda self, name, number: None)]
+
+
+@weakness
+def offsets_count_however_old_they_are() -> list[Patch]:
+    """A delayed TxnOffsetCommit replaces newer offsets."""
+    return [(Newest, "check", lambda self, client, sent: None)]
+
+
+@weakness
+def offsets_of_a_group_that_was_not_added() -> list[Patch]:
+    """A delayed TxnOffsetCommit goes into a transaction that has no offsets."""
+
+    async def any_group(self: OpenTransactions, name: str, holder: Any, group: int) -> Any:
+        row = await self._last_of(name, holder)
+        if row is None or row.state is not TransactionState.OPEN:
+            raise NotReadyError("ask again")
+        return row
+
+    return [(OpenTransactions, "_open_one", any_group)]
+
+
+@weakness
 def a_kafka_commit_is_its_decision() -> list[Patch]:
     """Records that were acknowledged behind a delayed EndTxn's decision are lost."""
 
@@ -561,8 +587,10 @@ def an_end_goes_on_with_the_next() -> list[Patch]:
 def offsets_believe_an_old_copy() -> list[Patch]:
     """The group's node takes an ended transaction for the open one: its producer has to stop."""
 
-    async def believes(self: OpenTransactions, name: str, holder: Any, stage: Any) -> Any:
-        return await stage((await self._open_one(name, holder)).transaction_id)
+    async def believes(
+        self: OpenTransactions, name: str, holder: Any, sent: Any, group: int, stage: Any
+    ) -> Any:
+        return await stage((await self._open_one(name, holder, group)).transaction_id)
 
     return [(OpenTransactions, "stage_offsets", believes)]
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from cluster.consensus.port import NO_OP
 from cluster.consensus.proposals import Abandoned, Applied, Done
 from cluster.errors import ClusterError
+from cluster.kafka.sent import DelayedCallError
 from cluster.metadata.topics import Rejected
 from cluster.transactions.types import Refused
 from cluster.transport.calls import PeerCallError
@@ -53,9 +54,9 @@ LOST = Lost()
 METADATA = 0
 GONE = "GONE"  # the group was deleted
 REPLICAS = 2
-EXPECTED = (ClusterError, OncelogError, PeerCallError, Rejected, Refused)
-# Never delayed beyond their answer: Kafka's EndTxn names no transaction.
-PROMPT = frozenset({"kafka_end"})
+EXPECTED = (ClusterError, DelayedCallError, OncelogError, PeerCallError, Rejected, Refused)
+# A connection brings no call twice. It matters where a call names no transaction.
+ONCE = frozenset({"kafka_end", "kafka_offsets"})
 EVERY = 4 * reloading.EVERY
 QUIET = 3  # moments in which nothing is said
 
@@ -304,14 +305,14 @@ class World:
         if chance < self.faults.lost:
             self.queue.append(lambda: once(LOST))
             return
-        if call.method in PROMPT:
-            self.queue.append(deliver)
-            return
-        if chance < self.faults.lost + self.faults.late:
+        often = 4 if call.method in ONCE else 1  # they are few
+        if chance < self.faults.lost + often * self.faults.late:
             self.queue.append(lambda: once(LOST))
             self.late.append(deliver)
             return
         self.queue.append(deliver)
+        if call.method in ONCE:
+            return
         if self.faults.twice and self.rng.random() < self.faults.twice:
             self.late.append(deliver)
 

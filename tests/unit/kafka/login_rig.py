@@ -34,6 +34,7 @@ from cluster.kafka.messages import (
 from cluster.kafka.needs import Rights
 from cluster.kafka.port import KafkaPort
 from cluster.kafka.produce import Producing
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Handler, Session
 from cluster.kafka.versions import Head
 from cluster.metrics.requests import Requests
@@ -216,7 +217,7 @@ async def world(
     """A port that listens. At the end it holds nothing."""
     made = World(directory, certificates=certificates, tokens=tokens)
     made.port.bind()
-    await made.port.start(made.session)
+    await made.port.start(made.session, lambda: Sent(1))
     try:
         yield made
     finally:

@@ -13,13 +13,14 @@ from cluster.kafka.errors import Error
 from cluster.kafka.group_admin import GroupAdmin
 from cluster.kafka.messages import DESCRIBE_GROUPS, DescribeGroupsRequest
 from cluster.kafka.needs import Rights
+from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head
 from cluster.security.caller import Caller
 from cluster.services.groups.running_groups import AnyGroup, _Term
 from tests.unit.groups.test_running_classic_groups import led, request
 
 HEAD = Head(DESCRIBE_GROUPS, 5, 1, "", True)
-ANYBODY = Rights(Gate(None, None, None), Caller())
+ANYBODY = Rights(Gate(None, None, None), Caller(), Sent(1))
 
 
 class Looks:

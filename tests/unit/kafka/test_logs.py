@@ -22,6 +22,7 @@ from cluster.kafka.messages import (
     DescribeLogDirsRequest,
 )
 from cluster.kafka.needs import Rights
+from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head
 from cluster.partition import retention
 from cluster.security.audit import Audit
@@ -34,7 +35,7 @@ from tests.unit.kafka.test_produce import Rig
 from tests.unit.services.log_rig import TOPIC
 
 HEAD = Head(DELETE_RECORDS, 2, 1, "", True)
-ANYBODY = Rights(Gate(None, None, None), Caller())
+ANYBODY = Rights(Gate(None, None, None), Caller(), Sent(1))
 
 
 async def filled() -> Rig:
@@ -90,7 +91,7 @@ async def test_a_right_is_needed() -> None:
     rig = await filled()
     rule = Rule("a", "topic", TOPIC, ("write",))
     gate = Gate(object(), Authorizer(lambda: (rule,)), None)  # type: ignore[arg-type]
-    rights = Rights(gate, Caller("a"))
+    rights = Rights(gate, Caller("a"), Sent(1))
     assert await delete(rig, 3, rights) == (Error.TOPIC_AUTHORIZATION_FAILED, -1)
     head = Head(DESCRIBE_LOG_DIRS, 4, 1, "", True)
     answer = await Logs(rig.node).describe(rights, head, DescribeLogDirsRequest(None))
@@ -120,7 +121,7 @@ async def test_the_directory_has_the_sizes_of_this_nodes_replicas() -> None:
 async def test_a_client_that_goes_does_not_hide_its_change(tmp_path: Path) -> None:
     """The change may be in the log, and nobody waits for the answer."""
     audit = Audit(tmp_path / "audit", 1)
-    rights = Rights(Gate(Identities(None, None), None, audit), Caller("a"))
+    rights = Rights(Gate(Identities(None, None), None, audit), Caller("a"), Sent(1))
     proposed = asyncio.Event()
 
     async def waits() -> None:

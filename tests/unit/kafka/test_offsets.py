@@ -17,6 +17,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import Rights
 from cluster.kafka.offsets import Offsets
+from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head
 from cluster.partition.group_offsets import MAX_COMMITS
 from cluster.security.caller import Caller
@@ -25,7 +26,7 @@ from oncelog.errors import StorageFullError
 from oncelog.v1 import group_pb2 as pb
 
 HEAD = Head(OFFSET_COMMIT, 8, 1, "", True)
-ANYBODY = Rights(Gate(None, None, None), Caller())
+ANYBODY = Rights(Gate(None, None, None), Caller(), Sent(1))
 
 
 class Groups:

@@ -11,6 +11,7 @@ import pytest
 
 from cluster.errors import FeatureOffError
 from cluster.kafka.open_transactions import OpenTransactions
+from cluster.kafka.sent import Sent
 from cluster.metadata.state import MetadataState
 from cluster.transactions.types import Holder
 
@@ -26,9 +27,9 @@ def test_nothing_is_proposed_before_the_upgrade_is_finalized(call: str) -> None:
     transactions = OpenTransactions(node, SimpleNamespace(all_runs=never), lambda: 1)
     calls: dict[str, Coroutine[Any, Any, Any]] = {
         "add": transactions.add("n", Holder(1, 0), {1}),
-        "commit": transactions.end("n", Holder(1, 0), commit=True),
-        "abort": transactions.end("n", Holder(1, 0), commit=False),
-        "offsets": transactions.stage_offsets("n", Holder(1, 0), never),
+        "commit": transactions.end("n", Holder(1, 0), Sent(1), commit=True),
+        "abort": transactions.end("n", Holder(1, 0), Sent(1), commit=False),
+        "offsets": transactions.stage_offsets("n", Holder(1, 0), Sent(1), 1, never),
     }
     wanted = calls.pop(call)
     for other in calls.values():

@@ -21,6 +21,7 @@ from cluster.kafka.messages import PRODUCE
 from cluster.kafka.needs import Rights
 from cluster.kafka.produce import Producing
 from cluster.kafka.produce_wire import PartitionData, Result, produce_answer, read_produce
+from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head
 from cluster.partition import leader
 from cluster.security.caller import Caller
@@ -108,7 +109,7 @@ class Rig:
         self.held: list[Callable[[], None]] = []
         self.answers = Answers()
         self.producing = Producing(
-            self.node, Rights(Gate(None, None, None), Caller()), Leases(self.node)
+            self.node, Rights(Gate(None, None, None), Caller(), Sent(1)), Leases(self.node)
         )
 
     def begin(self, *records: bytes, **fields: Any) -> None:
@@ -167,7 +168,7 @@ async def test_connections_that_wait_for_their_turn_get_it() -> None:
     rig = Rig()
     others = [
         Producing(
-            rig.node, Rights(Gate(None, None, None), Caller(address=f"client{n}")),
+            rig.node, Rights(Gate(None, None, None), Caller(address=f"client{n}"), Sent(1)),
             Leases(rig.node),
         )
         for n in range(3)

@@ -18,6 +18,7 @@ from cluster.kafka.messages import (
     Call,
 )
 from cluster.kafka.needs import Rights
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Session
 from cluster.kafka.versions import Head
 from cluster.metrics.requests import Requests
@@ -34,7 +35,7 @@ class Calls:
         self.begun: list[Call] = []
         self.go = asyncio.Event()
         self._answers = Answers()
-        rights = Rights(Gate(None, None, None), Caller())
+        rights = Rights(Gate(None, None, None), Caller(), Sent(1))
         handlers = {call.key: self._handle for call in CALLS}
         self.session = Session(rights, handlers, Rig().producing, Requests())
 

@@ -26,6 +26,7 @@ from cluster.kafka.messages import (
 )
 from cluster.kafka.needs import NEEDS, Rights
 from cluster.kafka.offsets import Offsets
+from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head, api_versions, read_head
 from cluster.security.caller import Caller
 from cluster.security.permissions import KINDS, OPERATIONS, Authorizer, Rule
@@ -100,11 +101,11 @@ def test_every_call_declares_the_rights_that_it_needs() -> None:
 def test_a_right_is_asked_for_each_name() -> None:
     rule = Rule("alice", "topic", "mine", ("write",))
     gate = Gate(_Nobody(), Authorizer(lambda: (rule,), ()), None)  # type: ignore[arg-type]
-    rights = Rights(gate, Caller("alice"))
+    rights = Rights(gate, Caller("alice"), Sent(1))
     assert rights.refusal(PRODUCE, "mine") is None
     refused = rights.refusal(PRODUCE, "yours")
     assert refused is not None and of_error(refused) is Error.TOPIC_AUTHORIZATION_FAILED
-    assert Rights(Gate(None, None, None), Caller()).refusal(PRODUCE, "yours") is None
+    assert Rights(Gate(None, None, None), Caller(), Sent(1)).refusal(PRODUCE, "yours") is None
 
 
 @pytest.mark.parametrize(("operation", "stable"), [("describe", Error.GROUP_AUTHORIZATION_FAILED),
@@ -112,7 +113,7 @@ def test_a_right_is_asked_for_each_name() -> None:
 async def test_stable_offsets_need_what_ends_transactions(operation: str, stable: Error) -> None:
     rule = Rule("alice", "group", "g", (operation,))
     gate = Gate(_Nobody(), Authorizer(lambda: (rule,), ()), None)  # type: ignore[arg-type]
-    offsets, rights = Offsets(None, None), Rights(gate, Caller("alice"))  # type: ignore[arg-type]
+    offsets, rights = Offsets(None, None), Rights(gate, Caller("alice"), Sent(1))  # type: ignore[arg-type]
     for is_stable, error in ((False, Error.NONE), (True, stable)):
         request = OffsetFetchRequest("g", [], [], is_stable)
         answer = await offsets.fetch(rights, Head(OFFSET_FETCH, 7, 1, "", True), request)

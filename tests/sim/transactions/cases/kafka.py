@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.kafka.sent import Sent
 from cluster.transactions.types import Holder
 from tests.sim.transactions.cases.registry import case, same
 from tests.sim.transactions.kafka import Work
+from tests.sim.transactions.leaders import accepted
 from tests.sim.transactions.offsets import OffsetsLeader, refusal
 from tests.sim.transactions.run import add_partition
 from tests.sim.transactions.stage import NOT_YET, Asked, Stage
 from tests.sim.transactions.world import LOST, METADATA, Call
+
+
+def blind() -> Sent:
+    """A connection that every transaction is older than: its client waits for no answer."""
+    return Sent(1 << 62)
 
 
 class KafkaStage(Stage):
@@ -28,13 +35,18 @@ class KafkaStage(Stage):
     def call(self, method: str, node: int = METADATA, **more: Any) -> Call:
         return Call(node, f"kafka_{method}", {"name": "k", **more})
 
+    def owned(self, method: str, node: int = METADATA, **more: Any) -> Call:
+        """A call over a new connection."""
+        sent = accepted(self.world, node)
+        return self.call(method, node, holder=self.holder, sent=sent, **more)
+
     def add(self, *groups: int, node: int = METADATA) -> Any:
         """Adds partitions. The answer, or the reason of its refusal."""
-        call = self.call("add", node, holder=self.holder, groups=set(groups))
+        call = self.owned("add", node, groups=set(groups))
         return self._said(self.ask(call))
 
     def end_call(self, commit: bool, node: int = METADATA) -> Call:
-        return self.call("end", node, holder=self.holder, commit=commit)
+        return self.owned("end", node, commit=commit)
 
     def end(self, *, commit: bool, node: int = METADATA) -> Any:
         """Ends the transaction, whose records are checked at the end; or the reason of a refusal"""
@@ -226,17 +238,58 @@ def k07_end_is_answered_when_its_markers_are_applied() -> None:
 
 @case
 def k08_delayed_end() -> None:
-    """Kafka's own weakness: it ends the next transaction as a unit, and the owner gets an error."""
+    """It came by an older connection than its client's later calls, at whichever node."""
+    for commit in (True, False):
+        for node in (METADATA, 1):
+            stage = KafkaStage(2)
+            stage.add(1, node=node)
+            same(stage.stage(1, 0), "STAGED")
+            late = stage.end_call(commit, node)
+            same(stage.end(commit=commit), None)
+            stage.add(1, 2)
+            same((stage.stage(1, 1), stage.stage(2, 0)), ("STAGED", "STAGED"))
+            same(stage.ask(late).answer, LOST)
+            same((stage.stage(1, 2), stage.stage(2, 1)), ("STAGED", "STAGED"))
+            same(stage.end(commit=True), None)
+            same(stage.ask(late).answer, LOST)
+            same((stage.sequences(1), stage.sequences(2)), ([0] * commit + [1, 2], [0, 1]))
+            stage.finish()
+
+
+@case
+def k08_delayed_abort_behind_an_expiry() -> None:
+    """Its owner does not know of it yet, and must not go on with the rest."""
     stage = KafkaStage(2)
     stage.add(1)
+    late = stage.end_call(commit=False)
+    same(stage.end(commit=False), None)
+    stage.add(1)
     same(stage.stage(1, 0), "STAGED")
-    late = stage.end_call(commit=True)
-    same(stage.end(commit=True), None)
-    stage.add(1, 2)
-    same((stage.stage(1, 1), stage.stage(2, 0)), ("STAGED", "STAGED"))
-    same(stage.ask(late).answer, None)
-    same((stage.sequences(1), stage.sequences(2)), ([0, 1], [0]))
-    same(stage.stage(1, 2), "TRANSACTION_ENDED")
+    stage.world.now += 1801.0
+    stage.world.settle()
+    same(stage.ask(late).answer, LOST)
+    same(stage.add(2), "TRANSACTION_ABORTED")
+    stage.finish()
+
+
+@case
+def k08_connection_that_is_older_than_its_transaction() -> None:
+    """Whoever began it over this one ends it over it; another client's call comes again."""
+    stage = KafkaStage(2)
+    old = accepted(stage.world, METADATA)
+    call = stage.end_call(True)
+    for is_old in (True, False):
+        stage.add(1)
+        call.arguments["sent"] = old
+        same(stage.ask(call).answer, LOST)
+        if is_old:
+            call.arguments["sent"] = accepted(stage.world, METADATA)
+        else:
+            adding = stage.owned("add", groups={2})
+            adding.arguments["sent"] = old
+            same(stage.ask(adding).answer, None)
+        same(stage.ask(call).answer, None)
+        same(stage.ask(call).answer, None)
     stage.finish()
 
 
@@ -244,12 +297,14 @@ def k08_delayed_end() -> None:
 def k08_delayed_end_while_leaders_acknowledge() -> None:
     """It decides the next transaction, and leaders acknowledge more of that until its markers come.
 
-    The owner's own commit then succeeds, so all of that must be there; nothing comes behind it.
+    Its client sends without a wait for an answer, so its connection tells nothing. The owner's own
+    commit then succeeds, so all of that must be there; nothing comes behind it.
     """
     stage = KafkaStage(3)
     stage.add(1)
     same(stage.stage(1, 0), "STAGED")
     late = stage.end_call(commit=True)
+    late.arguments["sent"] = blind()
     same(stage.end(commit=True), None)
     stage.add(1, 3)
     same(stage.stage(1, 1), "STAGED")
@@ -271,9 +326,10 @@ def k08_delayed_end_while_offsets_are_staged() -> None:
         stage.world.settle()
         stage.add(1)
         late = stage.end_call(commit=True)
+        late.arguments["sent"] = blind()
         same(stage.end(commit=True), None)
         stage.add(1, 3, node=3)
-        call = stage.call("offsets", 3, holder=stage.holder, offset=7)
+        call = stage.owned("offsets", 3, offset=7)
         if with_offsets:
             same(refusal(stage.ask(call).answer), "")
         stage.hold("write_markers")
@@ -358,7 +414,9 @@ def k12_end_that_waits_while_its_client_goes_on() -> None:
         stage.add(2, node=1)
         same(stage.stage(2, 0), "STAGED")
         stage.hold("confirm_runs" if commit else "propose_metadata")
-        late = stage.send(stage.end_call(commit, node=1))
+        call = stage.end_call(commit, node=1)
+        call.arguments["sent"] = blind()
+        late = stage.send(call)
         stage.world.settle()
         stage.world.hold = lambda call: False
         same(stage.end(commit=commit), None)
@@ -383,7 +441,7 @@ def k13_offsets_at_a_node_that_knows_the_transaction_before() -> None:
             same(add_partition(stage.world, OffsetsLeader), 3)
             stage.world.settle()
             stage.add(*((1, 3) if with_offsets else (1,)), node=3)
-            call = stage.call("offsets", 3, holder=stage.holder, offset=7)
+            call = stage.owned("offsets", 3, offset=7)
             if with_offsets:
                 same(refusal(stage.ask(call).answer), "")
             same(stage.end(commit=commit), None)
@@ -395,3 +453,31 @@ def k13_offsets_at_a_node_that_knows_the_transaction_before() -> None:
             same(stage.end(commit=True), None)
             same(stage.ask(Call(3, "fetch_offset", {"partition": 0})).answer, 9)
             same(stage.ask(call).kind, "TRANSACTION_ENDED")
+
+
+@case
+def k14_delayed_offsets() -> None:
+    """They are older than those that a newer connection brought, and go nowhere else either."""
+    for commit in (True, False):
+        stage = KafkaStage(2)
+        same(add_partition(stage.world, OffsetsLeader), 3)
+        stage.world.settle()
+        stage.add(1, 3)
+        late = stage.owned("offsets", 3, offset=5)
+        lost = stage.owned("offsets", 3, offset=5)
+        same(refusal(stage.ask(stage.owned("offsets", 3, offset=5)).answer), "")
+        same(stage.end(commit=commit), None)
+        stage.add(1, 3)
+        newer = stage.owned("offsets", 3, offset=9)
+        same(refusal(stage.ask(newer).answer), "")
+        same(stage.ask(late).answer, LOST)
+        newer.arguments["offset"] = 10
+        same(refusal(stage.ask(newer).answer), "")
+        same(stage.end(commit=True), None)
+        same(stage.ask(Call(3, "fetch_offset", {"partition": 0})).answer, 10)
+        stage.add(1)
+        lost.arguments["sent"] = blind()
+        same(stage.ask(lost).answer, LOST)  # its node knew the one before
+        same(stage.ask(lost).kind, "TRANSACTION_ENDED")
+        same(stage.end(commit=True), None)
+        same(stage.ask(Call(3, "fetch_offset", {"partition": 0})).answer, 10)
