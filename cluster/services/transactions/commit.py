@@ -93,12 +93,12 @@ class Decisions:
         asked: its runs as its owner knows them; None: all that its partitions have.
         sink: the sink that must own it; empty: a producer must.
         """
-        number, coordinator = commit.transaction_id, self.node.metadata.coordinator
+        number = commit.transaction_id
         while True:
-            row = coordinator.get(number)
+            row = self._row(number)
             if row is None:
                 await self.catch_up()
-                row = coordinator.get(number)
+                row = self._row(number)
             _check_whose(row, number, sink)
             groups = [] if row is None else list(row.parts)
             expected = asked
@@ -116,7 +116,7 @@ class Decisions:
             if result.error == CHECK_AGAIN or (asked is None and result.error == COMMIT_DIFFERS):
                 continue
             state = TransactionState(accepted(result).transaction.state)
-            decided = coordinator.get(number) or row
+            decided = self._row(number) or row
             if state in ABORT_STATES or decided is None:
                 text = f"transaction {number} was aborted: {result.transaction.reason}"
                 raise rejection(TRANSACTION_ABORTED, text)
@@ -142,7 +142,7 @@ class Decisions:
             return await self._coordination.confirm(row.transaction_id, asked, live, row.sink)
         except Rejected:
             await self.catch_up()
-            known = self.node.metadata.coordinator.get(row.transaction_id)
+            known = self._row(row.transaction_id)
             if (
                 known is not None
                 and known.state is TransactionState.OPEN
@@ -150,6 +150,10 @@ class Decisions:
             ):
                 raise
             return None
+
+    def _row(self, number: int) -> TransactionRow | None:
+        """Return a transaction as it is now: a checkpoint replaces the coordinator."""
+        return self.node.metadata.coordinator.get(number)
 
     async def catch_up(self) -> None:
         """Return when this node has applied all that was committed before the call."""

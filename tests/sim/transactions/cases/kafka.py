@@ -274,7 +274,7 @@ def k08_delayed_abort_behind_an_expiry() -> None:
 
 @case
 def k08_connection_that_is_older_than_its_transaction() -> None:
-    """Whoever began it over this one ends it over it; another client's call comes again."""
+    """A client ends over it only what it began over it; another call comes by a new one."""
     stage = KafkaStage(2)
     old = accepted(stage.world, METADATA)
     call = stage.end_call(True)
@@ -430,6 +430,23 @@ def k12_end_that_waits_while_its_client_goes_on() -> None:
         same(stage.end(commit=True), None)
         same(stage.sequences(2), [0] * commit + [1, 2])
         stage.finish()
+
+
+@case
+def k12_end_whose_node_loads_a_checkpoint() -> None:
+    """It was repeated at another node. Its answer is the outcome, not a question without an end."""
+    stage = KafkaStage(2)
+    stage.add(2, node=1)
+    same(stage.stage(2, 0), "STAGED")
+    stage.hold("confirm_runs")
+    late = stage.send(stage.end_call(True, node=1))
+    stage.world.settle()
+    stage.world.hold = lambda call: False
+    same(stage.end(commit=True), None)
+    stage.group(METADATA).install(1)
+    stage.release()
+    same(late.answer, None)
+    stage.finish()
 
 
 @case
