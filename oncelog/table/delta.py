@@ -35,8 +35,7 @@ RETRIES: Final = 0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CALENDAR_US: Final = 60_000_000_000_000_000  # 1900 years: a time beyond has no statistics
 _OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
-# An attempt of an object store's request, and all attempts together.
-_TRY_S, _TRIES_S = 30, 120
+_TRIES_S: Final = 120  # all attempts of an object store's request together
 
 
 class TableError(FatalError):
@@ -288,11 +287,8 @@ def _object_store(url: str) -> Any:
 
     if "://" not in url:
         return LocalStore(url, mkdir=True)
-    return from_url(
-        url,
-        client_options={"timeout": timedelta(seconds=_TRY_S)},
-        retry_config={"retry_timeout": timedelta(seconds=_TRIES_S)},
-    )
+    # Client options would replace those of the environment.
+    return from_url(url, retry_config={"retry_timeout": timedelta(seconds=_TRIES_S)})
 
 
 def _files(actions: Any) -> dict[TablePartition, list[TableFile]]:
