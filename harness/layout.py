@@ -68,18 +68,19 @@ class Layout:
         ids = range(1, nodes + 1)
         own = network.network_for(root, ids) if namespaces else None
         listen = _addresses(ids, own, ports, NODE_PORT)
+        kafka_listen = _addresses(ids, own, None, KAFKA_PORT) if kafka else {}
         return cls(
             root=root,
             cluster_id=cluster_id,
             settings=dict(settings),
             listen=listen,
             metrics=_addresses(ids, own, None, METRICS_PORT) if metrics else {},
-            kafka=_addresses(ids, own, None, KAFKA_PORT) if kafka else {},
+            kafka=kafka_listen,
             disks=disks,
             network=own,
             secured=secured,
             control_port=free_ports(1)[0] if proxied else 0,
-            routes=_routes(listen, own) if proxied else [],
+            routes=_routes(listen, kafka_listen, own) if proxied else [],
         )
 
     @classmethod
@@ -128,6 +129,11 @@ class Layout:
     def client_address(self, node: int) -> str:
         return self._route(f"client-{node}", node)
 
+    def kafka_address(self, node: int) -> str:
+        """Address for clients of Kafka's protocol."""
+        own = self.kafka[node]
+        return next((route.listen for route in self.routes if route.target == own), own)
+
     def spec(self, node: int) -> NodeSpec:
         return NodeSpec(
             node_id=node,
@@ -175,7 +181,9 @@ class Layout:
         return {} if self.network is None else {"insecure": "true"}
 
     def _kafka(self, node: int) -> dict[str, str]:
-        return {"kafka_listen": self.kafka[node]} if self.kafka else {}
+        if not self.kafka:
+            return {}
+        return {"kafka_listen": self.kafka[node], "kafka_advertise": self.kafka_address(node)}
 
     def _route(self, name: str, node: int) -> str:
         """Address of that route to the node; the node's own address without a route."""
@@ -202,15 +210,15 @@ def _addresses(
     return {n: f"{LOOPBACK}:{port}" for n, port in zip(ids, chosen, strict=True)}
 
 
-def _routes(listen: Mapping[int, str], own: Network | None) -> list[RouteSpec]:
+def _routes(
+    listen: Mapping[int, str], kafka: Mapping[int, str], own: Network | None
+) -> list[RouteSpec]:
     ours = LOOPBACK if own is None else own.ours
     wanted = [(f"client-{node}", ours, node) for node in listen]
     for a, b in permutations(listen, 2):
         wanted.append((f"{a}-{b}", LOOPBACK if own is None else own.between(a, b), b))
-    routes = [
-        RouteSpec(name, f"{here}:{port}", listen[node])
-        for (name, here, node), port in zip(wanted, free_ports(len(wanted)), strict=True)
-    ]
+    ports = iter(free_ports(len(wanted) + len(kafka)))
+    routes = [RouteSpec(name, f"{here}:{next(ports)}", listen[node]) for name, here, node in wanted]
     # Streams of frames between nodes have ports of their own. The proxy cuts them together
     # with the calls between the same two nodes.
     streams = [
@@ -218,4 +226,6 @@ def _routes(listen: Mapping[int, str], own: Network | None) -> list[RouteSpec]:
         for route in routes
         if not route.name.startswith("client-")
     ]
-    return [*streams, *routes]
+    # Kafka's clients are cut together with ours.
+    to_kafka = [RouteSpec(f"client-{node}", f"{ours}:{next(ports)}", kafka[node]) for node in kafka]
+    return [*streams, *to_kafka, *routes]

@@ -89,7 +89,7 @@ class LocalCluster:
         self.root = self._layout.root
         self.network = self._layout.network
         self.metrics_addresses = self._layout.metrics
-        self.kafka_addresses = self._layout.kafka
+        self.kafka_addresses = {n: self._layout.kafka_address(n) for n in self._layout.kafka}
         ids = self._layout.listen
         self.addresses = {node: self._layout.client_address(node) for node in ids}
         self.nodes = {n: NodeProcess(self._layout.spec(n), detached=detached) for n in ids}

@@ -23,7 +23,7 @@ from harness.arguments import number
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
 from oncelog import OncelogError
-from tests.experiment.plan import PUBLISHED_RECORDS, Outcome, Plan
+from tests.experiment.plan import CLIENTS, ONCELOG, PUBLISHED_RECORDS, Outcome, Plan
 from tests.experiment.report import table, write
 from tests.experiment.run import run
 from tests.experiment.verify import VerifyError
@@ -69,7 +69,8 @@ def _on_fresh_cluster(
 ) -> Outcome:
     if directory.exists():
         shutil.rmtree(directory)
-    with LocalCluster(directory, settings={}, proxied=True) as cluster:
+    is_kafka = plan.client != ONCELOG
+    with LocalCluster(directory, settings={}, proxied=True, kafka=is_kafka) as cluster:
         outcome = run(cluster, plan, progress)
     if not keep:
         shutil.rmtree(directory)
@@ -120,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
         "hold back acknowledgements before each kill of connections: duplicates for sure",
         action="store_true",
     )
+    option(
+        "--client",
+        "whose producer sends: ours, or librdkafka's over Kafka's protocol (default oncelog)",
+        choices=CLIENTS,
+        default=ONCELOG,
+    )
     option("--seed", "draws the brokers to kill (default 1)", type=number(int, 0, 2**31), default=1)
     option(
         "--out", f"folder of the results (default {OUT.relative_to(ROOT)})", type=Path, default=OUT
@@ -140,6 +147,7 @@ def main() -> int:
             brokers_every=options.brokers_every,
             lose_acknowledgements=options.lose_acknowledgements,
             seed=options.seed,
+            client=options.client,
         )
         for linger in options.linger or LINGERS
         for idempotent in (False, True)

@@ -13,8 +13,9 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from oncelog import DeliveryError, Producer, RecordMetadata
+from oncelog import DeliveryError
 
 PACK = struct.Struct(">q").pack  # a record's value: 8 bytes, big-endian
 WINDOW = 200_000  # records on their way
@@ -22,6 +23,14 @@ BURST = 1000  # records between looks at the clock
 PACE = 0.02  # seconds: a burst holds no more than the records due in that time
 RESULT_TIMEOUT = 180.0  # seconds, above the producer's own delivery timeout
 EXAMPLES = 5
+
+
+class Sender(Protocol):
+    """A producer: ours, or librdkafka's. A record's future is done when it is acknowledged."""
+
+    def send(self, topic: str, value: bytes, /) -> Future[Any]: ...
+
+    def metrics(self) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -32,7 +41,7 @@ class Sent:
     seconds: float = 0.0
     errors: list[str] = field(default_factory=list)
 
-    def collect(self, first: int, futures: list[Future[RecordMetadata]]) -> None:
+    def collect(self, first: int, futures: list[Future[Any]]) -> None:
         """Waits for the futures of `first` and those behind it."""
         acknowledged = self.acknowledged
         for number, future in enumerate(futures, first):
@@ -46,7 +55,7 @@ class Sent:
 
 
 def send_integers(
-    producer: Producer, topic: str, records: int, rate: float, stop: threading.Event
+    producer: Sender, topic: str, records: int, rate: float, stop: threading.Event
 ) -> Sent:
     """Sends 0..records-1, at most `rate` a second; returns when each has its result.
 
@@ -55,7 +64,7 @@ def send_integers(
     """
     sent = Sent(bytearray(records))
     burst = max(1, min(BURST, int(rate * PACE)))
-    waiting: deque[tuple[int, list[Future[RecordMetadata]]]] = deque()
+    waiting: deque[tuple[int, list[Future[Any]]]] = deque()
     send, pack = producer.send, PACK
     started = time.monotonic()
     for first in range(0, records, burst):

@@ -10,6 +10,7 @@ from typing import Any
 
 PUBLISHED_RECORDS = 6_723_843
 PARTITIONS = 3
+ONCELOG, LIBRDKAFKA = CLIENTS = ("oncelog", "librdkafka")
 CONNECTIONS, BROKER = "connections", "broker"  # targets of a kill
 
 
@@ -31,6 +32,7 @@ class Plan:
     brokers_every: float = 20.0
     lose_acknowledgements: bool = False
     seed: int = 1
+    client: str = ONCELOG
 
     @property
     def name(self) -> str:
@@ -42,7 +44,7 @@ class Plan:
 
     @property
     def topic(self) -> str:
-        return f"integers-linger-{self.linger_ms}-{self.switch}"
+        return f"integers-{self.client}-linger-{self.linger_ms}-{self.switch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,9 @@ class Outcome:
     seconds: float  # first record sent to last acknowledgement
     found: Found
     kills: list[Kill]
-    retried: int  # batches sent again
-    refused: int  # batches that a node recognised as stored before
+    # Batches sent again, and recognised by a node as stored; 0 for librdkafka, which does not tell.
+    retried: int
+    refused: int
     read_seconds: float = 0.0
     errors: list[str] = field(default_factory=list)  # why records were not acknowledged
     samples: list[tuple[float, int]] = field(default_factory=list)

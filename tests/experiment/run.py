@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from harness.local_cluster import LocalCluster
 from oncelog import Producer
-from tests.experiment.client import Sent, send_integers
+from tests.experiment.client import Sender, Sent, send_integers
 from tests.experiment.faults import Beat, BrokerKiller, ConnectionKiller, Nodes, Sampler
-from tests.experiment.plan import PARTITIONS, Kill, Outcome, Plan
+from tests.experiment.plan import LIBRDKAFKA, PARTITIONS, Kill, Outcome, Plan
 from tests.experiment.verify import verify
 
 SAMPLE_EVERY = 0.25  # seconds
@@ -22,15 +23,7 @@ def run(cluster: LocalCluster, plan: Plan, progress: Callable[[int], None]) -> O
     """Runs a plan on a proxied cluster without its topic; `progress` gets acknowledged counts.
     Raises HarnessError, OncelogError, VerifyError.
     """
-    cluster.api(1).create_topic(plan.topic, PARTITIONS, 3)
-    for partition in range(PARTITIONS):
-        cluster.leader(plan.topic, partition)
-    with Producer(
-        bootstrap_servers=cluster.bootstrap,
-        enable_idempotence=plan.idempotent,
-        linger_ms=plan.linger_ms,
-        max_block_ms=MAX_BLOCK_MS,
-    ) as producer:
+    with _producer(cluster, plan) as producer:
 
         def acknowledged() -> int:
             count = int(producer.metrics()["records_acked"])
@@ -55,8 +48,38 @@ def run(cluster: LocalCluster, plan: Plan, progress: Callable[[int], None]) -> O
     )
 
 
+@contextmanager
+def _producer(cluster: LocalCluster, plan: Plan) -> Iterator[Sender]:
+    """Makes the topic in the client's format, and the plan's client."""
+    if plan.client == LIBRDKAFKA:
+        from tests.experiment.librdkafka import KafkaSender
+        from tests.integration.kafka.kafka_rig import admin, create, servers
+
+        create(admin(cluster), plan.topic, PARTITIONS)
+        _wait_for_leaders(cluster, plan)
+        with KafkaSender(
+            servers(cluster), idempotent=plan.idempotent, linger_ms=plan.linger_ms
+        ) as sender:
+            yield sender
+        return
+    cluster.api(1).create_topic(plan.topic, PARTITIONS, 3)
+    _wait_for_leaders(cluster, plan)
+    with Producer(
+        bootstrap_servers=cluster.bootstrap,
+        enable_idempotence=plan.idempotent,
+        linger_ms=plan.linger_ms,
+        max_block_ms=MAX_BLOCK_MS,
+    ) as producer:
+        yield producer
+
+
+def _wait_for_leaders(cluster: LocalCluster, plan: Plan) -> None:
+    for partition in range(PARTITIONS):
+        cluster.leader(plan.topic, partition)
+
+
 def _under_faults(
-    cluster: LocalCluster, plan: Plan, producer: Producer, acknowledged: Callable[[], int]
+    cluster: LocalCluster, plan: Plan, producer: Sender, acknowledged: Callable[[], int]
 ) -> tuple[Sent, list[Kill], list[tuple[float, int]]]:
     """Sends while the beats go; returns records, kills, and samples over time."""
     started, failed = time.monotonic(), threading.Event()
