@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.suites.outcome import Case
-from tests.suites.places import FOLDER, cluster_of, step
+from tests.suites.places import FOLDER, cluster_of, require, step
 
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.3"
 HOME = FOLDER / f"franz-go-{VERSION}"
@@ -24,6 +24,7 @@ CANNOT: dict[str, str] = {
 
 def build() -> Path:
     """Fetch the module and compile its tests, once; returns the package's folder."""
+    require("go")
     HOME.mkdir(parents=True, exist_ok=True)
     env = {**os.environ, "GOFLAGS": "-mod=mod -buildvcs=false"}
     told = step("go", "mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=HOME, env=env)

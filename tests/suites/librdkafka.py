@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from tests.suites.outcome import Case
-from tests.suites.places import FOLDER, cluster_of, step
+from tests.suites.places import FOLDER, cluster_of, require, step
 
 VERSION = "4.10.0+2.12.1"
 HOME = FOLDER / f"librdkafka-{VERSION}"
@@ -40,6 +40,7 @@ PARTS = {"0103": ("misuse_txn", "producer_txn", "fenced_txn", "empty_txn")}
 
 def build() -> None:
     """Fetch and build librdkafka and its tests, once."""
+    require("cargo", "make", "c++")
     if (TESTS / "test-runner").exists():
         return
     HOME.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,24 @@ from harness.node_process import ROOT
 from tests.integration.kafka.kafka_rig import admin, servers
 
 FOLDER = ROOT / "data" / "kafka-suites"
-SETTINGS = {"kafka_auto_create": "true", "kafka_initial_rebalance_delay_ms": "0"}
+# Leadership stays on a loaded machine: franz-go's tests fail if a coordinator moves.
+SETTINGS = {
+    "kafka_auto_create": "true",
+    "kafka_initial_rebalance_delay_ms": "0",
+    "election_timeout_ms": "5000",
+    "preferred_leader_delay_ms": "3600000",
+}
+
+
+MISSING = 77  # exit code if a program of the machine is missing
+
+
+def require(*programs: str) -> None:
+    """End the program with MISSING if one of these is not there."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        print(f"kafka-suites: missing: {', '.join(missing)}", file=sys.stderr)
+        sys.exit(MISSING)
 
 
 def step(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
