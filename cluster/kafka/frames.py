@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS = 64  # in work at a time
 MAX_BYTES = 64 * 1024 * 1024  # of requests in work
 REQUEST_BYTES = 4096  # of memory that a request takes beside its bytes
+WRITE_BYTES = 64 * 1024  # of answers until the client's pace is looked at
 LENGTH = struct.Struct(">i")
 Parts = Sequence[bytes | bytearray | memoryview]
 
@@ -60,7 +61,7 @@ class Exchange:
         assert self.parts is None, "a request has one answer"
         self.parts = parts
         self.request = _NOTHING
-        self._connection.send()
+        self._connection.send_soon()
 
     @property
     def software(self) -> str:
@@ -106,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._needed = LENGTH.size  # bytes of `_received` that make a frame
         self._in_work = 0  # bytes
         self._unsent = 0  # bytes of answers that the client has not taken
+        self._is_sending_soon = False
         self._holds = set[asyncio.Task[None]]()
         self._is_ending = False  # no more requests are begun
         self._is_blocked = False  # the client does not read
@@ -239,28 +241,42 @@ class Connection(asyncio.Protocol):
 
     def send(self) -> None:
         """Send the answers that have their turn."""
-        exchanges, transport, account = self._exchanges, self._transport, self._account
+        transport, account = self._transport, self._account
+        self._is_sending_soon = False
         if transport is None or account is None:
             return
-        while exchanges and not self._is_blocked:
-            exchange = exchanges[0]
-            if exchange.parts is None:
-                break
-            exchanges.popleft()
+        while not self._is_blocked and (parts := self._next_parts(account)):
+            transport.writelines(parts)
+        if not self._is_blocked and self._unsent:
+            account.release(self._unsent)
+            self._unsent = 0
+        if self._is_ending and not self._exchanges:
+            transport.close()
+        if self._is_paused:
+            self._pace()
+
+    def send_soon(self) -> None:
+        """Send after the callbacks of this turn: one commit often answers several requests."""
+        if not self._is_sending_soon:
+            self._is_sending_soon = True
+            self._loop.call_soon(self.send)
+
+    def _next_parts(self, account: Account) -> list[bytes | bytearray | memoryview]:
+        """Take answers that have their turn, to be written at once."""
+        parts, written = list[bytes | bytearray | memoryview](), 0
+        exchanges = self._exchanges
+        while exchanges and exchanges[0].parts is not None and written < WRITE_BYTES:
+            exchange = exchanges.popleft()
             self._in_work -= exchange.size
             account.release(exchange.size + LENGTH.size + REQUEST_BYTES)
             if exchange.parts:
                 size = sum(map(len, exchange.parts))
-                self._unsent += size
-                account.take(size)
-                transport.writelines([LENGTH.pack(size), *exchange.parts])
-        if not self._is_blocked and self._unsent:
-            account.release(self._unsent)
-            self._unsent = 0
-        if self._is_ending and not exchanges:
-            transport.close()
-        if self._is_paused:
-            self._pace()
+                written += size
+                parts.append(LENGTH.pack(size))
+                parts += exchange.parts
+        self._unsent += written
+        account.take(written)
+        return parts
 
     # -- pace ---------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hmac
 import struct
+from functools import lru_cache
 from typing import Final
 
 from cluster.dedup.verdict import KAFKA_IDS
@@ -35,6 +36,7 @@ def made(secret: bytes, issued: int, principal: str = "") -> int:
     return KAFKA_IDS | issued << PROOF_BITS | _proof(secret, issued, principal)
 
 
+@lru_cache(1024)  # a producer proves its id with each batch
 def proves(secret: bytes, producer_id: int, principal: str = "") -> bool:
     """Whether the id was made for this principal."""
     return (

@@ -78,7 +78,7 @@ class Answers:
         self.exchanges.append(made)
         return made
 
-    def send(self) -> None:
+    def send_soon(self) -> None:
         self._news.set()
 
     def close(self) -> None:
