@@ -4,7 +4,7 @@
                     '-- batches of the columnar format --> convert
 
 A Kafka batch goes out as it is stored, behind the head that its offset gives. No fetch sessions are
-kept (session id 0), so each request names all its partitions.
+kept (session id 0), so each request names all its partitions; `idle_polls` knows repeated ones.
 
 The leader epoch of a request is the Raft term: an older one is FENCED, a newer one is of a leader
 that this node has not heard of. Batches carry none, as no client here ever needs to look for a
@@ -14,7 +14,7 @@ truncated log.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,10 +47,11 @@ from cluster.kafka.times import NOWHERE, UNREADABLE, At, first_at
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import is_internal
 from cluster.partition.disk_reads import in_thread
+from cluster.partition.replica import Partition
 from cluster.services.context import NodeContext
 from cluster.services.log.fetch import Reader
 from cluster.services.log.fetch_encoding import FetchSection
-from cluster.services.routing import leading
+from cluster.services.routing import leading, locate
 from cluster.services.slices import in_slices
 from oncelog.v1 import log_pb2 as pb
 
@@ -80,6 +81,13 @@ class _Part(NamedTuple):
     high_watermark: int = -1
     log_start: int = -1
     batches: Parts = ()
+
+
+class Fetched(NamedTuple):
+    """Finished answer. idle: the partitions, if none has records for the client, nor an error."""
+
+    parts: Parts
+    idle: Sequence[Partition] = ()
 
 
 @dataclass(slots=True)
@@ -137,7 +145,7 @@ class Fetching:
 
     # -- Fetch --------------------------------------------------------------------------
 
-    async def fetch(self, rights: Rights, head: Head, request: FetchRequest) -> Parts:
+    async def fetch(self, rights: Rights, head: Head, request: FetchRequest) -> Fetched:
         refused: dict[tuple[str, int], Error] = {}
         wanted = list[pb.PartitionFetch]()
         every = ((topic.topic, one) for topic in request.topics for one in topic.partitions)
@@ -182,7 +190,23 @@ class Fetching:
                 else:
                     listed.append(await _part(parts[key], one.fetch_offset, room))
             topics.append((topic.topic, listed))
-        return _encoded(head, topics)
+        return Fetched(_encoded(head, topics), self._idle(topics))
+
+    def _idle(self, topics: Iterable[tuple[str, list[_Part]]]) -> Sequence[Partition]:
+        """Return the partitions, if an answer has nothing, and nothing has come since its look."""
+        found = list[Partition]()
+        for topic, listed in topics:
+            for part in listed:
+                if part.error or part.batches:
+                    return ()
+                located = locate(self._node, topic, part.partition)
+                if located is None or located.replica is None or not located.leads:
+                    return ()
+                replica = located.replica
+                if (replica.high_watermark, replica.log_start_offset) != part[2:4]:
+                    return ()
+                found.append(replica)
+        return found
 
     def _refusal(
         self, rights: Rights, call: Call, topic: str, one: FetchPartition | ListOffsetsPartition

@@ -131,6 +131,9 @@ class Rights:
         self.caller = caller
         self.sent = sent
 
+    def rules_version(self) -> int:
+        return self._gate.rules_version()
+
     def refusal(
         self, call: Call, name: str, required: Required | None = None
     ) -> OncelogError | None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from contextvars import Context, copy_context
 from typing import Any, cast
 
 from cluster.kafka.codec import CodecError, Source, decode, encode
-from cluster.kafka.fetch import THROTTLE
+from cluster.kafka.fetch import MAX_WAIT_MS, THROTTLE, Fetched
 from cluster.kafka.frames import Connection, Exchange, Parts
+from cluster.kafka.idle_polls import IdlePolls, Poll
 from cluster.kafka.messages import (
     FETCH,
     JOIN_GROUP,
@@ -63,6 +64,7 @@ class Session:
         self._producing = producing
         self._requests = requests
         self._tasks: set[asyncio.Task[None]] = set()
+        self._idle_polls = IdlePolls(rights.rules_version, self._answer_idle, self._work_on)
         self._turn = asyncio.Lock()
         self._context: Context = copy_context()
         self._context.run(CALLER.set, rights.caller)
@@ -72,16 +74,33 @@ class Session:
         if head.call is PRODUCE:
             self._requests.count(KAFKA, PRODUCE.name, OK)  # its answers have verdicts
             self._context.run(self._producing.begin, head, source, exchange)
-        else:
-            kind = head.call.request
-            assert kind is not None, "only Produce is read by hand"
-            request: Any = decode(kind, source, head.version, flexible=head.flexible)
-            work = self._answer(connection, exchange, head, request)
-            # Each has its own context: it notes the rules that its change was let in by.
-            context = self._context.copy()
-            task = asyncio.get_running_loop().create_task(work, context=context)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            return
+        body = exchange.request[source.at :]
+        if head.call is FETCH and self._idle_polls.take(connection, exchange, head, body):
+            return
+        request = _decoded(head, source)
+        self._begin(self._answer(connection, exchange, head, request, body))
+
+    def _answer_idle(self, poll: Poll, tail: bytes) -> None:
+        """Answer a consumer for which nothing has come."""
+        head, exchange = poll.head, poll.exchange
+        exchange.answer(_encoded(exchange, head, (head.begin_answer() + tail,)))
+        seconds = asyncio.get_running_loop().time() - poll.since
+        self._requests.done(KAFKA, FETCH.name, OK, seconds)
+
+    def _work_on(self, poll: Poll) -> None:
+        """Read for a consumer that had nothing to read before, in the rest of its wait."""
+        request = _decoded(poll.head, Source(poll.body))
+        left = poll.until - asyncio.get_running_loop().time()
+        request.max_wait_ms = round(max(0.0, left) * 1000)
+        self._begin(self._answer(poll.connection, poll.exchange, poll.head, request, None))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        # Each has its own context: it notes the rules that its change was let in by.
+        context = self._context.copy()
+        task = asyncio.get_running_loop().create_task(work, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def renew(self, caller: Caller) -> None:
         """Go on with a new proof of the same principal."""
@@ -90,11 +109,18 @@ class Session:
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._idle_polls.close()
         self._producing.close()
 
     async def _answer(
-        self, connection: Connection, exchange: Exchange, head: Head, request: Any
+        self,
+        connection: Connection,
+        exchange: Exchange,
+        head: Head,
+        request: Any,
+        body: memoryview | None,
     ) -> None:
+        """body: the request's bytes, if it may be known by them."""
         started, code = time.monotonic(), FAILED
         try:
             if head.call.key in BEHIND:
@@ -109,9 +135,22 @@ class Session:
             connection.close()
         else:
             code = OK  # the codes in it are of its parts
+            if isinstance(answer, Fetched):
+                if answer.idle and body is not None:
+                    wait = min(max(0, request.max_wait_ms), MAX_WAIT_MS) / 1000
+                    tail = bytes(answer.parts[0][len(head.begin_answer()) :])
+                    self._idle_polls.keep(head, body, wait, tail, answer.idle)
+                answer = answer.parts
             exchange.answer(_encoded(exchange, head, answer))
         finally:
             self._requests.done(KAFKA, head.call.name, code, time.monotonic() - started)
+
+
+def _decoded(head: Head, source: Source) -> Any:
+    """Read a request. Raises CodecError."""
+    kind = head.call.request
+    assert kind is not None, "only Produce is read by hand"
+    return decode(kind, source, head.version, flexible=head.flexible)
 
 
 def _encoded(exchange: Exchange, head: Head, answer: Any) -> Parts:
