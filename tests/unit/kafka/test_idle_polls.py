@@ -16,6 +16,7 @@ from cluster.kafka.fetch import Fetched, Fetching
 from cluster.kafka.frames import Exchange
 from cluster.kafka.messages import FETCH, FetchPartition, FetchRequest, FetchTopic
 from cluster.kafka.needs import Rights
+from cluster.kafka.sent import Sent
 from cluster.kafka.session import Session
 from cluster.kafka.versions import Head
 from cluster.metrics.requests import Requests
@@ -35,7 +36,7 @@ class Consumer:
         self.rig, self.looks, self.rules, self.correlation = rig, 0, 0, 0
         self.fetching = Fetching(rig.node, Brokers(rig.node))
         gate = Gate(None, None, None, rules_version=lambda: self.rules)
-        rights = Rights(gate, Caller())
+        rights = Rights(gate, Caller(), Sent(1))
         self.requests = Requests()
         self.session = Session(rights, {FETCH.key: self._fetch}, rig.producing, self.requests)
         self.answers = Answers()
