@@ -2,7 +2,7 @@
 
     python -m tests.integration.table.s3 FILE
 
-prints its port. FILE holds a regular expression. The first request whose "METHOD path" matches is
+prints its port. FILE holds a regular expression. The first request with a matching "METHOD path" is
 carried out, gets 503 as its only answer, and removes FILE. Some calls of the tables' library keep
 Python from running, so the server cannot be a thread.
 """

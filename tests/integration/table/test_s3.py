@@ -1,4 +1,4 @@
-"""Tables in an object store: conditional puts, raced; a commit whose answer is lost."""
+"""Tables in an object store: conditional puts, raced; a commit with a lost answer."""
 
 from __future__ import annotations
 
