@@ -21,7 +21,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka.coordinator.assignors import range as kafka_range
 
 import oncelog
@@ -32,7 +32,7 @@ from tests.integration.kafka.kafka_rig import admin, create, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 PARTITIONS = 6
-SETTINGS = STEADY | {"kafka_initial_rebalance_delay_ms": "100"}
+SETTINGS = STEADY | {"kafka_initial_rebalance_delay_ms": "100", "kafka_compact": "keep"}
 
 
 @pytest.fixture(scope="module")
@@ -326,3 +326,16 @@ def test_kcat_reads_in_a_group(cluster: LocalCluster, client: AdminClient, topic
                "-X", "auto.offset.reset=earliest", topic]  # fmt: skip
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True)
     assert sorted(done.stdout.split()) == sorted(sent)
+
+
+def test_a_topic_for_connects_groups_is_compacted_and_keeps_all(client: AdminClient) -> None:
+    """With kafka_compact=keep, Kafka Connect starts: it checks this before it joins its group."""
+    create(client, "connect-configs", cleanup_policy="compact", retention_ms="60000")
+    create(client, "with-an-age", retention_ms="60000")
+    told = {}
+    for topic in ("connect-configs", "with-an-age"):
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        (found,) = client.describe_configs([resource]).values()
+        values = found.result(TIMEOUT)
+        told[topic] = [values[name].value for name in ("cleanup.policy", "retention.ms")]
+    assert told == {"connect-configs": ["compact", "-1"], "with-an-age": ["delete", "60000"]}
