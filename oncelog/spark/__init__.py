@@ -1,5 +1,5 @@
 """Spark integration: reads, writes and copies topics. `spark.read.format("oncelog")`, mirror,
-audit.
+audit, table.
 
     from oncelog.spark import ensure_java
 
@@ -9,7 +9,8 @@ Needs the extra `spark`. Importing this package imports neither PySpark nor Arro
 from oncelog.spark.auditing.report import AuditReport
 from oncelog.spark.auditing.run import audit
 from oncelog.spark.java import ensure_java
+from oncelog.spark.joined import table
 from oncelog.spark.mirroring.query import mirror
 from oncelog.spark.source.progress import lag
 
-__all__ = ["AuditReport", "audit", "ensure_java", "lag", "mirror"]
+__all__ = ["AuditReport", "audit", "ensure_java", "lag", "mirror", "table"]

@@ -136,11 +136,14 @@ class DeltaTopic:
         self._files_of = -1  # the version
 
     @classmethod
-    def open(cls, url: str, cluster: str, topic: str, *, create: bool = False) -> Self:
-        """Open the table. Raises TableError if it is missing, or of another topic or cluster."""
+    def open(cls, url: str, cluster: str | None, topic: str, *, create: bool = False) -> Self:
+        """Open the table. Raises TableError if it is missing, or of another topic or cluster.
+
+        `cluster`: None if it was compared before.
+        """
         deltalake = import_deltalake()
         options = storage_options(url)
-        owner = {_CLUSTER: cluster, _TOPIC: topic}
+        owner = {_TOPIC: topic} if cluster is None else {_CLUSTER: cluster, _TOPIC: topic}
         with _named(url):
             if not deltalake.DeltaTable.is_deltatable(url, storage_options=options):
                 if not create:
@@ -213,6 +216,13 @@ class DeltaTopic:
             if "://" not in self.url:
                 _sync(Path(self.url) / path)
         return TableFile(path, len(built.data), built.first, built.records, built.moments)
+
+    def spark_path(self, path: str) -> str:
+        """Return a file's URL as Spark's file systems name it."""
+        scheme, separator, rest = self.url.partition("://")
+        if not separator:
+            return f"file://{self.url}/{path}"
+        return f"{'s3a' if scheme == 's3' else scheme}://{rest}/{path}"
 
     def get(self, path: str) -> Any:
         """Return the bytes of a file."""

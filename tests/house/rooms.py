@@ -193,7 +193,14 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "oncelog.spark.auditing": frozenset({"oncelog.config", "oncelog.errors"}),
     "oncelog.spark.allocator": frozenset(),
     "oncelog.spark.source": CLIENT
-    | {"oncelog.admin", "oncelog.consumer", "oncelog._engine.net", "oncelog.spark.allocator"},
+    | {
+        "oncelog._engine.net",
+        "oncelog.admin",
+        "oncelog.consumer",
+        "oncelog.spark.allocator",
+        "oncelog.table",
+    },
+    "oncelog.spark.joined": CLIENT | {"oncelog.admin", "oncelog.spark.source", "oncelog.table"},
     "oncelog._engine.events": CLIENT | {"oncelog._engine.net"},
     "oncelog._engine.sinks": CLIENT | {"oncelog._engine.net"},
     "oncelog.spark.sink": CLIENT

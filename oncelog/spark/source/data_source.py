@@ -71,10 +71,12 @@ class OncelogReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        from oncelog.spark.source.planning import Planner
+        from oncelog.spark.source.planning import Planner, id_of
 
         with Planner(self._options) as planner:
-            return [InputPartition(tuple(one)) for one in planner.batch()]
+            ranges = planner.batch()
+            ids = planner.look().ids if self._options.table else {}
+            return [InputPartition((*one, id_of(ids.get(one.tp.topic, "0")))) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._options, partition, self._columns)

@@ -43,6 +43,7 @@ NAMES = (
     "failOnDataLoss",
     "includeHeaders",
     "pollTimeoutMs",
+    "table",
     "tls",
     "tls.ca.file",
     "tls.cert.file",
@@ -97,6 +98,7 @@ class SourceOptions:
     include_headers: bool = False
     # Longest wait for a missing leader, or for the next record of a range.
     poll_timeout_ms: int = 120_000
+    table: str = ""  # URL of the topic's table, which has its older records
     # Of the clients, by their names there; each machine that runs a task reads the files.
     security: tuple[tuple[str, str | bool], ...] = ()
 
@@ -137,6 +139,7 @@ class SourceOptions:
             fail_on_data_loss=_flag(options, "failOnDataLoss", True),
             include_headers=_flag(options, "includeHeaders", False),
             poll_timeout_ms=integer(options, "pollTimeoutMs", 1000, MAX_INT32) or 120_000,
+            table=_table(options),
             security=security(options),
         )
 
@@ -281,6 +284,13 @@ def _bound(options: Mapping[str, str], names: tuple[str, str, str]) -> Bound | N
         return Bound(name, everywhere=_WORDS[text.lower()])
     # An end before the first record is useless.
     return Bound(name, each=parse_place(name, text, LATEST if ending else EARLIEST))
+
+
+def _table(options: Mapping[str, str]) -> str:
+    url = options.get("table", "")
+    if url and len(_selection(options).topics) != 1:
+        raise ConfigError("table is for one topic: name it with subscribe", "table", "subscribe")
+    return url
 
 
 def integer(options: Mapping[str, str], name: str, low: int, high: int) -> int | None:

@@ -38,6 +38,7 @@ from oncelog.spark.source.offsets import (
     split,
 )
 from oncelog.spark.source.options import Bound, SourceOptions
+from oncelog.table.delta import owner_of
 from oncelog.types import TopicInfo, TopicPartition
 
 T = TypeVar("T")
@@ -56,6 +57,11 @@ class TopicGoneError(FatalError):
     """A topic of the query was deleted, or deleted and recreated."""
 
     reason = "TOPIC_GONE"
+
+
+def id_of(known: str) -> int:
+    """Return the number in an id of `look`."""
+    return int(known.partition("-")[0])
 
 
 def gone(topic: str) -> TopicGoneError:
@@ -131,8 +137,18 @@ class Planner:
     # --- offsets ---------------------------------------------------------------------
 
     def earliest(self, tps: Iterable[TopicPartition]) -> Offsets:
+        """Return the first offsets; with a table, those of the older records in it."""
         wanted = list(tps)
-        return self._list(lambda consumer: consumer.beginning_offsets(wanted))
+        found = self._list(lambda consumer: consumer.beginning_offsets(wanted))
+        return self._with_table(found) if self.options.table else found
+
+    def _with_table(self, log_starts: Offsets) -> Offsets:
+        from oncelog.spark.source.history import first_offsets
+
+        (topic,) = self._describe(self.options.selection.topics, {})
+        assert self._admin is not None
+        cluster = owner_of(self._with_retries(self._admin.describe_cluster))
+        return first_offsets(self.options, cluster, topic.topic_id, log_starts)
 
     def latest(self, tps: Iterable[TopicPartition], at_least: Offsets | None = None) -> Offsets:
         """Return the high watermarks.
@@ -364,4 +380,4 @@ def _id(topic: TopicInfo) -> str:
     return f"{topic.topic_id}-{topic.created_ms}"
 
 
-__all__ = ["CLIENT_ID", "Planner", "TopicGoneError", "gone", "log"]
+__all__ = ["CLIENT_ID", "Planner", "TopicGoneError", "gone", "id_of", "log"]

@@ -32,7 +32,7 @@ from oncelog.spark.source.offsets import (
     split,
 )
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.planning import Planner, TopicGoneError, gone, log
+from oncelog.spark.source.planning import Planner, TopicGoneError, gone, id_of, log
 from oncelog.spark.source.schema import wanted_columns
 from oncelog.spark.source.tasks import read_partition
 from oncelog.types import TopicPartition
@@ -166,7 +166,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._away -= selected.offsets.keys()  # they have records to read: their tasks wait
         begin = self._begin(planner, first, selected)
         ranges = [OffsetRange(tp, begin[tp], last.offsets[tp]) for tp in sorted(there)]
-        return [InputPartition(tuple(one)) for one in split(ranges, self._options.min_partitions)]
+        return [
+            InputPartition((*one, id_of(last.ids[one.tp.topic])))
+            for one in split(ranges, self._options.min_partitions)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._options, partition, self._columns())

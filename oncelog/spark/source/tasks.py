@@ -22,9 +22,14 @@ def read_partition(
     """Read a plan's partition; Spark makes one of None if there is none."""
     if partition.value is None:
         return iter(())
+    *place, topic_id = partition.value
+    if options.table:
+        from oncelog.spark.source.history import read_both
+
+        return read_both(options, OffsetRange(*place), topic_id, columns)
     from oncelog.spark.source.reading import read_range
 
-    return read_range(options, OffsetRange(*partition.value), columns)
+    return read_range(options, OffsetRange(*place), columns)
 
 
 __all__ = ["read_partition"]
