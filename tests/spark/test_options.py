@@ -120,6 +120,11 @@ ERRORS = [
     ({"pollTimeoutMs": "999"}, "pollTimeoutMs", "from 1000 to"),
     ({"failOnDataLoss": "no"}, "failOnDataLoss", "must be true or false, got 'no'"),
     ({"includeHeaders": "1"}, "includeHeaders", "must be true or false"),
+    (
+        {"table": "/a", "subscribe": "a,b"},
+        "table",
+        "table is for one topic: name it with subscribe",
+    ),
     ({"tls": "perhaps"}, "tls", "must be true or false, got 'perhaps'"),
     ({"kafka.bootstrap.servers": "a:1"}, "kafka.bootstrap.servers", "with bootstrap.servers"),
     ({"kafka.max.poll.records": "1"}, "kafka.max.poll.records", "Kafka's client have no meaning"),
