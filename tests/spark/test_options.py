@@ -123,7 +123,7 @@ ERRORS = [
     (
         {"table": "/a", "subscribe": "a,b"},
         "table",
-        "table is for one topic: name it with subscribe",
+        "table is for one topic",
     ),
     ({"tls": "perhaps"}, "tls", "must be true or false, got 'perhaps'"),
     ({"kafka.bootstrap.servers": "a:1"}, "kafka.bootstrap.servers", "with bootstrap.servers"),
