@@ -312,6 +312,7 @@ class JoinGroupRequest:
     group_instance_id: str | None = wire("string", 5, nullable=5)
     protocol_type: str = wire("string", default="")
     protocols: list[JoinGroupRequestProtocol] = wire([JoinGroupRequestProtocol])
+    reason: str | None = wire("string", 8, nullable=8)
 
 
 @dataclass(slots=True)
@@ -329,6 +330,7 @@ class JoinGroupResponse:
     protocol_type: str | None = wire("string", 7, nullable=7)
     protocol_name: str | None = wire("string", nullable=7, default="")
     leader: str = wire("string", default="")
+    skip_assignment: bool = wire("bool", 9, default=False)
     member_id: str = wire("string", default="")
     members: list[JoinGroupResponseMember] = wire([JoinGroupResponseMember])
 
@@ -1133,7 +1135,7 @@ OFFSET_FETCH = Call("OffsetFetch", 9, 1, 8, 6, OffsetFetchRequest, OffsetFetchRe
 FIND_COORDINATOR = Call(
     "FindCoordinator", 10, 0, 4, 3, FindCoordinatorRequest, FindCoordinatorResponse
 )
-JOIN_GROUP = Call("JoinGroup", 11, 0, 7, 6, JoinGroupRequest, JoinGroupResponse)
+JOIN_GROUP = Call("JoinGroup", 11, 0, 9, 6, JoinGroupRequest, JoinGroupResponse)
 HEARTBEAT = Call("Heartbeat", 12, 0, 4, 4, HeartbeatRequest, HeartbeatResponse)
 LEAVE_GROUP = Call("LeaveGroup", 13, 0, 5, 4, LeaveGroupRequest, LeaveGroupResponse)
 SYNC_GROUP = Call("SyncGroup", 14, 0, 5, 4, SyncGroupRequest, SyncGroupResponse)
