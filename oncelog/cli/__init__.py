@@ -7,19 +7,18 @@ command succeeded; errors are one line on stderr.
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 
 def main() -> None:
     """Run the console script."""
-    try:
-        import click  # noqa: F401
-        import rich  # noqa: F401
-    except ImportError as error:
+    missing = next((name for name in ("click", "rich") if find_spec(name) is None), None)
+    if missing is not None:
         print(
-            f"oncelog: the command line needs the package {error.name}: pip install 'oncelog[cli]'",
+            f"oncelog: the command line needs the package {missing}: pip install 'oncelog[cli]'",
             file=sys.stderr,
         )
-        raise SystemExit(1) from None
+        raise SystemExit(1)
     from oncelog.cli.app import run
 
     run()

@@ -7,52 +7,34 @@ import sys
 
 import click
 
-from oncelog import __version__
-from oncelog.cli.acl import acl
-from oncelog.cli.balance import balance
-from oncelog.cli.bench import bench
-from oncelog.cli.certs import certs
-from oncelog.cli.cluster import cluster
-from oncelog.cli.events import events
-from oncelog.cli.groups import group
-from oncelog.cli.mirror import mirror
-from oncelog.cli.nodes import node
-from oncelog.cli.producers import producer
-from oncelog.cli.quota import quota
-from oncelog.cli.records import consume, produce
-from oncelog.cli.server import server
-from oncelog.cli.sinks import sink
+from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.streams import discard, prepare
-from oncelog.cli.table import table
-from oncelog.cli.topics import topic
-from oncelog.cli.transactions import txn
 from oncelog.errors import OncelogError
+from oncelog.version import __version__
+
+COMMANDS = {
+    "acl": "acl:acl",
+    "bench": "bench:bench",
+    "certs": "certs:certs",
+    "cluster": "cluster:cluster",
+    "events": "events:events",
+    "group": "groups:group",
+    "mirror": "mirror:mirror",
+    "node": "nodes:node",
+    "producer": "producers:producer",
+    "quota": "quota:quota",
+    "server": "server:server",
+    "sink": "sinks:sink",
+    "table": "table:table",
+    "topic": "topics:topic",
+    "txn": "transactions:txn",
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="oncelog")
 def cli() -> None:
     """Manage an Oncelog cluster, and read and write its topics."""
-
-
-cli.add_command(server)
-cli.add_command(topic)
-cli.add_command(cluster)
-cli.add_command(node)
-cli.add_command(producer)
-cli.add_command(group)
-cli.add_command(txn)
-cli.add_command(mirror)
-cli.add_command(table)
-cli.add_command(sink)
-cli.add_command(bench)
-cli.add_command(certs)
-cli.add_command(acl)
-cli.add_command(quota)
-cli.add_command(events)
-cluster.add_command(balance)
-topic.add_command(produce)
-topic.add_command(consume)
 
 
 def _quiet_log() -> None:

@@ -9,7 +9,8 @@ import click
 
 from oncelog import Admin, Balance
 from oncelog.cli.options import with_admin
-from oncelog.cli.output import copied, print_json, print_table
+from oncelog.cli.output import print_json, print_table
+from oncelog.views.words import copied
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 

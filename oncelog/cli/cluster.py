@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 
 import click
 
-from oncelog import Admin, ClusterInfo, OncelogError, TopicInfo, UpgradeInfo
+from oncelog import Admin, ClusterInfo, OncelogError
+from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.options import INT64, with_admin, yes_option
-from oncelog.cli.output import plural, print_facts, print_json, print_table
+from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
+from oncelog.views.cluster import describe_pending, find_problems, find_small, find_warnings
 
-DEFAULT_REPLICAS = 3  # a topic's default, if there are enough nodes
 MAX_LOOKED_AT = 10_000  # partitions; a health check must not be a load
-MAX_NAMED = 5
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy={"balance": "balance:balance"})
 def cluster() -> None:
     """Show, check and configure the cluster."""
 
@@ -75,30 +75,6 @@ def health(admin: Admin, as_json: bool) -> int:
     for note in notes:
         click.echo(note)
     return 1 if problems else 0
-
-
-def find_warnings(facts: ClusterInfo) -> list[str]:
-    """Return a warning for each insecure node, and for partitions with a majority in one rack."""
-    insecure = [
-        f"node {node.node_id} is insecure: it listens without TLS beyond its machine"
-        for node in facts.nodes
-        if node.insecure
-    ]
-    return [*insecure, *facts.crowded_partitions]
-
-
-def find_small(nodes: int, topics: Iterable[TopicInfo]) -> list[str]:
-    """Return topics with fewer replicas than new ones get, and the command that adds replicas."""
-    most = min(nodes, DEFAULT_REPLICAS)
-    small = [info for info in topics if info.replica_count < most]
-    notes = [
-        f"topic {info.name} has {plural(info.replica_count, 'replica')}, and there are {nodes} "
-        f"nodes: oncelog topic alter {info.name} --replicas {most}"
-        for info in small[:MAX_NAMED]
-    ]
-    if len(small) > MAX_NAMED:
-        notes.append(f"and {len(small) - MAX_NAMED} more topics with fewer than {most} replicas")
-    return notes
 
 
 @cluster.command()
@@ -191,29 +167,3 @@ def _print_upgrade(facts: ClusterInfo) -> None:
     click.echo(describe_pending(state) if state.pending else "nothing to finalize")
     for line in state.hindered_by:
         click.echo(f"hindered by {line}")
-
-
-def describe_pending(state: UpgradeInfo) -> str:
-    new = sorted(set(state.target_features) - set(state.features))
-    what = f" with {', '.join(new)}" if new else ""
-    return (
-        f"an upgrade from version {state.cluster_version} to {state.target_version}{what} waits "
-        f"to be finalized: oncelog cluster upgrade --finalize"
-    )
-
-
-def find_problems(facts: ClusterInfo) -> list[str]:
-    problems = [f"node {node.node_id} is down" for node in facts.nodes if not node.alive]
-    problems += [
-        f"node {node.node_id}: its clock is not the one a majority agrees on"
-        for node in facts.nodes
-        if node.clock_disagrees
-    ]
-    if not facts.controller_id:
-        problems.append("no controller")
-    if facts.leaderless_partitions:
-        problems.append(f"{facts.leaderless_partitions} partitions without a leader")
-    if facts.under_replicated_partitions:
-        problems.append(f"{facts.under_replicated_partitions} partitions under-replicated")
-    problems += facts.damaged_replicas
-    return problems

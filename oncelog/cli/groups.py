@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import click
 
-from oncelog import (
-    Admin,
-    Consumer,
-    GroupLag,
-    GroupMember,
-    PartitionLag,
-    TopicPartition,
-)
+from oncelog import Admin, Consumer, TopicPartition
 from oncelog.cli.options import PARTITION, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.cli.streams import confirm
+from oncelog.views.groups import group_view
 
 
 @click.group()
@@ -62,96 +58,51 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     found = progress.group
     if not found.exists:
         raise click.ClickException(f"there is no group {name!r}")
-    owners = {tp: one for one in found.members for tp in one.owned}
-    for tp, error in progress.errors.items():
-        click.echo(f"{tp}: its lag is not known: {error.message}", err=True)
-    rows = [_row(tp, one, owners.get(tp)) for tp, one in progress.partitions.items()]
-    members = [_member(one, progress) for one in found.members]
+    view = group_view(progress)
+    for line in view.warnings:
+        click.echo(line, err=True)
     if as_json:
-        print_json(
-            {
-                "group": name,
-                "coordinator_id": found.coordinator_id,
-                "epoch": found.epoch,
-                "assignor": found.assignor,
-                "protocol": found.protocol,
-                "lag": progress.lag,
-                "members": members,
-                "offsets": rows,
-            }
-        )
+        print_json(asdict(view))
         return
     facts: list[tuple[str, object]] = [
         ("group", name),
-        ("coordinator", found.coordinator_id),
-        ("last commit", when(found.last_commit_ms)),
-        ("lag", progress.lag),
+        ("coordinator", view.coordinator_id),
+        ("last commit", when(view.last_commit_ms)),
+        ("lag", view.lag),
     ]
-    if members:
+    if view.members:
         facts += [
-            ("protocol", found.protocol),
-            ("epoch", found.epoch),
-            ("assignor", found.assignor),
+            ("protocol", view.protocol),
+            ("epoch", view.epoch),
+            ("assignor", view.assignor),
         ]
     print_facts(facts)
-    if members:
+    if view.members:
         click.echo()
         print_table(
-            [name.replace("_", " ") for name in members[0]], [list(one.values()) for one in members]
+            [name.replace("_", " ") for name in view.members[0]],
+            [list(one.values()) for one in view.members],
         )
     click.echo()
-    print_table(
-        (
-            "topic", "partition", "offset", "high watermark", "lag", "owner", "ownership",
-            "committed", "metadata",
-        ),
-        [
-            (
-                row["topic"],
-                row["partition"],
-                row["offset"],
-                row["high_watermark"],
-                row["lag"],
-                row["owner"] or None,
-                row["ownership"] or None,
-                when(row["commit_ms"]),
-                row["metadata"] or None,
-            )
-            for row in rows
-        ],
+    columns = (
+        "topic", "partition", "offset", "high watermark", "lag", "owner", "ownership",
+        "committed", "metadata",
     )  # fmt: skip
+    print_table(columns, [_cells(row) for row in view.offsets])
 
 
-def _member(one: GroupMember, progress: GroupLag) -> dict[str, Any]:
-    return {
-        "member_id": one.member_id,
-        "instance_id": one.instance_id,
-        "host": one.client_host,
-        "owned": len(one.owned),
-        "revoking": len(one.revoking),
-        "idle_ms": one.idle_ms,
-        "connected": one.connected,
-        "lag": sum(progress.partitions[tp].lag or 0 for tp in one.owned),
-    }
-
-
-def _row(tp: TopicPartition, one: PartitionLag, owner: GroupMember | None) -> dict[str, Any]:
-    """Return one partition's row; null: not committed, or not known because no leader answers."""
-    at = one.committed
-    return {
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "offset": None if at is None else at.offset,
-        "high_watermark": one.high_watermark,
-        "lag": one.lag,
-        "owner": "" if owner is None else owner.member_id,
-        "ownership": 0 if owner is None else owner.owned[tp],
-        "metadata": "" if at is None else at.metadata,
-        "producer_id": 0 if at is None else at.producer_id,
-        "epoch": 0 if at is None else at.epoch,
-        "sequence": 0 if at is None else at.sequence,
-        "commit_ms": 0 if at is None else at.commit_ms,
-    }
+def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["high_watermark"],
+        row["lag"],
+        row["owner"] or None,
+        row["ownership"] or None,
+        when(row["commit_ms"]),
+        row["metadata"] or None,
+    )
 
 
 @group.command()

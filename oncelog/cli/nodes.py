@@ -12,8 +12,10 @@ import click
 
 from oncelog import Admin, NodeStatus
 from oncelog.cli.options import INT32, with_admin, yes_option
-from oncelog.cli.output import copied, print_json, print_table
+from oncelog.cli.output import print_json, print_table
 from oncelog.cli.streams import confirm
+from oncelog.views.nodes import state_of, waiting
+from oncelog.views.words import copied
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
@@ -125,9 +127,8 @@ def list_nodes(admin: Admin, as_json: bool) -> None:
             for one in nodes
         ],
     )
-    for one in nodes:
-        for reason in one.waits_for:
-            click.echo(f"node {one.node_id} waits: {reason}")
+    for line in waiting(nodes):
+        click.echo(line)
 
 
 @node.command()
@@ -270,13 +271,3 @@ def _change(
                     click.echo(f"waits: {reason}", err=True)
             said[node_id] = reasons
         threading.Event().wait(LOOK_PERIOD)
-
-
-def state_of(status: NodeStatus) -> str:
-    marks = {
-        "expected": status.expected,
-        "joining": status.joining,
-        "leaving": status.leaving,
-        "drained": status.drained,
-    }
-    return ", ".join(name for name, there in marks.items() if there) or "member"

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 
 def print_json(value: Any) -> None:
     narrow = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
@@ -20,6 +17,10 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table with numbers to the right. A pipe gets the whole width, so nothing is cut."""
+    # Imported late: JSON, facts and help do without.
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     data = [[_cell(value) for value in row] for row in rows]
     for index, name in enumerate(columns):
@@ -37,15 +38,6 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         sys.stdout.write(f"{name:<{width}}  {_cell(value)}\n")
-
-
-def copied(there: int, whole: int) -> str | None:
-    """Format the copied share of the bytes; None: nothing is being copied."""
-    return f"{there} of {whole} bytes" if whole else None
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def when(timestamp_ms: int) -> str:

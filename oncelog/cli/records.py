@@ -22,7 +22,8 @@ from oncelog import (
     TopicPartition,
 )
 from oncelog.cli.options import PARTITION, common
-from oncelog.cli.output import plural, print_json, text
+from oncelog.cli.output import print_json, text
+from oncelog.views.words import plural
 
 INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
 MAX_LINE_BYTES = 128 * 1024 * 1024  # longer than any record; the rest would be another one

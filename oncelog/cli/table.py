@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from oncelog.cli.options import common
-from oncelog.cli.output import plural, print_json, print_table
+from oncelog.cli.output import print_json, print_table
 from oncelog.table.run import LIMITS, Archiver, Commit, TableSettings
 from oncelog.table.verify import verify as compare
+from oncelog.views.words import plural
 
 _DEFAULTS = TableSettings()
 Command = TypeVar("Command", bound=Callable[..., Any])

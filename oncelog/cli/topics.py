@@ -17,10 +17,13 @@ from oncelog import (
     TopicFormats,
     TopicInfo,
 )
+from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.options import INT32, INT64, with_admin, yes_option
-from oncelog.cli.output import plural, print_facts, print_json, print_table, when
+from oncelog.cli.output import print_facts, print_json, print_table, when
 from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT32
+from oncelog.views.topics import find_lacking, partition_row, summary
+from oncelog.views.words import plural
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 KEYS_MOVE = (
@@ -31,7 +34,7 @@ KEYS_MOVE = (
 )
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy={"produce": "records:produce", "consume": "records:consume"})
 def topic() -> None:
     """Manage topics, and read and write records."""
 
@@ -93,7 +96,7 @@ def create(
     """
     info = admin.create_topic(name, partitions, replicas, to_config(options), timeout_ms=timeout_ms)
     if as_json:
-        print_json(as_dict(info))
+        print_json(asdict(info))
     else:
         click.echo(
             f"created topic {name}: {plural(info.partition_count, 'partition')}, "
@@ -126,7 +129,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     """
     info = admin.describe_topic(name)
     if as_json:
-        print_json(as_dict(info))
+        print_json(asdict(info))
         return
     config = info.config
     print_facts(
@@ -141,22 +144,10 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         ]
     )
     click.echo()
-    columns = ("partition", "leader", "term", "replicas", "moves to", "start", "high watermark")
-    print_table(
-        columns,
-        [
-            (
-                p.partition,
-                p.leader_id or None,
-                p.term,
-                p.replicas,
-                p.target or None,
-                known(p.log_start_offset),
-                known(p.high_watermark),
-            )
-            for p in info.partitions
-        ],
-    )
+    rows = [partition_row(one) for one in info.partitions]
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
+    for line in find_lacking(info):
+        click.echo(line)
 
 
 @topic.command()
@@ -239,7 +230,7 @@ def _wait_placed(admin: Admin, name: str) -> None:
 def _alter_settings(admin: Admin, name: str, config: TopicConfig, as_json: bool) -> None:
     info = admin.alter_topic(name, config)
     if as_json:
-        print_json(as_dict(info))
+        print_json(asdict(info))
     else:
         click.echo(f"altered topic {name}")
 
@@ -292,20 +283,3 @@ def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
         print_json({"deleted": name})
     else:
         click.echo(f"deleted topic {name}")
-
-
-def known(offset: int) -> int | None:
-    return None if offset < 0 else offset
-
-
-def summary(info: TopicInfo) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "partitions": info.partition_count,
-        "replicas": info.replica_count,
-        "created_ms": info.created_ms,
-    }
-
-
-def as_dict(info: TopicInfo) -> dict[str, Any]:
-    return asdict(info)

@@ -7,10 +7,10 @@ without the codec's package. Packages are imported when a codec is first used.
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import Any, Final
-
-import crc32c as _crc32c
 
 from oncelog.errors import InvalidBatchError, MissingExtraError
 from oncelog.wire.batch import MAX_PAYLOAD_BYTES
@@ -35,7 +35,15 @@ def checksum(payload: bytes | memoryview) -> int:
     """Return the CRC-32C (Castagnoli)."""
     # A small payload keeps the interpreter lock: getting it back takes up to 5 ms if another thread
     # is busy, and the checksum of a megabyte a twentieth of that.
-    return _crc32c.crc32c(payload, 0, len(payload) >= _LONG_CHECKSUM)
+    return _crc32c()(payload, 0, len(payload) >= _LONG_CHECKSUM)
+
+
+@functools.cache
+def _crc32c() -> Callable[..., int]:
+    """Import the package with the first checksum: that is 0.05 s, which a command can do without."""
+    from crc32c import crc32c
+
+    return crc32c
 
 
 def require_codec(codec: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,17 +13,19 @@ import click
 import pytest
 
 from oncelog.cli.app import cli, run
-from oncelog.cli.cluster import find_problems, find_small, find_warnings
 from oncelog.cli.nodes import of_machine
 from oncelog.cli.output import print_facts, print_table, text, when
 from oncelog.cli.records import _json_bytes, _split
 from oncelog.types import ClusterInfo, NodeInfo, NodeStatus
+from oncelog.views.cluster import find_problems, find_small, find_warnings
 
 
 def every_command(group: click.Group = cli, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for name, command in group.commands.items():
-        where = (*path, name)
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command, where = group.get_command(context, name), (*path, name)
+        assert command is not None
         found += every_command(command, where) if isinstance(command, click.Group) else [where]
     return found
 
@@ -183,3 +187,18 @@ def test_a_machine_is_found_by_its_label_and_rack() -> None:
     for machine, rack in (("m3", None), ("m1", "c")):
         with pytest.raises(click.UsageError, match="no node has the label"):
             of_machine(nodes, machine, rack)
+
+
+def test_a_command_imports_no_module_of_another() -> None:
+    program = (
+        "import sys\nfrom oncelog.cli.app import run\ntry:\n    run(['topic', 'list', '--help'])\n"
+        "except SystemExit:\n    print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert "oncelog.cli.topics" in imported
+    others = {"oncelog.cli.groups", "oncelog.cli.records", "oncelog.producer", "oncelog.consumer"}
+    heavy = {"crc32c", "cryptography", "rich", "oncelog._engine.produce"}
+    assert not imported & (others | heavy)

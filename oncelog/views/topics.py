@@ -1,0 +1,37 @@
+"""Topics and their partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncelog.types import PartitionInfo, TopicInfo
+
+
+def summary(info: TopicInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "partitions": info.partition_count,
+        "replicas": info.replica_count,
+        "created_ms": info.created_ms,
+    }
+
+
+def partition_row(one: PartitionInfo) -> dict[str, object]:
+    """Return the row of a partition; None: there is none, or it is not known."""
+    return {
+        "partition": one.partition,
+        "leader": one.leader_id or None,
+        "term": one.term,
+        "replicas": one.replicas,
+        "moves to": one.target or None,
+        "start": None if one.log_start_offset < 0 else one.log_start_offset,
+        "high watermark": None if one.high_watermark < 0 else one.high_watermark,
+    }
+
+
+def find_lacking(info: TopicInfo) -> list[str]:
+    """Return a sentence for partitions that nobody can write to now."""
+    leaderless = [str(one.partition) for one in info.partitions if not one.leader_id]
+    if not leaderless:
+        return []
+    return [f"without a leader, so neither written nor read: partitions {', '.join(leaderless)}"]

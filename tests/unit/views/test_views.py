@@ -1,0 +1,73 @@
+"""Views: rows, totals and warnings from the answers of an admin client."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from oncelog import (
+    CommittedOffset,
+    GroupDescription,
+    GroupLag,
+    GroupMember,
+    NotReadyError,
+    PartitionInfo,
+    PartitionLag,
+    TopicConfig,
+    TopicInfo,
+    TopicPartition,
+)
+from oncelog.views.groups import group_view
+from oncelog.views.topics import find_lacking, partition_row, summary
+from oncelog.views.words import copied, plural
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+LED = PartitionInfo(0, 1, 4, (1, 2, 3), log_start_offset=0, high_watermark=9)
+
+
+def progress(members: tuple[GroupMember, ...] = ()) -> GroupLag:
+    at = CommittedOffset(5, "", 0, 0, 0, 7)
+    group = GroupDescription("g", True, 7, 2, {A: at, B: at}, members, 3, "range", "oncelog")
+    return GroupLag(
+        group,
+        {
+            A: PartitionLag(at, 0, 9, 4),
+            B: PartitionLag(at, error=NotReadyError("no leader answered")),
+            C: PartitionLag(None, 0, 6),
+        },
+    )
+
+
+def test_a_group_shows_all_partitions_and_tells_an_unknown_lag() -> None:
+    view = group_view(progress())
+    assert (view.group, view.lag, view.last_commit_ms, view.members) == ("g", 4, 7, ())
+    assert [(row["partition"], row["offset"], row["lag"]) for row in view.offsets] == [
+        (0, 5, 4),
+        (1, 5, None),
+        (2, None, None),
+    ]
+    assert view.warnings == ("t-1: its lag is not known: no leader answered",)
+    assert asdict(view)["offsets"][0]["high_watermark"] == 9
+
+
+def test_a_member_has_the_lag_of_its_partitions_and_they_have_its_name() -> None:
+    member = GroupMember("m", "i", "host", {A: 1, C: 2}, (), 30, True)
+    view = group_view(progress((member,)))
+    (row,) = view.members
+    assert (row["member_id"], row["owned"], row["lag"]) == ("m", 2, 4)
+    assert [row["owner"] for row in view.offsets] == ["m", "", "m"]
+
+
+def test_a_topic_tells_partitions_without_a_leader() -> None:
+    gone = replace(LED, partition=1, leader_id=0, log_start_offset=-1, high_watermark=-1)
+    info = TopicInfo("t", 1, (LED, gone), TopicConfig(), 7)
+    assert summary(info)["partitions"] == 2
+    assert list(partition_row(gone).values()) == [1, None, 4, (1, 2, 3), None, None, None]
+    assert find_lacking(info) == ["without a leader, so neither written nor read: partitions 1"]
+    assert find_lacking(replace(info, partitions=(LED,))) == []
+
+
+def test_words_for_counts() -> None:
+    assert [plural(number, "record") for number in (0, 1, 2)] == [
+        "0 records", "1 record", "2 records",
+    ]  # fmt: skip
+    assert (copied(1, 4), copied(0, 0)) == ("1 of 4 bytes", None)
