@@ -40,7 +40,7 @@ def checksum(payload: bytes | memoryview) -> int:
 
 @functools.cache
 def _crc32c() -> Callable[..., int]:
-    """Import the package with the first checksum: that is 0.05 s, which a command can do without."""
+    """Import the package with the first checksum: 0.05 s that a command saves."""
     from crc32c import crc32c
 
     return crc32c
