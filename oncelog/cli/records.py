@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,8 @@ from oncelog import (
 )
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
+from oncelog.cli.record_choice import Start, choice, parse_header, parse_start, parse_time, seek
+from oncelog.cli.record_formats import Sent, formatter, json_object, read_json
 from oncelog.views.words import plural
 
 INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
@@ -42,6 +43,16 @@ SHOWN_BYTES = 100
 @click.option(
     "--compression", type=click.Choice(["none", "zstd", "lz4"]), default="none", show_default=True
 )
+@click.option("--header", "-H", "headers", multiple=True, help="NAME=VALUE, for each record.")
+@click.option("--timestamp", help="Time of each record, in ISO 8601, or 2h: so long ago.")
+@click.option(
+    "--input",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: lines as `topic consume --format json` prints them.",
+)
 @common
 def produce(
     topic: str,
@@ -51,16 +62,20 @@ def produce(
     producer_name: str | None,
     no_idempotence: bool,
     compression: Any,
+    headers: tuple[str, ...],
+    timestamp: str | None,
+    form: str,
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Send records to a topic.
 
-    Each VALUE is a record. Without any, each line of standard input is one.
+    Each VALUE is a record. Without any, each line of standard input is one. With --input json a
+    line is a record with its key, headers and time, to the millisecond: `topic consume --format
+    json` prints such lines, so a pipe copies a topic.
     """
+    read = _reader(form, key_separator, headers, timestamp)
     lines: Iterable[bytes] = map(os.fsencode, values) if values else _stdin_lines()
-    if key_separator == "":
-        raise click.UsageError("--key-separator must not be empty")
     report, what = _Report(), "value" if values else "line"
     # Records that arrive slowly, from a terminal or a pipe, need not wait for others.
     with Producer(
@@ -71,8 +86,16 @@ def produce(
     ) as producer:
         try:
             for report.number, line in enumerate(lines, 1):
-                key, value = _split(line, key_separator)
-                producer.send(topic, value, key, partition=partition, on_delivery=report.delivered)
+                record = read(line)
+                producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    headers=record.headers,
+                    partition=partition,
+                    timestamp_ms=record.timestamp_ms,
+                    on_delivery=report.delivered,
+                )
         except (OncelogError, click.ClickException) as error:
             if not report.number:
                 raise
@@ -89,6 +112,33 @@ def produce(
         print_json({"topic": topic, "stored": report.stored, "duplicates": report.duplicates})
     else:
         click.echo(f"stored {plural(report.stored, 'record')} in {topic}", err=True)
+
+
+def _reader(
+    form: str, separator: str | None, headers: tuple[str, ...], timestamp: str | None
+) -> Callable[[bytes], Sent]:
+    """Return the function that makes a record of a line. Raises click.UsageError."""
+    if separator == "":
+        raise click.UsageError("--key-separator must not be empty")
+    if form == "json":
+        if separator is not None or headers or timestamp is not None:
+            raise click.UsageError(
+                "--input json: the lines have keys, headers and times; leave out --key-separator, "
+                "--header and --timestamp"
+            )
+        return read_json
+    named = tuple(parse_header(given) for given in headers)
+    time_ms = None if timestamp is None else parse_time(timestamp)
+    if timestamp is not None and time_ms is None:
+        raise click.UsageError(
+            f"--timestamp must be a time in ISO 8601 with a time zone, or 2h, got {timestamp!r}"
+        )
+
+    def read(line: bytes) -> Sent:
+        key, value = _split(line, separator)
+        return Sent(value, key, named, time_ms)
+
+    return read
 
 
 class _Report:
@@ -166,8 +216,13 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
     "start",
     default="end",
     show_default=True,
-    help="Where to begin: start, end, or an offset.",
+    help="start, end, an offset, -10: newest 10 a partition, 2h: last 2 hours, or a time.",
 )
+@click.option("--until", help="Only older records: a time, or 2h; stops at the present end.")
+@click.option("--key", help="Only records with this key.")
+@click.option("--header", "headers", multiple=True, help="Only records with it: NAME=VALUE.")
+@click.option("--grep", "pattern", help="Only records with a match in the value.")
+@click.option("-f", "form", help="Line of each record: '%k %v %o %p %t %T %h', \\n, \\t.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
 @click.option(
     "-n", "--max-records", type=click.IntRange(min=1), help="Stop after this many records."
@@ -185,27 +240,38 @@ def consume(
     group: str | None,
     print_key: bool,
     any_replica: bool,
+    until: str | None,
+    key: str | None,
+    headers: tuple[str, ...],
+    pattern: str | None,
+    form: str | None,
     bootstrap: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Print the records of TOPIC and follow it.
 
-    Values that are not UTF-8 are printed with escapes.
+    Values that are not UTF-8 are printed with escapes. -f prints keys (%k), values (%v), offsets
+    (%o), partitions (%p), topics (%t), times in milliseconds (%T) and headers (%h).
     """
-    if start not in ("start", "end") and not start.isdecimal():
-        raise click.UsageError(f"--from must be start, end or an offset, got {start!r}")
-    write = _json_writer() if as_json else _text_writer(print_key)
+    begin, until_ms = parse_start(start), None if until is None else parse_time(until)
+    if until is not None and until_ms is None:
+        raise click.UsageError(
+            f"--until must be a time in ISO 8601 with a time zone, or 2h, got {until!r}"
+        )
+    exit_at_end = exit_at_end or until is not None
+    wanted = choice(key, headers, pattern, begin.time_ms, until_ms)
+    write = _writer(form, print_key, as_json)
     if group is not None:
-        if partitions or exit_at_end or start.isdecimal():
+        if partitions or exit_at_end or begin.seeks:
             raise click.UsageError(
                 "--group: the group chooses partitions and offsets; "
                 "leave out --partition and --exit-at-end, and give --from only start or end"
             )
-        _consume_as_member(topic, group, start, max_records, any_replica, bootstrap, write)
+        _consume_as_member(topic, group, begin, max_records, any_replica, bootstrap, write, wanted)
         return
     with Consumer(
         bootstrap_servers=bootstrap,
-        auto_offset_reset="earliest" if start == "start" else "latest",
+        auto_offset_reset="earliest" if begin.at_start else "latest",
         any_replica=any_replica,
     ) as consumer:
         consumer.subscribe([topic])
@@ -218,18 +284,14 @@ def consume(
         for tp in sorted(leaderless):
             until = "" if exit_at_end else " until it has one"
             click.echo(f"{tp} has no leader: it is not read{until}", err=True)
-        ends = consumer.end_offsets(led) if start.isdecimal() or exit_at_end else {}
-        if start.isdecimal():
-            begins = consumer.beginning_offsets(led)
-            _check_start(start, ends)
-            for tp in led:
-                # A partition that is shorter, or that has lost its head, begins nearby.
-                consumer.seek(tp, min(max(int(start), begins[tp]), ends[tp]))
-            for tp in leaderless:
-                consumer.seek(tp, int(start))
+        ends = consumer.end_offsets(led) if exit_at_end else {}
+        if begin.seeks:
+            seek(consumer, led, begin)
+            for tp in leaderless if begin.offset is not None and begin.offset >= 0 else ():
+                consumer.seek(tp, begin.offset or 0)
         if exit_at_end:
             consumer.pause(*leaderless)
-        for record in _records(consumer, ends if exit_at_end else None, max_records):
+        for record in _records(consumer, ends if exit_at_end else None, max_records, wanted):
             write(record)
         if exit_at_end and leaderless:
             names = ", ".join(map(str, sorted(leaderless)))
@@ -245,23 +307,24 @@ def _leaderless(bootstrap: tuple[str, ...], topic: str) -> set[TopicPartition]:
 def _consume_as_member(
     topic: str,
     group: str,
-    start: str,
+    begin: Start,
     left: int | None,
     any_replica: bool,
     bootstrap: tuple[str, ...],
     write: Callable[[Record], None],
+    wanted: Callable[[Record], bool],
 ) -> None:
     with Consumer(
         topic,
         bootstrap_servers=bootstrap,
         group_id=group,
-        auto_offset_reset="earliest" if start == "start" else "latest",
+        auto_offset_reset="earliest" if begin.at_start else "latest",
         any_replica=any_replica,
     ) as consumer:
         while left is None or left > 0:
             found = consumer.getmany(timeout_ms=500, max_records=left)
             for records in found.values():
-                for record in records:
+                for record in filter(wanted, records):
                     write(record)
                 left = None if left is None else left - len(records)
             sys.stdout.flush()
@@ -272,16 +335,11 @@ def _consume_as_member(
                 click.echo(f"another member has these records, too: {error}", err=True)
 
 
-def _check_start(start: str, ends: dict[TopicPartition, int]) -> None:
-    if start.isdecimal() and all(int(start) > end for end in ends.values()):
-        raise click.ClickException(
-            f"offset {start} is beyond the end of every partition, the highest is "
-            f"{max(ends.values())}"
-        )
-
-
 def _records(
-    consumer: Consumer, ends: dict[TopicPartition, int] | None, left: int | None
+    consumer: Consumer,
+    ends: dict[TopicPartition, int] | None,
+    left: int | None,
+    wanted: Callable[[Record], bool],
 ) -> Iterator[Record]:
     open_ends = dict(ends) if ends is not None else None
     while left is None or left > 0:
@@ -298,6 +356,8 @@ def _records(
             for record in records:
                 if end is not None and record.offset >= end:
                     break
+                if not wanted(record):
+                    continue
                 if left is not None:
                     if left == 0:
                         return
@@ -306,39 +366,18 @@ def _records(
         sys.stdout.flush()
 
 
-def _text_writer(print_key: bool) -> Any:
+def _writer(form: str | None, print_key: bool, as_json: bool) -> Callable[[Record], None]:
+    """Return the function that prints a record. Raises click.UsageError."""
+    if form is not None and (as_json or print_key):
+        raise click.UsageError("-f excludes --format json and --print-key")
+    if as_json:
+        return lambda record: print_json(json_object(record))
+    line = formatter(form or ("%k\t%v" if print_key else "%v"))
+
     def write(record: Record) -> None:
-        key = (text(record.key) or "") + "\t" if print_key else ""
-        sys.stdout.write(f"{key}{text(record.value) or ''}\n")
+        sys.stdout.write(line(record) + "\n")
 
     return write
-
-
-def _json_writer() -> Any:
-    def write(record: Record) -> None:
-        print_json(
-            {
-                "topic": record.topic,
-                "partition": record.partition,
-                "offset": record.offset,
-                "timestamp_us": record.timestamp_us,
-                "key": _json_bytes(record.key),
-                "value": _json_bytes(record.value),
-                "headers": [[name, _json_bytes(value)] for name, value in record.headers],
-            }
-        )
-
-    return write
-
-
-def _json_bytes(data: bytes | None) -> object:
-    """Return text for UTF-8, else {"base64": ...}, so that nothing is lost."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 __all__ = ["consume", "produce"]

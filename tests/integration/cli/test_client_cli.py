@@ -316,6 +316,81 @@ def test_health_of_a_cluster_with_a_dead_node(
     assert "node 2 is down" in done.err
 
 
+def test_a_pipe_copies_records_with_keys_headers_and_times(
+    cluster: LocalCluster, cli: Cli, topic: str
+) -> None:
+    copy = f"{topic}.copy"
+    for name in (topic, copy):
+        cli("topic", "create", name, "-p", "2")
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        producer.send(topic, None, b"gone", timestamp_ms=1_000)
+        producer.send(topic, b"\xff", b"\x00k", headers=[("h", b"1"), ("h", None)], timestamp_ms=2)
+        producer.send(topic, "\u00fc\n".encode(), headers=[("x", b"\xfe")], timestamp_ms=3_000)
+    read = ("topic", "consume", "--from", "start", "-e", "--format", "json")
+    printed = cli(*read, topic).out
+    done = cli("topic", "produce", copy, "--input", "json", stdin=printed.encode())
+    assert (done.code, done.err) == (0, f"stored 3 records in {copy}\n")
+
+    def content(lines: list[str]) -> list[str]:
+        records = [json.loads(line) for line in lines]
+        for record in records:
+            for place in ("topic", "partition", "offset"):
+                del record[place]
+        return sorted(map(json.dumps, records))
+
+    assert content(cli(*read, copy).lines) == content(printed.splitlines())
+    for line, says in (
+        (b"{", "line 2: not JSON"),
+        (b"[]", "line 2: must be an object"),
+        (b'{"value": 1}', 'line 2: value: must be text, null or {"base64"'),
+        (b'{"value": {"base64": "?"}}', "line 2: value: not base64"),
+        (b'{"value": "", "headers": [1]}', "line 2: headers: must be a list"),
+        (b'{"value": "", "timestamp_us": "x"}', "line 2: timestamp_us: 'x' is not"),
+        (b'{"value": "", "nested": 1}', "line 2: must be an object"),
+    ):
+        wrong = cli("topic", "produce", copy, "--input", "json", stdin=b'{"value": "a"}\n' + line)
+        assert wrong.code == 1
+        assert says in wrong.err
+
+
+def test_consume_chooses_records_and_prints_them_in_a_format(cli: Cli, topic: str) -> None:
+    cli("topic", "create", topic, "-p", "1")
+    for stamp, values in (("2020-01-01T00:00Z", "ab"), ("2h", "cd"), (None, "e")):
+        time = () if stamp is None else ("--timestamp", stamp)
+        words = [f"key-{value}:{value}" for value in values]
+        assert (
+            cli("topic", "produce", topic, "-k", ":", "-H", f"n={values}", *time, *words).code == 0
+        )
+    read = ("topic", "consume", topic, "-e")
+    cases: list[tuple[tuple[str, ...], list[str]]] = [
+        (("--from", "-2"), ["d", "e"]),
+        (("--from", "-9"), ["a", "b", "c", "d", "e"]),
+        (("--from", "1h"), ["e"]),
+        (("--from", "1d"), ["c", "d", "e"]),
+        (("--from", "start", "--until", "1h"), ["a", "b", "c", "d"]),
+        (("--from", "2020-06-01T00:00+01:00", "--until", "1h"), ["c", "d"]),
+        (("--from", "start", "--key", "key-b"), ["b"]),
+        (("--from", "start", "--header", "n=cd"), ["c", "d"]),
+        (("--from", "start", "--grep", "[be]"), ["b", "e"]),
+        (("--from", "start", "--grep", "[bde]", "-n", "2"), ["b", "d"]),
+        (("--from", "4", "-f", r"%p\t%o %t %k=%v %h %%"), [f"0\t4 {topic} key-e=e n=e %"]),
+        (("--from", "start", "-n", "1", "-f", "%T"), ["1577836800000"]),
+    ]
+    for words, expected in cases:
+        assert cli(*read, *words).lines == expected, words
+    for words, says in (
+        (("--from", "yesterday"), "--from must be"),
+        (("--from", "2020-01-01T00:00"), "--from must be"),
+        (("--until", "soon"), "--until must be"),
+        (("--header", "n"), "NAME=VALUE"),
+        (("--grep", "("), "--grep: "),
+        (("-f", "%x"), "-f: %x is not one of %k %v"),
+        (("-f", "%v", "--print-key"), "-f excludes"),
+    ):
+        wrong = cli(*read, *words)
+        assert (wrong.code, says in wrong.err) == (2, True), (words, wrong.err)
+
+
 # --- producers ---------------------------------------------------------------------------
 
 

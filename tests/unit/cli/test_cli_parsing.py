@@ -15,7 +15,8 @@ import pytest
 from oncelog.cli.app import cli, run
 from oncelog.cli.nodes import of_machine
 from oncelog.cli.output import print_facts, print_table, text, when
-from oncelog.cli.records import _json_bytes, _split
+from oncelog.cli.record_formats import json_bytes
+from oncelog.cli.records import _split
 from oncelog.types import ClusterInfo, NodeInfo, NodeStatus
 from oncelog.views.cluster import find_problems, find_small, find_warnings
 
@@ -128,8 +129,8 @@ def test_times_and_bytes() -> None:
     assert when(10**18) == f"{10**18} ms"
     assert text(b"\xffok") == "\\xffok"
     assert text(None) is None
-    assert _json_bytes(b"\xff") == {"base64": "/w=="}
-    assert _json_bytes("ü".encode()) == "ü"
+    assert json_bytes(b"\xff") == {"base64": "/w=="}
+    assert json_bytes("ü".encode()) == "ü"
 
 
 def test_splitting_lines() -> None:
