@@ -28,7 +28,7 @@ _ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 _FIELDS = {"topic", "partition", "offset", "timestamp_us", "key", "value", "headers"}
 
 
-class Sent(NamedTuple):
+class RecordToSend(NamedTuple):
     """A record to send. timestamp_ms None: the time of the call."""
 
     value: bytes | None
@@ -76,7 +76,7 @@ def json_bytes(data: bytes | None) -> object:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def read_json(line: bytes) -> Sent:
+def read_json(line: bytes) -> RecordToSend:
     """Return the record of a line of `topic consume --format json`; its place is ignored.
 
     Raises click.ClickException.
@@ -95,7 +95,7 @@ def read_json(line: bytes) -> Sent:
         named = tuple((str(name), _bytes_of("headers", value)) for name, value in headers)
     except (TypeError, ValueError):
         raise click.ClickException("headers: must be a list of [name, value]") from None
-    return Sent(
+    return RecordToSend(
         _bytes_of("value", given["value"]),
         _bytes_of("key", given.get("key")),
         named,
@@ -116,4 +116,4 @@ def _bytes_of(field: str, value: Any) -> bytes | None:
     raise click.ClickException(f'{field}: must be text, null or {{"base64": ...}}')
 
 
-__all__ = ["Sent", "formatter", "json_bytes", "json_object", "read_json"]
+__all__ = ["RecordToSend", "formatter", "json_bytes", "json_object", "read_json"]

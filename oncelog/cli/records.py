@@ -23,7 +23,7 @@ from oncelog import (
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
 from oncelog.cli.record_choice import Start, choice, parse_header, parse_start, parse_time, seek
-from oncelog.cli.record_formats import Sent, formatter, json_object, read_json
+from oncelog.cli.record_formats import RecordToSend, formatter, json_object, read_json
 from oncelog.views.words import plural
 
 INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
@@ -116,7 +116,7 @@ def produce(
 
 def _reader(
     form: str, separator: str | None, headers: tuple[str, ...], timestamp: str | None
-) -> Callable[[bytes], Sent]:
+) -> Callable[[bytes], RecordToSend]:
     """Return the function that makes a record of a line. Raises click.UsageError."""
     if separator == "":
         raise click.UsageError("--key-separator must not be empty")
@@ -134,9 +134,9 @@ def _reader(
             f"--timestamp must be a time in ISO 8601 with a time zone, or 2h, got {timestamp!r}"
         )
 
-    def read(line: bytes) -> Sent:
+    def read(line: bytes) -> RecordToSend:
         key, value = _split(line, separator)
-        return Sent(value, key, named, time_ms)
+        return RecordToSend(value, key, named, time_ms)
 
     return read
 

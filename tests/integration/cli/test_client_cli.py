@@ -376,9 +376,9 @@ def test_consume_chooses_records_and_prints_them_in_a_format(cli: Cli, topic: st
         (("--from", "4", "-f", r"%p\t%o %t %k=%v %h %%"), [f"0\t4 {topic} key-e=e n=e %"]),
         (("--from", "start", "-n", "1", "-f", "%T"), ["1577836800000"]),
     ]
-    for words, expected in cases:
-        assert cli(*read, *words).lines == expected, words
-    for words, says in (
+    for options, expected in cases:
+        assert cli(*read, *options).lines == expected, options
+    for given, says in (
         (("--from", "yesterday"), "--from must be"),
         (("--from", "2020-01-01T00:00"), "--from must be"),
         (("--until", "soon"), "--until must be"),
@@ -387,8 +387,8 @@ def test_consume_chooses_records_and_prints_them_in_a_format(cli: Cli, topic: st
         (("-f", "%x"), "-f: %x is not one of %k %v"),
         (("-f", "%v", "--print-key"), "-f excludes"),
     ):
-        wrong = cli(*read, *words)
-        assert (wrong.code, says in wrong.err) == (2, True), (words, wrong.err)
+        wrong = cli(*read, *given)
+        assert (wrong.code, says in wrong.err) == (2, True), (given, wrong.err)
 
 
 # --- producers ---------------------------------------------------------------------------
