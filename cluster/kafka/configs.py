@@ -123,6 +123,20 @@ def _fill(
         config.retention_ms = config.retention_bytes = UNLIMITED
 
 
+def _check_deletes(settings: TopicSettings, config: pb.TopicConfig) -> None:
+    """Check that a topic without any limit gets a policy with it. Raises InvalidConfigError.
+
+    The policy alone would change nothing: the topic would be described as compacted as before.
+    """
+    named = config.HasField("retention_ms") or config.HasField("retention_bytes")
+    if _is_unlimited(settings) and not named:
+        raise _wrong(CLEANUP, "the topic has no limit of retention; set retention.ms beside it")
+
+
+def _is_unlimited(settings: TopicSettings) -> bool:
+    return settings.retention_ms == settings.retention_bytes == UNLIMITED
+
+
 def _put(config: pb.TopicConfig, name: str, value: str | None) -> None:
     """Write one setting into `config`; no value: its default. Raises InvalidConfigError."""
     setting = SETTINGS.get(name)
@@ -228,6 +242,9 @@ class Configs:
             raise invalid("resource_type", f"{kind} must be {TOPIC}, a topic")
         config = pb.TopicConfig()
         _fill(config, values, keeps_compacted=self._keeps_compacted)
+        topic = self._metadata.topic(name)
+        if self._keeps_compacted and topic is not None and CLEANUP in values:
+            _check_deletes(topic.settings, config)
         request = pb.AlterTopicRequest(
             name=name, config=config, set_expected_offsets=EXPECTED_OFFSETS in values
         )
@@ -247,9 +264,8 @@ def described(
         yield DescribeConfigsResourceResult(
             name, value, False, source, False, [], setting.kind, None
         )
-    is_unlimited = settings.retention_ms == settings.retention_bytes == UNLIMITED
     for name, value in FIXED.items():
-        if name == CLEANUP and keeps_compacted and is_unlimited:
+        if name == CLEANUP and keeps_compacted and _is_unlimited(settings):
             yield DescribeConfigsResourceResult(
                 name, COMPACT, False, SET_HERE, False, [], STRING, KEPT_TEXT
             )

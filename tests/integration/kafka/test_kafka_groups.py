@@ -21,7 +21,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka.coordinator.assignors import range as kafka_range
 
 import oncelog
@@ -339,3 +339,24 @@ def test_a_topic_for_connects_groups_is_compacted_and_keeps_all(client: AdminCli
         values = found.result(TIMEOUT)
         told[topic] = [values[name].value for name in ("cleanup.policy", "retention.ms")]
     assert told == {"connect-configs": ["compact", "-1"], "with-an-age": ["delete", "60000"]}
+
+
+def test_a_topic_without_a_limit_is_not_deleted_by_a_word(client: AdminClient) -> None:
+    """Success would be a lie: the topic would keep all, and be described as compacted."""
+    create(client, "kept", cleanup_policy="compact")
+    policy, age = ("cleanup.policy", "delete"), ("retention.ms", "60000")
+    with pytest.raises(KafkaException, match="no limit of retention"):
+        alter(client, "kept", policy)
+    alter(client, "kept", policy, age)
+    alter(client, "kept", policy)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "kept")
+    (found,) = client.describe_configs([resource]).values()
+    assert found.result(TIMEOUT)["cleanup.policy"].value == "delete"
+
+
+def alter(client: AdminClient, topic: str, *values: tuple[str, str]) -> None:
+    operation = AlterConfigOpType.SET
+    entries = [ConfigEntry(*one, incremental_operation=operation) for one in values]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    (done,) = client.incremental_alter_configs([resource]).values()
+    done.result(TIMEOUT)
