@@ -86,6 +86,11 @@ class ClassicTable:
     def names(self) -> list[str]:
         return sorted(self._groups)
 
+    @property
+    def size(self) -> int:
+        """Count the bytes of all groups' entries."""
+        return self._bytes
+
     def refusal(self, group: str, caller: pb.ClassicCaller | None, *, staged: bool = False) -> str:
         """Return why a commit must not be stored; "" if it may. Changes nothing.
 

@@ -156,6 +156,11 @@ class OffsetsTable:
         """Returns the names of classic groups with members."""
         return self._classic.names()
 
+    @property
+    def classic_bytes(self) -> int:
+        """The bytes of all classic groups' generations."""
+        return self._classic.size
+
     def has_members(self, group: str) -> bool:
         """Whether only members commit in the group."""
         return self._ownerships.of(group).has_members or self._classic.of(group) is not None

@@ -279,12 +279,20 @@ class _Term:
             raise ThrottledError(text)
 
     def classic_room(self) -> int:
-        """Return the bytes of memory that Kafka's clients may still take; negative: none."""
-        return MAX_CLASSIC_BYTES - sum(
+        """Return the bytes that new members of Kafka's clients may still take; negative: none.
+
+        An eighth of the entries is for the groups that are there, whose assignments change: one
+        that finds no room there is balanced again and again.
+        """
+        table = self.replica.group_offsets
+        assert table is not None, "a partition of __offsets"
+        held = sum(
             one.coordinator.held_bytes
             for one in self.groups.values()
             if isinstance(one, RunningClassicGroup)
         )
+        entries = table.classic_bytes + MAX_CLASSIC_BYTES // 8
+        return MAX_CLASSIC_BYTES - max(held, entries)
 
     def _forget(self, group: str) -> None:
         """Drop a group without members."""

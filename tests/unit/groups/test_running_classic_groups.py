@@ -8,6 +8,7 @@ import pytest
 
 from cluster.errors import NotLeaderError
 from cluster.features import FEATURES, KAFKA, Finalized
+from cluster.groups import classic_table
 from cluster.groups.classic import ClassicJoin, Joined
 from cluster.services.groups import running_groups
 from cluster.services.groups.running_groups import _Term
@@ -68,3 +69,22 @@ async def test_a_group_that_takes_all_memory_stops_no_other(
     assert (again.error, again.generation) == ("", 1)
     for group in term.groups.values():
         group.close(NotLeaderError("the test ends", 0))
+
+
+async def test_assignments_leave_room_for_the_rebalances_of_the_groups_that_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new group would be balanced for ever: nothing of it can be stored."""
+    term = _Term(led().parts[1], 1)
+    large = term.begin_classic("large", 0.0)
+    await large.join(request("a"))
+    caller = pb.ClassicCaller(member="a", generation=1)
+    await large.sync(caller, (None, None), {"a": bytes(15_000)})
+    monkeypatch.setattr(running_groups, "MAX_CLASSIC_BYTES", 16_000)
+    monkeypatch.setattr(classic_table, "MAX_CLASSIC_BYTES", 16_000)
+    assert (await term.begin_classic("new", 0.0).join(request("b"))).error == "NO_ROOM"
+    again = await large.join(request("a")._replace(member="a"))
+    assert (again.error, again.generation) == ("", 2)
+    caller.generation = 2
+    assert not (await large.sync(caller, (None, None), {"a": bytes(15_500)})).error
+    large.close(NotLeaderError("the test ends", 0))
