@@ -89,14 +89,23 @@ class Resolver:
 
         NOT_YET: no epoch is known to have stored it, and the newest one may.
         """
-        known = partition.last_seen.known(producer_id)
-        held = partition.policy.names.holder(producer_id)
-        newest = max(-1 if known is None else known.epoch, 0 if held is None else held.epoch)
-        found = await self._resolve(partition, producer_id, newest, sequence)
-        if found.resolution is ResolutionKind.COMMITTED or not newest:
+        while True:
+            newest = _newest_epoch(partition, producer_id)
+            found = await self._resolve(partition, producer_id, newest, sequence)
+            # Its confirmation may have brought a newer one.
+            if newest == _newest_epoch(partition, producer_id):
+                break
+        if found.resolution is ResolutionKind.COMMITTED:
             return newest, found
+        known = partition.last_seen.known(producer_id) is not None
+        if not newest and (known or found.resolution is ResolutionKind.NOT_YET):
+            return newest, found  # there was no other; of an expired producer only the log knows
+        run = partition.machine.runs.by_producer.get(producer_id)
+        if run is not None and run.first <= sequence <= run.last:
+            # Under an older epoch, but its commit may be decided.
+            return newest, found._replace(resolution=ResolutionKind.NOT_YET)
         stored = partition.last_seen.stored_epoch(producer_id)
-        if stored < newest and partition.last_seen.known(producer_id) is not None:
+        if known and stored < newest:
             older = await self._resolve(partition, producer_id, stored, sequence)
             if older.resolution is ResolutionKind.COMMITTED:
                 return stored, older
@@ -167,6 +176,13 @@ class Resolver:
                 answer = await _located(partition, meta, given)
         finally:
             answer_to(answer)
+
+
+def _newest_epoch(partition: Partition, producer_id: int) -> int:
+    """Return the newest epoch that is known here; 0 if none is."""
+    known = partition.last_seen.known(producer_id)
+    held = partition.policy.names.holder(producer_id)
+    return max(0 if known is None else known.epoch, 0 if held is None else held.epoch)
 
 
 async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> None:
