@@ -62,9 +62,10 @@ class Supervisor:
         self._pace = pace
         self._stopping = asyncio.Event()
         self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._started: set[int] = set()
 
     async def run(self) -> int:
-        """Run all processes until a stopping signal, or until one finds bad settings."""
+        """Run all processes until a stopping signal, or until one cannot begin with its settings."""
         for number in stopping():
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         kept = (self._keep(process, node) for process, node in enumerate(self._nodes))
@@ -81,9 +82,10 @@ class Supervisor:
         """Run one process, again and again; returns the exit code for the machine."""
         clock = asyncio.get_running_loop().time
         while not self._stopping.is_set():
-            began = clock()
+            began, is_first = clock(), node not in self._started
             code = await self._run(number, node)
-            if code == BAD_SETTINGS:
+            # Later, settings or certificates may have been changed badly: the others serve on.
+            if code == BAD_SETTINGS and is_first:
                 log.error("all processes end: bad settings node=%d", node)
                 self.stop()
                 return BAD_SETTINGS
@@ -104,6 +106,7 @@ class Supervisor:
             log.error("process cannot be started node=%d: %s", node, error)
             return 1
         self._running[node] = process
+        self._started.add(node)
         log.info("process started node=%d pid=%d", node, process.pid)
         if self._stopping.is_set():
             process.terminate()

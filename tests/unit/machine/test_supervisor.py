@@ -120,6 +120,22 @@ def test_bad_settings_of_one_process_end_the_machine(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_settings_that_became_bad_do_not_end_the_processes_that_run(tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    check = f"if number == '1' and os.path.exists({str(bad)!r}): os._exit(2)"
+
+    async def body() -> None:
+        async with running(tmp_path, check) as stage:
+            started = dict([await stage.started(), await stage.started()])
+            bad.touch()
+            os.kill(started[1], signal.SIGKILL)
+            assert (await stage.started())[0] == (await stage.started())[0] == 1
+            os.kill(started[0], 0)
+            assert not stage.ended.done()
+
+    asyncio.run(body())
+
+
 def test_a_process_that_fails_to_stop_is_in_the_exit_code(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path, on_term=1) as stage:
