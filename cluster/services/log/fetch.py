@@ -47,6 +47,7 @@ MAX_BATCHES = 1000  # in one answer
 HELD_TWICE = 2  # an answer that is sent is held here and by gRPC
 MIN_ANSWER_BYTES = 64 * 1024  # when memory is scarce
 ANSWERS_IN_SPARE = 16  # an answer takes at most this fraction of the spare memory
+LEVEL = 0.25  # seconds for an offset that a near replica lacks, of the wait that the request allows
 _RECHECK = 60.0  # seconds until a subscription looks again without news
 _REFUSALS = (OncelogError, NotLeaderError, NotReadyError, OffsetOutOfRangeError)
 _Into = pb.PartitionRecords | pb.OffsetResult  # the answer for one partition
@@ -99,18 +100,40 @@ class Reader:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.max_wait_ms / 1000
         account, asked = self._node.memory.of_call(), self._budget(request.max_bytes)
+        answering = _replicas_for(request)
         with Listening(self.replicas(request.partitions)) as listening:
+            if answering is AnsweringReplicas.NEAR:
+                await self._level(request.partitions, listening, min(deadline, loop.time() + LEVEL))
             while True:
                 seen = listening.count
-                found = await self._affordable(
-                    request.partitions, asked, _replicas_for(request), account
-                )
+                found = await self._affordable(request.partitions, asked, answering, account)
                 enough = found.size >= request.min_bytes or found.batches >= MAX_BATCHES
                 less = found.budget < asked and found.size > 0
                 if found.failed or enough or less or loop.time() >= deadline:
                     return found.sections
                 del found  # do not hold the batches while nothing reads them
                 await listening.wait(seen, deadline)
+
+    async def _level(
+        self, fetches: Iterable[pb.PartitionFetch], listening: Listening, deadline: float
+    ) -> None:
+        """Wait a moment for offsets that near replicas lack.
+
+        A reader that comes from the leader, or begins at its end, is one message of it ahead.
+        """
+        while True:
+            seen = listening.count
+            if not any(self._is_ahead(one) for one in fetches):
+                return
+            if not await listening.wait(seen, deadline):
+                return
+
+    def _is_ahead(self, fetch: pb.PartitionFetch) -> bool:
+        located = locate(self._node, fetch.topic, fetch.partition)
+        if located is None or located.replica is None or located.leads:
+            return False
+        replica = located.replica
+        return not has_stopped(replica) and fetch.offset > replica.high_watermark
 
     async def next_message(
         self,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from cluster.services.log import fetch
 from cluster.services.log.fetch import Reader
 from cluster.services.routing import NEAR_BEHIND
 from oncelog.v1 import log_pb2
@@ -50,6 +53,24 @@ async def test_an_offset_that_it_lacks_is_the_leaders_to_judge(follower: LogNode
     leading = LogNode()
     ours = await read(leading, 3, near=True)
     assert ours.error == log_pb2.PARTITION_ERROR_OFFSET_OUT_OF_RANGE
+
+
+async def test_it_waits_a_moment_for_an_offset_that_it_lacks(
+    follower: LogNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "LEVEL", 60.0)
+    leading = LogNode()
+    for _ in range(4):
+        await leading.send(header(), PAYLOAD)
+    part = log_pb2.PartitionFetch(topic=TOPIC, partition=0, offset=3)
+    request = log_pb2.FetchRequest(partitions=[part], near=True, min_bytes=1, max_wait_ms=60_000)
+    reading = asyncio.ensure_future(Reader(follower).fetch(request))
+    for entry in leading.log.entries[2:]:
+        await asyncio.sleep(0)
+        assert not reading.done(), "the reader was the leader's, and is ahead of this follower"
+        follower.log.propose(entry, lambda _: None)
+    (found,) = log_pb2.FetchResponse.FromString(await reading).partitions
+    assert [one.base_offset for one in found.batches] == [3]
 
 
 async def test_it_answers_nothing_if_it_may_be_far_behind(follower: LogNode) -> None:
