@@ -65,7 +65,7 @@ class Supervisor:
         self._started: set[int] = set()
 
     async def run(self) -> int:
-        """Run all processes until a stopping signal, or until one cannot begin with its settings."""
+        """Run all processes until a stopping signal, or until settings let one not begin."""
         for number in stopping():
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         kept = (self._keep(process, node) for process, node in enumerate(self._nodes))
