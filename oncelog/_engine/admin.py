@@ -335,7 +335,7 @@ class AdminCore:
         answer = await self.call_leader(
             tp, lambda channel: log_stub(channel).ResolveSequence, request
         )
-        return messages.resolved(answer)
+        return messages.resolved(answer, epoch)
 
     async def call_leader(self, tp: TopicPartition, method: Any, request: Any) -> Any:
         """Call a partition's leader. Raises UnknownTopicOrPartitionError before any call."""

@@ -223,13 +223,16 @@ def producer_name(message: producer_pb2.ProducerName) -> t.ProducerName:
     return t.ProducerName(message.name, message.producer_id, message.epoch, message.last_lease_ms)
 
 
-def resolved(message: log_pb2.ResolveSequenceResponse) -> t.ResolvedSequence:
+def resolved(
+    message: log_pb2.ResolveSequenceResponse, asked: int | None = None
+) -> t.ResolvedSequence:
+    """asked: epoch in the request, which a node of an older release does not repeat."""
     return t.ResolvedSequence(
         _RESOLUTIONS.get(message.resolution, t.Resolution.FORGOTTEN),
         message.offset,
         message.last_sequence,
         message.current_epoch,
-        message.epoch,
+        message.epoch if asked is None else asked,
     )
 
 
