@@ -251,13 +251,16 @@ def _change(
     is_done: Callable[[NodeStatus | None], bool] = _is_settled,
 ) -> None:
     made: list[dict[str, Any]] = []
-    for node_id in nodes:
-        effects = change(node_id, dry_run=dry_run)
-        made.append({"node_id": node_id, "action": action, "dry_run": dry_run, "effects": effects})
-        for effect in () if as_json else effects:
-            click.echo(f"would: {effect}" if dry_run else effect)
-    if as_json:
-        print_json(made[0] if len(made) == 1 else made)
+    try:
+        for node_id in nodes:
+            effects = change(node_id, dry_run=dry_run)
+            one = {"node_id": node_id, "action": action, "dry_run": dry_run, "effects": effects}
+            made.append(one)
+            for effect in () if as_json else effects:
+                click.echo(f"would: {effect}" if dry_run else effect)
+    finally:  # also what was changed before a node that is refused
+        if as_json and made:
+            print_json(made[0] if len(nodes) == 1 else made)
     said: dict[int, tuple[str, ...]] = {}
     while wait and not dry_run:
         status = {one.node_id: one for one in admin.list_nodes()}
