@@ -53,6 +53,9 @@ MAX_INT64 = (1 << 63) - 1
 KAFKA_IDS = 1 << 62
 """Producer ids from here on belong to clients of Kafka's protocol that gave no name."""
 
+KAFKA_PROOF_BITS = 20
+"""Lowest bits of such an id, behind the number that was issued (`cluster/kafka/ids.py`)."""
+
 WINDOW = 5
 """How many recent batches of a producer are kept with their offsets."""
 

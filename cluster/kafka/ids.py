@@ -22,8 +22,8 @@ from functools import lru_cache
 from typing import Final
 
 from cluster.dedup.verdict import KAFKA_IDS
+from cluster.dedup.verdict import KAFKA_PROOF_BITS as PROOF_BITS
 
-PROOF_BITS: Final = 20
 COUNTER_BITS: Final = 42
 _CLAIM = struct.Struct("<q")
 

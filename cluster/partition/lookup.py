@@ -15,7 +15,7 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum
 
-from cluster.dedup.verdict import ResolutionKind, Resolved
+from cluster.dedup.verdict import KAFKA_IDS, ResolutionKind, Resolved
 from cluster.entries import BatchEntry, unpack_batch
 from cluster.partition.disk_reads import without_waiting
 from cluster.partition.replica import Partition
@@ -107,14 +107,17 @@ async def settled(
 ) -> Resolved:
     """Completes the map's answer from the log.
 
-    UNSPECIFIED is left only where retention has deleted the evidence. Raises storage.StorageError.
+    UNSPECIFIED is left only where retention has deleted the evidence. An id of Kafka's clients may
+    come again after the map forgot it, so only the log shows what it stored. Raises
+    storage.StorageError.
     """
     known = partition.last_seen.describe(producer_id)
+    forgotten = known is None and producer_id >= KAFKA_IDS
     if found.resolution is ResolutionKind.COMMITTED:
         in_window = known is not None and known.recent and sequence >= known.recent[0].first
         if found.offset >= 0 or in_window:
             return found
-    elif found.resolution is not ResolutionKind.UNSPECIFIED:
+    elif found.resolution is not ResolutionKind.UNSPECIFIED and not forgotten:
         return found
     elif known is not None and known.pinned and known.opened and known.last_offset < 0:
         # A name's id is remembered from its first batch on: there was no batch.
@@ -123,6 +126,6 @@ async def settled(
     place = await find_batch(partition, producer_id, epoch, sequence, below=below)
     if isinstance(place, Found):
         return found._replace(resolution=ResolutionKind.COMMITTED, offset=place.offset_of(sequence))
-    if place is Miss.ABSENT:
+    if place is Miss.ABSENT and found.resolution is not ResolutionKind.NOT_YET:
         return found._replace(resolution=ResolutionKind.NEVER, offset=-1)
     return found

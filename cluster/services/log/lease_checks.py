@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.dedup.verdict import KAFKA_IDS, Kind, Verdict
+from cluster.dedup.verdict import KAFKA_IDS, KAFKA_PROOF_BITS, Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.metadata.lease_tokens import TOKEN_BYTES, proves
 from cluster.security.caller import CALLER
@@ -69,10 +69,12 @@ class Leases:
 
     async def is_issued(self, producer_id: int) -> bool:
         """Return whether the metadata leader ever issued the id. Raises ClusterError."""
-        metadata = self._node.metadata
-        if not metadata.is_issued(producer_id):
+        metadata, number = self._node.metadata, producer_id
+        if producer_id >= KAFKA_IDS:
+            number = (producer_id - KAFKA_IDS) >> KAFKA_PROOF_BITS
+        if not metadata.is_issued(number):
             await self._catch_up()
-        return metadata.is_issued(producer_id)
+        return metadata.is_issued(number)
 
     async def caught_up(self) -> bool:
         """Wait to catch up, but not again for a while after a failure: a stream waits, too."""
