@@ -239,6 +239,7 @@ class Fetcher:
             elif added is Added.ANEW:
                 log.warning("%s: the topic was deleted and created anew", wanted.tp)
                 self.new_partitions.made_anew(wanted.tp)
+                self._ahead_since.pop(wanted.tp, None)
                 self.buffer.seek(wanted.tp, None)
             elif added is Added.BEHIND:
                 self._routes.failed(wanted.tp, address)
