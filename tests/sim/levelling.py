@@ -48,7 +48,7 @@ class Levelling:
         draw = self._balancing.draw(largest(held))
         self._later(DRAWING, lambda: self._drawn(draw()))
 
-    def _drawn(self, moves: Moves | None) -> None:
+    def _drawn(self, moves: Moves) -> None:
         self._is_busy = False
         self._balancing.begin(moves)
 

@@ -55,22 +55,22 @@ class Balancing:
         leads = group is not None and group.is_ready
         return leads and self._metadata.membership.balancing and not self._under_way
 
-    def draw(self, sizes: Mapping[int, int]) -> Callable[[], Moves | None]:
+    def draw(self, sizes: Mapping[int, int]) -> Callable[[], Moves]:
         """Return a function that plans the next moves in any thread: many partitions take a while.
 
-        sizes: bytes by group. The function returns None if too much moves already.
+        sizes: bytes by group. No move is next while as many move as may.
         """
         view = self._metadata.membership
         records, self._layout = self._records(), view.layout_version
         moving = sum(bool(record.target) for record in records)
         nodes = [node for node in view.holders() if self._alive(node)]
         if moving >= MAX_MOVES:
-            return lambda: None
+            return list
         return partial(plan, records, nodes, sizes, MAX_MOVES - moving, view.spread)
 
-    def begin(self, moves: Moves | None) -> None:
+    def begin(self, moves: Moves) -> None:
         """Propose the moves, between rounds of the driver; outdated ones are refused."""
-        if moves is None or not self.is_due:
+        if not self.is_due:
             return
         for record, target in moves:
             move = mpb.SetReplicas(

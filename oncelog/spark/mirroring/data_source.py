@@ -39,7 +39,7 @@ from oncelog.spark.mirroring.run import OPTION, MirrorSettings, claims, keep_nam
 from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
 from oncelog.spark.source.offsets import OffsetRange, Offsets, StreamPosition
 from oncelog.spark.source.options import SourceOptions
-from oncelog.spark.source.planning import TopicGoneError
+from oncelog.spark.source.planning import TopicGoneError, id_of
 from oncelog.spark.source.reading import join
 from oncelog.spark.source.schema import columns_as_types
 from oncelog.spark.source.stream import OncelogStreamReader
@@ -113,12 +113,13 @@ class MirrorStreamReader(OncelogStreamReader):
         self._begin_at = begin
         self._planned_to = last
         ranges = [OffsetRange(tp, at, last[tp]) for tp, at in sorted(begin.items())]
-        return [InputPartition(tuple(one) if one.size > 0 else None) for one in ranges]
+        topic_id = id_of(self._settings.source_id)
+        return [InputPartition((*one, topic_id) if one.size > 0 else None) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not self._settings.by_range:
             return super().read(partition)
-        ranges = [] if partition.value is None else [OffsetRange(*partition.value)]
+        ranges = [] if partition.value is None else [OffsetRange(*partition.value[:-1])]
         return map(mirror_ranges.pack, ranges)
 
     def _columns(self) -> tuple[str, ...]:

@@ -456,7 +456,9 @@ async def topics(run: Run) -> None:
 
 def arguments(method: Callable[..., Any], run: Run) -> list[Any]:
     """Arguments of the right types; the call may be refused."""
-    kinds: dict[str, Any] = {"str": run.topic, "int": 0, "types.TopicConfig": TopicConfig()}
+    kinds: dict[str, Any] = {
+        "str": run.topic, "int": 0, "int | None": None, "types.TopicConfig": TopicConfig()
+    }  # fmt: skip
     required = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
     return [kinds.get(p.annotation, {}) for p in required]
 

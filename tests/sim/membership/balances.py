@@ -43,7 +43,7 @@ MAX_MOVES = 2  # at a time, instead of the nodes' 50
 MOST_MOVES = 2 * MAX_MOVES
 LOOK = 0.02  # seconds between looks at the metadata
 DIRECTED = (6,)  # seeds that meet the planted weaknesses
-WITH_RACKS = 7
+WITH_RACKS = (7, 9330153)
 RACKS = "aabbc"
 
 Records = Mapping[int, PartitionState]
@@ -254,10 +254,11 @@ def balances_end_and_keep_to_their_limits() -> None:
 
 @schedule
 def balances_keep_partitions_spread() -> None:
-    """One seed with racks."""
-    error = run_balances(WITH_RACKS).error
-    if error:
-        raise Violation(f"seed {WITH_RACKS}: {error}")
+    """Seeds with racks. In the second one an operator moves a partition while a balance ends."""
+    for seed in WITH_RACKS:
+        error = run_balances(seed).error
+        if error:
+            raise Violation(f"seed {seed}: {error}")
 
 
 @schedule
@@ -265,7 +266,7 @@ def a_balance_does_not_end_on_a_plan_from_before() -> None:
     """All partitions are moved by hand between an empty plan and the end that follows from it."""
     begin, moved = Balancing.begin, list[int]()
 
-    def late(self: Balancing, moves: Moves | None) -> None:
+    def late(self: Balancing, moves: Moves) -> None:
         cluster = self._propose.__self__._node.cluster  # type: ignore[attr-defined]
         if moves == [] and self.is_due and not moved and cluster.scheduler.now > DURATION:
             for record in self._records():

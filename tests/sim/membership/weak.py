@@ -49,6 +49,7 @@ from cluster.node.replicas import node_changes
 from cluster.node.replicas.repairs import Repairs
 from cluster.node.replicas.replicas import Replicas
 from cluster.transport.hellos import Acceptance
+from cluster.v1 import metadata_pb2 as mpb
 from cluster.v1 import peer_pb2 as pb
 from tests.sim.joining import Joining
 from tests.sim.mutations import mutation
@@ -90,7 +91,7 @@ CAUGHT_BY = {
     "leader-dropped": "replicas_become_one_and_three_again",
     "balance-over-moves": "balances_end_and_keep_to_their_limits",
     "balance-without-limit": "balances_end_and_keep_to_their_limits",
-    "ended-without-a-look": "balances_end_and_keep_to_their_limits",
+    "ended-beside-a-move": "balances_keep_partitions_spread",
     "first-damaged-only": "two_of_three_are_damaged_and_one_comes_back",
     "lone-voter-stops-for-a-learner": "the_only_voter_cannot_read_for_a_learner",
     "balance-ignores-racks": "balances_keep_partitions_spread",
@@ -489,10 +490,17 @@ def ended_by_an_old_plan() -> Any:
     return [(replica_rules, "_change_balance", whatever)]
 
 
-@mutation("a balance ends when nothing may be begun")
-def ended_without_a_look() -> Any:
+@mutation("a balance ends beside a move by hand")
+def ended_beside_a_move() -> Any:
     before = balancing.Balancing.begin
-    return [(balancing.Balancing, "begin", lambda self, moves: before(self, moves or []))]
+
+    def begin(self: balancing.Balancing, moves: balancing.Moves) -> None:
+        if moves or not self.is_due or any(one.before_balance for one in self._records()):
+            return before(self, moves)
+        end = mpb.ChangeBalance(balancing=False, expected_layout=self._layout)
+        return self._ask(mpb.MetadataCommand(change_balance=end))
+
+    return [(balancing.Balancing, "begin", begin)]
 
 
 # -- nodes that may or may not speak -----------------------------------------------------------
