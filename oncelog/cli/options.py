@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -61,11 +62,20 @@ _FILE = click.Path(exists=True, dir_okay=False)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-def _set_security(given: dict[str, Any]) -> None:
-    """Set the flag's environment variable for this run, for all clients of the command."""
-    for name, value in given.items():
-        if value:
-            os.environ[ENV_PREFIX + name.upper()] = "true" if value is True else value
+@contextmanager
+def _security(given: dict[str, Any]) -> Iterator[None]:
+    """Set the flags' environment variables inside, for all clients of the command."""
+    wanted = {ENV_PREFIX + name.upper(): value for name, value in given.items() if value}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update({n: "true" if value is True else value for n, value in wanted.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,9 +107,10 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @functools.wraps(command)
     def wrapped(*args: Any, output_format: str, **kwargs: Any) -> Any:
-        _set_security({name: kwargs.pop(name) for name in SECURITY_SETTINGS if name in kwargs})
-        check_text(kwargs, BINARY)
-        return command(*args, as_json=output_format == "json", **kwargs)
+        flags = {name: kwargs.pop(name) for name in SECURITY_SETTINGS if name in kwargs}
+        with _security(flags):
+            check_text(kwargs, BINARY)
+            return command(*args, as_json=output_format == "json", **kwargs)
 
     return wrapped
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from oncelog.cli.app import cli, run
 from oncelog.cli.nodes import of_machine
+from oncelog.cli.options import common
 from oncelog.cli.output import print_facts, print_table, text, when
 from oncelog.cli.record_formats import json_bytes
 from oncelog.cli.records import _split
@@ -203,3 +206,23 @@ def test_a_command_imports_no_module_of_another() -> None:
     others = {"oncelog.cli.groups", "oncelog.cli.records", "oncelog.producer", "oncelog.consumer"}
     heavy = {"crc32c", "cryptography", "rich", "oncelog._engine.produce"}
     assert not imported & (others | heavy)
+
+
+@pytest.mark.parametrize("before", [None, "false"])
+def test_security_flags_hold_for_one_command(
+    monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """A program may run several commands, and clients of its own."""
+    name, seen = "ONCELOG_CLIENT_TLS", list[str | None]()
+    monkeypatch.delenv(name, raising=False)
+    if before is not None:
+        monkeypatch.setenv(name, before)
+
+    @click.command()
+    @common
+    def shown(**_: Any) -> None:
+        seen.append(os.environ.get(name))
+        raise click.ClickException("it may fail")
+
+    assert CliRunner().invoke(shown, ["--tls"]).exit_code == 1
+    assert (seen, os.environ.get(name)) == (["true"], before)
