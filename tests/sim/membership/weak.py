@@ -91,7 +91,7 @@ CAUGHT_BY = {
     "leader-dropped": "replicas_become_one_and_three_again",
     "balance-over-moves": "balances_end_and_keep_to_their_limits",
     "balance-without-limit": "balances_end_and_keep_to_their_limits",
-    "ended-beside-a-move": "balances_keep_partitions_spread",
+    "ended-beside-a-move": "a_balance_does_not_end_beside_a_move",
     "first-damaged-only": "two_of_three_are_damaged_and_one_comes_back",
     "lone-voter-stops-for-a-learner": "the_only_voter_cannot_read_for_a_learner",
     "balance-ignores-racks": "balances_keep_partitions_spread",
