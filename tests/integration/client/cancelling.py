@@ -238,10 +238,14 @@ class Run(Scene):
         self.kit.do(lambda: members.assign(epoch, owns, kept))
 
     async def has_left(self) -> None:
-        """Returns when the group has no member any more. Each one that came says that it goes."""
+        """Returns when the group has no member any more. One that came once says that it goes.
+
+        One whose connection broke may have been on its way back: then its session ends it.
+        """
         came = self.kit.do(lambda: self.kit.broker.journal.count("hello", {"group": self.group}))
         if came:
             await self.kit.seen("ended", came, group=self.group)
+        if came == 1:
             await self.kit.seen("leave", group=self.group)
 
 
