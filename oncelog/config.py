@@ -93,6 +93,11 @@ def default_bootstrap() -> tuple[str, ...]:
     return parse_bootstrap(os.environ.get(BOOTSTRAP_ENV) or DEFAULT_BOOTSTRAP, BOOTSTRAP_ENV)
 
 
+def bootstrap_of(given: object) -> tuple[str, ...]:
+    """Return the addresses of an argument; None: the default. Raises ConfigError."""
+    return default_bootstrap() if given is None else parse_bootstrap(given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """Settings of all clients. Times in milliseconds.
@@ -465,6 +470,7 @@ __all__ = [
     "ClientConfig",
     "ConsumerConfig",
     "ProducerConfig",
+    "bootstrap_of",
     "default_bootstrap",
     "parse_bootstrap",
     "reading_config",

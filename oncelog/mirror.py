@@ -26,7 +26,7 @@ from typing import Self
 
 from oncelog._engine.net import runtime
 from oncelog.admin import Admin
-from oncelog.config import check_name, default_bootstrap, parse_bootstrap
+from oncelog.config import bootstrap_of, check_name, parse_bootstrap
 from oncelog.consumer import Consumer
 from oncelog.errors import (
     InvalidRequestError,
@@ -93,9 +93,8 @@ class Mirror:
         self.source_topic = source
         self.target_topic = target
         self.progress: dict[int, Progress] = {}
-        given, there = bootstrap_servers, target_bootstrap_servers
-        self._source = default_bootstrap() if given is None else parse_bootstrap(given)
-        self._target = self._source
+        there = target_bootstrap_servers
+        self._source = self._target = bootstrap_of(bootstrap_servers)
         if there is not None:
             self._target = parse_bootstrap(there, "target_bootstrap_servers")
         self._compression: CompressionType = compression_type

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oncelog.admin import Admin
-from oncelog.config import default_bootstrap, parse_bootstrap
+from oncelog.config import bootstrap_of
 from oncelog.spark.source.offsets import EARLIEST
 from oncelog.spark.source.schema import columns_as_types
 from oncelog.table.delta import DeltaTopic, TablePartition, owner_of, table_url
@@ -40,8 +40,7 @@ def table(
     `options`: more options of the source. `streaming`: a stream from the first record on. Raises
     TableError.
     """
-    given = bootstrap_servers
-    bootstrap = default_bootstrap() if given is None else parse_bootstrap(given)
+    bootstrap = bootstrap_of(bootstrap_servers)
     folder, _, name = uri.rstrip("/").rpartition("/")
     url = table_url(folder, name)
     more = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from oncelog.admin import Admin
-from oncelog.config import default_bootstrap, parse_bootstrap
+from oncelog.config import bootstrap_of
 from oncelog.consumer import Consumer
 from oncelog.errors import ConfigError, CorruptLogError, OncelogError
 from oncelog.table.delta import (
@@ -147,8 +147,7 @@ class Archiver:
         urls = {topic: table_url(to, name or topic) for topic in topics}
         if len(set(urls.values())) < len(topics):
             raise ConfigError(f"topics: two of {', '.join(topics)} have one table", "topics")
-        given = bootstrap_servers
-        self._bootstrap = default_bootstrap() if given is None else parse_bootstrap(given)
+        self._bootstrap = bootstrap_of(bootstrap_servers)
         self._settings = settings
         self._on_commit = on_commit
         self._step = step

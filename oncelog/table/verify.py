@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncelog.admin import Admin
-from oncelog.config import default_bootstrap, parse_bootstrap
+from oncelog.config import bootstrap_of
 from oncelog.consumer import Consumer
 from oncelog.errors import CorruptLogError
 from oncelog.table.delta import DeltaTopic, TablePartition, owner_of, table_url
@@ -45,8 +45,7 @@ def verify(
     name: str | None = None,
 ) -> list[Finding]:
     """Compare the table of a topic with the topic; one Finding for each partition of the table."""
-    given = bootstrap_servers
-    bootstrap = default_bootstrap() if given is None else parse_bootstrap(given)
+    bootstrap = bootstrap_of(bootstrap_servers)
     with (
         Admin(bootstrap_servers=bootstrap) as admin,
         Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer,
