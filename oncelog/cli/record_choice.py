@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ def parse_start(given: str) -> Start:
         return Start(at_start=given == "start")
     if _OFFSET.fullmatch(given):
         return Start(offset=int(given))
-    time_ms = parse_time(given)
+    time_ms = _parse_time(given)
     if time_ms is None:
         raise click.UsageError(
             "--from must be start, end, an offset, -10 for the newest 10 of each partition, "
@@ -48,7 +48,19 @@ def parse_start(given: str) -> Start:
     return Start(time_ms=time_ms)
 
 
-def parse_time(given: str) -> int | None:
+def time_of(option: str, given: str | None) -> int | None:
+    """Return an option's time in milliseconds; None: it is not given. Raises click.UsageError."""
+    if given is None:
+        return None
+    time_ms = _parse_time(given)
+    if time_ms is None:
+        raise click.UsageError(
+            f"{option} must be a time in ISO 8601 with a time zone, or 2h, got {given!r}"
+        )
+    return time_ms
+
+
+def _parse_time(given: str) -> int | None:
     """Return a time in milliseconds: 2h is that long ago; None: it is no time."""
     ago = _DURATION.fullmatch(given)
     if ago is not None:
@@ -60,12 +72,14 @@ def parse_time(given: str) -> int | None:
     return None if moment.tzinfo is None else round(moment.timestamp() * 1000)
 
 
-def seek(consumer: Consumer, tps: Iterable[TopicPartition], start: Start) -> None:
-    """Move the consumer to `start`. Raises click.ClickException for an offset beyond all ends."""
-    led = list(tps)
-    begins, ends = consumer.beginning_offsets(led), consumer.end_offsets(led)
+def seek(consumer: Consumer, start: Start, ends: Mapping[TopicPartition, int]) -> None:
+    """Move the consumer to `start` in the partitions with these ends.
+
+    Raises click.ClickException for an offset beyond all ends.
+    """
+    begins = consumer.beginning_offsets(ends)
     if start.time_ms is not None:
-        found = consumer.offsets_for_times(dict.fromkeys(led, start.time_ms))
+        found = consumer.offsets_for_times(dict.fromkeys(ends, start.time_ms))
         wanted = {tp: at if at >= 0 else ends[tp] for tp, at in found.items()}
     else:
         assert start.offset is not None
@@ -111,9 +125,7 @@ def choice(
         return (
             (wanted_key is None or record.key == wanted_key)
             and wanted_headers <= set(record.headers)
-            and (
-                grep is None or (record.value is not None and grep.search(record.value) is not None)
-            )
+            and matches(record.value)
             and (since_ms is None or record.timestamp >= since_ms)
             and (until_ms is None or record.timestamp < until_ms)
         )
@@ -121,4 +133,4 @@ def choice(
     return wanted
 
 
-__all__ = ["Start", "choice", "parse_header", "parse_start", "parse_time", "seek"]
+__all__ = ["Start", "choice", "parse_header", "parse_start", "seek", "time_of"]

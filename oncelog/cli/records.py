@@ -22,7 +22,7 @@ from oncelog import (
 )
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
-from oncelog.cli.record_choice import Start, choice, parse_header, parse_start, parse_time, seek
+from oncelog.cli.record_choice import Start, choice, parse_header, parse_start, seek, time_of
 from oncelog.cli.record_formats import RecordToSend, formatter, json_object, read_json
 from oncelog.views.words import plural
 
@@ -128,11 +128,7 @@ def _reader(
             )
         return read_json
     named = tuple(parse_header(given) for given in headers)
-    time_ms = None if timestamp is None else parse_time(timestamp)
-    if timestamp is not None and time_ms is None:
-        raise click.UsageError(
-            f"--timestamp must be a time in ISO 8601 with a time zone, or 2h, got {timestamp!r}"
-        )
+    time_ms = time_of("--timestamp", timestamp)
 
     def read(line: bytes) -> RecordToSend:
         key, value = _split(line, separator)
@@ -253,11 +249,7 @@ def consume(
     Values that are not UTF-8 are printed with escapes. -f prints keys (%k), values (%v), offsets
     (%o), partitions (%p), topics (%t), times in milliseconds (%T) and headers (%h).
     """
-    begin, until_ms = parse_start(start), None if until is None else parse_time(until)
-    if until is not None and until_ms is None:
-        raise click.UsageError(
-            f"--until must be a time in ISO 8601 with a time zone, or 2h, got {until!r}"
-        )
+    begin, until_ms = parse_start(start), time_of("--until", until)
     exit_at_end = exit_at_end or until is not None
     wanted = choice(key, headers, pattern, begin.time_ms, until_ms)
     write = _writer(form, print_key, as_json)
@@ -282,11 +274,11 @@ def consume(
             leaderless = _leaderless(bootstrap, topic).intersection(consumer.assignment())
         led = sorted(consumer.assignment() - leaderless)
         for tp in sorted(leaderless):
-            until = "" if exit_at_end else " until it has one"
-            click.echo(f"{tp} has no leader: it is not read{until}", err=True)
-        ends = consumer.end_offsets(led) if exit_at_end else {}
+            lasts = "" if exit_at_end else " until it has one"
+            click.echo(f"{tp} has no leader: it is not read{lasts}", err=True)
+        ends = consumer.end_offsets(led) if begin.seeks or exit_at_end else {}
         if begin.seeks:
-            seek(consumer, led, begin)
+            seek(consumer, begin, ends)
             for tp in leaderless if begin.offset is not None and begin.offset >= 0 else ():
                 consumer.seek(tp, begin.offset or 0)
         if exit_at_end:
