@@ -328,7 +328,11 @@ class Consumer:
         runtime.run(self._fetcher.seek_all(tps, where))
 
     def position(self, partition: tuple[str, int]) -> int:
-        """Return the offset of the next record to be returned."""
+        """Return the offset of the next record to be returned.
+
+        Raises FencedMemberError if the group has just given the partition to another member, which
+        the next call for records follows.
+        """
         tp = self._assigned(partition)
         position = self._buffer.wait_position(tp, self._request_s)
         if position is None:

@@ -184,7 +184,11 @@ class Consumer:
         await on_engine(self._sync._fetcher.seek_all(tps, where))
 
     async def position(self, partition: tuple[str, int]) -> int:
-        """Return the offset of the next record to be returned."""
+        """Return the offset of the next record to be returned.
+
+        Raises FencedMemberError if the group has just given the partition to another member, which
+        the next call for records follows.
+        """
         tp = self._sync._assigned(partition)
         deadline = time.monotonic() + self.config.request_timeout_ms / 1000
         signal = self._listen()

@@ -17,6 +17,7 @@ from harness.replicas import compare
 from oncelog import (
     Admin,
     Consumer,
+    FencedMemberError,
     InvalidRequestError,
     Producer,
     Record,
@@ -90,9 +91,17 @@ class Reader(Background):
             while not self._stop.is_set():
                 for records in consumer.getmany(timeout_ms=100).values():
                     self.records += records
-                if not self.ready.is_set() and consumer.assignment():
-                    if all(consumer.position(tp) >= 0 for tp in consumer.assignment()):
-                        self.ready.set()
+                if not self.ready.is_set() and _has_positions(consumer):
+                    self.ready.set()
+
+
+def _has_positions(consumer: Consumer) -> bool:
+    """A member whose partition is on its way to another one hears of it in its next call."""
+    assigned = consumer.assignment()
+    try:
+        return bool(assigned) and all(consumer.position(tp) >= 0 for tp in assigned)
+    except FencedMemberError:
+        return False
 
 
 def check(records: list[Record], placed: dict[bytes, int]) -> None:

@@ -11,13 +11,13 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from harness.local_cluster import LocalCluster
 from harness.ports import free_ports
-from oncelog import Admin, Consumer, Producer
+from oncelog import Admin, Consumer, Producer, UnknownTopicOrPartitionError
 from tests.integration.conftest import MakeCluster
 from tests.integration.ops.prometheus import installed
 from tests.integration.waiting import eventually
@@ -99,8 +99,11 @@ def load(cluster: LocalCluster, stop: threading.Event) -> None:
         Producer(**plain) as producer,
         Producer(**plain, producer_name="p") as named,
         Consumer("t", bootstrap_servers=cluster.bootstrap, group_id="g") as consumer,
+        Admin(bootstrap_servers=cluster.bootstrap) as admin,
     ):
         while not stop.is_set():
+            with suppress(UnknownTopicOrPartitionError):
+                admin.delete_topic("no-such-topic")
             producer.send("t", b"x" * 100).result()
             with named.transaction():
                 named.send("t", b"y")

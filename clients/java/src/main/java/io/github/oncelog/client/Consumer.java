@@ -351,7 +351,8 @@ public final class Consumer implements AutoCloseable {
 
   /**
    * The offset of the next record that will be given out. It waits for a start position that is not
-   * known yet.
+   * known yet. It throws {@link ErrorKind#FENCED_MEMBER} if the group has just given the partition
+   * to another member, which the next poll follows.
    */
   public long position(TopicPartition tp) {
     long position = buffer.position(tp, Times.now() + cluster.requestTimeout);
