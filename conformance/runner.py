@@ -22,7 +22,7 @@ from conformance.matching import ANY, mismatch
 from conformance.vectors import BAD_HEADER, KAFKA_V2, ROOT, Vector
 
 COMMAND_S = 25.0  # the longest that a driver may take for one command
-LONGEST_S = 15.0  # longest wait of a step for expected events
+LONGEST_S = 30.0  # longest wait of a step for expected events
 TIMESTAMP_US = 1_700_000_000_000_000
 # Verbs that end a transaction -> its outcome.
 ENDS: Mapping[str, str] = {"commit_transaction": "committed", "abort_transaction": "aborted"}
@@ -491,15 +491,15 @@ class Runner:
             ) as broker:
                 for topic, settings in case.topics.items():
                     broker.create_topic(topic, **settings)
-                faults = await Play(case, broker, driver, self._longest_s).run()
+                try:
+                    faults = await Play(case, broker, driver, self._longest_s).run()
+                except Unmet as unmet:
+                    faults = [str(unmet), *broker.journal.newest()]
+                    faults += [f"stderr: {line}" for line in driver.said()]
                 if driver.running:  # the case may have ended it
                     await driver.command("reset")
         except NotOffered as missing_one:
             status, faults = "not offered", [str(missing_one)]
-        except Unmet as unmet:
-            faults = [str(unmet)]
-            if driver.running:
-                await driver.command("reset")
         except DriverError as error:
             sound = False
             faults = [str(error), *(f"stderr: {line}" for line in driver.said())]

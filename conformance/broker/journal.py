@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+SHOWN = 15  # events after a failed case
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -46,6 +48,10 @@ class Journal:
         self.events.append(Event(call, dict(facts), message))
         self._grown.set()
         self._grown = asyncio.Event()
+
+    def newest(self) -> list[str]:
+        """Returns the last calls as lines, which tell where a client has stopped."""
+        return [f"seen: {event.call} {dict(event.facts)}"[:200] for event in self.events[-SHOWN:]]
 
     def count(self, call: str, where: Mapping[str, Any]) -> int:
         return sum(event.call == call and matches(where, event.facts) for event in self.events)

@@ -22,6 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -150,8 +151,11 @@ final class Fetcher {
 
   /** Its loop has met a bug. Nobody is to wait for records that cannot come. */
   private void failed(Throwable bug) {
-    buffer.fail(
-        new OncelogException(ErrorKind.INTERNAL, "a bug of the client: %s", bug).because(bug));
+    buffer.fail(bug(bug));
+  }
+
+  private static OncelogException bug(Throwable bug) {
+    return new OncelogException(ErrorKind.INTERNAL, "a bug of the client: %s", bug).because(bug);
   }
 
   void stop() {
@@ -320,16 +324,23 @@ final class Fetcher {
     cluster.spawn(
         () -> {
           try {
-            cluster.refresh(all);
-          } catch (OncelogException e) {
-            // without an answer it is asked again
-            if (e.kind() == ErrorKind.OTHER_CLUSTER) {
-              failAll(all, e);
-            }
+            refreshNow(all);
+            growth.take();
+          } finally {
+            loop.post(() -> refreshing = false);
           }
-          growth.take();
-          loop.post(() -> refreshing = false);
         });
+  }
+
+  private void refreshNow(List<String> topics) {
+    try {
+      cluster.refresh(topics);
+    } catch (OncelogException e) {
+      // without an answer it is asked again
+      if (e.kind() == ErrorKind.OTHER_CLUSTER) {
+        failAll(topics, e);
+      }
+    }
   }
 
   private void failAll(Collection<String> topics, OncelogException problem) {
@@ -549,6 +560,10 @@ final class Fetcher {
       positions.start(fresh, places, search);
     } catch (OncelogException e) {
       problem = e;
+    } catch (CancellationException e) {
+      throw e; // the client was closed meanwhile
+    } catch (RuntimeException e) {
+      problem = bug(e);
     }
     OncelogException ofAll = problem;
     loop.post(() -> located(missing, search, ofAll));
