@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.api import Api
@@ -82,17 +82,19 @@ def records(
 
 
 def audit(
-    api: Api,
+    apis: Sequence[Api],
     node_id: int,
     topic: str,
-    partitions: int,
     ledger: Ledger,
     row_of: Callable[[bytes], int],
 ) -> Audit:
-    """Reads one replica from start to end. Its log must still hold its first record."""
+    """Reads one replica from start to end. Its log must still hold its first record.
+
+    apis: for each partition that of the node, or of the process of a machine, that has it.
+    """
     found = Audit(node_id)
     seen, placed = bytearray(len(ledger.offsets)), bytearray(len(ledger.offsets))
-    for partition in range(partitions):
+    for partition, api in enumerate(apis):
         sha = hashlib.sha256()
         highest = -1
         for offset, expected, value in records(api, topic, partition, sha.update):
@@ -130,12 +132,11 @@ def audit(
 
 
 def audit_all(
-    apis: Mapping[int, Api],
+    apis: Mapping[int, Sequence[Api]],
     topic: str,
-    partitions: int,
     ledger: Ledger,
     row_of: Callable[[bytes], int],
 ) -> tuple[list[Audit], bool]:
     """Audits each replica and says whether all are identical."""
-    audits = [audit(api, node, topic, partitions, ledger, row_of) for node, api in apis.items()]
+    audits = [audit(each, node, topic, ledger, row_of) for node, each in apis.items()]
     return audits, all(one.digests == audits[0].digests for one in audits)

@@ -31,6 +31,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from harness.api import Api
 from harness.arguments import number
 from harness.audit import Audit, Ledger, audit_all
 from harness.demo_data import TOTAL, DataError, departures, row_number
@@ -49,7 +50,10 @@ DIRECTORY = ROOT / "data" / "demo"
 
 @dataclass(slots=True)
 class Killer:
-    """Kills the leader of the busiest partition and starts it again, in the background."""
+    """Kills the leader of the busiest partition and starts it again, in the background.
+
+    On machines with several processes: in turns the leader's, and all of its machine.
+    """
 
     cluster: LocalCluster
     killed: list[int] = field(default_factory=list)
@@ -75,11 +79,16 @@ class Killer:
             partitions = self.cluster.describe_topic(TOPIC).partitions
             busiest = max(partitions, key=lambda part: part.high_watermark)
             leader = self.cluster.leader(TOPIC, busiest.partition)
-            self.cluster.kill([leader])
+            machine, nodes = self.cluster.machine_of(leader), [leader]
+            if self.cluster.processes == 1 or len(self.killed) % 2:
+                nodes = self.cluster.nodes_of(machine)
+                self.cluster.kill_machines([machine])
+                # Others lead before it is back, as after a real crash.
+                self.cluster.leader(TOPIC, busiest.partition, not_in=nodes)
+            else:
+                self.cluster.kill(nodes)  # its supervisor does not wait
             self.killed.append(leader)
-            # Others lead before it is back, as after a real crash.
-            self.cluster.leader(TOPIC, busiest.partition, not_in=[leader])
-            self.cluster.start_nodes([leader])
+            self.cluster.start_nodes(nodes)
         except HarnessError as error:
             self._error = error
 
@@ -140,9 +149,19 @@ def stream(cluster: LocalCluster, records: int, kills: int, idempotent: bool) ->
         _show(progress, bar, producer, killer)
         figures = dict(producer.metrics())
     cluster.wait_level(TOPIC)
-    apis = {node: cluster.api(node) for node in cluster.nodes}
-    audits, identical = audit_all(apis, TOPIC, PARTITIONS, ledger, row_number)
+    audits, identical = audit_all(_copies(cluster), TOPIC, ledger, row_number)
     return Outcome(records, ledger, failed, seconds, figures, audits, identical, killer.killed)
+
+
+def _copies(cluster: LocalCluster) -> dict[int, list[Api]]:
+    """Returns for each machine the nodes that have its replica of each partition."""
+    held = [
+        {cluster.machine_of(node): node for node in partition.replicas}
+        for partition in cluster.describe_topic(TOPIC).partitions
+    ]
+    return {
+        machine: [cluster.api(nodes[machine]) for nodes in held] for machine in cluster.machines
+    }
 
 
 def _show(progress: Progress, bar: TaskID, producer: Producer, killer: Killer) -> None:
@@ -214,6 +233,13 @@ def main() -> int:
         action="store_true",
     )
     option("--secured", "TLS on all ports", action="store_true")
+    option(
+        "--processes",
+        "nodes of each of the three machines; leaders and whole machines are killed in turns "
+        "(default 1)",
+        type=number(int, 1, 20),
+        default=1,
+    )
     options = parser.parse_args()
     console = Console(soft_wrap=True)
     try:
@@ -227,13 +253,20 @@ def main() -> int:
 
 def run(options: argparse.Namespace, console: Console) -> int:
     fresh(DIRECTORY)
-    cluster = LocalCluster(DIRECTORY, settings={}, detached=options.keep, secured=options.secured)
+    cluster = LocalCluster(
+        DIRECTORY,
+        settings={},
+        detached=options.keep,
+        secured=options.secured,
+        processes=options.processes,
+    )
     os.environ.update(cluster.environment)  # for clients without settings of their own
     keep = False
     try:
         cluster.start()
         pids = ", ".join(f"node {n} (pid {p.pid})" for n, p in cluster.nodes.items())
-        console.print(f"three nodes: {pids}", highlight=False)
+        machines = "nodes" if options.processes == 1 else f"machines of {options.processes}"
+        console.print(f"three {machines}: {pids}", highlight=False)
         cluster.api(1).create_topic(TOPIC, PARTITIONS, 3)
         outcome = stream(cluster, options.records, options.kills, not options.no_idempotence)
         good = show(console, outcome, not options.no_idempotence)

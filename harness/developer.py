@@ -46,6 +46,7 @@ def start(options: argparse.Namespace, console: Console) -> int:
             secured=options.secured,
             detached=True,
             ports=ports,
+            processes=options.processes,
         )
     try:
         cluster.start()
@@ -58,9 +59,11 @@ def start(options: argparse.Namespace, console: Console) -> int:
 def stop(options: argparse.Namespace, console: Console) -> int:
     """Sends SIGTERM to all nodes; --remove also deletes their data."""
     cluster = LocalCluster.load(options.dir)
-    for node in cluster.running:
-        cluster.nodes[node].terminate()
-        console.print(f"node {node} stopped", highlight=False)
+    for machine, process in cluster.machines.items():
+        if process.running:
+            process.terminate()
+            nodes = ", ".join(map(str, cluster.nodes_of(machine)))
+            console.print(f"node {nodes} stopped", highlight=False)
     cluster.close()
     if options.remove:
         shutil.rmtree(cluster.root)
@@ -109,10 +112,16 @@ def main() -> int:
                 "--nodes", type=number(int, 1, MAX_NODES), default=3, help="how many (default 3)"
             )
             command.add_argument(
+                "--processes",
+                type=number(int, 1, MAX_NODES),
+                default=1,
+                help="of each, which is a machine then: nodes 1, 101, ... (default 1)",
+            )
+            command.add_argument(
                 "--first-port",
                 type=number(int, 0, 65535 - MAX_NODES),
                 default=FIRST_PORT,
-                help=f"node 1 listens here, the others follow; 0: any (default {FIRST_PORT})",
+                help=f"node 1 listens here, 2, ... follow; 0: any (default {FIRST_PORT})",
             )
             command.add_argument(
                 "--disks",

@@ -3,6 +3,9 @@
 A layout is planned once and stays fixed while its cluster lives. `LocalCluster` starts the nodes
 from it. Clients reach each node, and nodes reach each other, by the proxy's route between them;
 without a proxy, directly.
+
+A machine is a node, or with `processes` above 1 a supervisor of several. Its id and ports are those
+of its first node; those of the next ones are PROCESS_STEP higher.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 from harness import disk, network
 from harness.network import Network
 from harness.node_process import HarnessError, NodeSpec
-from harness.ports import LOOPBACK, above, free_ports, host_of
+from harness.ports import LOOPBACK, PROCESS_STEP, above, beside, free_ports, host_of
 from harness.proxy import RouteSpec
 from oncelog.certificates import make_authorities, make_client, make_node
 
@@ -34,6 +37,7 @@ class Layout:
 
     root: Path
     cluster_id: str
+    processes: int  # of each machine
     settings: Mapping[str, str | int]
     listen: Mapping[int, str]
     metrics: Mapping[int, str]
@@ -59,22 +63,29 @@ class Layout:
         namespaces: bool,
         ports: Sequence[int] | None,
         secured: bool = False,
+        processes: int = 1,
     ) -> Layout:
-        """Plans a layout on free ports. Raises HarnessError if this machine cannot run it."""
+        """Plans a layout on free ports. Raises HarnessError if this machine cannot run it.
+
+        nodes: or machines, with several processes each.
+        """
+        if processes > 1 and (proxied or disks or namespaces):
+            raise HarnessError("processes: not with proxied, disks or namespaces; leave those out")
         if disks and disk.missing():
             raise HarnessError(disk.missing())
         if namespaces and network.missing():
             raise HarnessError(network.missing())
         ids = range(1, nodes + 1)
         own = network.network_for(root, ids) if namespaces else None
-        listen = _addresses(ids, own, ports, NODE_PORT)
-        kafka_listen = _addresses(ids, own, None, KAFKA_PORT) if kafka else {}
+        listen = _addresses(ids, own, ports, NODE_PORT, processes)
+        kafka_listen = _addresses(ids, own, None, KAFKA_PORT, processes) if kafka else {}
         return cls(
             root=root,
             cluster_id=cluster_id,
+            processes=processes,
             settings=dict(settings),
             listen=listen,
-            metrics=_addresses(ids, own, None, METRICS_PORT) if metrics else {},
+            metrics=_addresses(ids, own, None, METRICS_PORT, processes) if metrics else {},
             kafka=kafka_listen,
             disks=disks,
             network=own,
@@ -98,6 +109,7 @@ class Layout:
         return cls(
             root=root,
             cluster_id=raw["cluster_id"],
+            processes=raw.get("processes", 1),
             settings=raw["settings"],
             listen=listen,
             metrics={int(node): address for node, address in raw["metrics"].items()},
@@ -114,6 +126,7 @@ class Layout:
         self.root.mkdir(parents=True, exist_ok=True)
         text = {
             "cluster_id": self.cluster_id,
+            "processes": self.processes,
             "settings": self.settings,
             "listen": self.listen,
             "metrics": self.metrics,
@@ -126,6 +139,14 @@ class Layout:
         }
         (self.root / DESCRIPTION).write_text(json.dumps(text, indent=2) + "\n")
 
+    @property
+    def machines(self) -> list[int]:
+        """The first node of each machine, which is the machine's id."""
+        return [node for node in self.listen if node < PROCESS_STEP]
+
+    def nodes_of(self, machine: int) -> list[int]:
+        return [machine + PROCESS_STEP * process for process in range(self.processes)]
+
     def client_address(self, node: int) -> str:
         return self._route(f"client-{node}", node)
 
@@ -135,6 +156,7 @@ class Layout:
         return next((route.listen for route in self.routes if route.target == own), own)
 
     def spec(self, node: int) -> NodeSpec:
+        """Start settings of a node, or of a machine."""
         return NodeSpec(
             node_id=node,
             listen=self.listen[node],
@@ -144,7 +166,12 @@ class Layout:
             log_file=self.root / f"node{node}.log",
             cluster_id=self.cluster_id,
             metrics_listen=self.metrics.get(node, ""),
-            settings={**self._security(node), **self._kafka(node), **self.settings},
+            settings={
+                **self._security(node),
+                **self._kafka(node),
+                **self._several(node),
+                **self.settings,
+            },
             within=() if self.network is None else tuple(self.network.command(node)),
         )
 
@@ -157,9 +184,10 @@ class Layout:
         if not self.secured or self.certificates.exists():
             return
         make_authorities(self.certificates, days=1)
-        for node in self.listen:
-            hosts = {host_of(self.listen[node]), host_of(self.client_address(node))}
-            make_node(self.certificates, node, self.cluster_id, sorted(hosts), days=1)
+        for machine in self.machines:
+            hosts = {host_of(self.listen[machine]), host_of(self.client_address(machine))}
+            own, others = (self.certificates, machine, self.cluster_id), self.nodes_of(machine)
+            make_node(*own, sorted(hosts), days=1, others=others)
         make_client(self.certificates, CLIENT, days=1)
 
     def client_files(self) -> dict[str, Any]:
@@ -185,6 +213,11 @@ class Layout:
             return {}
         return {"kafka_listen": self.kafka[node], "kafka_advertise": self.kafka_address(node)}
 
+    def _several(self, machine: int) -> dict[str, str | int]:
+        if self.processes == 1:
+            return {}
+        return {"processes": self.processes, "machine": f"m{machine}"}
+
     def _route(self, name: str, node: int) -> str:
         """Address of that route to the node; the node's own address without a route."""
         # Of two routes with one name, the last is for calls.
@@ -200,14 +233,20 @@ def _setting(file: str) -> str:
 
 
 def _addresses(
-    ids: Sequence[int], own: Network | None, ports: Sequence[int] | None, usual: int
+    ids: Sequence[int],
+    own: Network | None,
+    ports: Sequence[int] | None,
+    usual: int,
+    processes: int,
 ) -> dict[int, str]:
     """Listen addresses of the nodes: on loopback, or in each node's namespace."""
     if own is not None:
         chosen = ports or [usual] * len(ids)
         return {n: f"{own.address(n)}:{port}" for n, port in zip(ids, chosen, strict=True)}
-    chosen = ports or free_ports(len(ids))
-    return {n: f"{LOOPBACK}:{port}" for n, port in zip(ids, chosen, strict=True)}
+    chosen = ports or free_ports(len(ids), processes)
+    machines = {n: f"{LOOPBACK}:{port}" for n, port in zip(ids, chosen, strict=True)}
+    steps = range(0, processes * PROCESS_STEP, PROCESS_STEP)
+    return {n + step: beside(address, step) for step in steps for n, address in machines.items()}
 
 
 def _routes(

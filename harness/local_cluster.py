@@ -4,6 +4,9 @@
     ROOT/node1/              data directory
     ROOT/node1.log, .pid     output, and the process while it runs
 
+With `processes`, each of the nodes is a machine with so many: a process in `machines` with several
+in `nodes`. Otherwise the two are the same.
+
 With `proxied`, clients reach each node, and nodes reach each other, through one TCP proxy
 (routes `client-2`, `1-3`, ...) that can cut connections. With `disks`, each data directory is a
 file system of its own, kept in ROOT/node1.disk, ..., with power cuts and a way to fill it. With
@@ -29,8 +32,9 @@ from harness import disk
 from harness.api import Api, Batch, Result, verdict
 from harness.layout import DESCRIPTION, Layout
 from harness.lease_tokens import Tokens
+from harness.machine_process import MachineProcess
 from harness.node_process import HarnessError, NodeProcess
-from harness.ports import LOOPBACK, free_ports
+from harness.ports import LOOPBACK, PROCESS_STEP, free_ports
 from harness.proxy import Proxy
 from oncelog.v1 import cluster_pb2, log_pb2
 
@@ -66,6 +70,7 @@ class LocalCluster:
         cluster_id: str = "oncelog",
         layout: Layout | None = None,
         secured: bool = False,
+        processes: int = 1,
     ) -> None:
         """Plans a new cluster, or takes over `layout`. Raises HarnessError if that is impossible.
 
@@ -85,6 +90,7 @@ class LocalCluster:
             namespaces=namespaces,
             ports=ports,
             secured=secured,
+            processes=processes,
         )
         self.root = self._layout.root
         self.network = self._layout.network
@@ -92,7 +98,15 @@ class LocalCluster:
         self.kafka_addresses = {n: self._layout.kafka_address(n) for n in self._layout.kafka}
         ids = self._layout.listen
         self.addresses = {node: self._layout.client_address(node) for node in ids}
-        self.nodes = {n: NodeProcess(self._layout.spec(n), detached=detached) for n in ids}
+        self.machines: dict[int, NodeProcess] = {}
+        self.nodes: dict[int, NodeProcess] = {}
+        if self.processes == 1:
+            self.nodes = {n: NodeProcess(self._layout.spec(n), detached=detached) for n in ids}
+            self.machines = self.nodes
+        else:
+            machines = {m: MachineProcess(self._layout.spec(m)) for m in self._layout.machines}
+            self.machines |= machines
+            self.nodes = {n: machines[n % PROCESS_STEP].of_node(n) for n in ids}
         self.disks: dict[int, disk.Disk] = {}
         if self._layout.disks:
             self.disks = {
@@ -119,8 +133,8 @@ class LocalCluster:
     def load(cls, root: Path) -> Self:
         """Takes over the cluster in `root` with its running processes. Raises HarnessError."""
         self = cls(root, layout=Layout.load(root.resolve()), detached=True)
-        for node in self.nodes.values():
-            node.attach()
+        for process in (*self.machines.values(), *self.nodes.values()):
+            process.attach()
         if self.proxy is not None:
             self.proxy.attach()
         return self
@@ -162,6 +176,7 @@ class LocalCluster:
         if wait:
             self.wait_serving(started)
             self.wait_joined()
+            self._wait_labelled()
 
     def change_spec(self, node: int, **changes: Any) -> NodeProcess:
         """Changes the spec of a stopped node, for its next start."""
@@ -174,7 +189,7 @@ class LocalCluster:
         for api in self._apis.values():
             api.close()
         self._apis.clear()
-        self.kill(node for node, process in self.nodes.items() if process.running)
+        _kill(process for process in self.machines.values() if process.running)
         if self.proxy is not None:
             self.proxy.close()
         for one in self.disks.values():
@@ -221,12 +236,15 @@ class LocalCluster:
     # -- faults -----------------------------------------------------------------------------
 
     def kill(self, nodes: Iterable[int]) -> None:
-        """Sends SIGKILL to all, as close together as possible; then waits for their ends."""
-        killed = [self.nodes[node] for node in nodes]
-        for process in killed:
-            process.signal(signal.SIGKILL)
-        for process in killed:
-            process.wait()
+        """Sends SIGKILL to all, as close together as possible; then waits for their ends.
+
+        A supervisor starts its own again.
+        """
+        _kill(self.nodes[node] for node in nodes)
+
+    def kill_machines(self, machines: Iterable[int]) -> None:
+        """Does the same to all processes of these machines, with their supervisors."""
+        _kill(self.machines[machine] for machine in machines)
 
     def restart(self, node: int) -> None:
         """Kills a node with SIGKILL and starts it; waits until it serves."""
@@ -290,13 +308,24 @@ class LocalCluster:
     # -- state --------------------------------------------------------------------------------
 
     @property
+    def processes(self) -> int:
+        """Number of processes of each machine."""
+        return self._layout.processes
+
+    def machine_of(self, node: int) -> int:
+        return node % PROCESS_STEP
+
+    def nodes_of(self, machine: int) -> list[int]:
+        return self._layout.nodes_of(machine)
+
+    @property
     def bootstrap(self) -> str:
         return ",".join(self.addresses.values())
 
     @property
     def may_grow(self) -> bool:
         """Whether a node outside the layout can join."""
-        return self.network is None and not self._layout.secured
+        return self.network is None and not self._layout.secured and self.processes == 1
 
     @property
     def client_files(self) -> dict[str, Any]:
@@ -318,13 +347,17 @@ class LocalCluster:
             self._apis[node] = Api(self.addresses[node], self.tokens, self.client_files)
         return self._apis[node]
 
-    def wait_serving(self, nodes: Iterable[int], timeout: float = START_TIMEOUT) -> None:
+    @property
+    def _start_timeout(self) -> float:
+        return START_TIMEOUT * self.processes  # they start beside each other
+
+    def wait_serving(self, nodes: Iterable[int], timeout: float | None = None) -> None:
         """Waits for the nodes' health service. Raises HarnessError if a process ends."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + (self._start_timeout if timeout is None else timeout)
         for node in nodes:
             with Api(self._layout.listen[node], files=self.client_files) as api:
                 while not api.serving(WATCH_SLICE):
-                    self.nodes[node].pid  # noqa: B018  # raises if it does not run
+                    self.nodes[node].check_alive()
                     if time.monotonic() > end:
                         raise HarnessError(f"node {node} does not serve\n{self.logs()}")
 
@@ -332,7 +365,7 @@ class LocalCluster:
         """Waits until all running nodes have heard from, and hold links to, each other."""
         running = self.running
         wanted = {node: self.addresses[node] for node in running}
-        end = time.monotonic() + START_TIMEOUT
+        end = time.monotonic() + self._start_timeout
         while True:
             late = [node for node in running if not wanted.items() <= self._alive(node).items()]
             if not late:
@@ -340,6 +373,22 @@ class LocalCluster:
             if time.monotonic() > end:
                 raise HarnessError(f"nodes {late} do not see all of {wanted}\n{self.logs()}")
             time.sleep(LOOK_AGAIN)
+
+    def _wait_labelled(self) -> None:
+        """Waits until the metadata knows the machine of all nodes: placement needs it."""
+        end = time.monotonic() + self._start_timeout
+        while self.processes > 1 and (late := self.nodes.keys() - self._labelled()):
+            if time.monotonic() > end:
+                raise HarnessError(f"the machine of nodes {late} is unknown\n{self.logs()}")
+            time.sleep(LOOK_AGAIN)
+
+    def _labelled(self) -> set[int]:
+        request = cluster_pb2.ListNodesRequest()
+        try:
+            answer = self.api(self.running[0]).cluster.ListNodes(request, timeout=ANSWER_TIMEOUT)
+        except grpc.RpcError:
+            return set()
+        return {info.node_id for info in answer.nodes if info.machine}
 
     def _alive(self, node: int) -> dict[int, str]:
         try:
@@ -452,4 +501,12 @@ class LocalCluster:
 
     def logs(self, lines: int = 40) -> str:
         """The ends of all nodes' logs."""
-        return "\n".join(process.log_tail(lines) for process in self.nodes.values())
+        return "\n".join(process.log_tail(lines) for process in self.machines.values())
+
+
+def _kill(processes: Iterable[NodeProcess]) -> None:
+    killed = list(processes)
+    for process in killed:
+        process.signal(signal.SIGKILL)
+    for process in killed:
+        process.wait()

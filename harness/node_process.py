@@ -93,15 +93,23 @@ class NodeProcess:
     def running(self) -> bool:
         return self._pid != 0 and not self._gone(0)
 
+    def check_alive(self) -> None:
+        """Raises HarnessError if the node does not run."""
+        self.pid  # noqa: B018
+
     def attach(self) -> None:
-        """Takes over the process in the pid file, if it is a node."""
-        try:
-            pid = int(self.pid_file.read_text())
-        except (FileNotFoundError, ValueError):
-            return
-        if pid != self._pid and is_node(pid):
+        """Takes over the noted process, if it is a node."""
+        pid = self.noted_pid()
+        if pid not in (0, self._pid) and is_node(pid):
             self._pid = pid
             self._child = None
+
+    def noted_pid(self) -> int:
+        """Process id in the pid file; 0 without one."""
+        try:
+            return int(self.pid_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
 
     def start(self) -> None:
         """Starts the process without waiting for it; output is appended to its log file."""
@@ -162,7 +170,7 @@ class NodeProcess:
                 self.exit_code = self._child.wait(timeout)
             except subprocess.TimeoutExpired:
                 return False
-        elif not _wait_for_pid(self._pid, timeout):
+        elif not wait_for_pid(self._pid, timeout):
             return False
         self._clear()
         return True
@@ -197,8 +205,8 @@ def command_words(pid: int) -> list[bytes]:
         return listed.stdout.split()
 
 
-def _wait_for_pid(pid: int, timeout: float) -> bool:
-    """Waits for the end of a process that is not our child."""
+def wait_for_pid(pid: int, timeout: float) -> bool:
+    """Waits for the end of a process that is not our child; returns whether it has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 from rich.console import Console
@@ -82,10 +83,24 @@ def kill_all(options: argparse.Namespace, console: Console) -> int:
         compose.start_nodes([1, 2, 3])
     else:
         cluster = _local(options)
-        cluster.kill(cluster.running)
+        cluster.kill_machines(m for m, process in cluster.machines.items() if process.running)
         time.sleep(max(0.0, options.down))
         cluster.start_nodes(cluster.nodes)
     console.print("killed all nodes; all serve again")
+    return 0
+
+
+def kill_machine(options: argparse.Namespace, console: Console) -> int:
+    """SIGKILL to all processes of a machine; they are started again after --down seconds."""
+    cluster = _local(options)
+    if options.machine not in cluster.machines:
+        known = ", ".join(map(str, cluster.machines))
+        raise HarnessError(f"machine {options.machine}: there are {known}")
+    cluster.kill_machines([options.machine])
+    time.sleep(max(0.0, options.down))
+    nodes = cluster.nodes_of(options.machine)
+    cluster.start_nodes(nodes)
+    console.print(f"killed {listed(nodes)}: serving again", highlight=False)
     return 0
 
 
@@ -129,7 +144,7 @@ def disk_full(options: argparse.Namespace, console: Console) -> int:
     _known(cluster, options.node)
     if not cluster.disks:
         raise HarnessError("no node has a disk of its own here: scripts/cluster start --disks")
-    cluster.nodes[options.node].pid  # noqa: B018  # raises if it does not run
+    cluster.nodes[options.node].check_alive()
     with cluster.disks[options.node].full():
         console.print(f"the disk of node {options.node} is full", highlight=False)
         time.sleep(options.seconds)
@@ -226,11 +241,14 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     own = options.dir is None
     given = None if own else LocalCluster.load(options.dir)
-    names, left_out = possible(options.faults, given, options.nodes)
+    names, left_out = possible(options.faults, given, options.nodes, options.processes)
     if options.kills and not any(FAULTS[name].kills_nodes for name in names):
         raise HarnessError(f"--kills: none of {', '.join(names) or 'nothing'} kills a node")
     cluster = given or _cluster_for(
-        [FAULTS[name] for name in names], secured=options.secured, nodes=options.nodes
+        [FAULTS[name] for name in names],
+        secured=options.secured,
+        nodes=options.nodes,
+        processes=options.processes,
     )
     load = Load(f"chaos-{seed}-{int(time.time())}", options.partitions, rate=options.rate)
     console.print(f"seed {seed}, {options.minutes} minutes of {', '.join(names)}", highlight=False)
@@ -364,14 +382,15 @@ def measure_failover(options: argparse.Namespace, console: Console) -> int:
 
 
 def possible(
-    names: list[str], cluster: LocalCluster | None, nodes: int = 3
+    names: list[str], cluster: LocalCluster | None, nodes: int = 3, processes: int = 1
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the faults to inject, and the unavailable ones of "all" with the reason.
 
     Raises HarnessError for a fault that was asked for by its name and is unavailable.
     """
     chosen = list(FAULTS) if names == [ALL] else names
-    left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], cluster, nodes))}
+    where = (cluster, nodes, processes)
+    left_out = {name: why for name in chosen if (why := lacking(FAULTS[name], *where))}
     crowded = any(FAULTS[name].needs_namespaces for name in chosen if name not in left_out)
     for name in chosen if crowded else ():
         if FAULTS[name].needs_room:
@@ -381,7 +400,9 @@ def possible(
     return [name for name in chosen if name not in left_out], left_out
 
 
-def _cluster_for(kinds: list[type[Fault]], *, secured: bool, nodes: int = 3) -> LocalCluster:
+def _cluster_for(
+    kinds: list[type[Fault]], *, secured: bool, nodes: int = 3, processes: int = 1
+) -> LocalCluster:
     """Starts a new cluster that supports the faults, in place of the last run's.
 
     secured: all clients of this process, and of those that it starts, speak TLS.
@@ -393,6 +414,7 @@ def _cluster_for(kinds: list[type[Fault]], *, secured: bool, nodes: int = 3) -> 
         nodes,
         settings={},
         secured=secured,
+        processes=processes,
         proxied=any(kind.needs_proxy for kind in kinds),
         disks=any(kind.needs_disks for kind in kinds),
         namespaces=any(kind.needs_namespaces for kind in kinds),
@@ -442,6 +464,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("partition", type=int)
     one.add_argument("--down", type=float, default=1.0, help="seconds; -1: it stays down")
     command("kill-all", kill_all).add_argument("--down", type=float, default=1.0, help="seconds")
+    one = command("kill-machine", kill_machine, compose=False)
+    one.add_argument("machine", type=int, help="its first node")
+    one.add_argument("--down", type=float, default=1.0, help="seconds")
     one = command("pause", pause)
     one.add_argument("node", type=int)
     one.add_argument("--seconds", type=float, default=3.0)
@@ -461,6 +486,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("node", type=int)
     one.add_argument("--seconds", type=float, default=5.0)
     command("rolling-restart", rolling_restart)
+    _add_other_runs(commands)
+    _add_run(command("run", run_all, compose=False))
+    return parser
+
+
+def _add_other_runs(commands: Any) -> None:
+    """Adds runs with loads and checkers of their own. commands: subparsers."""
     one = commands.add_parser("failover", help=(measure_failover.__doc__ or ""))
     one.set_defaults(action=measure_failover)
     one.add_argument("--kills", type=number(int, 1), default=20, help="of leaders (default 20)")
@@ -491,8 +523,6 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--seed", type=int, help="default: a random one, which is printed")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY / "linearizability",
                      help="where the history goes, and its picture if it is wrong")  # fmt: skip
-    _add_run(command("run", run_all, compose=False))
-    return parser
 
 
 def _add_run(one: argparse.ArgumentParser) -> None:
@@ -504,8 +534,10 @@ def _add_run(one: argparse.ArgumentParser) -> None:
                      help="the last one is for conditional appends (default 4)")  # fmt: skip
     one.add_argument("--nodes", type=number(int, 1, 9), default=3,
                      help="if the run starts them (default 3)")  # fmt: skip
+    one.add_argument("--processes", type=number(int, 1, 9), default=1,
+                     help="of each node, which is a machine then (default 1)")  # fmt: skip
     one.add_argument("--replicas", type=number(int, 1, 9), default=0,
-                     help="of each partition (default: one on each node)")  # fmt: skip
+                     help="of each partition (default: one on each node or machine)")  # fmt: skip
     one.add_argument("--kills", type=number(int, 0), default=0,
                      help="go on until so many nodes were killed (default 0)")  # fmt: skip
     one.add_argument("--secured", action="store_true", help="TLS on all ports")

@@ -273,7 +273,8 @@ class Run:
         self.compose.wait_level(TOPIC, PARTITIONS)
         with ExitStack() as stack:
             apis = {node: stack.enter_context(Api(at)) for node, at in ADDRESSES.items()}
-            audits, identical = audit_all(apis, TOPIC, PARTITIONS, ledger, _row_of)
+            copies = {node: [api] * PARTITIONS for node, api in apis.items()}
+            audits, identical = audit_all(copies, TOPIC, ledger, _row_of)
             differing = compare(apis, TOPIC, range(PARTITIONS))
         for one in audits:
             print(f"node {one.node_id}: {one.records} records, lost {one.lost}, twice {one.twice}, "

@@ -31,6 +31,8 @@ class Fault(ABC):
     shows_recovery = False  # nodes end at once and nothing else: its silence is their recovery
     needs_proxy = needs_disks = needs_namespaces = needs_sickness = False
     needs_room = False  # for a node that the layout does not know
+    needs_machines = False  # with several processes each
+    knows_machines = False  # others expect that only the harness starts a node
     shortest, longest = 0.3, 3.0  # seconds that it lasts
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
@@ -53,7 +55,7 @@ class Fault(ABC):
 
 class KillLeader(Fault):
     name = "kill-leader"
-    kills_nodes = shows_recovery = True
+    kills_nodes = shows_recovery = knows_machines = True
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
@@ -89,13 +91,31 @@ class KillSome(Fault):
         return f"killed {listed(sorted(down))}; node {leader} led {self.topic}-{partition}"
 
 
+class KillMachine(Fault):
+    """All processes of a leader's machine, and their supervisor."""
+
+    name = "kill-machine"
+    kills_nodes = shows_recovery = needs_machines = knows_machines = True
+
+    def inject(self, rng: random.Random, wait: Wait) -> str:
+        leader, partition = self._leader(rng)
+        machine = self.cluster.machine_of(leader)
+        nodes = self.cluster.nodes_of(machine)
+        self.cluster.kill_machines([machine])
+        self.kills += len(nodes)
+        seconds = self._pause(rng, wait)
+        self.cluster.start_nodes(nodes)
+        led = f"node {leader} led {self.topic}-{partition}"
+        return f"killed machine {machine} ({listed(nodes)}) for {seconds} s; {led}"
+
+
 class KillAll(Fault):
     name = "kill-all"
-    kills_nodes = shows_recovery = True
+    kills_nodes = shows_recovery = knows_machines = True
     longest = 1.0
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
-        self.cluster.kill(self.cluster.nodes)
+        self.cluster.kill_machines(self.cluster.machines)
         self.kills += len(self.cluster.nodes)
         seconds = self._pause(rng, wait)
         self.cluster.start_nodes(self.cluster.nodes)
@@ -104,6 +124,7 @@ class KillAll(Fault):
 
 class Pause(Fault):
     name = "pause"
+    knows_machines = True
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         node, partition = self._leader(rng)
@@ -298,6 +319,7 @@ class FailedSync(Fault):
 
 class RollingRestart(Fault):
     name = "rolling-restart"
+    knows_machines = True
 
     def inject(self, rng: random.Random, wait: Wait) -> str:
         codes = roll(self.cluster)
@@ -396,7 +418,7 @@ def describe_split(*sides: Iterable[int], one_way: bool) -> str:
 
 def demand_readable(cluster: LocalCluster, node: int) -> None:
     """Reads the first batches that the node keeps. Raises HarnessError if it cannot."""
-    cluster.nodes[node].pid  # noqa: B018  # raises if it has ended
+    cluster.nodes[node].check_alive()
     for topic in cluster.api(node).topics():
         for part in topic.partitions:
             if node not in part.replicas:
@@ -408,11 +430,18 @@ def demand_readable(cluster: LocalCluster, node: int) -> None:
                 raise HarnessError(f"node {node} cannot read {topic.name}: {found.message}")
 
 
-def lacking(kind: type[Fault], cluster: LocalCluster | None = None, nodes: int = 3) -> str:
+def lacking(
+    kind: type[Fault], cluster: LocalCluster | None = None, nodes: int = 3, processes: int = 1
+) -> str:
     """Names the reason why the fault is unavailable; empty if it is available.
 
-    In a cluster, or else on this machine with so many nodes that it starts.
+    In a cluster, or else on this machine with so many nodes, or machines, that it starts.
     """
+    processes = processes if cluster is None else cluster.processes
+    if kind.needs_machines and processes == 1:
+        return "needs --processes 2"
+    if not kind.knows_machines and processes > 1:
+        return "needs --processes 1"
     if cluster is None and nodes < kind.least_nodes:
         return f"needs --nodes {kind.least_nodes}"
     if cluster is None:
@@ -439,11 +468,11 @@ def lacking(kind: type[Fault], cluster: LocalCluster | None = None, nodes: int =
 
 
 def roll(cluster: LocalCluster) -> list[int | None]:
-    """Restarts one node after the other (SIGTERM and start); returns their exit codes."""
+    """Restarts one machine after the other (SIGTERM and start); returns their exit codes."""
     codes = []
-    for node in cluster.nodes:
-        codes.append(cluster.nodes[node].terminate())
-        cluster.start_nodes([node])
+    for machine, process in cluster.machines.items():
+        codes.append(process.terminate())
+        cluster.start_nodes(cluster.nodes_of(machine))
     return codes
 
 
@@ -452,6 +481,7 @@ FAULTS: dict[str, type[Fault]] = {
     for fault in (
         KillLeader,
         KillSome,
+        KillMachine,
         KillAll,
         Pause,
         Cut,

@@ -127,13 +127,13 @@ def run(
     """Runs for `seconds` at least, and until each fault was there once. The cluster must serve.
 
     kills: and until so many nodes were killed. The topic is made unless it is there; it must be
-    empty. replicas: of each partition; 0: one on each node. left_out: unavailable faults, and why,
-    for the report. Raises HarnessError if the cluster does not recover from a fault.
+    empty. replicas: of each partition; 0: one on each machine. left_out: unavailable faults, and
+    why, for the report. Raises HarnessError if the cluster does not recover from a fault.
     """
     rng = random.Random(seed)
     api = cluster.api(cluster.running[0])
     if load.topic not in (topic.name for topic in api.topics()):
-        api.create_topic(load.topic, load.partitions, replicas or len(cluster.nodes))
+        api.create_topic(load.topic, load.partitions, replicas or len(cluster.machines))
     kinds = [FAULTS[name](cluster, load.topic, load.partitions) for name in faults]
     workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
     timeline, events, deck = workload.timeline, list[Event](), list[Fault]()

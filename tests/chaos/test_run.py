@@ -27,6 +27,8 @@ LONG = ("add-node", "remove-node")  # 20 seconds each
 CROWD = ("kill-some",)  # of five nodes
 ROOTED = ("partition", "power-cut", "disk-full")
 SICK = ("clock", "slow-disk", "eio")  # of a cluster that the run has started itself
+SEVERAL = ("kill-machine",)  # of machines with several processes
+ANYWHERE = ("kill-leader", "kill-all", "pause", "rolling-restart")
 MISSING = disk.missing() or network.missing()
 rooted = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
@@ -106,16 +108,17 @@ def run(root: Path, out: Path, *words: str) -> dict[str, Any]:
 
 def test_all_is_what_can_be_had(root: Path) -> None:
     names, left_out = possible(["all"], LocalCluster.load(root))
-    assert set(left_out) == {*ROOTED, *SICK, *CROWD}
+    assert set(left_out) == {*ROOTED, *SICK, *CROWD, *SEVERAL}
     assert {*names, *left_out} == FAULTS.keys()
     _, left_out = possible(["all"], None)
     assert "add-node" in left_out or MISSING, "it has no namespace"
     assert "5" in left_out["kill-some"]
     assert "kill-some" in possible(["all"], None, 5)[0]
+    assert set(possible(["all"], None, processes=2)[0]) == {*SEVERAL, *ANYWHERE}
 
 
 def test_a_run_with_every_fault_that_is_short(root: Path, tmp_path: Path) -> None:
-    names = FAULTS.keys() - {*ROOTED, *SICK, *LONG, *CROWD}
+    names = FAULTS.keys() - {*ROOTED, *SICK, *LONG, *CROWD, *SEVERAL}
     said = run(root, tmp_path, "--faults", ",".join(sorted(names)))
     assert {event["fault"] for event in said["events"]} == names
 
@@ -149,6 +152,7 @@ def test_single_faults_that_need_root(rooted_root: Path, words: list[str]) -> No
     [
         ["kill-leader", "orders", "0", "--down", "0.2"],
         ["kill-all", "--down", "0.1"],
+        ["kill-machine", "2", "--down", "0.1"],
         ["pause", "2", "--seconds", "0.5"],
         ["cut", "1", "--seconds", "0.5"],
         ["cut", "1", "--seconds", "0.2", "--clients"],
@@ -189,11 +193,13 @@ def is_stopped(pid: int) -> bool:
     [
         (["kill-leader", "orders", "7"], "0..0"),
         (["pause", "9"], "1, 2, 3"),
+        (["kill-machine", "9"], "1, 2, 3"),
         (["partition", "1/2,3"], "start --namespaces"),
         (["power-cut", "1"], "start --disks"),
         (["disk-full", "1"], "start --disks"),
         (["run", "--faults", "power-cut,partition"], "start --namespaces"),
         (["run", "--faults", "kill-some"], "needs 5 nodes"),
+        (["run", "--faults", "kill-machine"], "needs --processes 2"),
         (["run", "--faults", "pause", "--kills", "1"], "--kills"),
     ],
 )

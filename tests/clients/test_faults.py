@@ -83,8 +83,8 @@ def audit_clean(cluster: LocalCluster, topic: str, ledger: Ledger) -> None:
         )
 
     eventually(level, "all replicas to be level")
-    apis = {node: cluster.api(node) for node in cluster.running}
-    audits, identical = audit_all(apis, topic, PARTITIONS, ledger, int)
+    copies = {node: [cluster.api(node)] * PARTITIONS for node in cluster.running}
+    audits, identical = audit_all(copies, topic, ledger, int)
     for one in audits:
         assert one.clean, one.examples
         assert one.records == rows

@@ -207,8 +207,8 @@ def test_forward_back_forward_and_finalized_under_load(
         sending.more()
     ledger = sending.ledger()
     cluster.wait_level(topic)
-    apis = {node: cluster.api(node) for node in cluster.nodes}
-    audits, alike = audit_all(apis, topic, PARTITIONS, ledger, int)
+    copies = {node: [cluster.api(node)] * PARTITIONS for node in cluster.nodes}
+    audits, alike = audit_all(copies, topic, ledger, int)
     assert all(one.clean for one in audits), audits
     assert alike and ledger.acknowledged == len(ledger.offsets) > 1000
     for process in cluster.nodes.values():
