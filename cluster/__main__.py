@@ -1,7 +1,7 @@
 """`python -m cluster`: one node, or the processes of a machine, until a stopping signal.
 
 Exit codes: 0 stopped as asked, 1 failed while running or at start, 2 bad settings,
-or a Python that leaves out assertions.
+or a Python that leaves out assertions, 3 removed from the cluster.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ Each layer raises these; the services translate them to gRPC statuses
 
 from __future__ import annotations
 
+BAD_SETTINGS, REMOVED = 2, 3  # exit codes of a node
+
 
 class ClusterError(Exception):
     """Any operating fault of a node."""
@@ -14,6 +16,10 @@ class ClusterError(Exception):
 
 class ConfigError(ClusterError):
     """A setting is unknown, has a bad value or contradicts another one. Exit code 2."""
+
+
+class RemovedError(ClusterError):
+    """The cluster removed this node. Its data directory is of no more use. Exit code 3."""
 
 
 class ListenError(ClusterError):

@@ -3,7 +3,8 @@
     GET /readyz --> a thread of the supervisor's server --GET /readyz--> each process
 
 A process that ended is started again by the supervisor, and the others serve meanwhile. So it
-makes the machine unready, but a restart of the machine would not help: it stays alive.
+makes the machine unready, but a restart of the machine would not help: it stays alive. The
+supervisor takes a process out that it does not start again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TIMEOUT = 2.0  # seconds for a process's answer
 
 
 def pages_of(processes: Mapping[int, str]) -> dict[str, Page]:
-    """Return the machine's pages. processes: where each node answers probes."""
+    """Return the machine's pages. processes: where each node answers probes; may change."""
     return {
         "/livez": partial(_answer, "alive", "/livez", processes, ""),
         "/readyz": partial(_answer, "ready", "/readyz", processes, "it does not run"),
@@ -32,11 +33,12 @@ def pages_of(processes: Mapping[int, str]) -> dict[str, Page]:
 def _answer(
     good: str, path: str, processes: Mapping[int, str], gone: str, query: str
 ) -> PageAnswer:
-    with ThreadPoolExecutor(len(processes)) as pool:
-        faults = pool.map(partial(_faults, path, gone), processes.values())
+    asked = dict(processes)
+    with ThreadPoolExecutor(len(asked) or 1) as pool:
+        faults = pool.map(partial(_faults, path, gone), asked.values())
         told = [
             f"node {node}: {fault}"
-            for node, each in zip(processes, faults, strict=True)
+            for node, each in zip(asked, faults, strict=True)
             for fault in each
         ]
     return probe_answer(good, told)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import uvloop
 
 from cluster.config.node_config import DEFAULT_LISTEN, NodeConfig
-from cluster.errors import ClusterError, ConfigError
+from cluster.errors import BAD_SETTINGS, REMOVED, ClusterError, ConfigError, RemovedError
 from cluster.node.allocator import keep_large_buffers
 from cluster.node.descriptors import raise_limit
 from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
@@ -94,7 +94,7 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
         node = starting.result()
     except (ClusterError, StorageError) as error:
         lines.put(f"{name}: {error}")
-        return 2 if isinstance(error, ConfigError) else 1  # of files that settings name
+        return BAD_SETTINGS if isinstance(error, ConfigError) else 1  # of files that settings name
     if config.next_steps and not config.process:
         print(next_steps(config), flush=True)
     gc.freeze()  # objects made at start stay; skip them in every collection
@@ -103,6 +103,6 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
         lines.put(f"{name}: {node.failure.result()}")
         lines.close(LAST_LINES)
         # Nothing written from here on may look durable.
-        os._exit(1)
+        os._exit(REMOVED if isinstance(node.failure.result(), RemovedError) else 1)
     await node.stop()
     return 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cluster.consensus.message import Message
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, RemovedError
 from cluster.features import Release
+from cluster.transport.hellos import NO_NODE
 from cluster.transport.link import PeerLink
 from cluster.transport.versions import release_of
 
@@ -107,4 +108,5 @@ class Peers:
         now = self._clock()
         since = self._refused_since.setdefault(peer, now)
         if reason and now - since > REFUSAL_TIMEOUT:
-            self._on_failure(ClusterError(f"node {peer} refuses this node: {reason}"))
+            kind = RemovedError if reason == NO_NODE else ClusterError
+            self._on_failure(kind(f"node {peer} refuses this node: {reason}"))

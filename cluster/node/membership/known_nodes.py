@@ -20,7 +20,7 @@ from typing import Protocol
 
 from cluster.config.node_config import MAX_NODES, NodeConfig
 from cluster.consensus.group import Group
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, RemovedError
 from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import join_of, named, own_stream
 from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
@@ -281,7 +281,7 @@ class OtherNodes:
         self._gone_since = self._gone_since or now
         if now - self._gone_since > REFUSAL_TIMEOUT:
             text = "this node was removed from its cluster: its data directory is of no more use"
-            raise ClusterError(text)
+            raise RemovedError(text)
 
     def _propose_once(self, command: mpb.JoinNode) -> None:
         node = command.node_id

@@ -7,7 +7,6 @@ while a producer writes. At the end every record that was acknowledged is there 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import urllib.error
@@ -21,8 +20,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.node_process import NodeProcess, NodeSpec
-from harness.ports import LOOPBACK, free_ports
+from harness.machine_process import MachineProcess
+from harness.node_process import NodeSpec
+from harness.ports import LOOPBACK, PROCESS_STEP, free_ports
 from oncelog import Admin, Consumer, NodeStatus, Producer
 from oncelog.certificates import make_authorities, make_client, make_node
 from oncelog.cli.app import cli
@@ -31,7 +31,7 @@ from tests.integration.background import Background
 from tests.integration.conftest import STEADY
 from tests.integration.waiting import TIMEOUT, eventually
 
-PROCESSES, STEP, PARTITIONS = 2, 100, 12
+PROCESSES, PARTITIONS = 2, 12
 START_TIMEOUT = 3 * TIMEOUT
 TOPIC, UNSAFE = "t", "unsafe"
 
@@ -40,8 +40,8 @@ class Machine:
     """One supervisor, or a node alone before `grow`. `nodes`: of its processes."""
 
     def __init__(self, spec: NodeSpec, health: str) -> None:
-        self.process = NodeProcess(spec, detached=True)  # it leads a group of processes
-        self.nodes = [spec.node_id + STEP * number for number in range(PROCESSES)]
+        self.process = MachineProcess(spec)
+        self.nodes = [spec.node_id + PROCESS_STEP * number for number in range(PROCESSES)]
         self._health = health
 
     def change(self, processes: int) -> None:
@@ -49,7 +49,7 @@ class Machine:
         assert self.process.terminate() == 0
         spec = self.process.spec
         settings = {**spec.settings, "processes": processes}
-        self.process = NodeProcess(replace(spec, settings=settings), detached=True)
+        self.process = MachineProcess(replace(spec, settings=settings))
         self.process.start()
 
     def probe(self, path: str = "/readyz") -> tuple[int, str]:
@@ -66,28 +66,14 @@ class Machine:
     def is_ready(self) -> bool:
         return self.probe()[0] == 200
 
-    def pid_of(self, node: int) -> int:
-        """The process that the supervisor started last for this node."""
-        found = re.findall(rf"process started node={node} pid=(\d+)", self.process.log_text())
-        return int(found[-1])
-
-    def address(self, node: int) -> str:
-        host, port = self.process.spec.listen.split(":")
-        return f"{host}:{int(port) + node - self.nodes[0]}"
-
     def is_gone(self, node: int) -> bool:
         """Whether nothing listens where the node served. Its process may be a zombie."""
-        host, port = self.address(node).split(":")
+        host, port = self.process.spec.listen.split(":")
         try:
-            socket.create_connection((host, int(port))).close()
+            socket.create_connection((host, int(port) + node - self.nodes[0])).close()
         except ConnectionRefusedError:
             return True
         return False
-
-    def kill(self) -> None:
-        """Kills the supervisor and all of its processes at once, as a loss of power does."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 class Machines:
@@ -97,13 +83,12 @@ class Machines:
         certs = root / "certs"
         make_authorities(certs, days=1)
         make_client(certs, "tester", days=1)
-        free = {*free_ports(3 * STEP)}
-        ports = sorted(port for port in free if port + STEP in free)
-        nodes = {node: f"{LOOPBACK}:{ports[2 * node]}" for node in (1, 2, 3)}
+        addresses = [f"{LOOPBACK}:{port}" for port in free_ports(6, PROCESSES + 1)]
+        nodes = dict(zip((1, 2, 3), addresses, strict=False))
         self.by_name = {}
         for node, listen in nodes.items():
-            name, health = f"m{node}", f"{LOOPBACK}:{ports[2 * node + 1]}"
-            make_node(certs, node, "oncelog", [LOOPBACK], 1, [node + STEP])
+            name, health = f"m{node}", addresses[2 + node]
+            make_node(certs, node, "oncelog", [LOOPBACK], 1, [node + PROCESS_STEP])
             own = certs / f"node-{node}"
             spec = NodeSpec(
                 node_id=node,
@@ -184,7 +169,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     finally:
         for machine in made.by_name.values():
             if machine.process.running:
-                machine.kill()
+                machine.process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +211,7 @@ def leaders(admin: Admin) -> dict[int, int]:
 
 def test_a_process_dies_and_then_a_machine(machines: Machines, admin: Admin) -> None:
     for part in admin.describe_topic(TOPIC).partitions:
-        assert len({node % STEP for node in part.replicas}) == 3, "one replica on each machine"
+        assert len({node % PROCESS_STEP for node in part.replicas}) == 3, "one on each machine"
     with Load(machines.client) as load:
         eventually(lambda: len(load.acknowledged) >= 5 * PARTITIONS, "records are acknowledged")
         a_process_dies(machines, admin)
@@ -250,7 +235,7 @@ def a_process_dies(machines: Machines, admin: Admin) -> None:
     machine = machines.by_name["m1"]
     other, killed = machine.nodes
     eventually(lambda: {other, killed} <= {*leaders(admin).values()}, "both lead some")
-    pids = {node: machine.pid_of(node) for node in machine.nodes}
+    pids = {node: machine.process.pid_of(node) for node in machine.nodes}
     before = leaders(admin)
     os.kill(pids[killed], signal.SIGKILL)
     assert machine.probe() == (503, f"not ready:\n- node {killed}: it does not run\n")
@@ -264,15 +249,15 @@ def a_process_dies(machines: Machines, admin: Admin) -> None:
     kept = {part for part, leader in before.items() if leader == other}
     assert all(leaders(admin)[part] == other for part in kept)
     eventually(lambda: machine.is_ready, "the process runs again")
-    assert machine.pid_of(killed) != pids[killed]
-    assert machine.pid_of(other) == pids[other]
+    assert machine.process.pid_of(killed) != pids[killed]
+    assert machine.process.pid_of(other) == pids[other]
     os.kill(pids[other], 0)
 
 
 def put_on_one_machine(admin: Admin) -> None:
     """Makes a partition as placement without machines might: a majority of it on one."""
     admin.create_topic(UNSAFE, 1, 3)
-    replicas = (2, 2 + STEP, 1)
+    replicas = (2, 2 + PROCESS_STEP, 1)
     admin.reassign_partition(UNSAFE, 0, replicas)
 
     def is_moved() -> bool:
@@ -285,7 +270,7 @@ def put_on_one_machine(admin: Admin) -> None:
 def a_machine_dies(machines: Machines) -> None:
     """Every partition stays writable: its other replicas are on other machines."""
     machine = machines.by_name["m2"]
-    machine.kill()
+    machine.process.kill()
     with Producer(**machines.client, linger_ms=0) as producer:
         sent = [
             producer.send(TOPIC, str(-1 - part).encode(), partition=part)
@@ -307,11 +292,20 @@ def a_machine_dies(machines: Machines) -> None:
 def test_a_machine_goes_back_to_one_process(machines: Machines, admin: Admin) -> None:
     machine = machines.by_name["m1"]
     first, second = machine.nodes
-    machines.done("remove", str(second), "--wait")
+    machines.done("remove", str(second), str(machines.by_name["m3"].nodes[1]), "--wait")
     machine.change(1)
     eventually(lambda: machine.is_ready, "it is ready", START_TIMEOUT)
     assert not machine.is_gone(first) and machine.is_gone(second)
-    assert {node.node_id for node in admin.list_nodes()} == {1, 2, 102, 3, 103}
+    assert {node.node_id for node in admin.list_nodes()} == {1, 2, 102, 3}
+
+
+def test_a_removed_node_is_not_started_again(machines: Machines) -> None:
+    """The one that the test above removed, while its machine still has two processes."""
+    machine = machines.by_name["m3"]
+    text = f"process ended node={machine.nodes[1]}: the cluster removed it: not started again"
+    eventually(lambda: text in machine.process.log_text(), "it ends", START_TIMEOUT)
+    assert machine.is_gone(machine.nodes[1]) and not machine.is_gone(machine.nodes[0])
+    assert machine.is_ready
 
 
 def test_a_stop_ends_all_processes(machines: Machines) -> None:
@@ -323,6 +317,7 @@ def test_a_stop_ends_all_processes(machines: Machines) -> None:
 
 def test_processes_end_with_their_supervisor(machines: Machines) -> None:
     machine = machines.by_name["m3"]
-    assert not any(map(machine.is_gone, machine.nodes))
-    machine.process.kill()
+    assert not machine.is_gone(machine.nodes[0])
+    os.kill(machine.process.pid, signal.SIGKILL)
+    machine.process.wait()
     eventually(lambda: all(map(machine.is_gone, machine.nodes)), "all end with their supervisor")

@@ -77,6 +77,12 @@ def test_a_process_that_ended_makes_the_machine_unready_and_not_dead(machine: Ma
     assert machine.ask("/livez").status == 200
 
 
+def test_a_process_that_is_not_started_again_does_not_count(machine: Machine) -> None:
+    machine.close.pop(101)()
+    del machine.addresses[101]
+    assert machine.ask("/readyz")[:2] == (200, "ready\n")
+
+
 def test_a_process_that_does_not_answer_makes_the_machine_dead(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ class Stage:
 
 @asynccontextmanager
 async def running(
-    tmp_path: Path, body: str = "", on_term: int = 0, pace: float = 0.0
+    tmp_path: Path, body: str = "", on_term: int = 0, pace: float = 0.0, **more: Any
 ) -> AsyncIterator[Stage]:
     path = tmp_path / "told"
     os.mkfifo(path)
@@ -54,7 +55,7 @@ async def running(
         lambda: asyncio.StreamReaderProtocol(pipe), os.fdopen(descriptor, "rb", 0)
     )
     command = [sys.executable, "-c", CHILD.format(body=body, on_term=on_term), str(path)]
-    stage = Stage(Supervisor(command, NODES, pace), pipe)
+    stage = Stage(Supervisor(command, NODES, pace, **more), pipe)
     try:
         yield stage
     finally:
@@ -132,6 +133,30 @@ def test_settings_that_became_bad_do_not_end_the_processes_that_run(tmp_path: Pa
             assert (await stage.started())[0] == (await stage.started())[0] == 1
             os.kill(started[0], 0)
             assert not stage.ended.done()
+
+    asyncio.run(body())
+
+
+def test_a_removed_node_is_not_started_again_and_the_other_runs_on(tmp_path: Path) -> None:
+    async def body() -> None:
+        removed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        check = "if number == '1': os._exit(3)"
+        async with running(tmp_path, check, on_removed=removed.set_result) as stage:
+            started = dict([await stage.started(), await stage.started()])
+            assert await removed == 101
+            os.kill(started[0], signal.SIGKILL)
+            number, _ = await stage.started()
+            assert number == 0, "only the other one is started again"
+            stage.supervisor.stop()
+            assert await stage.ended == 0
+
+    asyncio.run(body())
+
+
+def test_a_machine_without_a_node_left_ends(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with running(tmp_path, "os._exit(3)") as stage:
+            assert await stage.ended == 3
 
     asyncio.run(body())
 

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.config.node_config import NodeConfig
 from cluster.consensus.configuration import Configuration, Member, Members, Placed
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, RemovedError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import asked
@@ -178,7 +178,7 @@ def test_a_directory_that_is_registered_is_the_nodes_whoever_asks() -> None:
 # -- a node that founded in place of another --------------------------------------------------
 
 
-def others_of(new: New, known: int = 1) -> OtherNodes:
+def others_of(new: New, known: int = 1, removed: object = None) -> OtherNodes:
     """Another node that has founded alone, and whose metadata knows so many nodes."""
     assert new.hears(at=0.0) or new.hears(at=HEAR_TIME)
     state, directory = MetadataState(), new.directory
@@ -191,10 +191,10 @@ def others_of(new: New, known: int = 1) -> OtherNodes:
     )  # fmt: skip
     peers = Peers(lambda: 0.0, lambda peer, up: None, lambda error: None)
     known_nodes = KnownNodes(identity, {}, {}, directory)
-    return OtherNodes(new.config, known_nodes, peers, state, SimpleNamespace(group=GROUP))
+    own = SimpleNamespace(group=SimpleNamespace(removed=removed))
+    return OtherNodes(new.config, known_nodes, peers, state, own)
 
 
-GROUP = SimpleNamespace(removed=None)
 OLDER: dict[str, Any] = {
     "cluster_id": "oncelog", "node_id": 2, "founding": 7, "instance": 3, "members": (1,),
     "peer_address": "h2:10001",
@@ -206,6 +206,14 @@ def test_a_node_that_founded_at_the_place_of_an_older_one_ends() -> None:
     others.heard_of(pb.Hello(**OLDER))
     with pytest.raises(ClusterError, match=r"node 2 at h2:10001 looks here .* keep its data dir"):
         others.check_place(0.0)
+
+
+def test_a_removed_node_ends_for_good_when_no_link_is_left() -> None:
+    others = others_of(New(nodes=""), removed="a tombstone")
+    others.check_place(1.0)
+    others.check_place(1.0 + REFUSAL_TIMEOUT)
+    with pytest.raises(RemovedError, match="this node was removed"):
+        others.check_place(1.1 + REFUSAL_TIMEOUT)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from cluster.errors import RemovedError
 from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
+from cluster.transport.hellos import NO_NODE
 
 
 class Rig:
@@ -17,11 +19,11 @@ class Rig:
         link: Any = None  # the code under test only asks which nodes exist
         self.peers.links.update({2: link, 3: link})
 
-    def refused(self, peer: int, *, mutual: bool) -> None:
+    def refused(self, peer: int, *, mutual: bool, reason: str = "why not") -> None:
         """Refuses twice, with more than the life of a node's last process between."""
-        self.peers._refused(peer, "why not", mutual)
+        self.peers._refused(peer, reason, mutual)
         self.now += REFUSAL_TIMEOUT + 1.0
-        self.peers._refused(peer, "why not", mutual)
+        self.peers._refused(peer, reason, mutual)
 
 
 @pytest.mark.parametrize("mutual", [True, False])
@@ -29,6 +31,13 @@ def test_a_refusal_that_lasts_ends_the_node(mutual: bool) -> None:
     rig = Rig()
     rig.refused(2, mutual=mutual)
     assert "node 2 refuses this node: why not" in str(rig.failures[0])
+    assert not isinstance(rig.failures[0], RemovedError), "it may be started again"
+
+
+def test_a_node_that_is_forgotten_is_removed_for_good() -> None:
+    rig = Rig()
+    rig.refused(2, mutual=False, reason=NO_NODE)
+    assert isinstance(rig.failures[0], RemovedError)
 
 
 def test_who_is_linked_with_a_majority_goes_on_where_both_refuse() -> None:
