@@ -8,14 +8,12 @@ from dataclasses import asdict
 
 import click
 
-from oncelog import Admin, ClusterInfo, OncelogError
+from oncelog import Admin, ClusterInfo, OncelogError, TopicInfo
 from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.options import INT64, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
-from oncelog.views.cluster import describe_pending, find_problems, find_small, find_warnings
-
-MAX_LOOKED_AT = 10_000  # partitions; a health check must not be a load
+from oncelog.views.cluster import check_health, describe_pending, needs_topics
 
 
 @click.group(cls=LazyGroup, lazy={"balance": "balance:balance"})
@@ -58,23 +56,23 @@ def info(admin: Admin, as_json: bool) -> None:
 def health(admin: Admin, as_json: bool) -> int:
     """Check the cluster. Exits with 0 only if it is healthy."""
     facts = admin.describe_cluster()
-    problems = find_problems(facts)
-    notes = find_warnings(facts)
-    if len(facts.nodes) > 1 and facts.partitions <= MAX_LOOKED_AT:
+    topics: list[TopicInfo] = []
+    if needs_topics(facts):
         with suppress(OncelogError):  # callers that may not describe topics get no note of them
-            notes += find_small(len(facts.nodes), admin.describe_topics())
-    if facts.upgrade.pending:
-        notes.append(describe_pending(facts.upgrade))
+            topics = admin.describe_topics()
+    found = check_health(facts, topics)
     if as_json:
-        print_json({"healthy": not problems, "problems": problems, "notes": notes})
-        return 1 if problems else 0
-    if problems:
-        click.echo("oncelog: not healthy: " + "; ".join(problems), err=True)
+        print_json(
+            {"healthy": not found.problems, "problems": found.problems, "notes": found.notes}
+        )
+        return 1 if found.problems else 0
+    if found.problems:
+        click.echo(f"oncelog: {found.sentence}", err=True)
     else:
-        click.echo("healthy")
-    for note in notes:
+        click.echo(found.sentence)
+    for note in found.notes:
         click.echo(note)
-    return 1 if problems else 0
+    return 1 if found.problems else 0
 
 
 @cluster.command()

@@ -8,10 +8,10 @@ import click
 
 from oncelog import Admin, EventFilter, NodeEvent
 from oncelog.cli.options import with_admin
-from oncelog.cli.output import print_json, when
+from oncelog.cli.output import print_json
 from oncelog.config import MAX_INT64
+from oncelog.views.events import KINDS, line_of
 
-KINDS = ("verdict", "leader", "producer", "group", "move", "slow", "audit", "node")
 MAX_EVENTS = 10_000
 
 
@@ -62,27 +62,3 @@ def _print(event: NodeEvent, as_json: bool) -> None:
         print_json(asdict(event))
     else:
         click.echo(line_of(event))
-
-
-def line_of(event: NodeEvent) -> str:
-    """Return an event as one line."""
-    where = event.name if event.partition < 0 else f"{event.name}-{event.partition}"
-    if event.resource in ("group", "producer"):
-        where = f"{event.resource} {where}"
-    words = [when(event.last_ms), f"node {event.node_id}", event.kind, where, event.verdict]
-    if event.producer_id:
-        words.append(f"producer {event.producer_id} epoch {event.epoch}")
-    if event.first_sequence >= 0:
-        words.append(f"sequences {event.first_sequence}..{event.last_sequence}")
-    if event.offset >= 0:
-        words.append(f"at {event.offset}")
-    if event.count > 1:
-        words.append(f"{event.count} times since {when(event.first_ms)}")
-    caller = event.principal or event.address
-    if caller:
-        words.append(f"by {caller}")
-    text = " ".join(event.text.split())
-    return " ".join(filter(None, words)) + (f": {text}" if text else "")
-
-
-__all__ = ["events", "line_of"]

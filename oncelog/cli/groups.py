@@ -11,9 +11,10 @@ import click
 
 from oncelog import Admin, Consumer, TopicPartition
 from oncelog.cli.options import PARTITION, with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
 from oncelog.views.groups import group_view
+from oncelog.views.words import when
 
 
 @click.group()

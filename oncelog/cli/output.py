@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 
@@ -38,17 +37,6 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         sys.stdout.write(f"{name:<{width}}  {_cell(value)}\n")
-
-
-def when(timestamp_ms: int) -> str:
-    """Return an ISO time, or "-" if there is none."""
-    if timestamp_ms <= 0:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{timestamp_ms} ms"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def text(data: bytes | None) -> str | None:

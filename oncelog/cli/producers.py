@@ -8,8 +8,9 @@ import click
 
 from oncelog import Admin, Resolution
 from oncelog.cli.options import PARTITION, with_admin
-from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.config import MAX_INT32, MAX_INT64
+from oncelog.views.words import when
 
 
 @click.group()

@@ -19,11 +19,11 @@ from oncelog import (
 )
 from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.options import INT32, INT64, with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT32
-from oncelog.views.topics import find_lacking, partition_row, summary
-from oncelog.views.words import plural
+from oncelog.views.topics import find_lacking, partition_row, settings_of, summary
+from oncelog.views.words import plural, when
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 KEYS_MOVE = (
@@ -131,17 +131,8 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(info))
         return
-    config = info.config
     print_facts(
-        [
-            ("topic", info.name),
-            ("created", when(info.created_ms)),
-            ("retention_ms", config.retention_ms),
-            ("retention_bytes", config.retention_bytes),
-            ("max_batch_bytes", config.max_batch_bytes),
-            ("expected_offsets", config.expected_offsets),
-            ("formats", config.formats),
-        ]
+        [("topic", info.name), ("created", when(info.created_ms)), *settings_of(info).items()]
     )
     click.echo()
     rows = [partition_row(one) for one in info.partitions]

@@ -8,9 +8,10 @@ import click
 
 from oncelog import Admin, TransactionInfo
 from oncelog.cli.options import with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table, when
+from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT64
+from oncelog.views.words import when
 
 AGE_MS = click.IntRange(0, MAX_INT64)
 TRANSACTION_ID = click.IntRange(1, MAX_INT64)

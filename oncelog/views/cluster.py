@@ -3,12 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from oncelog.types import ClusterInfo, TopicInfo, UpgradeInfo
 from oncelog.views.words import plural
 
 DEFAULT_REPLICAS = 3  # a topic's default, if there are enough nodes
 MAX_NAMED = 5
+MAX_LOOKED_AT = 10_000  # partitions; a health check must not be a load
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A cluster without problems is healthy; notes are hints."""
+
+    problems: list[str]
+    notes: list[str]
+
+    @property
+    def sentence(self) -> str:
+        return "not healthy: " + "; ".join(self.problems) if self.problems else "healthy"
+
+
+def needs_topics(facts: ClusterInfo) -> bool:
+    """Tell whether a note may be about topics, so that `check_health` wants them."""
+    return len(facts.nodes) > 1 and facts.partitions <= MAX_LOOKED_AT
+
+
+def check_health(facts: ClusterInfo, topics: Iterable[TopicInfo] = ()) -> Health:
+    notes = find_warnings(facts)
+    if needs_topics(facts):
+        notes += find_small(len(facts.nodes), topics)
+    if facts.upgrade.pending:
+        notes.append(describe_pending(facts.upgrade))
+    return Health(find_problems(facts), notes)
 
 
 def find_problems(facts: ClusterInfo) -> list[str]:

@@ -16,6 +16,18 @@ def summary(info: TopicInfo) -> dict[str, Any]:
     }
 
 
+def settings_of(info: TopicInfo) -> dict[str, object]:
+    """Return the settings by name; None: the cluster's default."""
+    config = info.config
+    return {
+        "retention_ms": config.retention_ms,
+        "retention_bytes": config.retention_bytes,
+        "max_batch_bytes": config.max_batch_bytes,
+        "expected_offsets": config.expected_offsets,
+        "formats": config.formats,
+    }
+
+
 def partition_row(one: PartitionInfo) -> dict[str, object]:
     """Return the row of a partition; None: there is none, or it is not known."""
     return {

@@ -17,11 +17,12 @@ from click.testing import CliRunner
 from oncelog.cli.app import cli, run
 from oncelog.cli.nodes import of_machine
 from oncelog.cli.options import common
-from oncelog.cli.output import print_facts, print_table, text, when
+from oncelog.cli.output import print_facts, print_table, text
 from oncelog.cli.record_formats import json_bytes
 from oncelog.cli.records import _split
 from oncelog.types import ClusterInfo, NodeInfo, NodeStatus
 from oncelog.views.cluster import find_problems, find_small, find_warnings
+from oncelog.views.words import when
 
 
 def every_command(group: click.Group = cli, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
