@@ -22,8 +22,9 @@ from oncelog import (
 )
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
-from oncelog.cli.record_choice import Start, choice, parse_header, parse_start, seek, time_of
+from oncelog.cli.record_choice import now_ms, seek, time_of, usage_errors
 from oncelog.cli.record_formats import RecordToSend, formatter, json_object, read_json
+from oncelog.views.record_choice import Start, choice, parse_header, parse_start
 from oncelog.views.words import plural
 
 INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
@@ -127,7 +128,8 @@ def _reader(
                 "--header and --timestamp"
             )
         return read_json
-    named = tuple(parse_header(given) for given in headers)
+    with usage_errors():
+        named = tuple(parse_header(given) for given in headers)
     time_ms = time_of("--timestamp", timestamp)
 
     def read(line: bytes) -> RecordToSend:
@@ -249,9 +251,11 @@ def consume(
     Values that are not UTF-8 are printed with escapes. -f prints keys (%k), values (%v), offsets
     (%o), partitions (%p), topics (%t), times in milliseconds (%T) and headers (%h).
     """
-    begin, until_ms = parse_start(start), time_of("--until", until)
+    until_ms = time_of("--until", until)
+    with usage_errors():
+        begin = parse_start(start, now_ms())
+        wanted = choice(key, headers, pattern, begin.time_ms, until_ms)
     exit_at_end = exit_at_end or until is not None
-    wanted = choice(key, headers, pattern, begin.time_ms, until_ms)
     write = _writer(form, print_key, as_json)
     if group is not None:
         if partitions or exit_at_end or begin.seeks:

@@ -1,0 +1,130 @@
+"""Choice of records: where reading begins, and the records that are shown. Pure.
+
+Place in the flow: `topic consume` and the console parse their arguments here, seek to `places`, and
+show the records that `choice` takes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from oncelog.errors import InvalidRequestError
+from oncelog.types import Record, TopicPartition
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
+_OFFSET = re.compile(r"-?[0-9]{1,19}")
+
+
+class Start(NamedTuple):
+    """Where reading begins. offset: negative, counts from the end. time_ms: the first since then.
+
+    Neither: at the start or the end of the log.
+    """
+
+    at_start: bool = False
+    offset: int | None = None
+    time_ms: int | None = None
+
+    @property
+    def seeks(self) -> bool:
+        return self.offset is not None or self.time_ms is not None
+
+
+def parse_start(given: str, now_ms: int) -> Start:
+    """Parse a start. Raises InvalidRequestError."""
+    if given in ("start", "end"):
+        return Start(at_start=given == "start")
+    if _OFFSET.fullmatch(given):
+        return Start(offset=int(given))
+    time_ms = parse_time(given, now_ms)
+    if time_ms is None:
+        raise InvalidRequestError(
+            "--from must be start, end, an offset, -10 for the newest 10 of each partition, "
+            f"2h for the last 2 hours, or a time in ISO 8601 with a time zone, got {given!r}",
+            field="from",
+        )
+    return Start(time_ms=time_ms)
+
+
+def parse_time(given: str, now_ms: int) -> int | None:
+    """Return a time in milliseconds: 2h is that long ago; None: it is no time."""
+    ago = _DURATION.fullmatch(given)
+    if ago is not None:
+        return now_ms - int(ago.group(1)) * _UNITS_MS[ago.group(2)]
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else round(moment.timestamp() * 1000)
+
+
+def places(
+    start: Start,
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    since: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Return the offset that each partition begins at, for a start that seeks.
+
+    since: the first offset at or after the start's time, -1 for none; empty without a time. Raises
+    InvalidRequestError for an offset beyond all ends.
+    """
+    if start.offset is None:
+        wanted = {tp: at if at >= 0 else ends[tp] for tp, at in since.items()}
+    else:
+        offset = start.offset
+        if ends and all(offset > end for end in ends.values()):
+            raise InvalidRequestError(
+                f"offset {offset} is beyond the end of every partition, the highest is "
+                f"{max(ends.values())}",
+                field="from",
+            )
+        wanted = {tp: end + offset if offset < 0 else offset for tp, end in ends.items()}
+    # A partition that is shorter, or that has lost its head, begins nearby.
+    return {tp: min(max(at, begins[tp]), ends[tp]) for tp, at in wanted.items()}
+
+
+def parse_header(given: str) -> tuple[str, bytes]:
+    """Parse NAME=VALUE. Raises InvalidRequestError."""
+    name, found, value = given.partition("=")
+    if not name or not found:
+        raise InvalidRequestError(f"a header is NAME=VALUE, got {given!r}", field="header")
+    return name, os.fsencode(value)
+
+
+def choice(
+    key: str | None,
+    headers: tuple[str, ...],
+    pattern: str | None,
+    since_ms: int | None,
+    until_ms: int | None,
+) -> Callable[[Record], bool]:
+    """Return the test for records to show. Raises InvalidRequestError."""
+    wanted_key = None if key is None else os.fsencode(key)
+    wanted_headers = {parse_header(given) for given in headers}
+    try:
+        grep = None if pattern is None else re.compile(os.fsencode(pattern))
+    except re.error as error:
+        raise InvalidRequestError(f"--grep: {error}", field="grep") from None
+
+    def matches(value: bytes | None) -> bool:
+        return grep is None or (value is not None and grep.search(value) is not None)
+
+    def wanted(record: Record) -> bool:
+        return (
+            (wanted_key is None or record.key == wanted_key)
+            and wanted_headers <= set(record.headers)
+            and matches(record.value)
+            and (since_ms is None or record.timestamp >= since_ms)
+            and (until_ms is None or record.timestamp < until_ms)
+        )
+
+    return wanted
+
+
+__all__ = ["Start", "choice", "parse_header", "parse_start", "parse_time", "places"]
