@@ -17,6 +17,7 @@ COMMANDS = {
     "bench": "bench:bench",
     "certs": "certs:certs",
     "cluster": "cluster:cluster",
+    "console": "console:console",
     "events": "events:events",
     "group": "groups:group",
     "mirror": "mirror:mirror",

@@ -1,0 +1,59 @@
+"""Command `oncelog console`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import cast
+
+import click
+
+from oncelog.cli.options import common
+from oncelog.cli.output import print_json
+from oncelog.config import AdminConfig
+from oncelog.errors import MissingExtraError
+
+_FILE = click.Path(exists=True, dir_okay=False)
+PACKAGES = ("starlette", "uvicorn", "jinja2")
+
+
+@click.command()
+@click.option("--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT",
+              help="Address of the pages; port 0 takes a free one.")  # fmt: skip
+@click.option("--login", type=click.Choice(["own", "token"]), default="own", show_default=True,
+              help="own: the printed link acts as you. token: people paste theirs.")  # fmt: skip
+@click.option("--https-cert-file", type=_FILE, help="Certificate of the pages.")
+@click.option("--https-key-file", type=_FILE, help="Its key.")
+@common
+def console(
+    bootstrap: tuple[str, ...],
+    as_json: bool,
+    listen: str,
+    login: str,
+    https_cert_file: str | None,
+    https_key_file: str | None,
+) -> None:
+    """Show the cluster in a web browser.
+
+    The pages only read. They act with your identity, so anybody with the printed link sees the
+    records that you may read.
+    """
+    missing = next((name for name in PACKAGES if find_spec(name) is None), None)
+    if missing is not None:
+        raise MissingExtraError("oncelog console", missing, "console")
+    from oncelog.console.listening import ConsoleConfig, Login, parse_listen
+    from oncelog.console.server import serve
+
+    host, port = parse_listen(listen)
+    clients = AdminConfig(bootstrap_servers=bootstrap)
+    config = ConsoleConfig(host, port, clients, cast(Login, login), https_cert_file, https_key_file)
+
+    def ready(link: str) -> None:
+        if as_json:
+            print_json({"link": link})
+        else:
+            click.echo(f"console: {link}")
+
+    serve(config, ready)
+
+
+__all__ = ["console"]

@@ -1,0 +1,344 @@
+"""The console's web application: routes, sessions, and the headers that bound a page.
+
+    request --> Guard (host, headers) --> a route --> its session --> a page --> HTML
+
+Each page is whole without JavaScript. Scripts, styles and pictures come from this process only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.datastructures import URL
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from oncelog.aio import Admin
+from oncelog.config import MAX_INT32, MAX_INT64
+from oncelog.console import life, pages
+from oncelog.console.listening import ConsoleConfig
+from oncelog.console.parts import Notes, Page
+from oncelog.console.records import RecordReader
+from oncelog.console.sessions import Session, Sessions
+from oncelog.errors import (
+    NotAuthorizedError,
+    OffsetOutOfRangeError,
+    OncelogError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnknownTopicOrPartitionError,
+)
+from oncelog.version import __version__
+from oncelog.views.words import when
+
+HERE = Path(__file__).parent
+PAGE_S = 30.0  # for a whole page, with all of its calls
+MAX_FORM_BYTES = 64 * 1024
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+STATIC = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "htmx-4.0.1.min.js": "text/javascript",
+    "uplot-1.6.32.min.js": "text/javascript",
+    "uplot-1.6.32.min.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+# Error -> status of its page; other errors are the cluster's: 503 if a retry may help, else 400.
+STATUSES: tuple[tuple[type[OncelogError], int], ...] = (
+    (UnauthenticatedError, 401),
+    (NotAuthorizedError, 403),
+    (UnknownTopicOrPartitionError, 404),
+    (OffsetOutOfRangeError, 404),
+    (ThrottledError, 429),
+)
+Ask = Callable[[Admin, Mapping[str, str]], Awaitable[Page]]
+
+
+class Console:
+    """Routes of one console, with its sessions."""
+
+    def __init__(self, config: ConsoleConfig) -> None:
+        self.sessions = Sessions(config)
+        self._config = config
+        self._reader = RecordReader()
+        # Cookies of one host are shared by all its ports; browsers tie __Host- to TLS.
+        self._cookie = "__Host-oncelog" if config.secured else f"oncelog_{secrets.token_hex(4)}"
+        self._static = {name: (HERE / "static" / name).read_bytes() for name in STATIC}
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._templates.filters["when"] = when
+
+    def app(self) -> ASGIApp:
+        """Return the application for a server."""
+        routes = [
+            Route("/", self._listing(pages.overview)),
+            Route("/nodes", self._listing(pages.nodes)),
+            Route("/topics", self._listing(pages.topics)),
+            Route("/topics/{topic}", self._page(self._topic)),
+            Route("/topics/{topic}/records", self._page(self._records)),
+            Route("/topics/{topic}/records/{partition}/{offset}", self._page(self._record)),
+            Route("/topics/{topic}/{partition:int}", self._page(self._partition)),
+            Route("/groups", self._listing(pages.groups)),
+            Route("/groups/{group:path}", self._page(self._group)),
+            Route("/producers", self._listing(pages.producers)),
+            Route("/events", self._listing(pages.events)),
+            Route("/life", self._life),
+            Route("/enter", self._enter, methods=["GET", "POST"]),
+            Route("/leave", self._leave, methods=["POST"]),
+            Route("/static/{name}", self._file),
+        ]
+        handlers: Any = {HTTPException: self._http_error}
+        app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
+        return Guard(app, self._config)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        self._reader.close()
+        await self.sessions.close()
+
+    # --- pages -----------------------------------------------------------------------
+
+    def _listing(self, ask: Ask) -> Callable[[Request], Awaitable[Response]]:
+        async def of_session(session: Session, request: Request) -> Page:
+            return await ask(session.admin, request.query_params)
+
+        return self._page(of_session)
+
+    def _page(
+        self, make: Callable[[Session, Request], Awaitable[Page]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of a page that needs a session."""
+
+        async def handle(request: Request) -> Response:
+            session = self._session(request)
+            if session is None:
+                return RedirectResponse("/enter", 303)
+            try:
+                async with asyncio.timeout(PAGE_S):
+                    page = await make(session, request)
+            except OncelogError as error:
+                return self._failed(error, session)
+            except TimeoutError:
+                text = f"The cluster did not answer within {PAGE_S:.0f} s."
+                return self._error(503, "No answer", text, session)
+            return self._render(page, session, request)
+
+        return handle
+
+    async def _topic(self, session: Session, request: Request) -> Page:
+        return await pages.topic(session.admin, request.query_params, request.path_params["topic"])
+
+    async def _partition(self, session: Session, request: Request) -> Page:
+        topic, partition = request.path_params["topic"], request.path_params["partition"]
+        index = pages.number({"partition": str(partition)}, "partition", 0, MAX_INT32)
+        return await pages.partition(session.admin, request.query_params, topic, index)
+
+    async def _group(self, session: Session, request: Request) -> Page:
+        return await pages.group(session.admin, request.query_params, request.path_params["group"])
+
+    async def _records(self, session: Session, request: Request) -> Page:
+        topic = request.path_params["topic"]
+        return await self._reader.search(session, request.query_params, topic)
+
+    async def _record(self, session: Session, request: Request) -> Page:
+        given = request.path_params
+        partition = pages.number(given, "partition", 0, MAX_INT32)
+        offset = pages.number(given, "offset", 0, MAX_INT64)
+        return await self._reader.record(session, given["topic"], partition, offset)
+
+    async def _life(self, request: Request) -> Response:
+        session, query = self._session(request), request.query_params
+        if session is None:
+            return RedirectResponse("/enter", 303)
+        values: dict[str, Any] = {
+            "view": None,
+            "picture": None,
+            "command": "oncelog producer resolve",
+        }
+        status, problem = 200, ""
+        try:
+            if query.get("error", "").strip():
+                return RedirectResponse(life.pasted(query), 303)
+            if query.get("producer") and query.get("sequence"):
+                async with asyncio.timeout(PAGE_S):
+                    values |= life.drawn(await life.ask(session, query))
+        except OncelogError as error:
+            status, problem = status_of(error), error.message
+        except TimeoutError:
+            status, problem = 503, f"The cluster did not answer within {PAGE_S:.0f} s."
+        fields = ("topic", "partition", "producer", "sequence", "epoch", "error")
+        values |= {"problem": problem, "given": {name: query.get(name, "") for name in fields}}
+        page = Page(
+            "Did my record get in, once?", (), values.pop("command"), "life",
+            template="life.html", status=status, extra=values,
+        )  # fmt: skip
+        return self._render(page, session, request)
+
+    # --- logging in and out ----------------------------------------------------------
+
+    async def _enter(self, request: Request) -> Response:
+        try:
+            if request.method == "POST":
+                _refuse_strangers(request)
+                if self._config.login != "token":
+                    raise HTTPException(405)
+                token = (await _form(request)).get("token", "").strip()
+                cookie: str | None = await self.sessions.enter_by_token(token or "-")
+            elif self._config.login == "token":
+                return self._entrance()
+            else:
+                cookie = await self.sessions.enter_by_key(request.query_params.get("key", ""))
+        except UnauthenticatedError:
+            return self._entrance("The nodes do not accept this token.", 401)
+        except OncelogError as error:
+            return self._entrance(error.message, status_of(error))
+        if cookie is None:
+            return self._entrance(status=403)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            self._cookie, cookie, path="/", httponly=True, samesite="strict",
+            secure=self._config.secured,
+        )  # fmt: skip
+        return answer
+
+    def _entrance(self, problem: str = "", status: int = 200) -> Response:
+        return self._html(
+            "enter.html", status, title="Log in", login=self._config.login, problem=problem,
+            session=None, area="", command="oncelog console", refreshes=False,
+        )  # fmt: skip
+
+    async def _leave(self, request: Request) -> Response:
+        _refuse_strangers(request)
+        await self.sessions.leave(request.cookies.get(self._cookie, ""))
+        answer = RedirectResponse("/enter", 303)
+        answer.delete_cookie(self._cookie, path="/")
+        return answer
+
+    def _session(self, request: Request) -> Session | None:
+        return self.sessions.find(request.cookies.get(self._cookie, ""))
+
+    # --- answers ---------------------------------------------------------------------
+
+    def _render(self, page: Page, session: Session, request: Request) -> Response:
+        live = page.refreshes and "live" in request.query_params
+        return self._html(
+            page.template, page.status, title=page.title, parts=page.parts, area=page.area,
+            command=page.command, refreshes=page.refreshes, session=session, live=live,
+            again=_local(request.url.remove_query_params("live")),
+            renewing=_local(request.url.include_query_params(live=1)), **page.extra,
+        )  # fmt: skip
+
+    def _failed(self, error: OncelogError, session: Session) -> Response:
+        text = error.message
+        if isinstance(error, NotAuthorizedError):
+            text = (
+                f"{error.principal or 'Nobody'} may not {error.operation} {error.kind} "
+                f"{error.name or ''}".strip()
+                + ": ask an administrator for this permission."
+            )
+        return self._error(status_of(error), error.reason, text, session)
+
+    def _error(self, status: int, title: str, text: str, session: Session | None) -> Response:
+        return self._html(
+            "page.html", status, title=title, parts=[Notes("Problem", [text], "problem")], area="",
+            command="oncelog cluster health", refreshes=False, session=session, live=False,
+        )  # fmt: skip
+
+    async def _http_error(self, request: Request, error: HTTPException) -> Response:
+        session = self._session(request)
+        return self._error(error.status_code, error.detail, f"{error.detail}.", session)
+
+    def _html(self, template: str, status: int, **values: Any) -> Response:
+        html = self._templates.get_template(template).render(version=__version__, **values)
+        return HTMLResponse(html, status, {"cache-control": "no-store"})
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise HTTPException(404)
+        headers = {"cache-control": "max-age=3600"}
+        return Response(self._static[name], media_type=STATIC[name], headers=headers)
+
+
+class Guard:
+    """Refuses requests for other hosts, and adds the headers of all answers."""
+
+    def __init__(self, app: ASGIApp, config: ConsoleConfig) -> None:
+        self._app = app
+        self._config = config
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *added]
+            await send(message)
+
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) == 1 and self._config.names_host(hosts[0]):
+            await self._app(scope, receive, with_headers)
+            return
+        refused = Response("The Host of this request is not the console's.\n", 421)
+        await refused(scope, receive, with_headers)
+
+
+def _local(url: URL) -> str:
+    return url.path + (f"?{url.query}" if url.query else "")
+
+
+def status_of(error: OncelogError) -> int:
+    for kind, status in STATUSES:
+        if isinstance(error, kind):
+            return status
+    return 503 if error.retriable else 400
+
+
+def _refuse_strangers(request: Request) -> None:
+    """Refuse a form that a page of another site sent. Raises HTTPException."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    if site not in (None, "same-origin", "none") or (origin not in (None, own)):
+        raise HTTPException(403, "The form came from another site")
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a form. Raises HTTPException."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            raise HTTPException(413, f"The form is larger than {MAX_FORM_BYTES} bytes")
+    fields = parse_qs(body.decode("utf-8", errors="replace"), max_num_fields=20)
+    return {name: values[-1] for name, values in fields.items()}
+
+
+__all__ = ["Console", "Guard"]

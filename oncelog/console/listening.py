@@ -1,0 +1,122 @@
+"""Address, login and certificate of a console: the settings that decide who can reach it.
+
+Place in the flow: `oncelog console` makes a `ConsoleConfig`, `server` listens by it, `sessions`
+logs people in by it. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Literal
+
+from oncelog.config import AdminConfig
+from oncelog.errors import ConfigError
+from oncelog.settings import ClientSettings
+
+Login = Literal["own", "token"]
+DEFAULT_LISTEN = "127.0.0.1:8470"
+REQUEST_MS = 5_000  # longest attempt of one call to a node
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleConfig:
+    """Settings of a console. Raises ConfigError.
+
+    login: "own", everyone who has the printed link acts as the caller of the command; "token", each
+    person pastes a token, and the nodes decide by it.
+    """
+
+    host: str
+    port: int
+    clients: AdminConfig  # of the command's caller
+    login: Login = "own"
+    cert_file: str | None = None
+    key_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ConfigError(
+                "https_cert_file and https_key_file belong together",
+                "https_cert_file", "https_key_file",
+            )  # fmt: skip
+        if self.login == "token" and not self.clients.secured:
+            raise ConfigError(
+                "login: tokens go to nodes over TLS only; add --tls or --tls-ca-file",
+                "login",
+                "tls",
+            )
+        if self.is_loopback:
+            return
+        if self.login == "own":
+            raise ConfigError(
+                f"listen: {self.host} is not this machine's loopback, and with --login own other "
+                f"machines would act as you; listen on 127.0.0.1, or use --login token",
+                "listen", "login",
+            )  # fmt: skip
+        if self.cert_file is None:
+            raise ConfigError(
+                f"listen: {self.host} is not this machine's loopback, so tokens need TLS; add "
+                f"--https-cert-file and --https-key-file",
+                "listen", "https_cert_file",
+            )  # fmt: skip
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def secured(self) -> bool:
+        return self.cert_file is not None
+
+    def url(self, port: int) -> str:
+        """Return the address of the first page on this port."""
+        return f"{'https' if self.secured else 'http'}://{self.host}:{port}/"
+
+    def names_host(self, header: str) -> bool:
+        """Tell whether a request's Host may be this console's.
+
+        A page of a stranger whose name was bound to this machine's loopback has another one.
+        """
+        name, _, port = header.rpartition(":")
+        name = name if port.isdecimal() else header
+        return not self.is_loopback or name in LOOPBACK_NAMES or name == self.host
+
+    def settings(self, token: str | None = None) -> ClientSettings:
+        """Return the settings of a client: the caller's own, or those of a person with a token.
+
+        A person gets nothing of the caller's own identity.
+        """
+        own = self.clients
+        common: ClientSettings = {
+            "bootstrap_servers": own.bootstrap_servers,
+            "request_timeout_ms": REQUEST_MS,
+            "tls": own.secured,
+            "tls_ca_file": own.tls_ca_file,
+        }
+        if token is not None:
+            return {**common, "token": token}
+        return {
+            **common,
+            "tls_cert_file": own.tls_cert_file,
+            "tls_key_file": own.tls_key_file,
+            "token_file": own.token_file,
+            "token": own.token,
+        }
+
+
+def parse_listen(given: str) -> tuple[str, int]:
+    """Parse HOST:PORT; port 0 takes any free one. Raises ConfigError."""
+    host, _, port = given.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"listen: {given!r} is not HOST:PORT, such as {DEFAULT_LISTEN}", "listen")
+    return host, int(port)
+
+
+__all__ = ["DEFAULT_LISTEN", "ConsoleConfig", "Login", "parse_listen"]

@@ -1,0 +1,121 @@
+"""Parts of pages: tables, facts, notes and forms. Templates turn them into HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+from urllib.parse import quote, urlencode
+
+MAX_ROWS = 500
+
+
+class Link(NamedTuple):
+    """A cell that leads to another page."""
+
+    text: str
+    href: str
+
+
+Cell = str | int | bool | None | Link
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns. more: rows that are left out."""
+
+    kind: ClassVar[str] = "table"
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    empty: str = "None."
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Names with values."""
+
+    kind: ClassVar[str] = "facts"
+    title: str
+    rows: Sequence[tuple[str, Cell]]
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Sentences. level: problem, note or good."""
+
+    kind: ClassVar[str] = "notes"
+    title: str
+    lines: Sequence[str]
+    level: str = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An input of a form; with options it is a list to choose from."""
+
+    name: str
+    label: str
+    value: str = ""
+    options: Sequence[str] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A form that asks the same page with other values."""
+
+    kind: ClassVar[str] = "filter"
+    title: str
+    action: str
+    fields: Sequence[Field]
+    button: str = "Show"
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links to pages with more."""
+
+    kind: ClassVar[str] = "links"
+    title: str
+    links: Sequence[Link]
+
+
+Part = Table | Facts | Notes | Filter | Links
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page. command: the call of the command line that tells the same.
+
+    refreshes: the page offers to renew itself. template: of pages with more than parts, which get
+    `extra`.
+    """
+
+    title: str
+    parts: Sequence[Part]
+    command: str
+    area: str = ""
+    refreshes: bool = False
+    template: str = "page.html"
+    status: int = 200
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+def path(*segments: object, **query: object) -> str:
+    """Return a local address; names of topics and groups are quoted."""
+    where = "/" + "/".join(quote(str(segment), safe="") for segment in segments)
+    known = {name: str(value) for name, value in query.items() if value not in (None, "")}
+    return f"{where}?{urlencode(known)}" if known else where
+
+
+def cut(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], **more: str) -> Table:
+    """Return a table of at most MAX_ROWS rows."""
+    return Table(title, columns, rows[:MAX_ROWS], more=max(0, len(rows) - MAX_ROWS), **more)
+
+
+__all__ = [
+    "MAX_ROWS", "Cell", "Facts", "Field", "Filter", "Link", "Links", "Notes", "Page", "Part",
+    "Table", "cut", "path",
+]  # fmt: skip

@@ -1,0 +1,94 @@
+"""A real console process, and a person who looks at its pages without JavaScript."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.cookiejar import CookieJar
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.request import HTTPCookieProcessor, HTTPSHandler, Request, build_opener
+
+from harness.api import batch, verdict
+from harness.local_cluster import LocalCluster
+from oncelog import Admin, ProducerLease
+from oncelog.wire.batch import encode_payload
+
+PATIENCE = 60.0
+
+
+def repeated(cluster: LocalCluster, topic: str, times: int, count: int = 10) -> ProducerLease:
+    """Send a batch of a producer named `pay` this many times, then four others once."""
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        lease = admin.lease_producer("pay")
+    for number in range(5):
+        values = [b"value %d" % (number * count + n) for n in range(count)]
+        payload = encode_payload(values, [1_700_000_000_000_000] * count)
+        sent = batch(
+            topic, 0, lease.producer_id, number * count, payload, count=count, codec=0,
+            epoch=lease.epoch,
+        )  # fmt: skip
+        if not number:
+            sent.lease_token = lease.lease_token
+        said = [verdict(cluster.produce(sent)) for _ in range(times if not number else 1)]
+        assert said == ["APPENDED", *["DUPLICATE"] * (len(said) - 1)]
+    return lease
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    text: str  # the page's words, without tags
+    html: str
+    headers: Mapping[str, str]
+    url: str
+
+
+@contextmanager
+def console(*flags: str) -> Iterator[str]:
+    """Run `oncelog console` on a free port; yield the link that it prints."""
+    command = [sys.executable, "-m", "oncelog.cli", "console", "--format", "json", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["link"]
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+class Person:
+    """A browser without scripts: cookies and redirects. ca: certificate of the pages."""
+
+    def __init__(self, link: str, ca: str | None = None) -> None:
+        self.origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
+        tls = ssl.create_default_context(cafile=ca)
+        self.cookies = CookieJar()
+        self._opener = build_opener(HTTPCookieProcessor(self.cookies), HTTPSHandler(context=tls))
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None, **query: Any) -> Answer:
+        url = urljoin(self.origin, path) + (f"?{urlencode(query)}" if query else "")
+        return self._open(Request(url, headers=dict(headers or {})))
+
+    def post(self, path: str, headers: Mapping[str, str] | None = None, **form: str) -> Answer:
+        url = urljoin(self.origin, path)
+        return self._open(Request(url, urlencode(form).encode(), dict(headers or {})))
+
+    def _open(self, request: Request) -> Answer:
+        try:
+            answer = self._opener.open(request, timeout=PATIENCE)
+        except HTTPError as error:
+            answer = error
+        with answer:
+            page = answer.read().decode()
+        words = html.unescape(re.sub(r"<[^>]*>", " ", page))
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Answer(answer.status, " ".join(words.split()), page, headers, answer.url)

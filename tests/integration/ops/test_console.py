@@ -1,0 +1,231 @@
+"""The console over real nodes: each page, its bounds, and the identity it acts with."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.local_cluster import LocalCluster
+from oncelog import Admin, Producer
+from tests.integration.conftest import STEADY
+from tests.integration.ops.consoles import Person, console, repeated
+
+ORDERS = "orders"
+LOCAL = ("--listen", "127.0.0.1:0")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One node with a topic, a group, and a producer whose batch came three times."""
+    with LocalCluster(tmp_path_factory.mktemp("console"), 1, settings=STEADY) as made:
+        with Admin(bootstrap_servers=made.bootstrap) as admin:
+            admin.create_topic(ORDERS, partitions=2)
+            repeated(made, ORDERS, times=3)
+            with Producer(bootstrap_servers=made.bootstrap, linger_ms=0) as producer:
+                for n in range(40):
+                    text = f"<b>value {n}</b>".encode()
+                    producer.send(ORDERS, text, b"k%d" % n, partition=1, headers=[("n", b"%d" % n)])
+            admin.commit_offsets("readers", {(ORDERS, 1): 10})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def link(cluster: LocalCluster) -> Iterator[str]:
+    with console(*LOCAL, "-b", cluster.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def person(link: str) -> Person:
+    one = Person(link)
+    assert one.get(link).status == 200
+    return one
+
+
+@pytest.fixture(scope="module")
+def pid(cluster: LocalCluster) -> int:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        return next(one.producer_id for one in admin.list_producer_names() if one.name == "pay")
+
+
+def test_the_first_page_tells_health_nodes_and_events(person: Person) -> None:
+    page = person.get("/")
+    assert (page.status, "The cluster is healthy." in page.text) == (200, True)
+    assert "leads partition=orders-0" in page.text
+    assert "The same in a terminal: oncelog cluster health" in page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/nodes", "127.0.0.1"),
+        ("/topics", "orders 2 1 0"),
+        ("/topics?match=nothing", "No topic that you may describe has such a name."),
+        ("/topics/orders", "retention_ms"),
+        ("/topics/orders/0", "pay 0 49"),
+        ("/groups", "readers 30 1 0"),
+        ("/groups/readers", "orders 1 10 40 30"),
+        ("/producers", "pay"),
+        ("/events?kind=verdict", "DUPLICATE"),
+        ("/life", "Text of the error"),
+    ],
+)
+def test_every_page_reads(person: Person, path: str, words: str) -> None:
+    page = person.get(path)
+    assert (page.status, words in page.text) == (200, True), page.text
+    assert " style=" not in page.html and " onclick" not in page.html
+    assert "<script" not in page.html  # each page is whole without
+
+
+def test_a_page_that_renews_itself_loads_scripts_of_this_process_only(person: Person) -> None:
+    page = person.get("/groups/readers", live=1)
+    scripts = re.findall(r'(?:src|href)="([^"]*\.(?:js|css))"', page.html)
+    assert len(scripts) == 5 and all(script.startswith("/static/") for script in scripts)
+    assert all(person.get(script).status == 200 for script in scripts)
+    assert '<noscript><meta http-equiv="refresh"' in page.html
+    assert 'hx-get="/groups/readers?live=1"' in page.html
+
+
+# --- the life of a sequence --------------------------------------------------------------
+
+
+def test_a_pasted_error_finds_its_record_and_its_repeats(person: Person, pid: int) -> None:
+    error = (
+        f"DeliveryTimeoutError: late; orders-0 producer {pid} epoch 0 sequences 0..9 may be stored"
+    )
+    page = person.get("/life", error=error)
+    assert page.url.endswith(f"/life?topic=orders&partition=0&producer={pid}&sequence=9&epoch=0")
+    assert page.status == 200, page.text
+    assert (
+        f'Sequence 9 of producer {pid} ("pay", epoch 0) is in orders-0 once, at offset 9'
+        in page.text
+    )
+    assert "Its batch came 3 times: 2 repeats got the offset that it already had." in page.text
+    assert page.html.count("<rect") == 6 and "leader elected" in page.text
+    assert f"oncelog producer resolve orders 0 {pid} 9 --epoch 0" in page.text
+
+
+def test_a_producer_by_name_and_a_sequence_that_never_came(person: Person) -> None:
+    page = person.get("/life", topic=ORDERS, partition=0, producer="pay", sequence=0)
+    assert "is in orders-0 once" in page.text
+    page = person.get("/life", topic=ORDERS, partition=0, producer="pay", sequence=99)
+    assert page.status == 200
+    assert "is not in orders-0" in page.text
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ({"error": "no batch here"}, 400, "the text names no batch"),
+        ({"error": "x" * 9000}, 400, "9000 characters, at most 8000"),
+        ({"topic": ORDERS, "producer": "nobody", "sequence": 1}, 400, "neither a producer id nor"),
+        ({"topic": "gone", "producer": 1, "sequence": 1}, 404, "gone"),
+        ({"topic": ORDERS, "partition": 7, "producer": 1, "sequence": 1}, 404, "no partition 7"),
+        ({"topic": ORDERS, "producer": 1, "sequence": "-1"}, 400, "'-1' is not a whole number"),
+    ],
+)
+def test_a_wrong_question_gets_an_error_beside_the_form(
+    person: Person, query: dict[str, Any], status: int, words: str
+) -> None:
+    page = person.get("/life", **query)
+    assert (page.status, words in page.text) == (status, True), page.text
+    assert "Ask by its numbers" in page.text
+
+
+# --- records -----------------------------------------------------------------------------
+
+
+def test_records_are_found_within_bounds_and_the_search_goes_on(person: Person) -> None:
+    page = person.get("/topics/orders/records", partition=1, limit=30, **{"from": "start"})
+    assert page.status == 200, page.text
+    assert "<b>value 0</b>" in page.text and "<b>" not in page.html
+    assert "value 29" in page.text and "value 30" not in page.text
+    more = re.search(r'href="([^"]*at=[^"]*)"', page.html)
+    assert more is not None
+    rest = person.get(more.group(1).replace("&amp;", "&"))
+    assert "value 39" in rest.text and "value 29<" not in rest.text
+    assert "up to the end of each partition" in rest.text
+
+
+def test_records_are_chosen_by_key_header_and_text(person: Person) -> None:
+    where = "/topics/orders/records"
+    for query in ({"key": "k17"}, {"header": "n=17"}, {"contains": "value 17<"}):
+        page = person.get(where, **query)
+        assert page.status == 200, page.text
+        assert page.text.count("value 1") == 1 and "value 17" in page.text
+    assert person.get(where, contains="value .*").text.count("No record matches.") == 1
+    assert person.get(where, header="n").status == 400
+    assert person.get(where, partition=2).status == 400
+    assert person.get(where, at="9:1").status == 400
+    assert person.get(where, **{"from": "soon"}).status == 400
+
+
+def test_one_record_leads_to_the_life_of_its_sequence(person: Person) -> None:
+    page = person.get("/topics/orders/records/1/17")
+    assert "<b>value 17</b>" in page.text and "<b>" not in page.html
+    life = re.search(r'href="(/life[^"]*)"', page.html)
+    assert life is not None
+    answer = person.get(life.group(1).replace("&amp;", "&"))
+    assert "is in orders-1 once, at offset 17" in answer.text
+    page = person.get("/topics/orders/records/1/40")
+    assert (page.status, "it has the offsets 0 to 39" in page.text) == (404, True)
+
+
+# --- sessions and headers ----------------------------------------------------------------
+
+
+def test_nobody_reads_without_the_link(link: str) -> None:
+    stranger = Person(link)
+    assert stranger.get("/topics").url.endswith("/enter")
+    assert stranger.get("/enter", key="guess").status == 403
+    assert stranger.get("/topics").status == 403
+    assert not list(stranger.cookies)
+    assert stranger.post("/enter", token="x").status == 405
+    assert stranger.get("/static/../app.py").status == 404
+
+
+def test_other_hosts_and_forms_of_other_sites_are_refused(person: Person) -> None:
+    assert person.get("/topics", {"Host": "evil.example"}).status == 421
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert person.post("/leave", headers).status == 403
+    assert person.get("/topics").status == 200
+    assert person.post("/leave", {"Origin": person.origin}).url.endswith("/enter")
+    assert person.get("/topics").url.endswith("/enter")
+
+
+def test_each_answer_has_the_headers_that_bound_it(person: Person) -> None:
+    for path in ("/", "/static/console.css", "/nothing", "/topics/gone"):
+        headers = person.get(path).headers
+        assert headers["content-security-policy"].startswith(
+            "default-src 'none'; script-src 'self'"
+        )
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+    assert person.get("/").headers["cache-control"] == "no-store"
+    (cookie,) = person.cookies
+    assert cookie.has_nonstandard_attr("HttpOnly")
+    assert cookie.get_nonstandard_attr("SameSite") == "strict"
+
+
+def test_errors_of_the_cluster_are_pages(person: Person) -> None:
+    page = person.get("/topics/gone")
+    assert (page.status, "UNKNOWN_TOPIC_OR_PARTITION" in page.text) == (404, True)
+    assert person.get("/groups/gone").status == 404
+    assert person.get("/nothing").status == 404
+    assert person.get("/events", producer="x").status == 400
+
+
+def test_an_address_that_others_reach_is_refused(cluster: LocalCluster) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "oncelog.cli", "console", "--listen", "0.0.0.0:0", "-b",
+         cluster.bootstrap],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "with --login own other machines would act as you" in done.stderr

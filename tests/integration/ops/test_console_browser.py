@@ -1,0 +1,161 @@
+"""The console in a real browser: tasks of a person, rules of the page, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from harness.api import batch, verdict
+from harness.local_cluster import LocalCluster
+from oncelog import Admin
+from oncelog.wire.batch import encode_payload
+from tests.integration.conftest import STEADY
+from tests.integration.ops import chromium
+from tests.integration.ops.consoles import console, repeated
+
+PATIENCE_MS = 60_000
+AXE = next(Path(axe_playwright_python.__file__).parent.glob("axe.min.js")).read_text("utf-8")
+VIOLATIONS = (
+    "document.addEventListener('securitypolicyviolation', e => console.error('CSP', e.blockedURI))"
+)
+REPEATED = "orders-0 producer {pid} epoch 0 sequences 0..9 may be stored, resolve_sequence tells"
+PAGES = (
+    "/", "/nodes", "/topics", "/topics/orders", "/topics/orders/0", "/topics/orders/records",
+    "/topics/orders/records/0/3", "/groups", "/groups/readers?live=1", "/producers", "/events",
+    "/life?topic=orders&producer=pay&sequence=9", "/topics/gone",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One node with a producer that sends a batch three times, then writes on and is fenced."""
+    with LocalCluster(tmp_path_factory.mktemp("browser"), 1, settings=STEADY) as made:
+        with Admin(bootstrap_servers=made.bootstrap) as admin:
+            admin.create_topic("orders", partitions=1)
+            old = repeated(made, "orders", times=2)
+            new = admin.lease_producer("pay")
+            payload = encode_payload([b"new"], [1_700_000_000_000_000])
+            first = batch("orders", 0, old.producer_id, 0, payload, codec=0, epoch=new.epoch)
+            first.lease_token = new.lease_token
+            assert verdict(made.produce(first)) == "APPENDED"
+            zombie = batch("orders", 0, old.producer_id, 50, b"late", count=10)
+            assert verdict(made.produce(zombie)) == "FENCED"
+            admin.commit_offsets("readers", {("orders", 0): 5})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def link(cluster: LocalCluster) -> Iterator[str]:
+    with console("--listen", "127.0.0.1:0", "-b", cluster.bootstrap) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    flags = ["--no-sandbox", "--disable-background-networking"]  # root has no sandbox
+    with sync_playwright() as playwright:
+        one = playwright.chromium.launch(executable_path=chromium.installed(), args=flags)
+        yield one
+        one.close()
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def visit(browser: Browser, link: str) -> Open:
+    """Open a logged-in page; at its end nothing of it may have broken a rule."""
+
+    @contextmanager
+    def opened(**options: Any) -> Iterator[Page]:
+        origin = urlsplit(link)
+        context = browser.new_context(base_url=f"{origin.scheme}://{origin.netloc}", **options)
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(VIOLATIONS)
+        page, said, hosts = context.new_page(), list[str](), set[str]()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        page.goto(link)
+        yield page
+        context.close()
+        assert hosts == {origin.netloc}
+        assert [text for text in said if "404" not in text] == []
+
+    return opened
+
+
+def break_rules(visit: Open) -> None:
+    with visit() as page:
+        page.evaluate(
+            "document.body.append(Object.assign(new Image(), {src: 'http://127.0.0.2/'}))"
+        )
+        page.goto("/topics")
+
+
+def test_a_violation_would_be_noticed(visit: Open) -> None:
+    with pytest.raises(AssertionError, match="CSP"):
+        break_rules(visit)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_breaks_a_rule_or_keeps_somebody_out(visit: Open, scheme: str) -> None:
+    with visit(color_scheme=scheme) as page:
+        for path in PAGES:
+            page.goto(path)
+            page.evaluate(AXE)
+            found = page.evaluate("axe.run(document)")
+            faults = [
+                (fault["id"], [node["html"] for node in fault["nodes"]])
+                for fault in found["violations"]
+            ]
+            assert faults == [], path
+
+
+def test_a_pasted_error_is_answered_and_leads_to_the_record(
+    visit: Open, cluster: LocalCluster
+) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        (name,) = admin.list_producer_names()
+    with visit() as page:
+        page.get_by_role("link", name="Did my record get in?").click()
+        page.get_by_label("Text of the error").fill(REPEATED.format(pid=name.producer_id))
+        page.get_by_role("button", name="Find it").click()
+        expect(page.locator(".answer .word")).to_have_text("yes")
+        expect(page.locator(".answer")).to_contain_text("Its batch came twice")
+        expect(page.locator("svg g.stored")).to_have_count(6)
+        expect(page.locator("svg g.duplicate.hit")).to_have_count(1)
+        expect(page.locator("svg g.refused")).to_have_count(1)
+        page.locator("tr.hit a").click()
+        expect(page.locator("h1")).to_have_text("orders-0 at 0")
+
+
+def test_the_same_without_javascript(visit: Open) -> None:
+    with visit(java_script_enabled=False) as page:
+        page.goto("/life")
+        page.get_by_label("Topic").fill("orders")
+        page.get_by_label("Producer id or name").fill("pay")
+        page.get_by_label("Sequence").fill("55")
+        page.get_by_label("Epoch").fill("0")
+        page.get_by_role("button", name="Ask").click()
+        expect(page.locator(".answer .word")).to_have_text("no")
+        expect(page.locator(".answer")).to_contain_text("were refused once: FENCED")
+
+
+def test_a_groups_page_renews_itself_and_draws_its_lag(visit: Open, cluster: LocalCluster) -> None:
+    with visit() as page, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        page.goto("/groups/readers")
+        page.get_by_role("link", name="Renew every 5 seconds").click()
+        expect(page.locator("#lag-chart canvas")).to_be_visible()
+        expect(page.locator("#lag")).to_have_attribute("value", "46")
+        admin.commit_offsets("readers", {("orders", 0): 50})
+        expect(page.locator("#lag")).to_have_attribute("value", "1", timeout=PATIENCE_MS)
+        page.get_by_role("link", name="Stop").click()
+        expect(page.locator("#lag-chart")).to_have_count(0)
