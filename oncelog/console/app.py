@@ -1,6 +1,6 @@
 """The console's web application: routes, sessions, and the headers that bound a page.
 
-    request --> Guard (host, headers) --> a route --> its session --> a page --> HTML
+    request --> RequestGuard (host, headers) --> a route --> its session --> a page --> HTML
 
 Each page is whole without JavaScript. Scripts, styles and pictures come from this process only.
 """
@@ -30,7 +30,7 @@ from oncelog.console import life, pages
 from oncelog.console.listening import ConsoleConfig
 from oncelog.console.parts import Notes, Page
 from oncelog.console.records import RecordReader
-from oncelog.console.sessions import Session, Sessions
+from oncelog.console.sessions import BrowserSession, Sessions
 from oncelog.errors import (
     NotAuthorizedError,
     OffsetOutOfRangeError,
@@ -113,7 +113,7 @@ class Console:
         ]
         handlers: Any = {HTTPException: self._http_error}
         app = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=handlers)
-        return Guard(app, self._config)
+        return RequestGuard(app, self._config)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -124,13 +124,13 @@ class Console:
     # --- pages -----------------------------------------------------------------------
 
     def _listing(self, ask: Ask) -> Callable[[Request], Awaitable[Response]]:
-        async def of_session(session: Session, request: Request) -> Page:
+        async def of_session(session: BrowserSession, request: Request) -> Page:
             return await ask(session.admin, request.query_params)
 
         return self._page(of_session)
 
     def _page(
-        self, make: Callable[[Session, Request], Awaitable[Page]]
+        self, make: Callable[[BrowserSession, Request], Awaitable[Page]]
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of a page that needs a session."""
 
@@ -150,22 +150,22 @@ class Console:
 
         return handle
 
-    async def _topic(self, session: Session, request: Request) -> Page:
+    async def _topic(self, session: BrowserSession, request: Request) -> Page:
         return await pages.topic(session.admin, request.query_params, request.path_params["topic"])
 
-    async def _partition(self, session: Session, request: Request) -> Page:
+    async def _partition(self, session: BrowserSession, request: Request) -> Page:
         topic, partition = request.path_params["topic"], request.path_params["partition"]
         index = pages.number({"partition": str(partition)}, "partition", 0, MAX_INT32)
         return await pages.partition(session.admin, request.query_params, topic, index)
 
-    async def _group(self, session: Session, request: Request) -> Page:
+    async def _group(self, session: BrowserSession, request: Request) -> Page:
         return await pages.group(session.admin, request.query_params, request.path_params["group"])
 
-    async def _records(self, session: Session, request: Request) -> Page:
+    async def _records(self, session: BrowserSession, request: Request) -> Page:
         topic = request.path_params["topic"]
         return await self._reader.search(session, request.query_params, topic)
 
-    async def _record(self, session: Session, request: Request) -> Page:
+    async def _record(self, session: BrowserSession, request: Request) -> Page:
         given = request.path_params
         partition = pages.number(given, "partition", 0, MAX_INT32)
         offset = pages.number(given, "offset", 0, MAX_INT64)
@@ -239,12 +239,12 @@ class Console:
         answer.delete_cookie(self._cookie, path="/")
         return answer
 
-    def _session(self, request: Request) -> Session | None:
+    def _session(self, request: Request) -> BrowserSession | None:
         return self.sessions.find(request.cookies.get(self._cookie, ""))
 
     # --- answers ---------------------------------------------------------------------
 
-    def _render(self, page: Page, session: Session, request: Request) -> Response:
+    def _render(self, page: Page, session: BrowserSession, request: Request) -> Response:
         live = page.refreshes and "live" in request.query_params
         return self._html(
             page.template, page.status, title=page.title, parts=page.parts, area=page.area,
@@ -253,7 +253,7 @@ class Console:
             renewing=_local(request.url.include_query_params(live=1)), **page.extra,
         )  # fmt: skip
 
-    def _failed(self, error: OncelogError, session: Session) -> Response:
+    def _failed(self, error: OncelogError, session: BrowserSession) -> Response:
         text = error.message
         if isinstance(error, NotAuthorizedError):
             text = (
@@ -263,7 +263,9 @@ class Console:
             )
         return self._error(status_of(error), error.reason, text, session)
 
-    def _error(self, status: int, title: str, text: str, session: Session | None) -> Response:
+    def _error(
+        self, status: int, title: str, text: str, session: BrowserSession | None
+    ) -> Response:
         return self._html(
             "page.html", status, title=title, parts=[Notes("Problem", [text], "problem")], area="",
             command="oncelog cluster health", refreshes=False, session=session, live=False,
@@ -285,7 +287,7 @@ class Console:
         return Response(self._static[name], media_type=STATIC[name], headers=headers)
 
 
-class Guard:
+class RequestGuard:
     """Refuses requests for other hosts, and adds the headers of all answers."""
 
     def __init__(self, app: ASGIApp, config: ConsoleConfig) -> None:
@@ -341,4 +343,4 @@ async def _form(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-__all__ = ["Console", "Guard"]
+__all__ = ["Console", "RequestGuard"]

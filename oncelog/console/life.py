@@ -16,7 +16,7 @@ from oncelog.config import MAX_INT32, MAX_INT64
 from oncelog.console.pages import number
 from oncelog.console.parts import path
 from oncelog.console.picture import draw
-from oncelog.console.sessions import Session
+from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError, OncelogError
 from oncelog.views.life import (
     BatchSpan,
@@ -60,7 +60,7 @@ def pasted(query: Mapping[str, str]) -> str:
     )  # fmt: skip
 
 
-async def ask(session: Session, query: Mapping[str, str]) -> LifeView:
+async def ask(session: BrowserSession, query: Mapping[str, str]) -> LifeView:
     """Answer the question of an address. Raises OncelogError."""
     admin = session.admin
     topic, producer = query.get("topic", "").strip(), query.get("producer", "").strip()
@@ -123,7 +123,7 @@ async def _events(
 
 
 async def _batches(
-    session: Session, tp: TopicPartition, resolved: ResolvedSequence
+    session: BrowserSession, tp: TopicPartition, resolved: ResolvedSequence
 ) -> tuple[int, list[BatchSpan]]:
     """Return the log's start, and batches around the record, or the newest ones."""
     spans: list[BatchSpan] = []

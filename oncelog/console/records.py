@@ -20,7 +20,7 @@ from oncelog import Consumer, Record, StoredBatch, TopicPartition
 from oncelog.config import MAX_INT32
 from oncelog.console.pages import number
 from oncelog.console.parts import Facts, Field, Filter, Link, Links, Notes, Page, Part, Table, path
-from oncelog.console.sessions import Session
+from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError, OffsetOutOfRangeError, ThrottledError
 from oncelog.settings import ClientSettings
 from oncelog.views.record_choice import choice, parse_start, places
@@ -71,7 +71,7 @@ class RecordReader:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def search(self, session: Session, query: Mapping[str, str], topic: str) -> Page:
+    async def search(self, session: BrowserSession, query: Mapping[str, str], topic: str) -> Page:
         """Return the page of a search. Raises OncelogError."""
         info = await session.admin.describe_topic(topic)
         wanted = _parse(query, topic, info.partition_count)
@@ -80,7 +80,9 @@ class RecordReader:
             found = await loop.run_in_executor(self._threads, _search, session.settings, wanted)
         return _page(query, wanted, found)
 
-    async def record(self, session: Session, topic: str, partition: int, offset: int) -> Page:
+    async def record(
+        self, session: BrowserSession, topic: str, partition: int, offset: int
+    ) -> Page:
         """Return the page of one record. Raises OncelogError."""
         tp = TopicPartition(topic, partition)
         async with _slot(session):
@@ -90,7 +92,7 @@ class RecordReader:
 
 
 @asynccontextmanager
-async def _slot(session: Session) -> AsyncIterator[None]:
+async def _slot(session: BrowserSession) -> AsyncIterator[None]:
     """Take one of the few searches that a session may run at a time. Raises ThrottledError."""
     if session.searches.locked():
         raise ThrottledError("two searches of this session are running; wait for them")

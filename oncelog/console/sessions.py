@@ -1,6 +1,6 @@
 """Sessions: who calls, and the clients that act with that identity.
 
-    a request's cookie --> Sessions.find --> Session.admin --> nodes, which decide
+    a request's cookie --> Sessions.find --> BrowserSession.admin --> nodes, which decide
 
 Sessions are in memory; a restart of the console ends them. A token stays in its session and goes
 nowhere else.
@@ -26,7 +26,7 @@ MAX_SEARCHES = 2  # of one session at a time
 _BYTES = 32
 
 
-class Session:
+class BrowserSession:
     """One logged-in browser. principal: as the nodes name it; empty: they identify nobody."""
 
     def __init__(self, admin: Admin, settings: ClientSettings, principal: str, owns: bool) -> None:
@@ -49,13 +49,13 @@ class Sessions:
         self.key = secrets.token_urlsafe(_BYTES)  # of the printed link, with login "own"
         self._config = config
         self._clock = clock
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: OrderedDict[str, BrowserSession] = OrderedDict()
         self._own: Admin | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def find(self, cookie: str) -> Session | None:
+    def find(self, cookie: str) -> BrowserSession | None:
         """Return the session of a cookie; None: there is none, or it was idle too long."""
         session = self._sessions.get(cookie)
         if session is None or self._clock() - session.used_at > IDLE_S:
@@ -71,7 +71,9 @@ class Sessions:
         settings = self._config.settings()
         if self._own is None:
             self._own = Admin(**settings)
-        return await self._add(Session(self._own, settings, await principal_of(self._own), False))
+        return await self._add(
+            BrowserSession(self._own, settings, await principal_of(self._own), False)
+        )
 
     async def enter_by_token(self, token: str) -> str:
         """Open a session with a token; return its cookie. Raises OncelogError."""
@@ -82,9 +84,9 @@ class Sessions:
         except BaseException:
             await admin.close()
             raise
-        return await self._add(Session(admin, settings, principal, True))
+        return await self._add(BrowserSession(admin, settings, principal, True))
 
-    async def _add(self, session: Session) -> str:
+    async def _add(self, session: BrowserSession) -> str:
         now = self._clock()
         old = [c for c, s in self._sessions.items() if now - s.used_at > IDLE_S]
         if not old and len(self._sessions) >= MAX_SESSIONS:
@@ -116,4 +118,4 @@ async def principal_of(admin: Admin) -> str:
         return error.principal  # the refusal names the caller
 
 
-__all__ = ["Session", "Sessions", "principal_of"]
+__all__ = ["BrowserSession", "Sessions", "principal_of"]
