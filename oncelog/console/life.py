@@ -34,6 +34,7 @@ MAX_EVENTS = 1000
 # Stored batches around the record: a look, not a search.
 MAX_BATCHES = 200
 MAX_BATCH_BYTES = 16 * 1024 * 1024
+FETCH_BYTES = 1024 * 1024
 READ_S = 3.0
 BEFORE = 500  # records before the one that is asked for
 
@@ -127,8 +128,9 @@ async def _batches(
 ) -> tuple[int, list[BatchSpan]]:
     """Return the log's start, and batches around the record, or the newest ones."""
     spans: list[BatchSpan] = []
-    settings = {**session.settings, "max_partition_fetch_bytes": 1024 * 1024}
-    async with Consumer(**settings, auto_offset_reset="earliest") as consumer:
+    async with Consumer(
+        **session.settings, auto_offset_reset="earliest", max_partition_fetch_bytes=FETCH_BYTES
+    ) as consumer:
         start = (await consumer.beginning_offsets([tp]))[tp]
         end = (await consumer.end_offsets([tp]))[tp]
         about = resolved.offset if resolved.offset >= 0 else end

@@ -1,4 +1,4 @@
-"""Address, login and certificate of a console: the settings that decide who can reach it.
+"""Address, login and certificate of a console: the settings that bound its callers.
 
 Place in the flow: `oncelog console` makes a `ConsoleConfig`, `server` listens by it, `sessions`
 logs people in by it. Pure.
@@ -24,7 +24,7 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class ConsoleConfig:
     """Settings of a console. Raises ConfigError.
 
-    login: "own", everyone who has the printed link acts as the caller of the command; "token", each
+    login: "own", everyone with the printed link acts as the caller of the command; "token", each
     person pastes a token, and the nodes decide by it.
     """
 
@@ -82,7 +82,7 @@ class ConsoleConfig:
     def names_host(self, header: str) -> bool:
         """Tell whether a request's Host may be this console's.
 
-        A page of a stranger whose name was bound to this machine's loopback has another one.
+        A stranger's page has another one, even if its name leads to this machine's loopback.
         """
         name, _, port = header.rpartition(":")
         name = name if port.isdecimal() else header

@@ -151,7 +151,7 @@ async def topics(admin: Admin, query: Query) -> Page:
     ]  # fmt: skip
     columns = ("topic", "partitions", "replicas", "without leader", "created")
     table = cut("Topics", columns, rows, empty="No topic that you may describe has such a name.")
-    parts = [found_by(query, path("topics"), "Find a topic"), table]
+    parts: list[Part] = [found_by(query, path("topics"), "Find a topic"), table]
     return Page("Topics", parts, "oncelog topic list", "topics")
 
 
@@ -324,7 +324,7 @@ async def producers(admin: Admin, query: Query) -> Page:
     columns = ("name", "producer id", "epoch", "last lease", "events", "life")
     empty = "No producer name that you may describe. The page of a partition has all its producers."
     table = cut("Producer names", columns, rows, empty=empty)
-    parts = [found_by(query, path("producers"), "Find a producer"), table]
+    parts: list[Part] = [found_by(query, path("producers"), "Find a producer"), table]
     return Page("Producers", parts, "oncelog producer list", "producers")
 
 

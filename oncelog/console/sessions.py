@@ -1,4 +1,4 @@
-"""Sessions: who calls, and the clients that act with that identity.
+"""Sessions of browsers, and the clients that act with their identity.
 
     a request's cookie --> Sessions.find --> BrowserSession.admin --> nodes, which decide
 

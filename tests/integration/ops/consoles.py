@@ -1,4 +1,4 @@
-"""A real console process, and a person who looks at its pages without JavaScript."""
+"""A real console process, and a reader of its pages without JavaScript."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Person:
         self.cookies = CookieJar()
         self._opener = build_opener(HTTPCookieProcessor(self.cookies), HTTPSHandler(context=tls))
 
-    def get(self, path: str, headers: Mapping[str, str] | None = None, **query: Any) -> Answer:
+    def get(self, path: str, headers: Any = None, **query: Any) -> Answer:
         url = urljoin(self.origin, path) + (f"?{urlencode(query)}" if query else "")
         return self._open(Request(url, headers=dict(headers or {})))
 

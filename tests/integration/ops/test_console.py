@@ -20,7 +20,7 @@ LOCAL = ("--listen", "127.0.0.1:0")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One node with a topic, a group, and a producer whose batch came three times."""
+    """One node with a topic, a group, and a producer with a batch that came three times."""
     with LocalCluster(tmp_path_factory.mktemp("console"), 1, settings=STEADY) as made:
         with Admin(bootstrap_servers=made.bootstrap) as admin:
             admin.create_topic(ORDERS, partitions=2)
