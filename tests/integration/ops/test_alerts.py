@@ -159,7 +159,7 @@ CASES = {
 
 
 def test_of(name: str, case: Case, *, fires: bool) -> dict[str, Any]:
-    """A test of promtool: how many alerts of the name there are, whatever their labels."""
+    """A test of promtool: the number of alerts of the name, with any labels."""
     given = case.fires if fires else case.quiet
     return {
         "name": f"{name} {'fires' if fires else 'is quiet'}",

@@ -1,4 +1,4 @@
-"""Events of a real cluster: what the checker of a producer would ask for is there."""
+"""Events of a real cluster: all that the checker of a producer would ask for."""
 
 from __future__ import annotations
 
