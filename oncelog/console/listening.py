@@ -16,7 +16,7 @@ from oncelog.settings import ClientSettings
 
 Login = Literal["own", "token"]
 DEFAULT_LISTEN = "127.0.0.1:8470"
-REQUEST_MS = 5_000  # longest attempt of one call to a node
+REQUEST_MS = 10_000  # longest attempt of one call to a node
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 

@@ -21,6 +21,7 @@ from harness.api import batch, verdict
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, ProducerLease
 from oncelog.wire.batch import encode_payload
+from tests.integration.waiting import eventually
 
 PATIENCE = 60.0
 
@@ -77,6 +78,17 @@ class Person:
     def get(self, path: str, headers: Any = None, **query: Any) -> Answer:
         url = urljoin(self.origin, path) + (f"?{urlencode(query)}" if query else "")
         return self._open(Request(url, headers=dict(headers or {})))
+
+    def until(self, words: str, path: str, **query: Any) -> Answer:
+        """Ask again until the page has these words: a busy machine may cut a lag or a search."""
+        found: list[Answer] = []
+
+        def there() -> bool:
+            found.append(self.get(path, **query))
+            return words in found[-1].text
+
+        eventually(there, f"{words!r} at {path}", PATIENCE)
+        return found[-1]
 
     def post(self, path: str, headers: Mapping[str, str] | None = None, **form: str) -> Answer:
         url = urljoin(self.origin, path)
