@@ -102,7 +102,7 @@ def break_rules(visit: Open) -> None:
 
 
 def test_a_violation_would_be_noticed(visit: Open) -> None:
-    with pytest.raises(AssertionError, match="CSP|Content Security Policy"):
+    with pytest.raises(AssertionError, match=r"CSP|Content Security Policy"):
         break_rules(visit)
 
 
