@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from harness.local_cluster import LocalCluster
+from oncelog.table import delta
+from oncelog.table.delta import CommitUnknownError, DeltaTopic, TableFile, TablePartition
 from oncelog.table.run import Archiver, Commit, TableSettings
 from tests.integration.conftest import STEADY, _running
 
@@ -51,6 +57,57 @@ class Tables:
     def run(self, *topics: str, **options: Any) -> None:
         """Archive the present records."""
         self.archiver(*topics, **options).run(exit_at_end=True)
+
+    @contextmanager
+    def following(self, topic: str, **options: Any) -> Iterator[None]:
+        """Archive beside the body, in small files that are committed at once."""
+        archiver = self.archiver(topic, commit_ms=20, roll_ms=10, **options)
+        with ThreadPoolExecutor(1) as thread:
+            run = thread.submit(archiver.run)
+            try:
+                yield
+            finally:
+                archiver.stop()
+        run.result()
+
+    def run_both(self, topic: str, name: str) -> None:
+        """Archive twice at once, each as the owner of all partitions; both try one version."""
+        barrier = threading.Barrier(2)
+        met = threading.Event()
+
+        def step(name: str) -> None:
+            if name == "commit" and not met.is_set():
+                barrier.wait(60)
+                met.set()
+
+        with ThreadPoolExecutor(2) as threads:
+            runs = [
+                threads.submit(
+                    self.run, topic, name=name, group_id=f"{topic}-{name}-{n}", step=step
+                )
+                for n in range(2)
+            ]
+        for one in runs:
+            one.result()
+
+
+def repeat_commits(patched: pytest.MonkeyPatch) -> None:
+    """Repeat a refused commit, as libraries do: with new files, and without the positions."""
+    commit = DeltaTopic.commit
+
+    def repeated(table: DeltaTopic, files: list[tuple[TablePartition, TableFile]]) -> None:
+        try:
+            commit(table, files)
+        except CommitUnknownError:
+            table.refresh()
+            adds = []
+            for place, file in files:
+                other = file._replace(path=place.new_path(file.first))
+                obstore.copy(table._store, file.path, other.path)
+                adds.append(delta._add(place, other, data_change=True))
+            table._commit(adds, [])
+
+    patched.setattr(DeltaTopic, "commit", repeated)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.local_cluster import LocalCluster
 from oncelog import Producer
+from oncelog.table.delta import storage_options
 from tests.integration.records import read_all
 
 Row = tuple[Any, ...]
@@ -20,11 +21,12 @@ def send(
     producer.flush()
 
 
-def in_table(url: str, options: dict[str, str] | None = None) -> list[Row]:
+def in_table(url: str) -> list[Row]:
     """The rows, sorted by partition and offset."""
     from deltalake import DeltaTable
 
-    rows = DeltaTable(url, storage_options=options).to_pyarrow_table().to_pylist()
+    table = DeltaTable(url, storage_options=storage_options(url))
+    rows = table.to_pyarrow_table().to_pylist()
     found = [
         (
             row["partition"],

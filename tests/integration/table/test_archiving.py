@@ -7,7 +7,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +16,11 @@ from deltalake import DeltaTable
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, TopicConfig, TopicPartition
 from oncelog.settings import CompressionType
-from oncelog.table import delta, run
+from oncelog.table import delta
 from oncelog.table.delta import TableError
 from oncelog.table.merge import merge
 from oncelog.table.verify import verify
-from tests.integration.table.conftest import Tables
+from tests.integration.table.conftest import Tables, repeat_commits
 from tests.integration.table.rows import in_table, in_topic, places, send
 from tests.integration.waiting import eventually
 
@@ -82,7 +81,7 @@ def test_small_files_become_one(
 def merged_twice(tables: Tables, url: str, cluster: LocalCluster, topic: str) -> int:
     """Two instances merge the same files, both from the same version; the number of rows then."""
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        owner, topic_id = delta.owner_of(admin.describe_cluster()), 0
+        owner = delta.owner_of(admin.describe_cluster())
         topic_id = admin.describe_topic(topic).topic_id
     place = delta.TablePartition(topic_id, 0)
     both = [delta.DeltaTopic.open(url, owner, topic) for _ in range(2)]
@@ -113,36 +112,6 @@ def test_a_second_merge_of_the_same_files_is_refused(
     assert merged_twice(tables, f"{tables.to}/{topic}", cluster, topic) == 100
 
 
-def run_both(tables: Tables, topic: str, name: str) -> None:
-    """Two archivers of different groups, each of which owns all partitions."""
-    barrier = threading.Barrier(2)
-
-    def step(name: str) -> None:
-        if name == "commit" and not met.is_set():
-            barrier.wait(30)
-            met.set()
-
-    met = threading.Event()
-    archivers = [
-        tables.archiver(topic, name=name, group_id=f"{topic}-{name}-{n}", step=step)
-        for n in range(2)
-    ]
-    failed: list[BaseException] = []
-
-    def go(one: run.Archiver) -> None:
-        try:
-            one.run(exit_at_end=True)
-        except TableError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=go, args=[one]) for one in archivers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-
-
 def test_two_owners_at_once_do_no_harm(
     cluster: LocalCluster,
     admin: Admin,
@@ -153,23 +122,11 @@ def test_two_owners_at_once_do_no_harm(
 ) -> None:
     admin.create_topic(topic, 3, 1)
     send(producer, topic, range(300))
-    commit = delta.DeltaTopic.commit
-
-    def repeated(
-        table: delta.DeltaTopic, files: list[tuple[delta.TablePartition, delta.TableFile]]
-    ) -> None:
-        """Tries a refused commit again, as libraries do, and does not look at the positions."""
-        try:
-            commit(table, files)
-        except delta.CommitUnknownError:
-            table.refresh()
-            table._commit([delta._add(place, file, data_change=True) for place, file in files], [])
-
     with monkeypatch.context() as patched:
-        patched.setattr(delta.DeltaTopic, "commit", repeated)
-        run_both(tables, topic, "unprotected")
+        repeat_commits(patched)
+        tables.run_both(topic, "unprotected")
     assert len(in_table(f"{tables.to}/unprotected")) == 600
-    run_both(tables, topic, topic)
+    tables.run_both(topic, topic)
     assert in_table(f"{tables.to}/{topic}") == in_topic(cluster, topic)
 
 
@@ -178,53 +135,44 @@ def test_two_members_share_the_partitions(
 ) -> None:
     """Records come while one instance joins and one leaves."""
     admin.create_topic(topic, 4, 1)
-    first, second = (
-        tables.archiver(topic, commit_ms=20, roll_ms=10, group_id=topic) for _ in range(2)
-    )
-    threads = [threading.Thread(target=one.run) for one in (first, second)]
-    threads[0].start()
-    send(producer, topic, range(200), 4)
-    threads[1].start()
-    eventually(lambda: len(admin.describe_group(topic).members) == 2, "both are members")
-    send(producer, topic, range(200, 400), 4)
-    first.stop()
-    threads[0].join()
-    send(producer, topic, range(400, 600), 4)
-    second.stop()
-    threads[1].join()
+    with tables.following(topic, group_id=topic):
+        send(producer, topic, range(200), 4)
+        with tables.following(topic, group_id=topic):
+            members = admin.describe_group
+            eventually(lambda: len(members(topic).members) == 2, "both are members", 60)
+            send(producer, topic, range(200, 400), 4)
+        send(producer, topic, range(400, 600), 4)
     tables.run(topic, group_id=topic)
     assert in_table(f"{tables.to}/{topic}") == in_topic(cluster, topic)
-
-
-def archived_records(tables: Tables) -> int:
-    return sum(commit.records for commit in tables.commits)
 
 
 def test_a_topic_that_was_made_again_goes_on_in_the_table(
     cluster: LocalCluster, admin: Admin, producer: Producer, tables: Tables, topic: str
 ) -> None:
     """Once between two runs, and once while an archiver reads."""
-    url, wanted = f"{tables.to}/{topic}", 0
+
+    def make_again(count: int) -> None:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, 1, 1)
+        send(producer, topic, range(count), 1)
+
+    def archived() -> int:
+        return sum(commit.records for commit in tables.commits)
+
     admin.create_topic(topic, 1, 1)
-    archiver = tables.archiver(topic, commit_ms=20, roll_ms=10)
-    thread = threading.Thread(target=archiver.run)
-    for generation in range(4):
-        if generation:
-            admin.delete_topic(topic)
-            admin.create_topic(topic, 1, 1)
-        if generation == 1:
-            thread.start()
-        # The new topic is longer than the old one: a position of the old would be taken.
-        send(producer, topic, range(20 + 20 * generation), 1)
-        wanted += 20 + 20 * generation
-        if generation == 0:
-            tables.run(topic)
-        else:
-            eventually(lambda: archived_records(tables) >= wanted, "all are there")  # noqa: B023
-    archiver.stop()
-    thread.join()
-    rows = DeltaTable(url).to_pyarrow_table().select(["topic_id", "offset"]).to_pylist()
-    assert len(rows) == len({tuple(row.values()) for row in rows}) == wanted
+    send(producer, topic, range(20), 1)
+    tables.run(topic)
+    # Each is longer than the one before: a position of the old topic would be taken.
+    make_again(40)
+    with tables.following(topic):
+        eventually(lambda: archived() >= 60, "the second is there", 60)
+        make_again(60)
+        eventually(lambda: archived() >= 120, "the third is there", 60)
+        make_again(80)
+        eventually(lambda: archived() >= 200, "the fourth is there", 60)
+    whole = DeltaTable(f"{tables.to}/{topic}").to_pyarrow_table()
+    rows = whole.select(["topic_id", "offset"]).to_pylist()
+    assert len(rows) == len({tuple(row.values()) for row in rows}) == 200
     assert len({row["topic_id"] for row in rows}) == 4
     findings = verify(topic, tables.to, bootstrap_servers=cluster.bootstrap)
     assert [(one.records, one.compared, one.faults) for one in findings] == [

@@ -1,4 +1,4 @@
-"""Tables in an object store: conditional puts, raced; a commit with a lost answer."""
+"""Tables in an object store: conditional puts, raced; lost answers; requests that are refused."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from obstore.store import from_url
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
-from oncelog.table import delta
-from oncelog.table.delta import DeltaTopic, TableFile, TablePartition, storage_options
+from oncelog.table.delta import TableError
 from oncelog.table.verify import verify
-from tests.integration.table.conftest import Tables
+from tests.integration.table.conftest import Tables, repeat_commits
 from tests.integration.table.rows import in_table, in_topic, send
 from tests.integration.table.s3 import BUCKET, S3Server
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    started = S3Server(tmp_path_factory.mktemp("s3") / "lose")
+    started = S3Server(tmp_path_factory.mktemp("s3"))
     with pytest.MonkeyPatch.context() as patched:
         for name, value in started.environment.items():
             patched.setenv(name, value)
-        import boto3
-
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield started
     started.close()
 
@@ -35,11 +31,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 @pytest.fixture
 def stored(cluster: LocalCluster, server: S3Server, topic: str) -> Tables:
     return Tables(cluster.bootstrap, f"s3://{BUCKET}/{topic}")
-
-
-def rows(tables: Tables, name: str) -> list[tuple[object, ...]]:
-    url = f"{tables.to}/{name}"
-    return in_table(url, storage_options(url))
 
 
 def test_one_of_many_puts_of_a_name_wins(server: S3Server) -> None:
@@ -76,9 +67,19 @@ def test_a_topic_becomes_a_table_in_a_store(
     send(producer, topic, range(100, 900), 2)
     stored.run(topic, merge_below=4096)
     assert stored.commits[-1].merged
-    assert rows(stored, topic) == in_topic(cluster, topic)
+    assert in_table(f"{stored.to}/{topic}") == in_topic(cluster, topic)
     findings = verify(topic, stored.to, bootstrap_servers=cluster.bootstrap)
     assert [(one.compared, one.faults) for one in findings] == [(450, [])] * 2
+
+
+def test_two_owners_race_for_one_version(
+    cluster: LocalCluster, admin: Admin, producer: Producer, stored: Tables, topic: str
+) -> None:
+    admin.create_topic(topic, 3, 1)
+    send(producer, topic, range(300))
+    stored.run_both(topic, topic)
+    assert [commit.records for commit in stored.commits] == [300]
+    assert in_table(f"{stored.to}/{topic}") == in_topic(cluster, topic)
 
 
 COMMIT = "PUT .*/_delta_log/0*1.json$"
@@ -96,31 +97,16 @@ def test_a_commit_without_an_answer_adds_nothing_twice(
     """The store's client sends the request again, and hears that the version is there."""
     admin.create_topic(topic, 2, 1)
     send(producer, topic, range(50), 2)
-    commit = DeltaTopic.commit
-
-    def repeated(table: DeltaTopic, files: list[tuple[TablePartition, TableFile]]) -> None:
-        """Stores the rows again, under other names, and commits once more."""
-        try:
-            commit(table, files)
-        except delta.CommitUnknownError:
-            table.refresh()
-            adds = []
-            for place, file in files:
-                other = file._replace(path=place.new_path(file.first))
-                obstore.copy(table._store, file.path, other.path)
-                adds.append(delta._add(place, other, data_change=True))
-            table._commit(adds, [])
-
     server.lose(COMMIT)
     with monkeypatch.context() as patched:
-        patched.setattr(DeltaTopic, "commit", repeated)
+        repeat_commits(patched)
         stored.run(topic, name="unprotected")
-    assert server.has_lost
-    assert len(rows(stored, "unprotected")) == 100
+    assert server.has_failed
+    assert len(in_table(f"{stored.to}/unprotected")) == 100
     server.lose(COMMIT)
     stored.run(topic)
-    assert server.has_lost
-    assert rows(stored, topic) == in_topic(cluster, topic)
+    assert server.has_failed
+    assert in_table(f"{stored.to}/{topic}") == in_topic(cluster, topic)
 
 
 def test_a_file_without_an_answer_is_stored_once(
@@ -135,5 +121,28 @@ def test_a_file_without_an_answer_is_stored_once(
     send(producer, topic, range(50), 1)
     server.lose("PUT .*parquet$")
     stored.run(topic)
-    assert server.has_lost
-    assert rows(stored, topic) == in_topic(cluster, topic)
+    assert server.has_failed
+    assert in_table(f"{stored.to}/{topic}") == in_topic(cluster, topic)
+
+
+@pytest.mark.parametrize("request_", ["PUT .*parquet$", COMMIT], ids=["file", "commit"])
+def test_a_store_that_refuses_a_request_ends_the_run(
+    request_: str,
+    cluster: LocalCluster,
+    admin: Admin,
+    producer: Producer,
+    server: S3Server,
+    stored: Tables,
+    topic: str,
+) -> None:
+    """Producers go on, and the next run begins where the table ends."""
+    admin.create_topic(topic, 1, 1)
+    send(producer, topic, range(50), 1)
+    server.refuse(request_)
+    with pytest.raises(TableError, match=stored.to):
+        stored.run(topic)
+    assert server.has_failed
+    assert in_table(f"{stored.to}/{topic}") == []
+    send(producer, topic, range(50, 80), 1)
+    stored.run(topic)
+    assert in_table(f"{stored.to}/{topic}") == in_topic(cluster, topic)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from oncelog.cli.app import run
 from oncelog.errors import ConfigError
-from oncelog.table.delta import TableError, TableFile, table_url
+from oncelog.table.delta import DeltaTopic, TableError, TableFile, TablePartition, table_url
 from oncelog.table.merge import MANY, due
 from oncelog.table.run import Archiver, TableSettings
 
@@ -71,6 +73,23 @@ def test_names_and_places() -> None:
         Archiver(["a", "b"], "/a", name="c")
     with pytest.raises(ConfigError, match=r"topics: two of a\.b, a_b have one table"):
         Archiver(["a.b", "a_b"], "/a")
+
+
+def test_positions_outlive_the_clean_up_of_the_tables_log(tmp_path: Path) -> None:
+    """Delta writes a checkpoint every 100 commits, and deletes the older versions a month later."""
+    url, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
+    places = [TablePartition(5, number) for number in range(2)]
+    table = DeltaTopic.open(url, "c/1", "t", create=True)
+    for first in range(0, 1020, 10):
+        table.commit((place, TableFile(place.new_path(first), 99, first, 10)) for place in places)
+        table.refresh()
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    for version in log.glob("*.json"):
+        if version.name < checkpoint.name:
+            version.unlink()
+    opened = DeltaTopic.open(url, "c/1", "t")
+    assert [opened.position(place) for place in places] == [1020, 1020]
+    assert [len(opened.files(place)) for place in places] == [102, 102]
 
 
 def test_the_command_has_the_same_limits(capsys: pytest.CaptureFixture[str]) -> None:
