@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from tests.chaos.workload import Load
 
 RUN_DIRECTORY = ROOT / "data" / "chaos"
 ALL = "all"
+SHOWN = 5  # faults of a run
 Command = Callable[[argparse.Namespace, Console], int]
 
 
@@ -336,23 +338,32 @@ def run_linearizability(options: argparse.Namespace, console: Console) -> int:
 
 
 def run_kafka(options: argparse.Namespace, console: Console) -> int:
-    """Kills leaders under librdkafka's producers; counts lost, repeated and displaced records.
+    """Kills leaders under Kafka's producers; counts lost, repeated and displaced records.
 
-    Then the same under its transactions: none may be torn.
+    Then the same under their transactions: none may be torn.
     """
     from tests.chaos import kafka_producers, kafka_transactions
+    from tests.chaos.java_producers import HAS_JAVA, JavaLoad, JavaSession
+
+    loads = [kafka_producers.LibrdkafkaLoad, *([JavaLoad] if HAS_JAVA else ())]
+    sessions = [kafka_transactions.LibrdkafkaSession, *([JavaSession] if HAS_JAVA else ())]
+    if not HAS_JAVA:
+        console.print("left out: Java's producers: they need a JDK and Maven", style="yellow")
 
     folder = RUN_DIRECTORY / "kafka"
     LocalCluster.remove(folder)
     with LocalCluster(folder, settings=QUICK, kafka=True) as cluster:
-        found = kafka_producers.run(cluster, "load", options.kills, once=not options.unprotected)
-        console.print(found, highlight=False)
-        wrong = bool(found.lost or found.twice or found.disordered)
-        if not options.unprotected:
-            transactions = kafka_transactions.run(cluster, options.kills)
-            console.print(transactions, highlight=False)
-            wrong = wrong or bool(transactions.faults)
-    return 1 if wrong else 0
+        protected = not options.unprotected
+        found = kafka_producers.run(cluster, "load", options.kills, loads, once=protected)
+        for client, one in found.items():
+            console.print(client, one, highlight=False)
+        transactions = kafka_transactions.run(
+            cluster, sessions, "transactions", options.kills, whole=protected
+        )
+        shown = replace(transactions, faults=transactions.faults[:SHOWN])
+        console.print(shown, f"{len(transactions.faults)} faults", highlight=False)
+    wrong = any(one.lost or one.twice or one.disordered for one in found.values())
+    return 1 if wrong or transactions.faults else 0
 
 
 def measure_failover(options: argparse.Namespace, console: Console) -> int:
@@ -503,7 +514,7 @@ def _add_other_runs(commands: Any) -> None:
     one.set_defaults(action=run_kafka)
     one.add_argument("--kills", type=number(int, 1), default=6, help="of leaders (default 6)")
     one.add_argument("--unprotected", action="store_true",
-                     help="producers without idempotence: there must be duplicates")  # fmt: skip
+                     help="no idempotence, no transactions: the checks must break")  # fmt: skip
     one = commands.add_parser("groups", help=(run_groups.__doc__ or ""))
     one.set_defaults(action=run_groups)
     one.add_argument("--minutes", type=float, default=1.0)

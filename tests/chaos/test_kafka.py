@@ -1,4 +1,7 @@
-"""Kafka's producers while leaders are killed; without idempotence the fault shows itself."""
+"""Kafka's producers while leaders are killed; without idempotence the fault shows itself.
+
+librdkafka's and Java's are there side by side. Java's need a JDK and Maven.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,24 @@ import pytest
 
 from harness.local_cluster import QUICK, LocalCluster
 from tests.chaos import kafka_transactions
-from tests.chaos.kafka_producers import run
-from tests.chaos.kafka_transactions import ABORTED, COMMITTED, IN_DOUBT, Told, check
+from tests.chaos.java_producers import HAS_JAVA, JavaLoad, JavaSession
+from tests.chaos.kafka_producers import Found, LibrdkafkaLoad, run
+from tests.chaos.kafka_transactions import (
+    ABORTED,
+    COMMITTED,
+    IN_DOUBT,
+    LibrdkafkaSession,
+    Read,
+    Told,
+    check,
+)
 
 KILLS = 2
 MOST_TRIES = 5
+LOADS = [LibrdkafkaLoad, JavaLoad] if HAS_JAVA else [LibrdkafkaLoad]
+SESSIONS = [LibrdkafkaSession, JavaSession] if HAS_JAVA else [LibrdkafkaSession]
+JAVA = pytest.param("java", marks=pytest.mark.skipif(not HAS_JAVA, reason="needs a JDK and Maven"))
+CLIENTS = ["librdkafka", JAVA]
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +40,33 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def loads(cluster: LocalCluster) -> dict[str, Found]:
+    return run(cluster, "once", KILLS, LOADS, once=True)
+
+
+@pytest.fixture(scope="module")
+def transactions(cluster: LocalCluster) -> Read:
+    return kafka_transactions.run(cluster, SESSIONS, "transactions", KILLS)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_an_idempotent_producer_stores_each_record_once_and_in_order(
-    cluster: LocalCluster,
+    loads: dict[str, Found], client: str
 ) -> None:
-    found = run(cluster, "once", KILLS, once=True)
-    assert found.sent > 10_000
+    found = loads[client]
+    assert found.sent > 2_000
     assert (found.lost, found.twice, found.disordered) == (0, 0, 0)
 
 
-def test_transactions_are_whole_or_not_there(cluster: LocalCluster) -> None:
-    found = kafka_transactions.run(cluster, KILLS)
-    assert found.committed > 20 and found.aborted > 5
-    assert not found.faults
+def test_transactions_are_whole_or_not_there(transactions: Read) -> None:
+    assert not transactions.faults
+    assert transactions.aborted > 5 and transactions.in_doubt
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_transactions_of_each_client_were_committed(transactions: Read, client: str) -> None:
+    assert transactions.clients[client] > 10
 
 
 WHOLE = {0: [b"a/0/0", b"a/0/1"], 1: [b"a/0/2"]}
@@ -61,11 +92,22 @@ def test_the_check_of_transactions_sees(
     assert not check([Told(WHOLE, outcome)], sound).faults
 
 
+def test_without_transactions_they_are_torn(cluster: LocalCluster) -> None:
+    """So the tests above would see it: a writer leaves in the middle of one, and half is there."""
+    found = kafka_transactions.run(cluster, SESSIONS, "torn", 0, whole=False)
+    torn = [fault for fault in found.faults if fault.startswith("torn")]
+    for kind in SESSIONS:
+        assert any(f"torn-{kind.client}/" in fault for fault in torn), torn
+
+
 def test_without_idempotence_a_killed_leader_makes_duplicates(cluster: LocalCluster) -> None:
     """So the test above would see them. Nothing acknowledged is lost either way."""
+    seen = set[str]()
     for attempt in range(MOST_TRIES):
-        found = run(cluster, f"many-{attempt}", KILLS, once=False)
-        assert not found.lost
-        if found.twice:
+        for client, found in run(cluster, f"many-{attempt}", KILLS, LOADS, once=False).items():
+            assert not found.lost
+            if found.twice:
+                seen.add(client)
+        if len(seen) == len(LOADS):
             return
-    pytest.fail(f"no duplicate in {MOST_TRIES * KILLS} kills")
+    pytest.fail(f"no duplicate but of {seen} in {MOST_TRIES * KILLS} kills")

@@ -24,7 +24,7 @@ from harness.local_cluster import LocalCluster
 from harness.ports import LOOPBACK, free_ports
 from tests.integration.kafka.kafka_rig import create
 from tests.suites.outcome import Case
-from tests.suites.places import FOLDER, cluster_of, require, step
+from tests.suites.places import FOLDER, cluster_of, jars, require
 
 VERSION = "4.3.1"
 HOME = FOLDER / f"kafka-java-{VERSION}"
@@ -50,33 +50,17 @@ CANNOT: dict[str, str] = {}
 def build() -> None:
     """Fetch the jars, once."""
     require("java", "mvn")
-    done = HOME / "done"
-    if done.exists():
-        return
-    HOME.mkdir(parents=True, exist_ok=True)
-    wanted = [_dependency("org.apache.kafka", name, VERSION) for name in ARTIFACTS]
-    wanted.append(_dependency(*LOGGER))
-    (HOME / "pom.xml").write_text(
-        "<project><modelVersion>4.0.0</modelVersion><groupId>suites</groupId>"
-        "<artifactId>kafka</artifactId><version>1</version>"
-        f"<dependencies>{''.join(wanted)}</dependencies></project>\n"
-    )
-    step("mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={HOME / 'lib'}",
-         cwd=HOME)  # fmt: skip
+    jars(HOME / "lib", *(("org.apache.kafka", *_named(one)) for one in ARTIFACTS), LOGGER)
     (HOME / "log4j2.properties").write_text(
         "status=error\nappender.c.type=Console\nappender.c.name=c\nrootLogger.level=error\n"
         "rootLogger.appenderRef.c.ref=c\n"
     )
-    done.touch()
 
 
-def _dependency(group: str, name: str, version: str) -> str:
+def _named(name: str) -> tuple[str, ...]:
+    """Return a name's artifact, version and classifier, if it has one."""
     artifact, _, classifier = name.partition(":")
-    more = f"<classifier>{classifier}</classifier>" if classifier else ""
-    return (
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version>{more}</dependency>"
-    )
+    return (artifact, VERSION, classifier) if classifier else (artifact, VERSION)
 
 
 class Programs:

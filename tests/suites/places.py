@@ -52,6 +52,30 @@ def step(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) 
     return done.stdout
 
 
+def jars(folder: Path, *artifacts: tuple[str, ...]) -> Path:
+    """Fetch artifacts and what they need into a folder, once; returns it.
+
+    An artifact: group, name, version and, if it has one, classifier.
+    """
+    done = folder / "done"
+    if not done.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        tags = ("groupId", "artifactId", "version", "classifier")
+        wanted = ""
+        for one in artifacts:
+            named = (f"<{tag}>{text}</{tag}>" for tag, text in zip(tags, one, strict=False))
+            wanted += f"<dependency>{''.join(named)}</dependency>"
+        (folder / "pom.xml").write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>suites</groupId>"
+            "<artifactId>kafka</artifactId><version>1</version>"
+            f"<dependencies>{wanted}</dependencies></project>\n"
+        )
+        step("mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}",
+             cwd=folder)  # fmt: skip
+        done.touch()
+    return folder
+
+
 @contextmanager
 def cluster_of(nodes: int, **settings: str) -> Iterator[tuple[LocalCluster, str]]:
     """Run nodes with Kafka ports, for the body; gives them with their Kafka addresses.
