@@ -8,6 +8,7 @@
     0x13   producers that no name holds any more; with none: only the time moves on
     0x14   the end of a transaction (protobuf)
     0x15   a batch of Kafka's protocol: the same header, then the batch from byte 21 on
+    0x16   a carried batch: replaces stored batches at their own offsets (compaction)
     0x20   a metadata command (protobuf)
     0x21   the metadata command that raises the cluster version (protobuf)
     0x30   a command on the committed offsets of a group (protobuf)
@@ -25,6 +26,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from crc32c import crc32c
 from google.protobuf.message import Message
 
 from storage.errors import CorruptionError
@@ -36,6 +38,7 @@ MARKER = 0x14
 KAFKA_BATCH = 0x15
 # The codec in the header of each such batch, and of no other.
 KAFKA_V2 = 16
+CARRIED = 0x16
 METADATA = 0x20
 # A kind of its own, so that releases from before the gate stop there: they would skip an
 # unknown command.
@@ -51,6 +54,8 @@ VERSION = 1
 HELD = 0x01
 
 _BATCH = struct.Struct("<BBBBIqiIqqqqqqqqq")
+_CRC = struct.Struct("<16xiI")
+_TOMBSTONE = struct.Struct("<qq")
 _LOG_START = struct.Struct("<BBxxxxxxqqqq")
 _OPEN = struct.Struct("<BBBxiqqqqq")
 _RELEASE = struct.Struct("<BBxxIqqqq")
@@ -87,6 +92,32 @@ class BatchEntry(NamedTuple):
     lifetime_ms: int
     expired_below: int
     flags: int = 0
+
+
+class KeyTombstone(NamedTuple):
+    """Record without a value in a carried batch; it may go once log time passes `drop_after_ms`."""
+
+    offset: int
+    drop_after_ms: int
+
+
+class CarriedEntry(NamedTuple):
+    """Header of a carried batch, with the tombstones behind its payload.
+
+    crc: of the payload. base_offset: of its first record. guard: the highest Raft index among the
+    entries that it replaces. freed_bytes: theirs. append_time_ms: their newest.
+    """
+
+    codec: int
+    record_count: int
+    crc: int
+    base_offset: int
+    guard: int
+    freed_bytes: int
+    append_time_ms: int
+    max_timestamp_us: int
+    stamp_ms: int
+    tombstones: tuple[KeyTombstone, ...] = ()
 
 
 class LogStartEntry(NamedTuple):
@@ -142,12 +173,98 @@ def unpack_batch(data: bytes) -> BatchEntry:
     except struct.error as error:
         raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
     if kind != (KAFKA_BATCH if codec == KAFKA_V2 else BATCH) or version != VERSION:
+        if kind == CARRIED:
+            return _without_producer(unpack_carried(data))
         raise _unknown(kind, version)
     return BatchEntry(codec, *rest)._replace(flags=flags) if flags else BatchEntry(codec, *rest)
 
 
+def _without_producer(entry: CarriedEntry) -> BatchEntry:
+    """Returns a carried batch as its readers see it: a batch whose producers are not known."""
+    return BatchEntry(
+        entry.codec,
+        entry.record_count,
+        producer_id=0,
+        epoch=0,
+        crc=entry.crc,
+        first=0,
+        last=entry.record_count - 1,
+        prev=-1,
+        expected_offset=-1,
+        transaction_id=0,
+        max_timestamp_us=entry.max_timestamp_us,
+        stamp_ms=entry.append_time_ms,
+        lifetime_ms=0,
+        expired_below=0,
+    )
+
+
 def payload_of(data: bytes) -> memoryview:
-    return memoryview(data)[HEADER_BYTES:]
+    """Returns the payload of a batch of any kind."""
+    end = len(data)
+    if data[0] == CARRIED:
+        end -= _CRC.unpack_from(data)[0] * _TOMBSTONE.size
+    return memoryview(data)[HEADER_BYTES:end]
+
+
+def is_intact(data: bytes) -> bool:
+    """Whether a batch with a sound header has the payload, and tombstones, of that header."""
+    tombstones, crc = _CRC.unpack_from(data)
+    if data[0] != CARRIED:
+        return bool(crc32c(payload_of(data)) == crc)
+    end = len(data) - tombstones * _TOMBSTONE.size
+    tail_crc = _BATCH.unpack_from(data)[12]
+    return bool(crc32c(data[HEADER_BYTES:end]) == crc and crc32c(data[end:]) == tail_crc)
+
+
+def pack_carried(entry: CarriedEntry, payload: bytes | memoryview) -> bytes:
+    tail = b"".join(_TOMBSTONE.pack(*tombstone) for tombstone in entry.tombstones)
+    header = _BATCH.pack(
+        CARRIED,
+        VERSION,
+        entry.codec,
+        0,
+        entry.record_count,
+        len(payload),
+        len(entry.tombstones),
+        entry.crc,
+        entry.base_offset,
+        entry.guard,
+        entry.freed_bytes,
+        entry.append_time_ms,
+        crc32c(tail),
+        entry.max_timestamp_us,
+        entry.stamp_ms,
+        0,
+        0,
+    )
+    return b"".join((header, payload, tail))
+
+
+def unpack_carried(data: bytes) -> CarriedEntry:
+    try:
+        kind, version, codec, _, count, size, marks, crc, *rest = _BATCH.unpack_from(data)
+    except struct.error as error:
+        raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
+    if kind != CARRIED or version != VERSION:
+        raise _unknown(kind, version)
+    base, guard, freed, append_time_ms, _, max_timestamp_us, stamp_ms, _, _ = rest
+    if size < 0 or marks < 0 or len(data) != HEADER_BYTES + size + marks * _TOMBSTONE.size:
+        text = f"entry of {len(data)} bytes for a payload of {size} and {marks} tombstones"
+        raise CorruptEntryError(text)
+    tail = memoryview(data)[HEADER_BYTES + size :]
+    return CarriedEntry(
+        codec,
+        count,
+        crc,
+        base,
+        guard,
+        freed,
+        append_time_ms,
+        max_timestamp_us,
+        stamp_ms,
+        tuple(map(KeyTombstone._make, _TOMBSTONE.iter_unpack(tail))),
+    )
 
 
 def pack_log_start(entry: LogStartEntry) -> bytes:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from cluster.entries import (
     BATCH,
+    CARRIED,
     CLASSIC_GROUPS,
     CONFIGURATION,
     GROUP_MEMBERS,
@@ -74,11 +75,14 @@ PERMISSIONS = "permissions"
 QUOTAS = "quotas"
 # Batches of Kafka's protocol, topics that take them, and classic groups.
 KAFKA = "kafka"
+# Stored batches are replaced at their own offsets.
+COMPACTION = "compaction"
 # Racks and machines of nodes, as places for replicas.
 PLACES = "places"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
     CLUSTER_SETTINGS: 2,
+    COMPACTION: 3,
     GROUPS: 2,
     KAFKA: 3,
     PERMISSIONS: 2,
@@ -94,6 +98,7 @@ Since = int | str
 ENTRIES: Mapping[int, Since] = {
     BATCH: 1,
     KAFKA_BATCH: KAFKA,
+    CARRIED: COMPACTION,
     LOG_START: 1,
     OPEN_PRODUCER: 1,
     RELEASE_PRODUCERS: 1,

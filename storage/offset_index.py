@@ -93,10 +93,12 @@ class OffsetIndex:
         return list(self._rows(offset, limit=limit))
 
     def scan_back(self, offset: int, limit: int) -> list[IndexEntry]:
-        """Returns up to `limit` batches that end below `offset`, the last one first."""
+        """Returns up to `limit` batches that begin below `offset`, the last one first."""
         found: list[IndexEntry] = []
         holder = next(self._read(max(0, offset), limit=1), None)
-        if isinstance(holder, RunRow) and holder.base_offset < offset:
+        if isinstance(holder, IndexEntry) and holder.base_offset < offset:
+            found.append(holder)
+        elif isinstance(holder, RunRow) and holder.base_offset < offset:
             found += islice(self._batches_of(holder, 0, offset, reverse=True), limit)
         for row in self._read(0, offset, reverse=True):
             if len(found) >= limit:
@@ -107,8 +109,10 @@ class OffsetIndex:
                 found.append(row)
         return found
 
-    def first(self) -> IndexEntry | None:
-        return next(self._rows(0, limit=1), None)
+    def end(self) -> int:
+        """Returns the offset after the last row."""
+        row = next(self._read(0, limit=1, reverse=True), None)
+        return 0 if row is None else row.last_offset + 1
 
     def last(self) -> IndexEntry | None:
         return next(self._rows(0, limit=1, reverse=True), None)
@@ -184,12 +188,23 @@ class OffsetIndex:
 
     def trim_below(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end below `offset`."""
-        begin, end = keys.staged(self._group), keys.staged(self._group, number=offset)
+        self._drop_runs(batch, 0, offset)
+        self._delete(batch, 0, offset)
+
+    def _drop_runs(self, batch: WriteBatch, begin_offset: int, end_offset: int) -> None:
+        """Drops the staged rows of published runs that end between these offsets."""
+        begin = keys.staged(self._group, number=begin_offset)
+        end = keys.staged(self._group, number=end_offset)
         for _, value in list(self._kv.scan(Family.OFFSETS, begin, end)):
             run = RunRow(*_RUN.unpack(value))
             self.drop_staged(batch, run.transaction_id, run.producer_id)
         batch.delete_range(Family.OFFSETS, begin, end)
-        self._delete(batch, 0, offset)
+
+    def replace(self, batch: WriteBatch, entry: IndexEntry) -> None:
+        """Puts a batch in place of all batches and runs that lie where it lies."""
+        self._drop_runs(batch, entry.base_offset, entry.last_offset + 1)
+        self._delete(batch, entry.base_offset, entry.last_offset + 1)
+        self.put(batch, entry)
 
     def truncate(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end at or above `offset`."""

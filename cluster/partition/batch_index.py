@@ -18,7 +18,8 @@ from itertools import islice
 
 import crc32c
 
-from cluster.entries import HEADER_BYTES, BatchEntry, payload_of, unpack_batch
+from cluster import entries
+from cluster.entries import HEADER_BYTES, BatchEntry, CarriedEntry
 from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex, RunRow
 
@@ -42,13 +43,26 @@ def place_of(index: int, base_offset: int, entry: BatchEntry, data: bytes) -> In
     )
 
 
+def carried_place_of(index: int, entry: CarriedEntry, data: bytes) -> IndexEntry:
+    """Returns the row of the carried batch in Raft entry `index`."""
+    return IndexEntry(
+        index,
+        entry.base_offset,
+        entry.record_count,
+        len(data),
+        entry.max_timestamp_us,
+        entry.append_time_ms,
+        crc32c.crc32c(data[:HEADER_BYTES]),
+    )
+
+
 def is_intact(place: IndexEntry, data: bytes) -> bool:
     """Whether the bytes are the batch that the row was made from."""
     if len(data) != place.payload_bytes or len(data) < HEADER_BYTES:
         return False
     if crc32c.crc32c(data[:HEADER_BYTES]) != place.header_crc:
         return False
-    return crc32c.crc32c(payload_of(data)) == unpack_batch(data).crc
+    return entries.is_intact(data)
 
 
 class BatchIndex:
@@ -57,18 +71,47 @@ class BatchIndex:
     def __init__(self, stored: OffsetIndex) -> None:
         self._stored = stored
         self.has_runs = False  # a long run was published, with a row of its own
+        # Where batches had been carried: end of the rows that were there with the restored state.
+        self._rows_end = 0
         self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
         # (transaction, producer) -> the first rows of its run that were staged since the start
         self._staged: dict[tuple[int, int], list[IndexEntry]] = {}
 
-    def forget_recent(self) -> None:
-        """Clears the rows in memory: the state was replaced and may not have them."""
+    def forget_recent(self, *, has_carried: bool) -> None:
+        """Clears the rows in memory: the state was replaced and may not have them.
+
+        has_carried: some of its batches were carried, so stored rows may be of later ones.
+        """
         self._recent.clear()
         self._staged.clear()
+        self._rows_end = self._stored.end() if has_carried else 0
 
     def add(self, batch: WriteBatch, place: IndexEntry) -> None:
+        if place.base_offset < self._rows_end and self._is_replaced(place):
+            self._recent.clear()  # it has no gaps
+            return
         self._stored.put(batch, place)
         self._recent.append(place)
+
+    def carry(self, batch: WriteBatch, place: IndexEntry) -> None:
+        """Puts a carried batch in place of the rows that lie where it lies."""
+        if self._is_replaced(place):
+            self._recent.clear()
+            return
+        self._stored.replace(batch, place)
+        recent = list(self._recent)
+        if recent and place.last_offset >= recent[0].base_offset:
+            below = [one for one in recent if one.last_offset < place.base_offset]
+            above = [one for one in recent if one.base_offset > place.last_offset]
+            self._recent.clear()
+            self._recent.extend((*below, place, *above))
+
+    def _is_replaced(self, place: IndexEntry) -> bool:
+        """Whether a later entry has replaced the batch: an entry may be applied once more."""
+        row = self._stored.find(place.last_offset)
+        if row is None or row.base_offset > place.base_offset:
+            return False
+        return row.raft_index > place.raft_index
 
     def stage(
         self, batch: WriteBatch, transaction_id: int, producer_id: int, place: IndexEntry
@@ -88,8 +131,11 @@ class BatchIndex:
         where = (run.transaction_id, run.producer_id)
         staged = self._staged.pop(where, [])
         if batches > COPIED_BATCHES:
-            self._stored.drop_staged(batch, *where, run.record_count)
-            self._stored.put_run(batch, run)
+            row = self._stored.find(run.last_offset) if run.base_offset < self._rows_end else None
+            carried = row is not None and row.base_offset <= run.base_offset
+            self._stored.drop_staged(batch, *where, 0 if carried else run.record_count)
+            if not carried:
+                self._stored.put_run(batch, run)
             self._recent.clear()  # it has no gaps
             self.has_runs = True
             return
@@ -105,6 +151,9 @@ class BatchIndex:
             if place.last_offset < run.record_count:
                 base = run.base_offset + place.base_offset
                 place = place._replace(base_offset=base, append_time_ms=run.append_time_ms)
+                if base < self._rows_end and self._is_replaced(place):
+                    self._recent.clear()
+                    continue
                 self._stored.put(batch, place)
                 if len(staged) == batches:
                     self._recent.append(place)
@@ -123,8 +172,9 @@ class BatchIndex:
     def clear(self, batch: WriteBatch) -> None:
         self._stored.clear(batch)
 
-    def first(self) -> IndexEntry | None:
-        return self._stored.first()
+    def at(self, offset: int) -> IndexEntry | None:
+        """Returns the stored row of the batch that holds `offset`, or of the first one above."""
+        return self._stored.find(offset)
 
     def recent(self, offset: int) -> list[IndexEntry]:
         """Returns rows of the batch with `offset` and of some after it, if they are in memory."""

@@ -93,6 +93,7 @@ class Leadership:
         self._in_flight = InFlight(self._producers.last_seen, next_offset=self._stored.next_offset)
         self._in_flight_bytes = 0
         self._proposed = 0  # batches and opens without an outcome
+        self._carrying = 0  # carried batches without an outcome, or without written rows
         self.staging = Staging(machine, self._in_flight, self.propose)
 
     def close(self) -> None:
@@ -392,9 +393,25 @@ class Leadership:
         )
         self.propose(pack_release(entry), done)
 
+    def carry(self, data: bytes, done: Done) -> None:
+        """Proposes a carried batch. The log's start waits for its row, which has its bytes."""
+
+        def written(outcome: Outcome) -> None:
+            self._carrying -= 1
+
+        def ended(outcome: Outcome) -> None:
+            if isinstance(outcome, Abandoned):
+                written(outcome)
+            else:
+                self._confirm(written)  # rows are written before later entries are committed
+            done(outcome)
+
+        self._carrying += 1
+        self.propose(data, ended)
+
     def retain(self) -> None:
         """Proposes a new log start, if retention asks for one."""
-        if not self._node.clock_agreed():
+        if self._carrying or not self._node.clock_agreed():
             return
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
         if entry is not None:
@@ -402,6 +419,14 @@ class Leadership:
 
     def delete_below(self, offset: int, done: Done) -> bool:
         """Proposes to drop some batches that end below the offset; returns False if none do."""
+        if self._carrying:
+
+            def carried(outcome: Outcome) -> None:
+                if isinstance(outcome, Abandoned) or not self.delete_below(offset, done):
+                    done(outcome)
+
+            self._confirm(carried)
+            return True
         entry = freed_below(self._stored, offset, self._stamp_ms())
         if entry is not None:
             self.propose(pack_log_start(entry), done)

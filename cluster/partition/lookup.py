@@ -6,7 +6,8 @@ The map keeps five batches of each producer with their offsets. Older batches ar
 without an index by producer. So the log is read backwards, from the oldest batch in the map. It is
 read in small slices, between which other tasks run, and in a thread if it is not in memory. Only
 headers are read. The search ends early: a producer's epochs and sequences only rise, so once either
-is older, the batch is not further down.
+is older, the batch is not further down. It ends as well at a carried batch, which no longer tells
+whose batches it replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cluster.dedup.verdict import KAFKA_IDS, ResolutionKind, Resolved
-from cluster.entries import BatchEntry, unpack_batch
+from cluster.entries import CARRIED, BatchEntry, unpack_batch
 from cluster.partition.disk_reads import without_waiting
 from cluster.partition.replica import Partition
 from storage.errors import StorageError
@@ -30,7 +31,7 @@ class Miss(Enum):
     """Reasons for a batch that was not found."""
 
     ABSENT = "the log shows that no batch holds the sequence"
-    UNKNOWN = "it may have been deleted, or lies further back than was looked"
+    UNKNOWN = "it may have been deleted or carried, or lies further back than was looked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ async def find_batch(
         if not read:
             return Miss.UNKNOWN if partition.log_start_offset else Miss.ABSENT
         for place, data in read:
+            if data[0] == CARRIED:
+                return Miss.UNKNOWN
             entry = unpack_batch(data)
             if entry.producer_id == producer_id and (any_epoch or entry.epoch <= epoch):
                 if entry.first <= sequence <= entry.last and (any_epoch or entry.epoch == epoch):
@@ -107,9 +110,9 @@ async def settled(
 ) -> Resolved:
     """Completes the map's answer from the log.
 
-    UNSPECIFIED is left only where retention has deleted the evidence. An id of Kafka's clients may
-    come again after the map forgot it, so only the log shows what it stored. Raises
-    storage.StorageError.
+    UNSPECIFIED is left only where retention or compaction has removed the evidence. An id of
+    Kafka's clients may come again after the map forgot it, so only the log shows what it stored.
+    Raises storage.StorageError.
     """
     known = partition.last_seen.describe(producer_id)
     forgotten = known is None and producer_id >= KAFKA_IDS
@@ -126,6 +129,8 @@ async def settled(
     place = await find_batch(partition, producer_id, epoch, sequence, below=below)
     if isinstance(place, Found):
         return found._replace(resolution=ResolutionKind.COMMITTED, offset=place.offset_of(sequence))
+    if place is Miss.UNKNOWN and forgotten:
+        return found._replace(resolution=ResolutionKind.UNSPECIFIED)
     if place is Miss.ABSENT and found.resolution is not ResolutionKind.NOT_YET:
         return found._replace(resolution=ResolutionKind.NEVER, offset=-1)
     return found

@@ -1,6 +1,7 @@
 """State machine of a partition: every replica applies each entry kind by one handler.
 
     Group --entry--> PartitionMachine --BATCH, KAFKA_, LOG_START-> StoredBatches
+                                      --CARRIED-----------------> StoredBatches
                                       --BATCH staged, MARKER----> RunTable, StoredBatches
                                       --OPEN_, RELEASE_PRODUCERS-> ProducerTable
                                       --OFFSETS, STAGED_, MARKER-> OffsetsTable
@@ -23,6 +24,7 @@ from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import BatchMeta, Kind, Verdict
 from cluster.entries import (
     BATCH,
+    CARRIED,
     CLASSIC_GROUPS,
     GROUP_MEMBERS,
     HELD,
@@ -38,10 +40,12 @@ from cluster.entries import (
     OpenProducerEntry,
     ReleaseEntry,
     unpack_batch,
+    unpack_carried,
     unpack_log_start,
     unpack_open_producer,
     unpack_release,
 )
+from cluster.partition.carried import CarriedRanges
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.group_state import CommitResult
 from cluster.partition.producers import ProducerTable
@@ -60,6 +64,9 @@ _MAGIC, _VERSION = b"OLPS", 2
 # so that a release without transactions reads it.
 _WITH_RUNS = 3
 _RUNS_SIZE = struct.Struct("<Q")
+# The version with carried ranges after the runs, of which there may be none.
+_WITH_CARRIED = 4
+_CARRIED_SIZE = struct.Struct("<Q")
 
 
 class Loaded(NamedTuple):
@@ -69,6 +76,7 @@ class Loaded(NamedTuple):
     log_start: int
     clock_ms: int
     stored_bytes: int
+    carried: CarriedRanges
     names_index: int
     last_seen: LastSeen
     runs: RunTable
@@ -98,6 +106,7 @@ class PartitionMachine:
         self._handlers: dict[int, Handler] = {
             BATCH: self._apply_batch,
             KAFKA_BATCH: self._apply_batch,
+            CARRIED: self._apply_carried,
             LOG_START: self._apply_log_start,
             OPEN_PRODUCER: self._apply_open,
             RELEASE_PRODUCERS: self._apply_release,
@@ -175,6 +184,12 @@ class PartitionMachine:
                 listener()
         return marked
 
+    def _apply_carried(self, index: int, data: bytes, batch: WriteBatch) -> bool:
+        """Replaces stored batches; returns False if they changed since they were read."""
+        entry = unpack_carried(data)
+        self.clock_ms = max(self.clock_ms, entry.stamp_ms)
+        return self.stored.carry(index, entry, data, batch)
+
     def _apply_log_start(self, index: int, data: bytes, batch: WriteBatch) -> None:
         entry = unpack_log_start(data)
         self.clock_ms = max(self.clock_ms, entry.stamp_ms)
@@ -212,9 +227,10 @@ class PartitionMachine:
     def _parts(self) -> Iterator[bytes | bytearray]:
         last_seen = self.producers.last_seen
         runs = b"" if self.runs.is_new else self.runs.dump()
+        carried = self.stored.carried.dump()
         yield _STATE.pack(
             _MAGIC,
-            _WITH_RUNS if runs else _VERSION,
+            _WITH_CARRIED if carried else _WITH_RUNS if runs else _VERSION,
             self.stored.next_offset,
             self.stored.log_start,
             self.clock_ms,
@@ -223,20 +239,26 @@ class PartitionMachine:
             last_seen.dump_bytes,
         )
         yield from last_seen.parts()
-        if runs:
+        if runs or carried:
             yield _RUNS_SIZE.pack(len(runs))
             yield runs
+        if carried:
+            yield _CARRIED_SIZE.pack(len(carried))
+            yield carried
         yield from self.group_offsets.parts()
 
     def restore(self, loaded: Loaded | None) -> None:
         """Replaces the state by a loaded one; None: the empty state."""
         if loaded is None:
             last_seen = LastSeen(capacity=self._capacity)
-            loaded = Loaded(0, 0, 0, 0, 0, last_seen, RunTable(), OffsetsTable())
+            nothing = (CarriedRanges(), 0, last_seen, RunTable(), OffsetsTable())
+            loaded = Loaded(0, 0, 0, 0, *nothing)
         self.clock_ms = loaded.clock_ms
         self.group_offsets = loaded.group_offsets
         self.runs = loaded.runs
-        self.stored.restore(loaded.next_offset, loaded.log_start, loaded.stored_bytes)
+        self.stored.restore(
+            loaded.next_offset, loaded.log_start, loaded.stored_bytes, loaded.carried
+        )
         self.producers.restore(loaded.last_seen, loaded.names_index)
 
     def load(self, state: bytes) -> Loaded:
@@ -244,7 +266,7 @@ class PartitionMachine:
         if len(state) < _STATE.size:
             raise CorruptionError(f"a partition's state of {len(state)} bytes is too short")
         magic, version, *fields = _STATE.unpack_from(state)
-        if magic != _MAGIC or version not in (_VERSION, _WITH_RUNS):
+        if magic != _MAGIC or version not in (_VERSION, _WITH_RUNS, _WITH_CARRIED):
             raise CorruptionError(f"not a partition's state of version {_VERSION}: {state[:6]!r}")
         next_offset, log_start, clock_ms, stored_bytes, names_index, map_bytes = fields
         if not 0 <= log_start <= next_offset or clock_ms < 0:
@@ -252,16 +274,24 @@ class PartitionMachine:
         end = _STATE.size + map_bytes
         try:
             last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
-            runs = RunTable()
-            if version == _WITH_RUNS:
-                begin, end = end + _RUNS_SIZE.size, end + _RUNS_SIZE.size
-                end += _RUNS_SIZE.unpack_from(state, begin - _RUNS_SIZE.size)[0]
-                runs = RunTable.load(state[begin:end])
+            runs, carried = RunTable(), CarriedRanges()
+            if version >= _WITH_RUNS:
+                part, end = _sized(state, end, _RUNS_SIZE)
+                runs = RunTable.load(part) if part else runs
+            if version >= _WITH_CARRIED:
+                part, end = _sized(state, end, _CARRIED_SIZE)
+                carried = CarriedRanges.load(part, log_start, next_offset)
             group_offsets = OffsetsTable.load(state[end:])
         except (ValueError, DecodeError, struct.error) as error:
             raise CorruptionError(f"a partition's state: {error}") from error
-        numbers = (next_offset, log_start, clock_ms, stored_bytes, names_index)
-        return Loaded(*numbers, last_seen, runs, group_offsets)
+        numbers = (next_offset, log_start, clock_ms, stored_bytes)
+        return Loaded(*numbers, carried, names_index, last_seen, runs, group_offsets)
+
+
+def _sized(state: bytes, begin: int, size: struct.Struct) -> tuple[bytes, int]:
+    """Returns a part of the state that follows its size, and the part's end."""
+    end = begin + size.size + size.unpack_from(state, begin)[0]
+    return state[begin + size.size : end], end
 
 
 def meta_of(entry: BatchEntry) -> BatchMeta:

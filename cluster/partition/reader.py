@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from cluster.consensus.checkpoints import UNTRIMMED
 from cluster.consensus.group import Group
 from cluster.consensus.journal import Journal
 from cluster.partition.batch_index import is_intact
@@ -57,7 +58,9 @@ class Read:
         self._base_index = journal.base_index
         # The first page of rows, if in memory: with a full disk it may not be stored yet.
         self._recent = stored.index.recent(offset) if offset < self._end else []
-        self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[0].raft_index)
+        self._in_memory = bool(self._recent) and journal.is_in_memory(
+            _oldest(stored, self._recent, 0).raft_index
+        )
 
     @property
     def is_outdated(self) -> bool:
@@ -77,11 +80,13 @@ class Read:
         while offset < self._end:
             places = (self._recent if offset == self._offset else []) or covering(offset)
             if not places:  # the newest rows wait to be written, for long if the disk is full
-                assert out or index.has_runs, f"no index entry for offset {offset} of {self._end}"
+                # A replica that was given a state lacks rows until their replacement is applied.
+                given = index.has_runs or self._base_index > UNTRIMMED
+                assert out or given, f"no index entry for offset {offset} of {self._end}"
                 return out
             for place in places:
                 # After a restart the index is ahead of the applied state.
-                if place.base_offset >= self._end:
+                if place.last_offset >= self._end:
                     return out
                 missing = place.base_offset > offset
                 if missing and out:
@@ -105,6 +110,13 @@ class Read:
         return out
 
 
+def _oldest(stored: StoredBatches, places: list[IndexEntry], first: int) -> IndexEntry:
+    """Returns the place with the oldest entry. It is the first one's, if nothing was carried."""
+    if not stored.carried:
+        return places[first]
+    return min(places, key=lambda place: place.raft_index)
+
+
 def _entries(
     journal: Journal, *, in_memory: bool, cached_only: bool
 ) -> Callable[[int, Callable[[bytes], bool]], bytes]:
@@ -125,7 +137,9 @@ class BackwardRead:
         self._log_start = stored.log_start
         self._base_index = journal.base_index
         self._recent = stored.index.recent_below(offset, max_batches)
-        self._in_memory = bool(self._recent) and journal.is_in_memory(self._recent[-1].raft_index)
+        self._in_memory = bool(self._recent) and journal.is_in_memory(
+            _oldest(stored, self._recent, -1).raft_index
+        )
 
     @property
     def is_outdated(self) -> bool:

@@ -17,6 +17,7 @@ from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import Kind, Verdict
+from cluster.features import COMPACTION
 from cluster.partition.group_offsets import OffsetsTable
 from cluster.partition.leader import Leadership
 from cluster.partition.leases import lease_verdict
@@ -153,6 +154,20 @@ class Partition:
         unable = leadership.unable()
         if unable is None:
             leadership.propose(data, done)
+        return unable
+
+    def carry(self, data: bytes, done: Done) -> Answer | None:
+        """Proposes a carried batch, as `propose` does; its result is whether it replaced anything.
+
+        Raises FeatureOffError.
+        """
+        self._node.features.require(COMPACTION)
+        leadership = self._leadership
+        if leadership is None or not self.group.is_leader:
+            return self._not_leading()
+        unable = leadership.unable()
+        if unable is None:
+            leadership.carry(data, done)
         return unable
 
     def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
@@ -317,15 +332,16 @@ class Partition:
     def compact(self) -> None:
         """Lets the group drop the Raft log below the entries that readers may still need."""
         group, stored = self.group, self.machine.stored
-        first = stored.index.first()
-        if first is None and stored.log_start < stored.next_offset:
+        offset, first = stored.first_plain(group.applied_index)
+        if first is None and offset < stored.next_offset:
             return  # the first batch's row is not written yet: the disk is full
         limit = group.applied_index
         if first is not None or len(self.machine.runs):
             index = limit + 1 if first is None else first.raft_index
             limit = self.machine.runs.oldest_needed(index, stored.log_start) - 1
+        limit = min(limit, stored.carried.oldest_index(limit + 1) - 1)
         if limit > group.journal.base_index:
-            if first is None:
+            if first is None and not stored.carried:
                 group.checkpoints.save()
                 self._node.touch()
             group.checkpoints.compact(min(limit, group.applied_index))

@@ -1,6 +1,6 @@
 """Stored batches of a replica: their offsets, index rows, and the log's start. Applied.
 
-    PartitionMachine --append, stage, publish, move_start--> StoredBatches <--read-- Partition
+    PartitionMachine --append, publish, carry, move_start--> StoredBatches <--read-- Partition
 
 Offsets are not stored with the batches: a small row for each accepted batch says at which Raft
 index it lies. A refused batch takes no offset and has no row.
@@ -8,12 +8,13 @@ index it lies. A refused batch takes no offset and has no row.
 
 from __future__ import annotations
 
-from cluster.entries import BatchEntry, LogStartEntry
-from cluster.partition.batch_index import BatchIndex, place_of
+from cluster.entries import BatchEntry, CarriedEntry, LogStartEntry
+from cluster.partition.batch_index import BatchIndex, carried_place_of, place_of
+from cluster.partition.carried import CarriedRange, CarriedRanges
 from cluster.transactions.run import Run
 from cluster.transactions.types import Expected
 from storage.kv import WriteBatch
-from storage.offset_index import OffsetIndex, RunRow
+from storage.offset_index import IndexEntry, OffsetIndex, RunRow
 
 
 class StoredBatches:
@@ -26,6 +27,7 @@ class StoredBatches:
     def __init__(self, offsets: OffsetIndex) -> None:
         self.index = BatchIndex(offsets)
         self.next_offset = self.log_start = self.stored_bytes = 0
+        self.carried = CarriedRanges()
         self.appended_batches = self.appended_records = self.appended_bytes = 0
         self._led = (0, 0, 0)
         self._led_from: tuple[int, int, int] | None = None  # while it leads
@@ -49,13 +51,16 @@ class StoredBatches:
             self._led = self.led
             self._led_from = self._appended if leads else None
 
-    def restore(self, next_offset: int, log_start: int, stored_bytes: int) -> None:
+    def restore(
+        self, next_offset: int, log_start: int, stored_bytes: int, carried: CarriedRanges
+    ) -> None:
         """Restores a saved state; the stored rows may be ahead of it."""
         assert 0 <= log_start <= next_offset
-        self.index.forget_recent()
+        self.index.forget_recent(has_carried=len(carried) > 0)
         self.next_offset = next_offset
         self.log_start = log_start
         self.stored_bytes = stored_bytes
+        self.carried = carried
 
     def append(self, index: int, entry: BatchEntry, data: bytes, batch: WriteBatch) -> int:
         """Gives the batch in Raft entry `index` its offsets; returns the first."""
@@ -87,11 +92,41 @@ class StoredBatches:
         self.appended_records += expected.records
         self.appended_bytes += expected.size
 
+    def carry(self, index: int, entry: CarriedEntry, data: bytes, batch: WriteBatch) -> bool:
+        """Replaces stored batches by a carried one, unless they changed since they were read."""
+        if not self.carried.judge(entry, self.log_start, self.next_offset):
+            return False
+        self.carried.put(CarriedRange(entry.base_offset, entry.record_count, index))
+        self.stored_bytes += len(data) - entry.freed_bytes
+        self.index.carry(batch, carried_place_of(index, entry, data))
+        return True
+
+    def first_plain(self, applied_index: int) -> tuple[int, IndexEntry | None]:
+        """Returns the first offset whose batch was not carried, and that batch's row.
+
+        None: there is no such batch, or its row is not written yet.
+        """
+        offset = self.log_start
+        while (offset := self.carried.end_from(offset)) < self.next_offset:
+            place = self.index.at(offset)
+            if place is None:
+                return offset, None
+            # Rows may be ahead of the state after a restart, or be missing in a given one until
+            # their replacement is applied. Then this is the row of a carried batch.
+            is_carried = self.carried.end_from(place.base_offset) > place.base_offset
+            if not is_carried and place.raft_index <= applied_index:
+                return offset, place
+            offset = place.last_offset + 1
+        return offset, None
+
     def move_start(self, entry: LogStartEntry, batch: WriteBatch) -> None:
         """Drops the batches that retention freed, unless another entry moved the start before."""
         start = entry.log_start_offset
         if entry.from_offset != self.log_start or not self.log_start < start <= self.next_offset:
             return
+        if self.carried.is_cut_at(start):
+            return
         self.stored_bytes -= entry.freed_bytes
         self.log_start = start
+        self.carried.trim_below(start)
         self.index.trim_below(batch, start)

@@ -238,6 +238,9 @@ def entry(data: bytes) -> None:
             case entries.BATCH | entries.KAFKA_BATCH:
                 batch = entries.unpack_batch(data)
                 assert entries.pack_batch(batch, bytes(entries.payload_of(data))) == data
+            case entries.CARRIED:
+                carried = entries.unpack_carried(data)
+                assert len(entries.pack_carried(carried, entries.payload_of(data))) == len(data)
             case entries.LOG_START:
                 entries.unpack_log_start(data)
             case entries.OPEN_PRODUCER:
@@ -251,9 +254,12 @@ def entry(data: bytes) -> None:
 
 def entry_seeds() -> list[bytes]:
     batch = entries.BatchEntry(0, 2, 9, 1, 77, 10, 11, 9, -1, 0, 5, 6, 7, 8, 1)
+    mark = entries.KeyTombstone(50, 8)
+    carried = entries.CarriedEntry(1, 2, 0, 50, 9, 700, 5, 6, 7, (mark,))
     return [
         entries.pack_batch(batch, b"payload"),
         entries.pack_batch(batch._replace(codec=entries.KAFKA_V2), b"payload"),
+        entries.pack_carried(carried, b"payload"),
         entries.pack_log_start(entries.LogStartEntry(1, 2, 3, 4)),
         entries.pack_open_producer(entries.OpenProducerEntry(1, 2, 3, 4, 5, 6, 7)),
         entries.pack_release(entries.ReleaseEntry(1, 2, 3, 4, (5, 6, 7))),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cluster.consensus.group import Group
 from cluster.entries import UPGRADE
 from cluster.errors import OlderReleaseError
-from cluster.features import KAFKA, Release, Versions
+from cluster.features import COMPACTION, KAFKA, Release, Versions
 from cluster.partition.machine import PartitionMachine
 from cluster.v1 import metadata_pb2 as mpb
 from storage.errors import CorruptionError
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 PROBE, FEATURE = 0x7E, "probe"
 OLD = Release("old")
-NEW = Release("new", Versions(1, 2), frozenset({FEATURE, KAFKA}))
+NEW = Release("new", Versions(1, 2), frozenset({FEATURE, KAFKA, COMPACTION}))
 
 
 # -- a release's behaviour ---------------------------------------------------------------------

@@ -436,7 +436,7 @@ def leads_without_disk() -> Any:
 @mutation("a partition whose index is not written yet is trimmed as an empty one")
 def unwritten_index_is_empty() -> Any:
     def compact(self: Partition) -> None:
-        group, first = self.group, self.machine.stored.index.first()
+        group, first = self.group, self.machine.stored.index.at(0)
         limit = group.applied_index if first is None else first.raft_index - 1
         if limit > group.journal.base_index:
             group.checkpoints.save()

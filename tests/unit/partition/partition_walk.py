@@ -12,10 +12,13 @@ from cluster.entries import (
     HELD,
     KAFKA_V2,
     BatchEntry,
+    CarriedEntry,
+    KeyTombstone,
     LogStartEntry,
     OpenProducerEntry,
     ReleaseEntry,
     pack_batch,
+    pack_carried,
     pack_log_start,
     pack_open_producer,
     pack_release,
@@ -40,6 +43,7 @@ class Walk:
         self._released: set[int] = set()
         self._draws: tuple[Callable[[], bytes], ...] = (
             self._batch, self._batch, self._batch, self._marker, self._marker, self._log_start,
+            self._batch, self._carried,
             self._open, self._release, self._commit, self._commit, self._stage, self._stage,
             self._delete, self._owners, self._owners, self._claim, self._remove,
             self._rebalance, self._delete_offsets,
@@ -113,6 +117,17 @@ class Walk:
         stored = self.machine.stored
         start = self.rng.randint(stored.log_start, stored.next_offset)
         return pack_log_start(LogStartEntry(stored.log_start, start, 0, self.now_ms))
+
+    def _carried(self) -> bytes:
+        """Some cleaner's batch: its offsets may have moved below the log's start."""
+        rng, stored = self.rng, self.machine.stored
+        base = rng.randint(max(0, stored.log_start - 1), stored.next_offset)
+        count = rng.randint(1, max(1, min(9, stored.next_offset - base)))
+        entry = CarriedEntry(
+            0, count, crc32c.crc32c(b"kept"), base, rng.choice((0, 1 << 40)), 1, self.now_ms, 1,
+            self.now_ms, (KeyTombstone(base, rng.randrange(9)),) * rng.randrange(3),
+        )  # fmt: skip
+        return pack_carried(entry, b"kept")
 
     def _open(self) -> bytes:
         pid = self._producer()

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import crc32c
 import pytest
 
 from cluster.entries import (
+    HEADER_BYTES,
     KAFKA_BATCH,
     KAFKA_V2,
     BatchEntry,
+    CarriedEntry,
     CorruptEntryError,
+    KeyTombstone,
     LogStartEntry,
     OpenProducerEntry,
     ReleaseEntry,
+    is_intact,
     pack_batch,
+    pack_carried,
     pack_log_start,
     pack_open_producer,
     pack_release,
+    payload_of,
     unpack_batch,
+    unpack_carried,
     unpack_log_start,
     unpack_open_producer,
     unpack_release,
@@ -29,6 +37,15 @@ from tests.sim.disk import Batch
 
 BATCH = BatchEntry(0, 2, 9, 1, 77, 10, 11, 9, -1, 0, 5, 6, 7, 8, 1)
 KAFKA = BATCH._replace(codec=KAFKA_V2)
+CARRIED = CarriedEntry(1, 2, 0, 50, 9, 700, 5, 6, 7, (KeyTombstone(50, 8), KeyTombstone(51, 9)))
+PAYLOAD = b"kept"
+# The header, field by field; the payload; two tombstones.
+VECTOR = (
+    "160101000200000004000000000000000200000048b067b432000000000000000900000000000000"
+    "bc020000000000000500000000000000a2806c6a0000000006000000000000000700000000000000"
+    "000000000000000000000000000000006b6570743200000000000000080000000000000033000000"
+    "000000000900000000000000"
+)
 LOG_START = LogStartEntry(1, 2, 3, 4)
 OPEN = OpenProducerEntry(1, 2, 3, 4, 5, 6, 7)
 RELEASE = ReleaseEntry(1, 2, 3, 4, (5, 6, 7))
@@ -37,6 +54,7 @@ Unpack = Callable[[bytes], object]
 KINDS: list[tuple[Unpack, bytes, object]] = [
     (unpack_batch, pack_batch(BATCH, b""), BATCH),
     (unpack_batch, pack_batch(KAFKA, b""), KAFKA),
+    (unpack_carried, pack_carried(CARRIED, PAYLOAD), CARRIED),
     (unpack_log_start, pack_log_start(LOG_START), LOG_START),
     (unpack_open_producer, pack_open_producer(OPEN), OPEN),
     (unpack_release, pack_release(RELEASE), RELEASE),
@@ -71,3 +89,26 @@ def test_the_kind_of_a_batch_and_its_codec_agree() -> None:
     for mixed in (kafka[:1] + columnar[1:], columnar[:1] + kafka[1:]):
         with pytest.raises(CorruptEntryError, match="unknown type"):
             unpack_batch(mixed)
+
+
+def test_a_carried_batch_is_read_as_one_without_a_producer() -> None:
+    entry = CARRIED._replace(crc=crc32c.crc32c(PAYLOAD))
+    data = pack_carried(entry, PAYLOAD)
+    read = unpack_batch(data)
+    assert (read.producer_id, read.record_count, read.codec, read.crc) == (0, 2, 1, entry.crc)
+    assert read.stamp_ms == entry.append_time_ms
+    assert bytes(payload_of(data)) == PAYLOAD
+
+
+def test_each_damaged_bit_behind_a_carried_header_is_found() -> None:
+    data = pack_carried(CARRIED._replace(crc=crc32c.crc32c(PAYLOAD)), PAYLOAD)
+    assert is_intact(data)
+    for position in range(HEADER_BYTES, len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[position] ^= 1 << bit
+            assert not is_intact(bytes(damaged)), (position, bit)
+
+
+def test_the_bytes_of_a_carried_batch_are_stored_for_ever() -> None:
+    assert pack_carried(CARRIED._replace(crc=crc32c.crc32c(PAYLOAD)), PAYLOAD).hex() == VECTOR

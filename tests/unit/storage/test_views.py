@@ -61,7 +61,7 @@ def test_index_against_a_list(engine: Engine, data: st.DataObject) -> None:
     engine.write(batch)
     rows = [row for row in rows if row.last_offset < high]
 
-    assert index.first() == (rows[0] if rows else None)
+    assert index.find(0) == (rows[0] if rows else None)
     assert index.last() == (rows[-1] if rows else None)
     offset = data.draw(st.integers(-1, end + 2))
     wanted = [row for row in rows if row.last_offset >= offset]
@@ -86,7 +86,7 @@ def test_index_clear_leaves_other_groups(engine: Engine) -> None:
     batch = engine.batch()
     OffsetIndex(engine, 11).clear(batch)
     engine.write(batch)
-    assert OffsetIndex(engine, 11).first() is None
+    assert OffsetIndex(engine, 11).find(0) is None
     assert OffsetIndex(engine, 10).scan(0, 9) == rows[10]
     assert OffsetIndex(engine, 12).last() == rows[12][-1]
 

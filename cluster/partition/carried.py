@@ -1,0 +1,105 @@
+"""Carried ranges of a partition: the part of its state that judges a carried batch. Pure.
+
+    PartitionMachine --CARRIED--> StoredBatches --judge--> CarriedRanges --offsets, index--> rows
+
+A cleaner reads stored batches, and later the leader proposes their replacement. Meanwhile another
+replacement or the retention may have changed what lies there. Rows on the disk cannot tell: after a
+restart they are ahead of the state. Only carried batches and the log's start ever change a stored
+batch, so the offsets and Raft indexes of carried batches tell all.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cluster.entries import CarriedEntry
+
+_RANGE = struct.Struct("<QQQ")
+
+
+class CarriedRange(NamedTuple):
+    """Offsets of a carried batch, and its Raft index."""
+
+    base_offset: int
+    record_count: int
+    raft_index: int
+
+    @property
+    def end(self) -> int:
+        return self.base_offset + self.record_count
+
+
+class CarriedRanges:
+    """Carried batches that are stored, by offset."""
+
+    def __init__(self, ranges: Iterable[CarriedRange] = ()) -> None:
+        self._ranges = list(ranges)
+
+    def __len__(self) -> int:
+        return len(self._ranges)
+
+    def judge(self, entry: CarriedEntry, log_start: int, next_offset: int) -> bool:
+        """Tells whether the batch still replaces exactly what its cleaner read."""
+        begin, end = entry.base_offset, entry.base_offset + entry.record_count
+        if not log_start <= begin < end <= next_offset:
+            return False
+        first, after = self._overlapping(begin, end)
+        return all(
+            begin <= one.base_offset and one.end <= end and one.raft_index <= entry.guard
+            for one in self._ranges[first:after]
+        )
+
+    def put(self, new: CarriedRange) -> None:
+        """Puts a range in place of those that lie in it."""
+        first, after = self._overlapping(new.base_offset, new.end)
+        self._ranges[first:after] = [new]
+
+    def is_cut_at(self, offset: int) -> bool:
+        """Tells whether a carried batch lies on both sides of the offset."""
+        first, after = self._overlapping(offset, offset + 1)
+        return first < after and self._ranges[first].base_offset < offset
+
+    def trim_below(self, offset: int) -> None:
+        """Drops the ranges that end at or below the offset."""
+        del self._ranges[: self._overlapping(offset, offset)[0]]
+
+    def end_from(self, offset: int) -> int:
+        """Returns the end of the carried batches that lie at the offset without a gap."""
+        first, _ = self._overlapping(offset, offset + 1)
+        for one in self._ranges[first:]:
+            if one.base_offset > offset:
+                break
+            offset = one.end
+        return offset
+
+    def oldest_index(self, default: int) -> int:
+        """Returns the lowest Raft index of a carried batch; without one, `default`."""
+        return min((one.raft_index for one in self._ranges), default=default)
+
+    def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
+        """Returns the places of the ranges that hold any offset of begin..end (exclusive)."""
+        first = bisect_right(self._ranges, begin, key=lambda one: one.end)
+        return first, bisect_left(self._ranges, end, first, key=lambda one: one.base_offset)
+
+    # -- saved states ---------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        return b"".join(_RANGE.pack(*one) for one in self._ranges)
+
+    @classmethod
+    def load(cls, data: bytes, log_start: int, next_offset: int) -> CarriedRanges:
+        """Loads ranges that `dump` wrote. Raises ValueError."""
+        try:
+            ranges = list(map(CarriedRange._make, _RANGE.iter_unpack(data)))
+        except struct.error as error:
+            raise ValueError(f"carried ranges of {len(data)} bytes: {error}") from error
+        for one in ranges:
+            if one.base_offset < log_start or not one.record_count:
+                raise ValueError(f"{one} lies where no batch can be")
+            log_start = one.end
+        if log_start > next_offset:
+            raise ValueError(f"carried ranges end at {log_start}, the log at {next_offset}")
+        return cls(ranges)
