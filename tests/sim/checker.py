@@ -329,8 +329,8 @@ class Checker:
         self.acknowledged += 1
         base = verdict.base_offset
         if batch.pid == 0:
-            stored = model.batches.get(base)
-            if stored is None or stored[HEADER_BYTES:] != batch.payload:
+            stored = model.read.get(base, ())
+            if not any(data[HEADER_BYTES:] == batch.payload for data in stored):
                 raise Violation(f"{what} is acknowledged at {base}, something else is there")
             if batch.expected >= 0 and batch.expected != base:
                 raise Violation(f"{what} is at {base}, not where it was expected")
@@ -371,13 +371,12 @@ class Checker:
         if gid in self.deleted:
             return
         model = self.models[gid]
-        for position, (base, data) in enumerate(batches):
-            stored = model.batches.get(base)
-            if stored is None or stored != data:
+        for base, data in batches:
+            if data not in model.read.get(base, ()):
                 raise Violation(f"group {gid}: a reader got other bytes at {base}")
             count = record_count(data)
-            starts = base <= offset < base + count if not position else base == offset
-            if not starts:
+            # Any of them may have been cut anew since the one before was read.
+            if not base <= offset < base + count:
                 raise Violation(f"group {gid}: a reader got {base} when {offset} was next")
             offset = base + count
 

@@ -13,7 +13,7 @@ from typing import Any
 from cluster.consensus.message import Snapshot
 from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.entries import METADATA
-from cluster.features import KAFKA, Finalized
+from cluster.features import COMPACTION, KAFKA, Finalized
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.maintenance.duties import TransferDone
@@ -258,6 +258,8 @@ class Cluster:
         try:
             found = partition.reading(offset, 600).run()
         except OffsetOutOfRangeError as error:
+            if partition.log_start_offset <= offset and partition.group.is_ready:
+                raise Violation(f"group {gid}: {offset} cannot be read at its leader") from error
             return error.start
         self.checker.read(gid, offset, [(batch.base_offset, batch.data) for batch in found])
         if not found:
@@ -387,13 +389,18 @@ class Cluster:
             offset = found[-1][0] + int.from_bytes(found[-1][1][4:8], "little")
         if found != list(model.payloads()):
             raise Violation(f"{where}: what is read is not what was stored")
+        counted, size = partition.machine.stored.stored_bytes, sum(len(data) for _, data in found)
+        if counted != size:
+            raise Violation(f"{where} counts {counted} bytes and stores {size}")
 
 
 def _topics(settings: Settings, nodes: list[int]) -> MetadataState:
     """Builds a state with the groups of `settings` as topics of one partition, on all nodes."""
     state = MetadataState()
-    if settings.kafka:
-        state.tables.finalized = Finalized(2, frozenset({KAFKA}))
+    named = {KAFKA: settings.kafka, COMPACTION: settings.compaction}
+    features = frozenset(name for name, is_on in named.items() if is_on)
+    if features:
+        state.tables.finalized = Finalized(2, features)
     commands = [register_node(node) for node in nodes]
     commands += [create_topic(f"t{16 + i}", [nodes], settings) for i in range(settings.groups)]
     for index, command in enumerate(commands, 1):

@@ -17,9 +17,11 @@ _BATCH = struct.Struct("<BBBBIqiIqqqqqqqqq")
 _LOG_START = struct.Struct("<BBxxxxxxqqqq")
 _OPEN = struct.Struct("<BBBxiqqqqq")
 _RECORDS = struct.Struct("<qqi")
+_SIZE = struct.Struct("<I")
 # Batches of Kafka's protocol: their kind and codec, their records' place in the payload, the lowest
 # id without a name, and how long it is remembered.
 KAFKA_BATCH, KAFKA_V2, KAFKA_RECORDS, KAFKA_IDS = 0x15, 16, 40, 1 << 62
+CARRIED, TOMBSTONE_BYTES = 0x16, 16
 DAY_MS = 24 * 3600 * 1000
 
 # Verdict numbers of the public protocol.
@@ -38,6 +40,14 @@ class Violation(AssertionError):
 def payload(stream: int, first: int, count: int, filler: int) -> bytes:
     """Builds a payload that names its records: numbers first..first+count-1 of a stream."""
     return _RECORDS.pack(stream, first, count) + b"." * filler
+
+
+def contents(data: bytes) -> bytes:
+    """Returns the records of a batch of any kind, as the payload of a carried batch holds them."""
+    if data[0] != CARRIED:
+        return _SIZE.pack(len(data) - HEADER_BYTES) + data[HEADER_BYTES:]
+    tombstones = _BATCH.unpack_from(data)[6]
+    return data[HEADER_BYTES : len(data) - tombstones * TOMBSTONE_BYTES]
 
 
 @dataclass(slots=True)
@@ -60,6 +70,8 @@ class Model:
         self.next_offset = self.log_start = 0
         self.producers: dict[int, Producer] = {}
         self.batches: dict[int, bytes] = {}  # base offset -> entry
+        self.indexes: dict[int, int] = {}  # base offset -> its Raft index
+        self.read: dict[int, set[bytes]] = {}  # base offset -> entries that a reader may get
         self.newest_record: dict[int, int] = {}  # stream -> newest number stored
         self.promised_never: set[tuple[int, int, int]] = set()
         self.clock_ms = 0  # log time, by batches
@@ -67,14 +79,46 @@ class Model:
     def apply(self, index: int, data: bytes, answer: Any) -> None:
         if data[0] in (0x10, KAFKA_BATCH):
             self._apply_batch(index, data, answer)
+        elif data[0] == CARRIED:
+            self._apply_carried(index, data, answer)
         elif data[0] == 0x11:
             _, _, was, start, _, _ = _LOG_START.unpack(data)
             if was == self.log_start and start > was and start <= self.next_offset:
-                self.log_start = start
+                self._move_start(index, start)
         elif data[0] == 0x12:
             self._apply_open(index, data, answer)
         elif data[0] not in (0x13, 0x7E):  # the release of producers; a PROBE
             raise Violation(f"{self.name}: entry {index} has type {data[0]:#x}")
+
+    def _move_start(self, index: int, start: int) -> None:
+        if start != self.next_offset and start not in self.batches:
+            raise Violation(f"{self.name}: entry {index} moves the start into a batch, to {start}")
+        self.log_start = start
+        for base in [base for base in self.batches if base < start]:
+            del self.batches[base]
+
+    def _apply_carried(self, index: int, data: bytes, answer: Any) -> None:
+        """A carried batch replaces whole batches that are what its cleaner read, or none."""
+        header = _BATCH.unpack_from(data)
+        count, base, guard = header[4], header[8], header[9]
+        replaced, end = list[int](), base
+        while end < base + count and end in self.batches:
+            replaced.append(end)
+            end += record_count(self.batches[end])
+        may = end == base + count and all(self.indexes[one] <= guard for one in replaced)
+        where = f"{self.name}: entry {index} (carried, {base}..{base + count - 1})"
+        if answer != may:
+            raise Violation(f"{where}: it should replace something: {may}, and it did: {answer}")
+        if not may:
+            return
+        if contents(data) != b"".join(contents(self.batches.pop(one)) for one in replaced):
+            raise Violation(f"{where} does not hold the records that were there")
+        self._store(index, base, data)
+
+    def _store(self, index: int, base: int, data: bytes) -> None:
+        self.batches[base] = data
+        self.indexes[base] = index
+        self.read.setdefault(base, set()).add(data)
 
     def _apply_open(self, index: int, data: bytes, answer: Any) -> None:
         _, _, _, epoch, pid, stamp_ms, *_ = _OPEN.unpack(data)
@@ -118,7 +162,7 @@ class Model:
         if base != self.next_offset:
             raise Violation(f"{where} got offset {base}, the next is {self.next_offset}")
         self.next_offset += count
-        self.batches[base] = data
+        self._store(index, base, data)
         self._count_records(where, data)
         if pid:
             producer = self.producers.get(pid)
@@ -160,7 +204,7 @@ class Model:
         self.newest_record[stream] = first + count - 1
 
     def payloads(self) -> Iterable[tuple[int, bytes]]:
-        return ((base, data) for base, data in self.batches.items() if base >= self.log_start)
+        return sorted(self.batches.items())
 
 
 class MetadataModel:

@@ -113,6 +113,7 @@ class Settings:
     registers: bool = False  # whether each start is registered
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
     kafka: bool = False  # whether the topics take batches of Kafka's protocol, too
+    compaction: bool = False  # whether cleaners replace stored batches
 
 
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> WatchedDriver:

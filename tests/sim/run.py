@@ -22,6 +22,7 @@ from tests.sim.checker import Violation, smallest_majority
 from tests.sim.client import Anonymous, Producer, Style
 from tests.sim.clock import NEVER
 from tests.sim.cluster import Cluster, create_topic, register_node, topic_config
+from tests.sim.compaction.sweeper import Sweeper
 from tests.sim.faults import Faults
 from tests.sim.kafka.client import Foreigner, KafkaProducer
 from tests.sim.network import Damage
@@ -78,6 +79,7 @@ class Clients:
         self.producers: list[Producer] = []
         self.anonymous: list[Anonymous] = []
         self.foreigners: list[Foreigner] = []
+        self.sweepers: list[Sweeper] = []
         self.newest_group = max(cluster.groups)
         self.closed = False
         settings, nodes = cluster.settings, cluster.node_ids
@@ -90,6 +92,9 @@ class Clients:
                 self._add_anonymous(gid)
             if settings.kafka:
                 self._add_kafka(gid)
+            if settings.compaction:
+                dice = random.Random(gid * cluster.rng.getrandbits(32))
+                self.sweepers.append(Sweeper(cluster, dice, gid))
 
     def _add_producer(self, gid: int) -> None:
         rng, cluster = self.rng, self.cluster
@@ -130,8 +135,8 @@ class Clients:
         self.anonymous.append(Anonymous(cluster, self.rng, gid, cluster.new_stream(), 1.5, target))
 
     def start(self) -> None:
-        clients: list[Producer | Anonymous | Foreigner]
-        clients = [*self.producers, *self.anonymous, *self.foreigners]
+        clients: list[Producer | Anonymous | Foreigner | Sweeper]
+        clients = [*self.producers, *self.anonymous, *self.foreigners, *self.sweepers]
         for client in clients:
             self.cluster.scheduler.after(self.rng.random(), client.tick)
         self.cluster.scheduler.after(2.0, self._read)
@@ -223,6 +228,8 @@ class Clients:
             anonymous.closing = True
         for foreigner in self.foreigners:
             foreigner.closing = True
+        for sweeper in self.sweepers:
+            sweeper.closing = True
 
     def unfinished(self) -> list[Producer]:
         """Producers with an unstored batch, or not open. A topic may go after the last command."""
@@ -292,6 +299,8 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
     if seed % 3 == 1 and not settings.metadata:
         settings = replace(settings, kafka=True)
         limits += [(sequences, "WRAP_BITS", KAFKA_WRAP_BITS)]
+    if seed % 4 == 2 and not settings.metadata:
+        settings = replace(settings, compaction=True)
     if seed % 7 == 4:  # states that are saved piece by piece
         limits += [(checkpoints, "SLICE_PIECES", 1), (pieces, "PIECE_BYTES", 1 << seed // 7 % 8)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)

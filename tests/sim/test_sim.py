@@ -23,6 +23,7 @@ from tests.sim import (  # noqa: F401 - some register on import
     weak_consensus,
     weak_verdicts,
 )
+from tests.sim.compaction import weak as weak_compaction
 from tests.sim.disk import Disk, PowerLoss
 from tests.sim.kafka import weak as weak_kafka
 from tests.sim.membership import weak as weak_membership
@@ -56,11 +57,13 @@ FOUND = (
     152930,
     202695,
     318672,
+    1_000_446,
 )
 # Which schedule must catch which weakness.
 CAUGHT_BY = {
     **weak_membership.CAUGHT_BY,
     **weak_kafka.CAUGHT_BY,
+    **weak_compaction.CAUGHT_BY,
     "commit-without-match": "commit_stops_at_the_last_entry_that_matches",
     "commit-beyond-the-new-entries": "commit_stops_at_the_last_entry_that_matches",
     "no-log-matching": "entries_of_old_terms_are_not_counted",

@@ -1,0 +1,84 @@
+"""Mutations of the rules for carried batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.partition.carried import CarriedRanges
+from cluster.partition.leader import Leadership
+from cluster.partition.machine import Loaded, PartitionMachine
+from cluster.partition.stored_batches import StoredBatches
+from tests.sim.mutations import mutation
+
+CAUGHT_BY = {
+    "guard-ignored": "a_cleaning_that_is_out_of_date_changes_nothing",
+    "carried-batches-cut": "a_cleaning_that_is_out_of_date_changes_nothing",
+    "carried-index-forgotten": "the_log_is_kept_for_a_carried_batch",
+    "log-kept-from-the-first-batch": "the_log_is_kept_for_batches_behind_a_carried_one",
+    "rows-ahead-believed": "a_replica_that_starts_again_keeps_its_log",
+    "carried-missing-from-snapshot": "a_follower_that_was_away_gets_what_was_carried",
+    "log-start-beside-a-carried-batch": "the_log_start_waits_for_a_carried_batch",
+}
+
+
+@mutation("a carried batch replaces batches that are newer than its read")
+def guard_ignored() -> Any:
+    judge = CarriedRanges.judge
+
+    def unguarded(self: CarriedRanges, entry: Any, *rest: int) -> bool:
+        return judge(self, entry._replace(guard=1 << 62), *rest)
+
+    return [(CarriedRanges, "judge", unguarded)]
+
+
+@mutation("a carried batch replaces a part of another one")
+def carried_batches_cut() -> Any:
+    def cutting(self: CarriedRanges, entry: Any, log_start: int, next_offset: int) -> bool:
+        first, after = self._overlapping(entry.base_offset, entry.base_offset + entry.record_count)
+        inside = all(
+            entry.base_offset <= one.base_offset
+            and one.end <= entry.base_offset + entry.record_count
+            for one in self._ranges[first:after]
+        )
+        return not inside or all(one.raft_index <= entry.guard for one in self._ranges[first:after])
+
+    return [(CarriedRanges, "judge", cutting)]
+
+
+@mutation("the log is dropped beyond carried batches")
+def carried_index_forgotten() -> Any:
+    return [(CarriedRanges, "oldest_index", lambda self, default: default)]
+
+
+@mutation("the log is kept from the entry of the first batch on")
+def log_kept_from_the_first_batch() -> Any:
+    def first(self: StoredBatches, applied_index: int) -> Any:
+        return self.log_start, self.index.at(self.log_start)
+
+    return [(StoredBatches, "first_plain", first)]
+
+
+@mutation("a row that is ahead of the state is taken for the first batch's")
+def rows_ahead_believed() -> Any:
+    first_plain = StoredBatches.first_plain
+
+    def believing(self: StoredBatches, applied_index: int) -> Any:
+        return first_plain(self, 1 << 62)
+
+    return [(StoredBatches, "first_plain", believing)]
+
+
+@mutation("snapshots do not hold the carried ranges")
+def carried_missing_from_snapshot() -> Any:
+    restore = PartitionMachine.restore
+
+    def without(self: PartitionMachine, loaded: Loaded | None) -> None:
+        restore(self, loaded)
+        self.stored.carried = CarriedRanges()
+
+    return [(PartitionMachine, "restore", without)]
+
+
+@mutation("the log's start moves while a carried batch is in flight")
+def log_start_beside_a_carried_batch() -> Any:
+    return [(Leadership, "carry", Leadership.propose)]
