@@ -131,6 +131,21 @@ class OffsetIndex:
             if number % SEARCH_ROWS == 0:
                 yield None
 
+    def highest_timestamp(self, end: int) -> Iterator[int | None]:
+        """Looks for the highest timestamp of the batches below offset `end`.
+
+        It reads every row in the same steps. It yields None after each, then the timestamp, or -1
+        if there is no batch.
+        """
+        highest = -1
+        for number, row in enumerate(self._rows(0, limit=None), 1):
+            if row.base_offset >= end:
+                break
+            highest = max(highest, row.max_timestamp_us)
+            if number % SEARCH_ROWS == 0:
+                yield None
+        yield highest
+
     # -- runs -------------------------------------------------------------------------
 
     def put_staged(

@@ -57,7 +57,8 @@ from oncelog.v1 import log_pb2 as pb
 
 MAX_WAIT_MS = 60_000
 MAX_TIME_MS = (2**63 - 1) // 1000  # in microseconds it is an int64; no record is as late
-LATEST, EARLIEST = -1, -2  # as timestamps
+LATEST, EARLIEST, NEWEST = -1, -2, -3  # as timestamps; NEWEST: the record with the highest one
+NEWEST_FROM = 7  # version of ListOffsets
 NO_SESSION = 0
 _ERRORS = {
     pb.PARTITION_ERROR_UNKNOWN_TOPIC_OR_PARTITION: Error.UNKNOWN_TOPIC_OR_PARTITION,
@@ -234,20 +235,21 @@ class Fetching:
         self, rights: Rights, head: Head, request: ListOffsetsRequest
     ) -> ListOffsetsResponse:
         answer = ListOffsetsResponse()
+        lowest = NEWEST if head.version >= NEWEST_FROM else EARLIEST
         for topic in request.topics:
             listed = list[ListOffsetsPartitionResponse]()
             async for one in in_slices(topic.partitions):
-                listed.append(await self._listed(rights, topic.name, one))
+                listed.append(await self._listed(rights, topic.name, one, lowest))
             answer.topics.append(ListOffsetsTopicResponse(topic.name, listed))
         return answer
 
     async def _listed(
-        self, rights: Rights, topic: str, one: ListOffsetsPartition
+        self, rights: Rights, topic: str, one: ListOffsetsPartition, lowest: int
     ) -> ListOffsetsPartitionResponse:
         index, time_ms = one.partition_index, one.timestamp
         error = self._refusal(rights, LIST_OFFSETS, topic, one)
-        if not error and time_ms < EARLIEST:
-            error = Error.INVALID_REQUEST
+        if not error and time_ms < lowest:
+            error = Error.UNSUPPORTED_VERSION
         offset = found_ms = -1
         if not error:
             try:
@@ -256,6 +258,8 @@ class Fetching:
                     latest = time_ms == LATEST
                     offset = replica.high_watermark if latest else replica.log_start_offset
                 else:
+                    if time_ms == NEWEST:
+                        time_ms = await self._reader.highest_time(topic, index) // 1000
                     error, (offset, found_ms) = await self._record_at(topic, index, time_ms)
             except EXPECTED as fault:
                 error = of_error(fault)

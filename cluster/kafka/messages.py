@@ -1128,7 +1128,7 @@ class ListTransactionsResponse:
 
 PRODUCE = Call("Produce", 0, 0, 9, 9, None, None)
 FETCH = Call("Fetch", 1, 4, 12, 12, FetchRequest, None)
-LIST_OFFSETS = Call("ListOffsets", 2, 1, 6, 6, ListOffsetsRequest, ListOffsetsResponse)
+LIST_OFFSETS = Call("ListOffsets", 2, 1, 7, 6, ListOffsetsRequest, ListOffsetsResponse)
 METADATA = Call("Metadata", 3, 0, 9, 9, MetadataRequest, MetadataResponse)
 OFFSET_COMMIT = Call("OffsetCommit", 8, 2, 8, 8, OffsetCommitRequest, OffsetCommitResponse)
 OFFSET_FETCH = Call("OffsetFetch", 9, 1, 8, 6, OffsetFetchRequest, OffsetFetchResponse)

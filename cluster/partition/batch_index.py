@@ -212,3 +212,7 @@ class BatchIndex:
     def find_timestamp(self, timestamp_us: int) -> Iterator[IndexEntry | None]:
         """See OffsetIndex.find_timestamp."""
         return self._stored.find_timestamp(timestamp_us)
+
+    def highest_timestamp(self, end: int) -> Iterator[int | None]:
+        """See OffsetIndex.highest_timestamp."""
+        return self._stored.highest_timestamp(end)

@@ -193,3 +193,10 @@ class ReplicaReader:
                 yield max(place.base_offset, stored.log_start)
                 return
         yield -1
+
+    def highest_time(self) -> Iterator[int | None]:
+        """Finds the highest timestamp of all batches, in microseconds; -1 if there is none.
+
+        A search in steps, like `offset_at`.
+        """
+        return self._stored.index.highest_timestamp(self._stored.next_offset)

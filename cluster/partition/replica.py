@@ -284,6 +284,10 @@ class Partition:
         """See ReplicaReader.offset_at."""
         return self._reader.offset_at(timestamp_us)
 
+    def highest_time(self) -> Iterator[int | None]:
+        """See ReplicaReader.highest_time."""
+        return self._reader.highest_time()
+
     def unreadable(self, error: StorageError) -> None:
         """Stops a replica with a damaged committed entry, so that a sound one leads.
 

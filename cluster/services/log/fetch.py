@@ -10,7 +10,7 @@ read from disk, which may be slow, so that the event loop does not wait.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -358,17 +358,33 @@ class Reader:
         partition = self._readable(query.topic, query.partition, answering)
         match query.WhichOneof("position"):
             case "timestamp_us":
-                try:
-                    steps = partition.offset_at(query.timestamp_us)
-                    found: int | None = None
-                    while found is None:
-                        found = await in_thread(next, steps)
-                    return found
-                except StorageError as error:
-                    raise self._damage(partition, error, answering) from error
+                return await self._searched(
+                    partition, partition.offset_at(query.timestamp_us), answering
+                )
             case "latest":
                 return partition.high_watermark
         return partition.log_start_offset
+
+    async def highest_time(self, topic: str, index: int) -> int:
+        """Find the highest timestamp of a partition that is led here, in microseconds; -1: none.
+
+        Raises one of _REFUSALS.
+        """
+        answering = AnsweringReplicas.LEADER
+        partition = self._readable(topic, index, answering)
+        return await self._searched(partition, partition.highest_time(), answering)
+
+    async def _searched(
+        self, partition: Partition, steps: Iterator[int | None], answering: AnsweringReplicas
+    ) -> int:
+        """Take the steps of a search in threads; returns the last one's result."""
+        try:
+            found: int | None = None
+            while found is None:
+                found = await in_thread(next, steps)
+            return found
+        except StorageError as error:
+            raise self._damage(partition, error, answering) from error
 
 
 def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -95,7 +96,10 @@ def test_offsets_by_time_name_the_record(
         assert (found.offset, found.error) == (offset, None), time_ms
     (none,) = consumer.offsets_for_times([TopicPartition(topic, 0, 1091)], TIMEOUT)
     assert none.offset == -1
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT) == (0, 10)
+    place = TopicPartition(topic, 0)
+    (newest,) = client.list_offsets({place: OffsetSpec.max_timestamp()}).values()
+    assert (newest.result(TIMEOUT).offset, newest.result().timestamp) == (9, 1090)
+    assert consumer.get_watermark_offsets(place, TIMEOUT) == (0, 10)
     consumer.close()
 
 

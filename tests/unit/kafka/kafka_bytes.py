@@ -11,9 +11,9 @@ HEAD = struct.Struct(">qiibI")
 BODY = struct.Struct(">hiqqqhii")
 
 
-def record(number: int, value: bytes = b"v") -> bytes:
-    """A record without key and headers; numbers and lengths below 64."""
-    body = bytes([0, 0, 2 * number, 1, 2 * len(value)]) + value + b"\0"
+def record(number: int, value: bytes = b"v", later: int = 0) -> bytes:
+    """A record without key and headers; numbers, lengths and ms after the batch's time below 64."""
+    body = bytes([0, 2 * later, 2 * number, 1, 2 * len(value)]) + value + b"\0"
     return bytes([2 * len(body)]) + body
 
 

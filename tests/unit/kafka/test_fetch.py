@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cluster.kafka.brokers import Brokers
-from cluster.kafka.fetch import MAX_TIME_MS, Fetching, _part, _Room
+from cluster.kafka.errors import Error
+from cluster.kafka.fetch import MAX_TIME_MS, NEWEST, Fetching, _part, _Room
 from cluster.kafka.messages import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -17,8 +18,9 @@ from oncelog.v1 import log_pb2 as pb
 from oncelog.v1.batch_pb2 import BatchHeader, StoredBatch
 from oncelog.wire.batch import encode_payload
 from oncelog.wire.compression import KAFKA_V2, ZSTD, compress
-from tests.unit.kafka.kafka_bytes import batch
+from tests.unit.kafka.kafka_bytes import batch, record
 from tests.unit.kafka.test_logs import ANYBODY, filled
+from tests.unit.kafka.test_produce import Rig
 from tests.unit.services.log_rig import TOPIC
 
 MIB = 1 << 20
@@ -66,9 +68,26 @@ async def test_a_time_beyond_all_records_is_nowhere() -> None:
     """In microseconds it has no place in 64 bits."""
     rig = await filled()
     for time_ms in (MAX_TIME_MS, MAX_TIME_MS + 1, 2**63 - 1):
-        wanted = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, -1, time_ms)])
-        fetching = Fetching(rig.node, Brokers(rig.node))
-        head = Head(LIST_OFFSETS, 4, 1, "", True)
-        answer = await fetching.list_offsets(ANYBODY, head, ListOffsetsRequest(topics=[wanted]))
-        (one,) = answer.topics[0].partitions
-        assert (one.error_code, one.offset, one.timestamp) == (0, -1, -1)
+        assert await listed(rig, 4, time_ms) == (0, -1, -1)
+
+
+async def test_the_record_with_the_highest_time_is_the_first_of_them() -> None:
+    rig = Rig()
+    assert await listed(rig, 7, NEWEST) == (0, -1, -1), "there is no record"
+    for later in ((0, 60, 1), (60, 3), (4,)):
+        records = b"".join(record(number, later=ms) for number, ms in enumerate(later))
+        rig.begin(batch(len(later), base_time=10, max_time=10 + max(later), records=records))
+    await rig.answers.all()
+    assert await listed(rig, 7, NEWEST) == (0, 1, 70)
+    assert await listed(rig, 6, NEWEST) == (Error.UNSUPPORTED_VERSION, -1, -1)
+    assert await listed(rig, 7, NEWEST - 1) == (Error.UNSUPPORTED_VERSION, -1, -1)
+
+
+async def listed(rig: Rig, version: int, time_ms: int) -> tuple[int, int, int]:
+    """ListOffsets' error, offset and time for the partition."""
+    wanted = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, -1, time_ms)])
+    fetching = Fetching(rig.node, Brokers(rig.node))
+    head = Head(LIST_OFFSETS, version, 1, "", True)
+    answer = await fetching.list_offsets(ANYBODY, head, ListOffsetsRequest(topics=[wanted]))
+    (one,) = answer.topics[0].partitions
+    return one.error_code, one.offset, one.timestamp

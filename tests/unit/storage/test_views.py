@@ -70,6 +70,8 @@ def test_index_against_a_list(engine: Engine, data: st.DataObject) -> None:
     stamp = data.draw(st.integers(-6, 51))
     later = [row for row in rows if row.max_timestamp_us >= stamp]
     assert list(index.find_timestamp(stamp)) == later[:1]
+    below = [row.max_timestamp_us for row in rows if row.base_offset < offset]
+    assert list(index.highest_timestamp(offset)) == [max([-1, *below])]
 
 
 def test_a_search_by_time_goes_in_steps(engine: Engine) -> None:
@@ -79,6 +81,7 @@ def test_a_search_by_time_goes_in_steps(engine: Engine) -> None:
     index = OffsetIndex(engine, 5)
     assert list(index.find_timestamp(count - 1)) == [None, None, rows[-1]]
     assert list(index.find_timestamp(count)) == [None, None]
+    assert list(index.highest_timestamp(count)) == [None, None, count - 1]
 
 
 def test_index_clear_leaves_other_groups(engine: Engine) -> None:
