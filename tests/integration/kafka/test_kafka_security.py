@@ -396,27 +396,36 @@ def test_open_transactions_of_a_principal_are_counted(
 def test_staged_bytes_of_a_principal_are_counted(
     cluster: LocalCluster, root: Admin, topic: str
 ) -> None:
-    """A batch behind them is sent again until a transaction ends, and nothing is lost."""
+    """A batch behind them is sent again until a transaction ends, and nothing is lost.
+
+    Without the quota it is staged beside them.
+    """
     create(AdminClient(by_certificate(cluster)), topic)
     settings = by_certificate(cluster, "stager")
     allow(root, "dns:stager", "write", "topic", topic)
     allow(root, "dns:stager", "write", "producer", "*")
     eventually(partial(is_shown, settings, topic), "all nodes know the rules")
-    root.alter_quotas([Quota("dns:stager", "staged_bytes", 1000)])
-    leader = cluster.addresses[cluster.leader(topic, 0)]
-    eventually(partial(has_quota, cluster, leader, "dns:stager"), "the leader knows the quota")
     first, second = (
         Producer({**settings, "transactional.id": f"{topic}-{name}"}) for name in ("a", "b")
     )
-    for producer, value in ((first, b"1" * 2000), (second, b"2")):
+    for producer in (first, second):
         producer.init_transactions(TIMEOUT)
-        producer.begin_transaction()
-        producer.produce(topic, value, partition=0)
-        if producer is first:
-            assert first.flush(TIMEOUT) == 0, "below the quota, when it came"
-    assert second.flush(2.0) == 1, "it asks again and again"
-    first.commit_transaction(TIMEOUT)
-    second.commit_transaction(TIMEOUT)
+    for limited in (False, True):
+        if limited:
+            root.alter_quotas([Quota("dns:stager", "staged_bytes", 1000)])
+            for address in cluster.addresses.values():
+                eventually(partial(has_quota, cluster, address, "dns:stager"), f"{address} knows")
+        for producer, value in ((first, b"1" * 2000), (second, b"2")):
+            producer.begin_transaction()
+            producer.produce(topic, value, partition=0)
+            if producer is first:
+                assert first.flush(TIMEOUT) == 0, "below the quota, when it came"
+        if limited:
+            assert second.flush(2.0) == 1, "it asks again and again"
+        else:
+            assert second.flush(TIMEOUT) == 0, "without a quota"
+        first.commit_transaction(TIMEOUT)
+        second.commit_transaction(TIMEOUT)
     root.alter_quotas(remove=[("dns:stager", "")])
-    found = read_with(by_certificate(cluster), topic, 0, 2)
-    assert [one.value() for one in found] == [b"1" * 2000, b"2"]
+    found = read_with(by_certificate(cluster), topic, 0, 4)
+    assert [one.value() for one in found] == [b"1" * 2000, b"2"] * 2
