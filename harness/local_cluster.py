@@ -38,8 +38,8 @@ from harness.ports import LOOPBACK, PROCESS_STEP, free_ports
 from harness.proxy import Proxy
 from oncelog.v1 import cluster_pb2, log_pb2
 
-START_TIMEOUT = 30.0  # seconds until a node serves
-LEADER_TIMEOUT = 20.0
+START_TIMEOUT = 60.0  # seconds until a node serves
+LEADER_TIMEOUT = 60.0
 ANSWER_TIMEOUT = 1.0  # for one request to a node that may be paused
 WATCH_SLICE = 0.5  # seconds between checks that the awaited process still lives
 LOOK_AGAIN = 0.02  # seconds; nodes have no call that waits for a leader
