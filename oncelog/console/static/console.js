@@ -11,7 +11,7 @@
       width: Math.min(900, place.clientWidth || 900),
       height: 220,
       axes: [axis(), { ...axis(), size: 80 }],
-      scales: { y: { range: (u, low, high) => [0, Math.max(1, high)] } },
+      scales: { x: { range: (u, low, high) => [low, Math.max(high, low + 60)] }, y: { range: (u, low, high) => [0, Math.max(1, high)] } },
       series: [{}, { label: "lag", stroke: colour(), points: { show: true } }],
     },
     [times, lags],
