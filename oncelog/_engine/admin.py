@@ -6,7 +6,7 @@ resolves its records with them. A retriable error is tried again at other nodes.
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -393,7 +393,7 @@ class AdminCore:
 
 def _nonce() -> int:
     """Return one number for all attempts of a call: a repeated call raises an epoch once."""
-    return secrets.randbits(64) or 1
+    return int.from_bytes(os.urandom(8), "little") or 1
 
 
 __all__ = ["AdminCore"]

@@ -12,10 +12,9 @@ from importlib.util import find_spec
 
 def main() -> None:
     """Run the console script."""
-    missing = next((name for name in ("click", "rich") if find_spec(name) is None), None)
-    if missing is not None:
+    if find_spec("click") is None:
         print(
-            f"oncelog: the command line needs the package {missing}: pip install 'oncelog[cli]'",
+            "oncelog: the command line needs the package click: pip install 'oncelog[cli]'",
             file=sys.stderr,
         )
         raise SystemExit(1)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import click
+
 
 def print_json(value: Any) -> None:
     narrow = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
@@ -15,22 +17,17 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table with numbers to the right. A pipe gets the whole width, so nothing is cut."""
-    # Imported late: JSON, facts and help do without.
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    data = [[_cell(value) for value in row] for row in rows]
-    for index, name in enumerate(columns):
-        numeric = bool(data) and all(_is_number(row[index]) for row in data)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in data:
-        table.add_row(*row)
-    console = Console(markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, emoji=False, width=10_000)
-    console.print(table)
+    """Print a table with numbers to the right. Nothing is cut: a terminal wraps long lines."""
+    body = [[_cell(value) for value in row] for row in rows]
+    lines = list(zip(columns, *body, strict=True))  # one for each column
+    right = [bool(body) and all(map(_is_number, line[1:])) for line in lines]
+    widths = [max(map(_width, line)) for line in lines]
+    for number, row in enumerate([columns, *body]):
+        cells = []
+        for cell, width, to_right in zip(row, widths, right, strict=True):
+            space = " " * (width - _width(cell))
+            cells.append(space + cell if to_right else cell + space)
+        click.secho("  ".join(cells).rstrip(), bold=None if number else True)
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:
@@ -49,9 +46,20 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value)
-    return str(value)
+    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if text.isprintable():
+        return text
+    # A name from a client must not move the cursor.
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _width(cell: str) -> int:
+    """Return the columns of a terminal that the text takes."""
+    if cell.isascii():
+        return len(cell)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) else 1 + (east_asian_width(c) in "WF") for c in cell)
 
 
 def _is_number(cell: str) -> bool:
