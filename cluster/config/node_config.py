@@ -38,7 +38,9 @@ from cluster.config.settings import (
 from cluster.errors import ConfigError
 
 # The command line client and the tests own these variables with our prefix.
-FOREIGN_ENV = ("ONCELOG_BOOTSTRAP", "ONCELOG_CLIENT_", "ONCELOG_TEST_", "ONCELOG_BENCH_")
+FOREIGN_ENV = (
+    "ONCELOG_BOOTSTRAP", "ONCELOG_CLIENT_", "ONCELOG_PROFILE", "ONCELOG_TEST_", "ONCELOG_BENCH_",
+)  # fmt: skip
 # Kubernetes gives them to every pod for each Service of the namespace, one called oncelog, say.
 _KUBERNETES_ENV = re.compile(
     ENV_PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"

@@ -8,6 +8,7 @@ import sys
 import click
 
 from oncelog.cli.lazy import LazyGroup
+from oncelog.cli.options import profile_option
 from oncelog.cli.streams import discard, prepare
 from oncelog.errors import OncelogError
 from oncelog.version import __version__
@@ -17,6 +18,7 @@ COMMANDS = {
     "bench": "bench:bench",
     "certs": "certs:certs",
     "cluster": "cluster:cluster",
+    "completion": "completion:completion",
     "console": "console:console",
     "events": "events:events",
     "group": "groups:group",
@@ -34,7 +36,8 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="oncelog")
-def cli() -> None:
+@profile_option
+def cli(profile: str | None) -> None:
     """Manage an Oncelog cluster, and read and write its topics."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from oncelog.cli import load, trials
+from oncelog.cli.names import node_ids, topic_names
 from oncelog.cli.options import common
 from oncelog.cli.output import print_facts, print_json
 
@@ -64,7 +65,7 @@ def _load_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @bench.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_load_options
 @click.option(
     "--batch-bytes",
@@ -109,7 +110,7 @@ def produce(
 
 
 @bench.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_load_options
 @click.option("--count", type=click.IntRange(1, 1000), default=64, show_default=True)
 @click.option(
@@ -138,7 +139,7 @@ def producers(
 
 
 @bench.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_load_options
 @click.option(
     "--rate", type=click.FloatRange(min=1), help="Records per second; default: one at a time."
@@ -168,7 +169,7 @@ def latency(
 
 
 @bench.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--seconds", type=click.FloatRange(min=0.001), default=60.0, show_default=True)
 @click.option("--records", is_flag=True, help="Read Record objects instead of Arrow batches.")
 @common
@@ -196,7 +197,7 @@ def _power_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @bench.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_power_options
 @click.option("--times", type=click.IntRange(1, 100_000), default=10, show_default=True)
 @common
@@ -222,8 +223,8 @@ def failover(
 
 
 @bench.command()
-@click.argument("topic")
-@click.argument("node", type=click.IntRange(min=1))
+@click.argument("topic", shell_complete=topic_names)
+@click.argument("node", type=click.IntRange(min=1), shell_complete=node_ids)
 @_power_options
 @common
 def restart(

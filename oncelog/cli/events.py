@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin, EventFilter, NodeEvent
+from oncelog.cli.names import group_names, topic_names
 from oncelog.cli.options import with_admin
 from oncelog.cli.output import print_json
 from oncelog.config import MAX_INT64
@@ -17,8 +18,8 @@ MAX_EVENTS = 10_000
 
 @click.command()
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind.")
-@click.option("--topic", help="Only events of this topic.")
-@click.option("--group", help="Only events of this group.")
+@click.option("--topic", shell_complete=topic_names, help="Only events of this topic.")
+@click.option("--group", shell_complete=group_names, help="Only events of this group.")
 @click.option("--producer-id", type=click.IntRange(1, MAX_INT64), default=None)
 @click.option("-n", "limit", type=click.IntRange(1, MAX_EVENTS), default=100, show_default=True,
               help="The newest so many of each node.")  # fmt: skip

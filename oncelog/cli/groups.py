@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from oncelog import Admin, Consumer, TopicPartition
+from oncelog.cli.names import group_names, topic_names
 from oncelog.cli.options import PARTITION, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
@@ -51,7 +52,7 @@ def list_groups(admin: Admin, as_json: bool) -> None:
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
     """Show a group's members, offsets and lag."""
@@ -107,8 +108,8 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 @group.command()
-@click.argument("name")
-@click.argument("topic")
+@click.argument("name", shell_complete=group_names)
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
 @click.option(
     "--to", "where", required=True, help="start (earliest), end (latest), an offset, or a time."
@@ -197,7 +198,7 @@ def _wanted(
 
 
 @group.command()
-@click.argument("name")
+@click.argument("name", shell_complete=group_names)
 @yes_option
 @with_admin
 def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from oncelog.admin import Admin
+from oncelog.cli.names import topic_names
 from oncelog.cli.options import PARTITION, Bootstrap, common
 from oncelog.cli.output import print_json
 from oncelog.errors import FencedError, MissingExtraError
@@ -21,8 +22,8 @@ _MASTER = "local[*,4]"
 
 
 @click.command()
-@click.argument("source")
-@click.argument("target")
+@click.argument("source", shell_complete=topic_names)
+@click.argument("target", shell_complete=topic_names)
 @click.option(
     "--to",
     "target_bootstrap",

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from oncelog import Admin, NodeStatus
+from oncelog.cli.names import node_ids
 from oncelog.cli.options import INT32, with_admin, yes_option
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.streams import confirm
@@ -60,7 +61,9 @@ def _with(command: Any, *options: Any) -> Any:
 
 def on_new_nodes(command: Any) -> Any:
     """Call the command with `nodes`: the given ids."""
-    ids = click.argument("nodes", metavar="NODE_ID...", type=INT32, nargs=-1, required=True)
+    ids = click.argument(
+        "nodes", metavar="NODE_ID...", type=INT32, nargs=-1, shell_complete=node_ids, required=True
+    )
     return _with(with_admin(command), ids)
 
 
@@ -74,7 +77,9 @@ def on_nodes(command: Any) -> Any:
     ) -> Any:
         return command(admin, nodes=_chosen(admin, nodes, machine, rack), **given)
 
-    ids = click.argument("nodes", metavar="[NODE_ID...]", type=INT32, nargs=-1)
+    ids = click.argument(
+        "nodes", metavar="[NODE_ID...]", type=INT32, nargs=-1, shell_complete=node_ids
+    )
     return _with(run, ids, *_MACHINE)
 
 

@@ -1,4 +1,4 @@
-"""Options of all commands: `--bootstrap`, TLS, `--format`, clients, parameter types."""
+"""Options of all commands: profile, nodes, TLS, format, clients; parameter types."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from oncelog import Admin
-from oncelog.cli.streams import check_text
+from oncelog.cli.streams import PROTECTED, check_text
 from oncelog.config import (
     BOOTSTRAP_ENV,
     DEFAULT_BOOTSTRAP,
@@ -19,10 +19,16 @@ from oncelog.config import (
     MAX_INT32,
     MAX_INT64,
     SECURITY_SETTINGS,
+    default_bootstrap,
     parse_bootstrap,
 )
 from oncelog.errors import ConfigError
 
+if TYPE_CHECKING:
+    from oncelog import Admin
+    from oncelog.cli.profiles import Profile
+
+PROFILE_ENV = "ONCELOG_PROFILE"
 # Arguments that are sent byte for byte.
 BINARY = ("values", "key_separator")
 
@@ -59,23 +65,79 @@ PARTITION = click.IntRange(0, MAX_INT32)
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
+def _complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from oncelog.cli.profiles import profile_names
+
+    try:
+        return [name for name in profile_names() if name.startswith(incomplete)]
+    except ConfigError:
+        return []
+
+
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=_complete_profile,
+    help=f"Connection settings of a profile (or {PROFILE_ENV}).",
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
+def chosen_profile(ctx: click.Context) -> Profile | None:
+    """Load the profile of the command's --profile, of `oncelog --profile`, or of the environment.
+
+    Raises ConfigError.
+    """
+    name = ctx.params.get("profile") or ctx.find_root().params.get("profile")
+    name = name or os.environ.get(PROFILE_ENV)
+    if not name:
+        return None
+    from oncelog.cli.profiles import load_profile
+
+    return load_profile(name)
+
+
 @contextmanager
-def _security(given: dict[str, Any]) -> Iterator[None]:
-    """Set the flags' environment variables inside, for all clients of the command."""
-    wanted = {ENV_PREFIX + name.upper(): value for name, value in given.items() if value}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update({n: "true" if value is True else value for n, value in wanted.items()})
+def security(given: dict[str, Any], profile: Profile | None) -> Iterator[None]:
+    """Set the environment's variables inside, for all clients of the command.
+
+    A profile unsets the variables that neither it nor a flag has: they are for another cluster.
+    """
+    flags = {name: value for name, value in given.items() if value}
+    wanted: dict[str, Any] = flags
+    if profile is not None:
+        wanted = {**profile.security, **flags}
+        if "token_file" in flags:
+            wanted["token"] = None
+    before = {name: os.environ.get(ENV_PREFIX + name.upper()) for name in wanted}
+    _set_environment({n: "true" if value is True else value for n, value in wanted.items()})
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set_environment(before)
+
+
+def _set_environment(settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        if value:
+            os.environ[ENV_PREFIX + name.upper()] = value
+        else:
+            os.environ.pop(ENV_PREFIX + name.upper(), None)
+
+
+def bootstrap_in(ctx: click.Context, profile: Profile | None) -> tuple[str, ...]:
+    """Return the nodes to start from: the flag's, the profile's, or the environment's."""
+    by_flag = ctx.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    if profile is not None and not by_flag:
+        return profile.bootstrap_servers
+    given: tuple[str, ...] | None = ctx.params.get("bootstrap")
+    return given or default_bootstrap()
+
+
+def open_admin(bootstrap: tuple[str, ...], request_timeout_ms: int) -> Admin:
+    from oncelog import Admin  # a command that needs no node does without gRPC
+
+    return Admin(bootstrap_servers=bootstrap, request_timeout_ms=request_timeout_ms)
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,6 +152,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help=f"Nodes to start from (or {BOOTSTRAP_ENV}).",
     )
+    @profile_option
     @click.option("--tls", is_flag=True, help="Use TLS (or ONCELOG_CLIENT_TLS=true).")
     @click.option("--tls-ca-file", type=_FILE, help="CAs of the nodes; implies --tls.")
     @click.option("--tls-cert-file", type=_FILE, help="This client's certificate.")
@@ -106,9 +169,13 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Output format.",
     )
     @functools.wraps(command)
-    def wrapped(*args: Any, output_format: str, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, output_format: str, profile: str | None, **kwargs: Any) -> Any:
+        ctx = click.get_current_context()
+        chosen = chosen_profile(ctx)
+        ctx.meta[PROTECTED] = chosen.name if chosen is not None and chosen.protected else None
         flags = {name: kwargs.pop(name) for name in SECURITY_SETTINGS if name in kwargs}
-        with _security(flags):
+        kwargs["bootstrap"] = bootstrap_in(ctx, chosen)
+        with security(flags, chosen):
             check_text(kwargs, BINARY)
             return command(*args, as_json=output_format == "json", **kwargs)
 
@@ -130,7 +197,7 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         *args: Any, bootstrap: tuple[str, ...], request_timeout_ms: int, **kwargs: Any
     ) -> Any:
-        with Admin(bootstrap_servers=bootstrap, request_timeout_ms=request_timeout_ms) as admin:
+        with open_admin(bootstrap, request_timeout_ms) as admin:
             return command(admin, *args, **kwargs)
 
     return wrapped

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin, Resolution
+from oncelog.cli.names import topic_names
 from oncelog.cli.options import PARTITION, with_admin
 from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.config import MAX_INT32, MAX_INT64
@@ -53,7 +54,7 @@ def list_names(admin: Admin, as_json: bool) -> None:
 
 
 @producer.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("partition", type=PARTITION)
 @click.option("--producer-id", type=click.IntRange(1, MAX_INT64), help="Show only this producer.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True)
@@ -101,7 +102,7 @@ def fence(admin: Admin, name: str, as_json: bool) -> None:
 
 
 @producer.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("partition", type=PARTITION)
 @click.argument("producer_id", type=click.IntRange(1, MAX_INT64))
 @click.argument("sequence", type=click.IntRange(0, MAX_INT64))

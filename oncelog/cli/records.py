@@ -20,6 +20,7 @@ from oncelog import (
     RecordMetadata,
     TopicPartition,
 )
+from oncelog.cli.names import group_names, topic_names
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
 from oncelog.cli.record_choice import now_ms, seek, time_of, usage_errors
@@ -33,7 +34,7 @@ SHOWN_BYTES = 100
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("values", nargs=-1)
 @click.option("--key-separator", "-k", help="Split each line at its first separator: KEY, VALUE.")
 @click.option(
@@ -207,7 +208,7 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
 @click.option(
     "--from",
@@ -225,7 +226,12 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 @click.option(
     "-n", "--max-records", type=click.IntRange(min=1), help="Stop after this many records."
 )
-@click.option("--group", "-g", help="Read as a member of this group; commits offsets.")
+@click.option(
+    "--group",
+    "-g",
+    shell_complete=group_names,
+    help="Read as a member of this group; commits offsets.",
+)
 @click.option("--print-key", is_flag=True, help="Print the key and a tab before the value.")
 @click.option("--any-replica", is_flag=True, help="Read from any replica, not only leaders.")
 @common

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+PROTECTED = "oncelog.protected"  # in a context's `meta`: the name of a protected profile
+
 
 def prepare() -> None:
     """Give a missing stream a descriptor that rejects its use; escape unprintable text.
@@ -55,7 +57,20 @@ def check_text(given: dict[str, Any], binary: tuple[str, ...] = ()) -> None:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before a change that cannot be undone, unless `yes`. Raises click.UsageError."""
+    """Ask before a change that cannot be undone, unless `yes`. Raises click.UsageError.
+
+    With a protected profile it always asks, for the profile's name.
+    """
+    ctx = click.get_current_context(silent=True)
+    protected = None if ctx is None else ctx.meta.get(PROTECTED)
+    if protected:
+        if not sys.stdin.isatty():
+            text = f"profile {protected} is protected: type its name at a terminal"
+            raise click.UsageError(f"{question} This cannot be undone: {text}")
+        text = f"{question} This cannot be undone. Type {protected} to go on"
+        if click.prompt(text, err=True, default="", show_default=False) != protected:
+            raise click.Abort
+        return
     if yes:
         return
     if not sys.stdin.isatty():

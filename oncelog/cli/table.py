@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from oncelog.cli.names import topic_names
 from oncelog.cli.options import common
 from oncelog.cli.output import print_json, print_table
 from oncelog.table.run import LIMITS, Archiver, Commit, TableSettings
@@ -40,7 +41,7 @@ def table() -> None:
 
 
 @table.command()
-@click.argument("topics", nargs=-1, required=True)
+@click.argument("topics", nargs=-1, required=True, shell_complete=topic_names)
 @_to
 @_name
 @click.option("--group", help="Consumer group of all instances; default: made of --to.")
@@ -91,7 +92,7 @@ def run(
 
 
 @table.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_to
 @_name
 @common

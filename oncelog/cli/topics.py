@@ -18,6 +18,7 @@ from oncelog import (
     TopicInfo,
 )
 from oncelog.cli.lazy import LazyGroup
+from oncelog.cli.names import node_ids, topic_names
 from oncelog.cli.options import INT32, INT64, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
@@ -120,7 +121,7 @@ def list_topics(admin: Admin, as_json: bool) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @with_admin
 def describe(admin: Admin, name: str, as_json: bool) -> None:
     """Show a topic's settings and partitions.
@@ -142,7 +143,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.option("--partitions", "-p", type=INT32, help="New total number of partitions; only more.")
 @click.option("--replicas", "-r", type=INT32, help="New number of replicas of each partition.")
 @click.option("--dry-run", is_flag=True, help="Show new and moving partitions; change nothing.")
@@ -227,9 +228,9 @@ def _alter_settings(admin: Admin, name: str, config: TopicConfig, as_json: bool)
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.argument("partition", type=INT32)
-@click.argument("nodes", type=INT32, nargs=-1, required=True)
+@click.argument("nodes", type=INT32, nargs=-1, required=True, shell_complete=node_ids)
 @click.option("--dry-run", is_flag=True, help="Show the effects; change nothing.")
 @with_admin
 def reassign(
@@ -263,7 +264,7 @@ def placed(info: TopicInfo, partition: int) -> PartitionInfo:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @yes_option
 @with_admin
 def delete(admin: Admin, name: str, yes: bool, as_json: bool) -> None:

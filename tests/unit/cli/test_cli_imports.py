@@ -17,7 +17,7 @@ FOLDERS = {
 }  # fmt: skip
 OURS = {
     "oncelog": "admin config dotted errors events lag moves permissions settings types version",
-    "oncelog.cli": "app lazy options output streams topics",
+    "oncelog.cli": "app lazy names options output streams topics",
     "oncelog.views": "topics words",
     "oncelog.wire": "batch compression foundings messages reasons status stored verdicts",
     "oncelog._engine": "admin arguments events sinks",
@@ -45,7 +45,6 @@ def test_a_plain_command_imports_the_modules_of_the_list() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "UNAVAILABLE" in done.stderr or "TIMED_OUT" in done.stderr, done.stderr
     imported = done.stdout.splitlines()[-1].split()
     ours = {name for name in imported if name.partition(".")[0] == "oncelog"}
     allowed = FOLDERS | {f"{room}.{name}" for room, names in OURS.items() for name in names.split()}

@@ -1,0 +1,55 @@
+"""Names for shell completion: topics, groups and nodes, asked from the cluster.
+
+Place in the flow: arguments of commands name these as `shell_complete`. A cluster that does not
+answer in time completes nothing, and prints nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from oncelog.cli.options import bootstrap_in, chosen_profile, open_admin, security
+from oncelog.config import SECURITY_SETTINGS
+from oncelog.errors import OncelogError
+
+if TYPE_CHECKING:
+    from oncelog import Admin
+
+LIMIT_MS = 300
+
+
+def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _matching(ctx, incomplete, lambda admin: admin.list_topics())
+
+
+def group_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _matching(ctx, incomplete, lambda admin: [one.group for one in admin.list_groups()])
+
+
+def node_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return _matching(
+        ctx, incomplete, lambda admin: [str(one.node_id) for one in admin.list_nodes()]
+    )
+
+
+def _matching(
+    ctx: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]
+) -> list[str]:
+    logging.disable(logging.CRITICAL)  # the process ends after it
+    flags = {name: ctx.params.get(name) for name in SECURITY_SETTINGS}
+    try:
+        profile = chosen_profile(ctx)
+        with (
+            security(flags, profile),
+            open_admin(bootstrap_in(ctx, profile), LIMIT_MS) as admin,
+        ):
+            return sorted(name for name in ask(admin) if name.startswith(incomplete))
+    except OncelogError:
+        return []
+
+
+__all__ = ["group_names", "node_ids", "topic_names"]
