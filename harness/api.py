@@ -25,6 +25,7 @@ from oncelog.v1 import (
     group_pb2_grpc,
     log_pb2,
     log_pb2_grpc,
+    observe_pb2_grpc,
     producer_pb2,
     producer_pb2_grpc,
     sink_pb2_grpc,
@@ -155,6 +156,7 @@ class Api:
         self.sinks = sink_pb2_grpc.SinkServiceStub(proving)
         self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
         self.groups = group_pb2_grpc.GroupServiceStub(self.channel)
+        self.observe = observe_pb2_grpc.ObserveServiceStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
     def close(self) -> None:

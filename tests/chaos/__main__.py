@@ -269,6 +269,7 @@ def run_all(options: argparse.Namespace, console: Console) -> int:
             left_out=left_out,
             kills=options.kills,
             replicas=options.replicas,
+            recorders=options.events,
         )
     finally:
         if own:
@@ -552,6 +553,8 @@ def _add_run(one: argparse.ArgumentParser) -> None:
     one.add_argument("--kills", type=number(int, 0), default=0,
                      help="go on until so many nodes were killed (default 0)")  # fmt: skip
     one.add_argument("--secured", action="store_true", help="TLS on all ports")
+    one.add_argument("--events", action="store_true",
+                     help="each duplicate and fence must be an event of a node")  # fmt: skip
     one.add_argument("--rate", type=int, default=400, help="records/s of each of three workers")
     one.add_argument("--out", type=Path, default=RUN_DIRECTORY, help="where the report goes")
 

@@ -9,6 +9,7 @@ Their answers go into the history; the checker judges them.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
@@ -21,7 +22,7 @@ from oncelog import (
     ProducerFatalError,
     RecordMetadata,
 )
-from tests.chaos.history import Contest, History, Writes, value_of
+from tests.chaos.history import Contest, History, Told, Writes, value_of
 
 RACE_PAUSE = 0.05  # seconds between a racer's attempts
 PEACE = 1.0  # seconds between takeovers
@@ -42,15 +43,47 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, DeliveryError) and error.outcome != "unknown"
 
 
+def told_of(metadata: RecordMetadata) -> list[Told]:
+    """Returns the note of a record that was stored by an earlier attempt."""
+    if not metadata.duplicate:
+        return []
+    return [
+        Told(
+            time.monotonic(),
+            "DUPLICATE",
+            metadata.partition,
+            metadata.producer_id,
+            metadata.epoch,
+            metadata.sequence,
+        )
+    ]
+
+
+def fence_of(error: BaseException, partition: int) -> list[Told]:
+    """Returns the note of a record that was sent and fenced."""
+    if not isinstance(error, FencedError) or not error.producer_id:
+        return []
+    return [
+        Told(time.monotonic(), "FENCED", partition, error.producer_id, error.epoch, error.sequence)
+    ]
+
+
 class Racer(threading.Thread):
     """Appends to one partition, each record for the offset that it believes comes next."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partition: int, size: int, writes: Writes, note: Note
+        self,
+        bootstrap: str,
+        topic: str,
+        partition: int,
+        size: int,
+        writes: Writes,
+        note: Note,
+        told: list[Told],
     ) -> None:
         super().__init__(name=f"racer-{writes.worker}")
         self._topic, self._partition, self._size = topic, partition, size
-        self._writes, self._note = writes, note
+        self._writes, self._note, self._told = writes, note, told
         self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=0)
         self._stop_asked = threading.Event()
 
@@ -85,6 +118,7 @@ class Racer(threading.Thread):
             # that the offset was taken.
             self._note(f"racer {self._writes.worker}: {error}")
             return expected
+        self._told += told_of(metadata)
         self._writes.acknowledged(number, metadata.partition, metadata.offset)
         return expected + 1
 
@@ -92,8 +126,10 @@ class Racer(threading.Thread):
 class Instance:
     """One producer with the name, for as long as it is accepted."""
 
-    def __init__(self, bootstrap: str, name: str, topic: str, writes: Writes, size: int) -> None:
-        self._topic, self._writes, self._size = topic, writes, size
+    def __init__(
+        self, bootstrap: str, name: str, topic: str, writes: Writes, size: int, told: list[Told]
+    ) -> None:
+        self._topic, self._writes, self._size, self._told = topic, writes, size, told
         self._producer = Producer(bootstrap_servers=bootstrap, producer_name=name, linger_ms=0)
         self.end = ""  # how it ended, as far as it has
 
@@ -121,10 +157,12 @@ class Instance:
         except (OncelogError, TimeoutError) as error:
             if is_refusal(error):
                 self._writes.refused(number)
+            self._told += fence_of(error, self._writes.partitions[number])
             self._ended(error)
             if self.end != FENCED:
                 note(f"named worker {self.worker}: {error}")
             return
+        self._told += told_of(metadata)
         self._writes.producer_id, self._writes.epoch = metadata.producer_id, metadata.epoch
         self._writes.acknowledged(number, metadata.partition, metadata.offset)
 
@@ -167,7 +205,8 @@ class Takeovers(threading.Thread):
     def _open(self) -> Instance:
         writes = self._history.of(FIRST_INSTANCE + self._instances, "named")
         self._instances += 1
-        return Instance(self._servers, f"{self._topic}-name", self._topic, writes, self._size)
+        name, told = f"{self._topic}-name", self._history.told
+        return Instance(self._servers, name, self._topic, writes, self._size, told)
 
     def _contest(self, earlier: Instance, later: Instance, partition: int) -> Instance | None:
         """Lets both write until one is told to stop; returns the one that goes on, if any."""

@@ -85,6 +85,18 @@ class Contest:
     ends: tuple[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A client's batch that was answered as a duplicate, or fenced. at: monotonic seconds."""
+
+    at: float
+    verdict: str  # DUPLICATE or FENCED
+    partition: int
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
 @dataclass(slots=True)
 class History:
     """All observations of the clients of one run."""
@@ -92,6 +104,7 @@ class History:
     writes: dict[int, Writes] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
     contests: list[Contest] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
 
     def of(self, worker: int, kind: str = "plain") -> Writes:
         return self.writes.setdefault(worker, Writes(worker, kind))

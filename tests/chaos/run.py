@@ -7,6 +7,7 @@ import math
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,6 +20,7 @@ from harness.node_process import HarnessError
 from harness.payload import decompress, values_and_keys
 from tests.chaos.checker import Check, check
 from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.flight import EventWatch, check_events
 from tests.chaos.history import History, Replica
 from tests.chaos.workload import Load, Timeline, Workload
 
@@ -123,12 +125,14 @@ def run(
     left_out: Mapping[str, str] | None = None,
     kills: int = 0,
     replicas: int = 0,
+    recorders: bool = False,
 ) -> Result:
     """Runs for `seconds` at least, and until each fault was there once. The cluster must serve.
 
     kills: and until so many nodes were killed. The topic is made unless it is there; it must be
     empty. replicas: of each partition; 0: one on each machine. left_out: unavailable faults, and
-    why, for the report. Raises HarnessError if the cluster does not recover from a fault.
+    why, for the report. recorders: compare the nodes' events with what the clients were told. Raises
+    HarnessError if the cluster does not recover from a fault.
     """
     rng = random.Random(seed)
     api = cluster.api(cluster.running[0])
@@ -138,8 +142,12 @@ def run(
     workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
     timeline, events, deck = workload.timeline, list[Event](), list[Fault]()
     watch = LeaderWatch(cluster, load, timeline)
-    workload.start()
-    watch.start()
+    flights = [
+        EventWatch(node, address, load.topic)
+        for node, address in (cluster.addresses.items() if recorders else ())
+    ]
+    for thread in (*flights, watch, workload):
+        thread.start()
     try:
         time.sleep(WARM_UP)
         while kinds and (
@@ -164,6 +172,8 @@ def run(
     held = [(node, part.partition) for part in described for node in part.replicas]
     read = [read_replica(cluster.api(node), node, load.topic, number) for node, number in held]
     checks = check(workload.history, read, held)
+    if recorders:
+        checks += judge_events(workload.history, flights, say)
     return Result(
         seed=seed,
         faults=faults,
@@ -178,6 +188,22 @@ def run(
         left_out=left_out or {},
         kills=sum(kind.kills for kind in kinds),
     )
+
+
+def judge_events(
+    history: History, flights: Sequence[EventWatch], say: Callable[[str], None]
+) -> list[Check]:
+    for flight in flights:
+        flight.stop()
+    noted = [event for flight in flights for event in flight.events]
+    broke = [at for flight in flights for at in flight.broke]
+    checks, lost = check_events(history.told, noted, broke)
+    counts = Counter(one.verdict for one in history.told)
+    say(
+        f"clients were told of {counts['DUPLICATE']} duplicates and {counts['FENCED']} fences; "
+        f"{lost} by a node that ended at once; the nodes noted {len(noted)} events"
+    )
+    return checks
 
 
 def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:

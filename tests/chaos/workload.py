@@ -22,8 +22,8 @@ from oncelog import (
     ProducerFatalError,
     RecordMetadata,
 )
-from tests.chaos.contests import Racer, Takeovers, is_refusal
-from tests.chaos.history import History, Read, Writes, value_of
+from tests.chaos.contests import Racer, Takeovers, is_refusal, told_of
+from tests.chaos.history import History, Read, Told, Writes, value_of
 
 TICK = 0.02  # seconds between a worker's bursts: its load is a fixed rate
 READ_PAUSE = 0.05
@@ -85,11 +85,18 @@ class Writer(threading.Thread):
     """One producer: a steady stream to all partitions in turn, for ever the same order."""
 
     def __init__(
-        self, worker: int, bootstrap: str, load: Load, writes: Writes, timeline: Timeline
+        self,
+        worker: int,
+        bootstrap: str,
+        load: Load,
+        writes: Writes,
+        timeline: Timeline,
+        told: list[Told],
     ) -> None:
         super().__init__(name=f"writer-{worker}")
         self._worker, self._load, self._writes, self._timeline = worker, load, writes, timeline
         self._producer = Producer(bootstrap_servers=bootstrap, linger_ms=2, batch_size=16 * 1024)
+        self._told = told
         self._stop_asked = threading.Event()
         self.fatal = ""
 
@@ -133,6 +140,7 @@ class Writer(threading.Thread):
         error = future.exception()
         if error is None:
             metadata = future.result()
+            self._told += told_of(metadata)
             self._writes.acknowledged(number, metadata.partition, metadata.offset)
             self._timeline.acknowledge(metadata.partition)
         else:
@@ -232,7 +240,9 @@ class Workload:
     ) -> None:
         self.load, self.history, self.timeline = load, History(), Timeline()
         self.writers = [
-            Writer(worker, bootstrap, load, self.history.of(worker), self.timeline)
+            Writer(
+                worker, bootstrap, load, self.history.of(worker), self.timeline, self.history.told
+            )
             for worker in range(load.workers)
         ]
         note = self.timeline.error
@@ -244,6 +254,7 @@ class Workload:
                 load.size,
                 self.history.of(load.workers + number, "conditional"),
                 note,
+                self.history.told,
             )
             for number in range(load.racers)
         ]
