@@ -12,10 +12,12 @@ from click.shell_completion import get_completion_class
 def completion(ctx: click.Context, shell: str) -> None:
     """Print a shell's completion script.
 
-    It completes commands, options, and the names of topics, groups and nodes, which it asks the
-    cluster for. For bash, add this line to ~/.bashrc: eval "$(oncelog completion bash)". For zsh,
-    add eval "$(oncelog completion zsh)" to ~/.zshrc, after compinit. For fish: oncelog completion
-    fish > ~/.config/fish/completions/oncelog.fish
+    It completes commands, options, and names that it asks the cluster for: topics, groups, nodes.
+
+    \b
+    bash, in ~/.bashrc:  eval "$(oncelog completion bash)"
+    zsh, in ~/.zshrc:    eval "$(oncelog completion zsh)"
+    fish:                oncelog completion fish > ~/.config/fish/completions/oncelog.fish
     """
     kind = get_completion_class(shell)
     assert kind is not None

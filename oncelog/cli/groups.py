@@ -11,10 +11,11 @@ import click
 
 from oncelog import Admin, Consumer, TopicPartition
 from oncelog.cli.names import group_names, topic_names
-from oncelog.cli.options import PARTITION, with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.cli.options import PARTITION, match_option, with_admin, yes_option
+from oncelog.cli.output import print_facts, print_json, print_rows, print_table
 from oncelog.cli.streams import confirm
 from oncelog.views.groups import group_view
+from oncelog.views.tables import group_rows, matching
 from oncelog.views.words import when
 
 
@@ -24,10 +25,11 @@ def group() -> None:
 
 
 @group.command("list")
+@match_option
 @with_admin
-def list_groups(admin: Admin, as_json: bool) -> None:
+def list_groups(admin: Admin, patterns: tuple[str, ...], as_json: bool) -> None:
     """List groups."""
-    groups = admin.list_groups()
+    groups = matching(admin.list_groups(), patterns, lambda one: one.group)
     if as_json:
         print_json(
             [
@@ -41,14 +43,8 @@ def list_groups(admin: Admin, as_json: bool) -> None:
                 for g in groups
             ]
         )
-        return
-    print_table(
-        ("group", "partitions", "last commit", "members", "protocol"),
-        [
-            (g.group, g.offsets, when(g.last_commit_ms), g.members, g.protocol or None)
-            for g in groups
-        ],
-    )
+    else:
+        print_rows(group_rows(groups))
 
 
 @group.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,8 +15,10 @@ from oncelog.admin import Admin
 from oncelog.cli.names import topic_names
 from oncelog.cli.options import PARTITION, Bootstrap, common
 from oncelog.cli.output import print_json
+from oncelog.cli.streams import progress
 from oncelog.errors import FencedError, MissingExtraError
 from oncelog.mirror import Mirror, Progress, default_name
+from oncelog.views.words import plural
 
 # Tasks fenced by another attempt are tried again.
 _MASTER = "local[*,4]"
@@ -82,7 +85,7 @@ def mirror(
     if engine == "spark":
         if partitions:
             raise click.UsageError("--partition is not for --engine spark, which copies all")
-        progress = _with_spark(
+        done = _with_spark(
             bootstrap, source, there, target, settings, exit_at_end, master, checkpoint
         )
     else:
@@ -96,12 +99,16 @@ def mirror(
             partitions=partitions or None,
             **settings,
         ) as copy:
-            progress = list(copy.run(exit_at_end=exit_at_end).values())
+            with progress(lambda: _copied(copy.progress.values())):
+                done = list(copy.run(exit_at_end=exit_at_end).values())
     if as_json:
-        print_json([asdict(one) for one in progress])
+        print_json([asdict(one) for one in done])
     else:
-        count = sum(one.copied for one in progress)
-        click.echo(f"copied {count} records from {source} to {target}", err=True)
+        click.echo(f"{_copied(done)} from {source} to {target}", err=True)
+
+
+def _copied(partitions: Iterable[Progress]) -> str:
+    return f"copied {plural(sum(one.copied for one in [*partitions]), 'record')}"
 
 
 def _start(text: str) -> tuple[int, int]:

@@ -39,7 +39,8 @@ def node_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 def _matching(
     ctx: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]
 ) -> list[str]:
-    logging.disable(logging.CRITICAL)  # the process ends after it
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # the shell would show the line in the middle of its own
     flags = {name: ctx.params.get(name) for name in SECURITY_SETTINGS}
     try:
         profile = chosen_profile(ctx)
@@ -50,6 +51,8 @@ def _matching(
             return sorted(name for name in ask(admin) if name.startswith(incomplete))
     except OncelogError:
         return []
+    finally:
+        logging.disable(before)
 
 
 __all__ = ["group_names", "node_ids", "topic_names"]

@@ -13,10 +13,10 @@ import click
 from oncelog import Admin, NodeStatus
 from oncelog.cli.names import node_ids
 from oncelog.cli.options import INT32, with_admin, yes_option
-from oncelog.cli.output import print_json, print_table
+from oncelog.cli.output import print_json, print_rows
 from oncelog.cli.streams import confirm
 from oncelog.views.nodes import state_of, waiting
-from oncelog.views.words import copied
+from oncelog.views.tables import node_rows
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
 
@@ -112,26 +112,7 @@ def list_nodes(admin: Admin, as_json: bool) -> None:
     if as_json:
         print_json([{**asdict(status), "state": state_of(status)} for status in nodes])
         return
-    labels = [name for name in ("rack", "machine") if any(getattr(one, name) for one in nodes)]
-    counts = ("replicas", "leads", "coming", "going", "copied")
-    print_table(
-        ("node", "address", *labels, "alive", "state", *counts),
-        [
-            (
-                one.node_id,
-                one.address or None,
-                *(getattr(one, name) or None for name in labels),
-                one.alive,
-                state_of(one),
-                one.replicas,
-                one.leaderships,
-                one.coming,
-                one.going,
-                copied(one.copied_bytes, one.coming_bytes),
-            )
-            for one in nodes
-        ],
-    )
+    print_rows(node_rows(nodes))
     for line in waiting(nodes):
         click.echo(line)
 

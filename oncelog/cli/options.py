@@ -80,6 +80,13 @@ profile_option = click.option(
     shell_complete=_complete_profile,
     help=f"Connection settings of a profile (or {PROFILE_ENV}).",
 )
+match_option = click.option(
+    "--match",
+    "patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help='Only names like "orders-*"; may be repeated.',
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 

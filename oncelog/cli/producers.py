@@ -8,9 +8,10 @@ import click
 
 from oncelog import Admin, Resolution
 from oncelog.cli.names import topic_names
-from oncelog.cli.options import PARTITION, with_admin
-from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.cli.options import PARTITION, match_option, with_admin
+from oncelog.cli.output import print_facts, print_json, print_rows, print_table
 from oncelog.config import MAX_INT32, MAX_INT64
+from oncelog.views.tables import matching, producer_rows
 from oncelog.views.words import when
 
 
@@ -40,17 +41,15 @@ def lease(admin: Admin, name: str | None, as_json: bool) -> None:
 
 
 @producer.command("list")
+@match_option
 @with_admin
-def list_names(admin: Admin, as_json: bool) -> None:
+def list_names(admin: Admin, patterns: tuple[str, ...], as_json: bool) -> None:
     """List producer names."""
-    names = admin.list_producer_names()
+    names = matching(admin.list_producer_names(), patterns, lambda one: one.name)
     if as_json:
         print_json([asdict(name) for name in names])
-        return
-    print_table(
-        ("name", "producer id", "epoch", "last lease"),
-        [(n.name, n.producer_id, n.epoch, when(n.last_lease_ms)) for n in names],
-    )
+    else:
+        print_rows(producer_rows(names))
 
 
 @producer.command()

@@ -7,11 +7,12 @@ from dataclasses import asdict
 import click
 
 from oncelog import Admin
-from oncelog.cli.options import with_admin, yes_option
+from oncelog.cli.options import match_option, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_table
 from oncelog.cli.streams import confirm
 from oncelog.errors import UnknownTransactionError
 from oncelog.types import SinkInfo
+from oncelog.views.tables import matching
 
 
 @click.group()
@@ -20,10 +21,11 @@ def sink() -> None:
 
 
 @sink.command("list")
+@match_option
 @with_admin
-def list_sinks(admin: Admin, as_json: bool) -> None:
+def list_sinks(admin: Admin, patterns: tuple[str, ...], as_json: bool) -> None:
     """List sinks."""
-    sinks = admin.list_sinks()
+    sinks = matching(admin.list_sinks(), patterns, lambda one: one.sink)
     if as_json:
         print_json([asdict(one) for one in sinks])
         return

@@ -9,10 +9,13 @@ import contextlib
 import io
 import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 
+PROGRESS_S = 0.5  # seconds between two lines
 PROTECTED = "oncelog.protected"  # in a context's `meta`: the name of a protected profile
 
 
@@ -38,6 +41,32 @@ def prepare() -> None:
 
 def _writer(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)))
+
+
+@contextlib.contextmanager
+def progress(text: Callable[[], str]) -> Iterator[None]:
+    """Show a line about what goes on inside, on stderr, and only on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+
+    def show() -> None:
+        while True:
+            sys.stderr.write(f"\r{text()}\x1b[K")
+            sys.stderr.flush()
+            if over.wait(PROGRESS_S):
+                return
+
+    thread = threading.Thread(target=show, name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 def discard() -> None:
@@ -87,4 +116,4 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-__all__ = ["check_text", "confirm", "discard", "prepare"]
+__all__ = ["check_text", "confirm", "discard", "prepare", "progress"]

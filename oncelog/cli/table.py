@@ -12,6 +12,7 @@ import click
 from oncelog.cli.names import topic_names
 from oncelog.cli.options import common
 from oncelog.cli.output import print_json, print_table
+from oncelog.cli.streams import progress
 from oncelog.table.run import LIMITS, Archiver, Commit, TableSettings
 from oncelog.table.verify import verify as compare
 from oncelog.views.words import plural
@@ -68,7 +69,7 @@ def run(
     all partitions and the offsets to go on from. You may start the command several times, to share
     the partitions out, and stop it in any way. Keys of object stores come from the environment.
     """
-    progress = _Progress(as_json)
+    report = _Commits(as_json)
     archiver = Archiver(
         topics,
         to,
@@ -76,7 +77,7 @@ def run(
         name=name,
         group_id=group,
         settings=TableSettings(**settings),
-        on_commit=progress.committed,
+        on_commit=report.committed,
     )
     before = {
         number: signal.signal(number, lambda *_: archiver.stop())
@@ -88,7 +89,7 @@ def run(
         for number, handler in before.items():
             signal.signal(number, handler)
     if as_json:
-        print_json(progress.totals)
+        print_json(report.totals)
 
 
 @table.command()
@@ -104,7 +105,8 @@ def verify(
     Reads all records of the table, and compares those that the topic still has. Exits 1 if one
     differs, is missing, or is there twice.
     """
-    findings = compare(topic, to, bootstrap_servers=bootstrap, name=name)
+    with progress(lambda: f"comparing the table of {topic} with the topic"):
+        findings = compare(topic, to, bootstrap_servers=bootstrap, name=name)
     if as_json:
         print_json([asdict(one) for one in findings])
     else:
@@ -121,7 +123,7 @@ def verify(
         raise click.ClickException(f"{topic}: the table differs from the topic")
 
 
-class _Progress:
+class _Commits:
     """Prints each commit to standard error, and sums them up."""
 
     def __init__(self, as_json: bool) -> None:

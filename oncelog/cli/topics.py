@@ -19,10 +19,11 @@ from oncelog import (
 )
 from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.names import node_ids, topic_names
-from oncelog.cli.options import INT32, INT64, with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table
-from oncelog.cli.streams import confirm
+from oncelog.cli.options import INT32, INT64, match_option, with_admin, yes_option
+from oncelog.cli.output import print_facts, print_json, print_rows, print_table
+from oncelog.cli.streams import confirm, progress
 from oncelog.config import MAX_INT32
+from oncelog.views.tables import matching, topic_rows
 from oncelog.views.topics import find_lacking, partition_row, settings_of, summary
 from oncelog.views.words import plural, when
 
@@ -95,7 +96,9 @@ def create(
 
     Waits until each partition has a leader.
     """
-    info = admin.create_topic(name, partitions, replicas, to_config(options), timeout_ms=timeout_ms)
+    config = to_config(options)
+    with progress(lambda: f"waiting for a leader of each partition of {name}"):
+        info = admin.create_topic(name, partitions, replicas, config, timeout_ms=timeout_ms)
     if as_json:
         print_json(asdict(info))
     else:
@@ -106,18 +109,15 @@ def create(
 
 
 @topic.command("list")
+@match_option
 @with_admin
-def list_topics(admin: Admin, as_json: bool) -> None:
-    """List all topics."""
-    topics = admin.describe_topics()
+def list_topics(admin: Admin, patterns: tuple[str, ...], as_json: bool) -> None:
+    """List topics."""
+    topics = matching(admin.describe_topics(), patterns, lambda info: info.name)
     if as_json:
         print_json([summary(info) for info in topics])
-        return
-    columns = ("topic", "partitions", "replicas", "created")
-    print_table(
-        columns,
-        [(i.name, i.partition_count, i.replica_count, when(i.created_ms)) for i in topics],
-    )
+    else:
+        print_rows(topic_rows(topics))
 
 
 @topic.command()

@@ -8,14 +8,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from cluster.features import CLUSTER_VERSIONS
 from harness.local_cluster import LocalCluster
 from harness.ports import free_ports
 from oncelog import Admin, BrokerUnavailableError, ConfigError, Producer, __version__
+from oncelog.cli import app, names
 from oncelog.cli.app import run
 from tests.integration.conftest import MakeCluster
 from tests.integration.waiting import eventually
@@ -105,6 +108,35 @@ def test_nobody_there(cli: Cli) -> None:
     assert address in done.err
 
 
+# --- completion --------------------------------------------------------------------------
+
+
+def test_names_are_completed_from_the_cluster(
+    cluster: LocalCluster, cli: Cli, topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert cli("topic", "create", topic, "-p", "1").code == 0
+    with Admin(bootstrap_servers=cluster.addresses[1]) as admin:
+        admin.commit_offsets(f"{topic}-group", {(topic, 0): 0})
+    profiles = tmp_path / "profiles.toml"
+    profiles.write_text(f'[here]\nbootstrap_servers = "{cluster.addresses[1]}"\n')
+    monkeypatch.setenv("ONCELOG_PROFILES_FILE", str(profiles))
+    monkeypatch.setenv("ONCELOG_BOOTSTRAP", "127.0.0.1:1")
+    monkeypatch.setattr(names, "LIMIT_MS", 60_000)  # a slow machine is no fault here
+
+    def complete(words: str, incomplete: str) -> list[str]:
+        given = ShellComplete(app.cli, {}, "oncelog", "_ONCELOG_COMPLETE")
+        return [one.value for one in given.get_completions(words.split(), incomplete)]
+
+    there = f"-b {cluster.addresses[1]}"
+    assert complete(f"topic describe {there}", topic[:-1]) == [topic]
+    assert complete(f"group describe {there}", topic) == [f"{topic}-group"]
+    assert complete(f"node drain {there}", "") == ["1", "2", "3"]
+    assert complete("--profile here node drain 1", "2") == ["2"]
+    assert complete("--profile", "") == ["here"]
+    monkeypatch.setattr(names, "LIMIT_MS", 1)
+    assert complete("topic describe", topic) == []
+
+
 # --- topics ------------------------------------------------------------------------------
 
 
@@ -112,8 +144,9 @@ def test_topic_life(cli: Cli, topic: str) -> None:
     made = cli("topic", "create", topic, "-p", "2", "-r", "3", "--retention-ms", "60000")
     assert made.code == 0, made.err
     assert topic in cli("topic", "list").out
-    names = [info["name"] for info in cli("topic", "list", "--format", "json").json]
-    assert topic in names
+    matched = cli("topic", "list", "--match", f"{topic[:-1]}?", "--format", "json").json
+    assert [info["name"] for info in matched] == [topic]
+    assert cli("topic", "list", "--match", "no-*", "--format", "json").json == []
     facts = cli("topic", "describe", topic, "--format", "json").json
     assert (facts["name"], len(facts["partitions"])) == (topic, 2)
     assert facts["config"]["retention_ms"] == 60_000

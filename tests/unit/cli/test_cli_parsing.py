@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from oncelog.cli.options import common
 from oncelog.cli.output import print_facts, print_table, text
 from oncelog.cli.record_formats import json_bytes
 from oncelog.cli.records import _split
+from oncelog.cli.streams import progress
 from oncelog.types import ClusterInfo, NodeInfo, NodeStatus
 from oncelog.views.cluster import find_problems, find_small, find_warnings
 from oncelog.views.words import when
@@ -46,7 +48,12 @@ def test_every_command_has_help_bootstrap_and_format(
     assert out.lower().startswith(f"usage: oncelog {' '.join(path)}")
     # Certificates and tokens are made on one machine alone: there is no cluster to ask.
     wanted = ("--bootstrap", "--format", "ONCELOG_BOOTSTRAP", "--tls-ca-file")
-    alone = {"certs": ("--dir",), "acl token": ("--help",), "server": ("--data-dir",)}
+    alone = {
+        "certs": ("--dir",),
+        "completion": ("~/.bashrc",),
+        "acl token": ("--help",),
+        "server": ("--data-dir",),
+    }
     for option in alone.get(path[0], alone.get(" ".join(path), wanted)):
         assert option in out, option
 
@@ -227,3 +234,27 @@ def test_security_flags_hold_for_one_command(
 
     assert CliRunner().invoke(shown, ["--tls"]).exit_code == 1
     assert (seen, os.environ.get(name)) == (["true"], before)
+
+
+def test_tables_escape_what_would_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "x"), [("a\x1b[2J\n", "日本"), ("é", "b")])
+    assert capsys.readouterr().out.splitlines() == [
+        "name         x",
+        "a\\x1b[2J\\n  日本",
+        "é            b",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(Terminal(), True), (io.StringIO(), False)])
+def test_progress_is_for_terminals(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, shown: bool
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress(lambda: "copied 7 records"):
+        pass
+    assert stream.getvalue() == ("\rcopied 7 records\x1b[K\r\x1b[K" if shown else "")

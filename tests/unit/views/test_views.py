@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 from oncelog import (
+    ClusterInfo,
     CommittedOffset,
     GroupDescription,
+    GroupInfo,
     GroupLag,
     GroupMember,
+    NodeInfo,
     NotReadyError,
     PartitionInfo,
     PartitionLag,
@@ -17,6 +21,8 @@ from oncelog import (
     TopicPartition,
 )
 from oncelog.views.groups import group_view
+from oncelog.views.live import Look, headline, tables
+from oncelog.views.tables import matching
 from oncelog.views.topics import find_lacking, partition_row, summary
 from oncelog.views.words import copied, plural
 
@@ -71,3 +77,29 @@ def test_words_for_counts() -> None:
         "0 records", "1 record", "2 records",
     ]  # fmt: skip
     assert (copied(1, 4), copied(0, 0)) == ("1 of 4 bytes", None)
+
+
+def look(at: float, high_watermark: int, **given: Any) -> Look:
+    facts = ClusterInfo("c", 1, 1, (NodeInfo(1, "a:1"),), 1, 1, 0, 0, 1000)
+    parts = (replace(LED, high_watermark=high_watermark, log_start_offset=4),)
+    return Look(at, facts, (TopicInfo("t", 1, parts, TopicConfig(), 7),), **given)
+
+
+def test_a_picture_has_rates_and_the_lag_of_groups() -> None:
+    groups = (GroupInfo("g", 2, 7, 1, "oncelog"), GroupInfo("late", 2, 7))
+    now = look(12.0, 29, groups=groups, lags={"g": progress()})
+    found = tables(now, look(10.0, 9))
+    assert found["topics"].rows == [("t", 1, 3, 25, 10, 0, 0)]
+    assert [(row[0], row[-1]) for row in found["groups"].rows] == [("g", 4), ("late", None)]
+    assert tables(now)["topics"].rows == [("t", 1, 3, 25, None, 0, 0)]
+    assert tables(look(12.0, -1), now)["topics"].rows == [("t", 1, 3, None, None, 0, 0)]
+    assert tables(look(14.0, 20), now)["topics"].rows[0][4] == 0, "a node that is a little behind"
+    assert headline(now) == "healthy. 1 node, 1 topic, 1 partition"
+    down = replace(now, cluster=replace(now.cluster, controller_id=0), refused=("no right",))
+    assert headline(down) == "not healthy: no controller. 1 node, 1 topic, 1 partition. no right"
+
+
+def test_names_that_match() -> None:
+    assert matching(["a-1", "b-1", "a-22"], ["a-?", "b*"], str) == ["a-1", "b-1"]
+    assert matching(["a"], [], str) == ["a"]
+    assert matching(["a"], ["A"], str) == []
