@@ -29,6 +29,7 @@ COMMANDS = {
     "server": "server:server",
     "sink": "sinks:sink",
     "table": "table:table",
+    "top": "top:top",
     "topic": "topics:topic",
     "txn": "transactions:txn",
 }
