@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from oncelog.views.tables import Rows
+from oncelog.views.tables import Listing
 
 
 def print_json(value: Any) -> None:
@@ -32,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         click.secho("  ".join(cells).rstrip(), bold=None if number else True)
 
 
-def print_rows(table: Rows) -> None:
+def print_rows(table: Listing) -> None:
     print_table(table.columns, table.rows)
 
 

@@ -45,7 +45,7 @@ def _writer(descriptor: int) -> io.TextIOWrapper:
 
 @contextlib.contextmanager
 def progress(text: Callable[[], str]) -> Iterator[None]:
-    """Show a line about what goes on inside, on stderr, and only on a terminal."""
+    """Show a line about the progress, on stderr, and only on a terminal."""
     if not sys.stderr.isatty():
         yield
         return

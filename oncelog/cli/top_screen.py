@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 from oncelog.cli.output import cell, is_number
 from oncelog.errors import OncelogError
 from oncelog.views.live import Look, headline, tables
-from oncelog.views.tables import Rows
+from oncelog.views.tables import Listing
 
 TABLES = ("topics", "groups", "nodes", "producers")
 
@@ -69,7 +69,6 @@ class TopScreen(App[None]):
 
     def action_pause(self) -> None:
         self._paused = not self._paused
-        self.sub_title = "paused" if self._paused else ""
         self.notify("paused" if self._paused else "goes on", timeout=2)
 
     def action_table(self, name: str) -> None:
@@ -100,7 +99,7 @@ class TopScreen(App[None]):
             self._fill(self._table(name), rows)
         self._last = found
 
-    def _fill(self, table: DataTable[Text], rows: Rows) -> None:
+    def _fill(self, table: DataTable[Text], rows: Listing) -> None:
         """Replace the rows; the cursor and the scroll position stay."""
         at, x, y = table.cursor_row, table.scroll_x, table.scroll_y
         table.clear(columns=True)

@@ -9,7 +9,7 @@ from oncelog.lag import GroupLag
 from oncelog.types import ClusterInfo, GroupInfo, NodeStatus, ProducerName, TopicInfo
 from oncelog.views.cluster import find_problems
 from oncelog.views.nodes import waiting
-from oncelog.views.tables import Rows, group_rows, node_rows, producer_rows
+from oncelog.views.tables import Listing, group_rows, node_rows, producer_rows
 from oncelog.views.words import plural
 
 
@@ -28,7 +28,7 @@ class Look:
 
 
 def headline(look: Look) -> str:
-    """Return the health, and what is in progress, as a line."""
+    """Return the health and the changes in progress as a line."""
     facts = look.cluster
     problems = "; ".join(find_problems(facts))
     counts = ", ".join(
@@ -42,7 +42,7 @@ def headline(look: Look) -> str:
     return ". ".join([*lines, *waiting(look.nodes), *look.refused])
 
 
-def tables(look: Look, before: Look | None = None) -> dict[str, Rows]:
+def tables(look: Look, before: Look | None = None) -> dict[str, Listing]:
     """Return the tables by name. before: an earlier look, for the rates."""
     return {
         "topics": _topics(look, before),
@@ -52,10 +52,10 @@ def tables(look: Look, before: Look | None = None) -> dict[str, Rows]:
     }
 
 
-def _topics(look: Look, before: Look | None) -> Rows:
+def _topics(look: Look, before: Look | None) -> Listing:
     earlier = {} if before is None else {one.topic_id: one for one in before.topics}
     seconds = 0.0 if before is None else look.at - before.at
-    return Rows(
+    return Listing(
         ("topic", "partitions", "replicas", "records", "records/s", "no leader", "moving"),
         [
             (
@@ -80,7 +80,7 @@ def _records(info: TopicInfo) -> int | None:
 
 
 def _rate(info: TopicInfo, earlier: TopicInfo | None, seconds: float) -> int | None:
-    """Return the records per second, or None; nodes differ a little in what they know."""
+    """Return the records per second, or None. Another node may be a little behind."""
     if earlier is None or seconds <= 0 or _records(info) is None or _records(earlier) is None:
         return None
     ends = [sum(one.high_watermark for one in topic.partitions) for topic in (info, earlier)]

@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Listing:
     """A table. A row has one value for each column; None: there is none, or it is not known."""
 
     columns: tuple[str, ...]
     rows: list[tuple[object, ...]]
 
 
-def topic_rows(topics: Iterable[TopicInfo]) -> Rows:
-    return Rows(
+def topic_rows(topics: Iterable[TopicInfo]) -> Listing:
+    return Listing(
         ("topic", "partitions", "replicas", "created"),
         [(i.name, i.partition_count, i.replica_count, when(i.created_ms)) for i in topics],
     )
 
 
-def group_rows(groups: Iterable[GroupInfo], lags: Mapping[str, GroupLag] | None = None) -> Rows:
+def group_rows(groups: Iterable[GroupInfo], lags: Mapping[str, GroupLag] | None = None) -> Listing:
     """lags: of some groups, for a column."""
     columns = ("group", "partitions", "last commit", "members", "protocol")
     rows = [
@@ -38,17 +38,17 @@ def group_rows(groups: Iterable[GroupInfo], lags: Mapping[str, GroupLag] | None 
         for one in groups
     ]
     if lags is None:
-        return Rows(columns, [*rows])
+        return Listing(columns, [*rows])
     known = {name: lag.lag for name, lag in lags.items()}
-    return Rows((*columns, "lag"), [(*row, known.get(row[0])) for row in rows])
+    return Listing((*columns, "lag"), [(*row, known.get(row[0])) for row in rows])
 
 
-def node_rows(nodes: Iterable[NodeStatus]) -> Rows:
+def node_rows(nodes: Iterable[NodeStatus]) -> Listing:
     """Return nodes in their order, with columns for the labels that any of them has."""
     nodes = list(nodes)
     labels = [name for name in ("rack", "machine") if any(getattr(one, name) for one in nodes)]
     counts = ("replicas", "leads", "coming", "going", "copied")
-    return Rows(
+    return Listing(
         ("node", "address", *labels, "alive", "state", *counts),
         [
             (
@@ -68,15 +68,15 @@ def node_rows(nodes: Iterable[NodeStatus]) -> Rows:
     )
 
 
-def producer_rows(names: Iterable[ProducerName]) -> Rows:
-    return Rows(
+def producer_rows(names: Iterable[ProducerName]) -> Listing:
+    return Listing(
         ("name", "producer id", "epoch", "last lease"),
         [(n.name, n.producer_id, n.epoch, when(n.last_lease_ms)) for n in names],
     )
 
 
 def matching(things: Iterable[T], patterns: Sequence[str], name_of: Callable[[T], str]) -> list[T]:
-    """Return the things whose name matches a pattern such as "orders-*"; all without patterns."""
+    """Return things with a name like a pattern such as "orders-*"; all without patterns."""
     return [
         one
         for one in things

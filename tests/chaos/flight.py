@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import grpc
@@ -17,7 +18,7 @@ import grpc
 from harness.api import Api
 from oncelog.v1 import observe_pb2
 from tests.chaos.checker import Check
-from tests.chaos.history import Told
+from tests.chaos.history import History, Told
 
 AGAIN = 0.2  # seconds before a node that broke off is asked again
 LATE = 1.0  # seconds from an answer to the end of its node, in which its event may be lost
@@ -98,6 +99,31 @@ class EventWatch(threading.Thread):
     @property
     def events(self) -> list[Noted]:
         return list(self._events.values())
+
+
+class Flights:
+    """The watches of all nodes, from now on; none without addresses."""
+
+    def __init__(self, addresses: Mapping[int, str], topic: str) -> None:
+        self._watches = [EventWatch(node, at, topic) for node, at in addresses.items()]
+        for watch in self._watches:
+            watch.start()
+
+    def judge(self, history: History, say: Callable[[str], None]) -> list[Check]:
+        """Ends the watches. All nodes must serve."""
+        if not self._watches:
+            return []
+        for watch in self._watches:
+            watch.stop()
+        noted = [event for watch in self._watches for event in watch.events]
+        broke = [at for watch in self._watches for at in watch.broke]
+        checks, lost = check_events(history.told, noted, broke)
+        counts = Counter(one.verdict for one in history.told)
+        say(
+            f"clients were told of {counts['DUPLICATE']} duplicates and {counts['FENCED']} fences, "
+            f"{lost} of them just before a node ended; the nodes noted {len(noted)} events"
+        )
+        return checks
 
 
 def check_events(

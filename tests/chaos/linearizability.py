@@ -69,7 +69,7 @@ class TimedRacer(Racer):
     """A racer that notes when each attempt began and ended."""
 
     def __init__(self, client: int, bootstrap: str, topic: str, writes: Writes) -> None:
-        super().__init__(bootstrap, topic, 0, SIZE, writes, lambda text: None)
+        super().__init__(bootstrap, topic, 0, SIZE, writes, lambda text: None, [])
         self._client, self.operations = client, list[Operation]()
 
     def _append(self, expected: int) -> int:

@@ -7,7 +7,6 @@ import math
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +19,7 @@ from harness.node_process import HarnessError
 from harness.payload import decompress, values_and_keys
 from tests.chaos.checker import Check, check
 from tests.chaos.faults import FAULTS, Fault
-from tests.chaos.flight import EventWatch, check_events
+from tests.chaos.flight import Flights
 from tests.chaos.history import History, Replica
 from tests.chaos.workload import Load, Timeline, Workload
 
@@ -142,12 +141,9 @@ def run(
     workload = Workload(cluster.bootstrap, cluster.addresses, load, rng)
     timeline, events, deck = workload.timeline, list[Event](), list[Fault]()
     watch = LeaderWatch(cluster, load, timeline)
-    flights = [
-        EventWatch(node, address, load.topic)
-        for node, address in (cluster.addresses.items() if recorders else ())
-    ]
-    for thread in (*flights, watch, workload):
-        thread.start()
+    flights = Flights(cluster.addresses if recorders else {}, load.topic)
+    workload.start()
+    watch.start()
     try:
         time.sleep(WARM_UP)
         while kinds and (
@@ -171,9 +167,7 @@ def run(
     described = cluster.describe_topic(load.topic).partitions
     held = [(node, part.partition) for part in described for node in part.replicas]
     read = [read_replica(cluster.api(node), node, load.topic, number) for node, number in held]
-    checks = check(workload.history, read, held)
-    if recorders:
-        checks += judge_events(workload.history, flights, say)
+    checks = check(workload.history, read, held) + flights.judge(workload.history, say)
     return Result(
         seed=seed,
         faults=faults,
@@ -188,22 +182,6 @@ def run(
         left_out=left_out or {},
         kills=sum(kind.kills for kind in kinds),
     )
-
-
-def judge_events(
-    history: History, flights: Sequence[EventWatch], say: Callable[[str], None]
-) -> list[Check]:
-    for flight in flights:
-        flight.stop()
-    noted = [event for flight in flights for event in flight.events]
-    broke = [at for flight in flights for at in flight.broke]
-    checks, lost = check_events(history.told, noted, broke)
-    counts = Counter(one.verdict for one in history.told)
-    say(
-        f"clients were told of {counts['DUPLICATE']} duplicates and {counts['FENCED']} fences; "
-        f"{lost} by a node that ended at once; the nodes noted {len(noted)} events"
-    )
-    return checks
 
 
 def silences(events: Sequence[Event], timeline: Timeline) -> list[float]:

@@ -11,6 +11,7 @@ import sys
 
 # `_distutils_hack` and the like come with the environment, before the command.
 LIBRARIES = {"click", "google", "grpc", "typing_extensions"}
+LIBRARIES |= {"grpc_health", "grpc_reflection", "grpc_tools"}  # gRPC's own, if they are installed
 FOLDERS = {
     "oncelog", "oncelog._engine", "oncelog._engine.consume", "oncelog._engine.net", "oncelog.cli",
     "oncelog.v1", "oncelog.views", "oncelog.wire",
