@@ -130,7 +130,7 @@ def run(
 
     kills: and until so many nodes were killed. The topic is made unless it is there; it must be
     empty. replicas: of each partition; 0: one on each machine. left_out: unavailable faults, and
-    why, for the report. recorders: compare the nodes' events with what the clients were told. Raises
+    why, for the report. recorders: compare the nodes' events with the clients' answers. Raises
     HarnessError if the cluster does not recover from a fault.
     """
     rng = random.Random(seed)
