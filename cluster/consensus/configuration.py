@@ -3,8 +3,8 @@
     change asked for --changed--> Configuration --pack--> entry in the group's own log
     entry applied --unpack--> Members --> guard, election, core, replicator, state check
 
-One change affects one replica: a learner is added, a learner becomes a voter, or a replica is
-removed. Majorities before and after such a change have a replica in common, so no joint
+One change affects one replica: a learner is added, a learner becomes a voter, a voter becomes a
+learner, or a replica is removed. Majorities before and after such a change have a replica in common, so no joint
 configurations are needed (Ongaro's thesis, section 4.1).
 
 A node that leaves and comes back is another replica: its instance is the version that added it.
@@ -23,7 +23,7 @@ from storage.errors import CorruptionError
 
 CONFIGURATION = 0x08  # the first byte of a configuration entry
 MAX_VOTERS = 9
-MAX_LEARNERS = 9
+MAX_LEARNERS = 250  # an entry counts them in one byte
 _VERSION = 1
 _HEAD = struct.Struct("<BBBBxxxxQ")  # kind, version of the layout, voters, learners, version
 _MEMBER = struct.Struct("<iQQ")
@@ -64,6 +64,7 @@ NOBODY = Configuration(0, ())
 class ChangeStep(Enum):
     ADD = "add"  # as a learner
     PROMOTE = "promote"  # from learner to voter
+    DEMOTE = "demote"  # from voter to learner, the same instance
     REMOVE = "remove"
     CONFIRM = "confirm"  # the same members: earlier members decide nothing any more
 
@@ -94,25 +95,28 @@ def changed(now: Configuration, change: ConfigurationChange) -> Configuration:
 
     if change.expected != now.version:
         raise refused(f"version {change.expected} is not in force")
-    member, version = now.member(change.node), now.version + 1
-    if change.step is ChangeStep.CONFIRM:
+    step, member, version = change.step, now.member(change.node), now.version + 1
+    if step is ChangeStep.CONFIRM:
         return replace(now, version=version)
-    if change.step is ChangeStep.ADD:
+    if step is ChangeStep.ADD:
         if member is not None:
             raise refused("it has a replica")
-        if len(now.learners) >= MAX_LEARNERS:
-            raise refused(f"more than {MAX_LEARNERS} learners")
-        added = Member(change.node, version, change.directory)
-        return replace(now, version=version, learners=(*now.learners, added))
-    if member is None:
+        member = Member(change.node, version, change.directory)
+    elif member is None:
         raise refused("it has no replica")
+    elif step is ChangeStep.PROMOTE and member in now.voters:
+        raise refused("it is a voter")
+    elif step is ChangeStep.DEMOTE and member in now.learners:
+        raise refused("it is a learner")
     voters, learners = _without(now.voters, member), _without(now.learners, member)
-    if change.step is ChangeStep.PROMOTE:
-        if member in now.voters:
-            raise refused("it is a voter")
+    if step is ChangeStep.PROMOTE:
         if len(voters) >= MAX_VOTERS:
             raise refused(f"more than {MAX_VOTERS} voters")
-        return Configuration(version, (*voters, member), learners)
+        voters = (*voters, member)
+    elif step is not ChangeStep.REMOVE:
+        if len(learners) >= MAX_LEARNERS:
+            raise refused(f"more than {MAX_LEARNERS} learners")
+        learners = (*learners, member)
     if not voters:
         raise refused("it is the last voter")
     return Configuration(version, voters, learners)

@@ -256,13 +256,13 @@ class Group:
     def quiesce(self) -> dict[int, float]:
         """Begins quiescence; returns the followers of its rows, each with its last reply."""
         assert self._leading is not None
-        return self._leading.quiescence.begin(self._leading.replicator.reachable())
+        return self._leading.quiesce()
 
     def unquiesce(self, replied_at: Mapping[int, float]) -> None:
         """Ends quiescence, unless it failed meanwhile. See `quiesce`."""
         assert self.is_quiescent or self.failed is not None, "deposed before it was unquiesced"
         if self._leading is not None:
-            self._leading.quiescence.end(replied_at)
+            self._leading.unquiesce(replied_at)
 
     def is_repeated(self, sender: int, message: GroupMessage) -> bool:
         """Whether a follower only repeats its acknowledgement of this term."""
@@ -423,8 +423,8 @@ class Group:
         log.info("configuration partition=%s index=%d %s", self.name, index, placed.configuration)
         if self._leading is not None:
             self._leading.configuration_changed()
-        if members.is_removed and self._leading is not None:
-            self._leading.leave()
+            if not members.is_voter:
+                self._leading.leave()
         elif members.is_removed:
             self._retire()
         return members.configuration
@@ -439,11 +439,19 @@ class Group:
         notice = self.removed.removed(self.config.group)
         self._send([(peer, notice) for peer in members.voters])  # waiting peers need not ask
 
+    def _step_back(self) -> None:
+        """Stops leading, as this replica has no vote: it goes, or follows as a learner."""
+        if self.members.is_removed:
+            self._retire()
+        else:
+            self.core.follow()
+            self._env.leader_changed()
+
     def _lead(self) -> None:
         if self._leading is not None and self._leading.has_left:
-            self._end_leading("this replica was removed")
+            self._end_leading("this replica votes no more")
             self.machine.on_role(leader=False, ready=False, term=self.term)
-            self._retire()
+            self._step_back()
         if self._leading is not None:
             self._send(self._leading.advance())
             self.snapshots_due += self._leading.replicator.needs_snapshot()

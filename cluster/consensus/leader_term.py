@@ -7,7 +7,7 @@ Nothing in here outlives the term, so nothing of an earlier term can be counted 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from cluster.consensus.configuration import (
     ChangeRefusedError,
@@ -77,11 +77,31 @@ class LeaderTerm:
 
     @property
     def can_quiesce(self) -> bool:
-        if not self.quiescence.is_quiet or self._members.learners or self.is_leaving:
+        if not self.quiescence.is_quiet or self.is_leaving:
             return False
         # A link may have broken since the quiet heartbeat: the linked peers must be enough.
-        may_begin = self.quiescence.may_begin(self.replicator.reachable())
+        may_begin = self.quiescence.may_begin(map(self._replied_at, self.replicator.reachable()))
         return self.ready and may_begin and self.replicator.level()
+
+    def quiesce(self) -> dict[int, float]:
+        """Begins quiescence; returns the time of each reachable follower's last reply."""
+        self.quiescence.begin()
+        return {peer: self._replied_at(peer) for peer in self.replicator.reachable()}
+
+    def unquiesce(self, replied_at: Mapping[int, float]) -> None:
+        """Ends quiescence. replied_at: see `quiesce`."""
+        self.quiescence.end()
+        for peer, at in replied_at.items():
+            progress = self.replicator.peers[peer]
+            progress.replied_at = max(progress.replied_at, at)
+            if peer in self._members.voters:
+                self._core.note_reply(peer, at)
+
+    def _replied_at(self, peer: int) -> float:
+        """Returns when it last replied. The core counts the voters that do."""
+        if peer in self._members.voters:
+            return self._core.last_reply_at(peer)
+        return self.replicator.peers[peer].replied_at
 
     def is_repeated(self, peer: int, message: GroupMessage) -> bool:
         """Whether the message only repeats the follower's acknowledgement of this term."""
@@ -93,7 +113,7 @@ class LeaderTerm:
             and message.next_index <= known.match + 1
             and message.version == known.version
             and message.to_instance == self._members.instance
-            and self._members.counts(peer, message.from_instance)
+            and self._members.is_member(peer, message.from_instance)
         )
 
     def follower_lag(self) -> dict[int, int]:
@@ -178,14 +198,14 @@ class LeaderTerm:
             self._end_transfer()
 
     def leave(self) -> None:
-        """Leads on after its removal, until a successor can; takes nothing new."""
+        """Leads on without a vote of its own, until a successor can; takes nothing new."""
         self._end_transfer()
         self.is_leaving = True
         self._transfer_until = self._clock() + TRANSFER_TIMEOUT
 
     @property
     def has_left(self) -> bool:
-        """Whether nobody took over in time, so that this removed replica must stop leading."""
+        """Whether nobody took over in time, so that this replica must stop leading."""
         return self.is_leaving and self._clock() >= self._transfer_until
 
     def _end_transfer(self) -> int:
@@ -213,8 +233,7 @@ class LeaderTerm:
         """Whether it is linked and replied within an election timeout; true if quiescent."""
         if peer not in self.replicator.reachable():
             return False
-        is_voter, at = peer in self._members.voters, self.replicator.peers[peer].replied_at
-        silent = self._clock() - (self._core.last_reply_at(peer) if is_voter else at)
+        silent = self._clock() - self._replied_at(peer)
         return self.quiescence.begun or silent < self._config.election_timeout
 
     def transfer(self, target: int) -> None:

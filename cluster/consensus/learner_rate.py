@@ -3,7 +3,8 @@
     Replicator, SnapshotSender --sent--> LearnerRate --is_open--> Replicator
 
 No commit waits for a learner, so a limit costs only time. Voters have no limit: one that is behind
-may be needed for the next majority.
+may be needed for the next majority. Nor have learners that had all entries once: they stay, and
+need what is new as soon as voters do.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ keep their loops busy forever. Late answers that repeat known facts do not end t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from cluster.consensus.port import Clock, Core
 
@@ -36,22 +36,19 @@ class Quiescence:
         if self._quiet_heartbeats <= 1:
             self._quiet_since = self._clock()
 
-    def may_begin(self, reachable: Iterable[int]) -> bool:
+    def may_begin(self, replied_at: Iterable[float]) -> bool:
+        """replied_at: of each reachable follower, its last reply."""
         if not self.is_quiet or self.begun:
             return False
-        since = self._quiet_since
-        return all(self._core.last_reply_at(peer) >= since for peer in reachable)
+        return all(at >= self._quiet_since for at in replied_at)
 
-    def begin(self, reachable: Iterable[int]) -> dict[int, float]:
-        """Ends ticks and heartbeats; returns the time of each follower's last reply."""
+    def begin(self) -> None:
+        """Ends ticks and heartbeats."""
         assert not self.begun
         self.begun = True
-        return {peer: self._core.last_reply_at(peer) for peer in reachable}
 
-    def end(self, replied_at: Mapping[int, float]) -> None:
-        """Resumes ticks, with a heartbeat first. replied_at: see `begin`."""
+    def end(self) -> None:
+        """Resumes ticks, with a heartbeat first."""
         self.begun = self.is_quiet = False
         self._quiet_heartbeats = 0
         self._core.heartbeat_due = self._clock()
-        for peer, at in replied_at.items():
-            self._core.note_reply(peer, at)

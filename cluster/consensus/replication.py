@@ -55,6 +55,7 @@ class FollowerProgress:
     replied_at: float = float("-inf")  # by this leader's clock
     state: FollowerState = FollowerState.PROBE
     probe_sent: bool = False
+    is_filled: bool = False  # it had all entries once: a learner that stays keeps up
     ahead: ReadAhead | None = None  # once it has needed entries that are in memory no more
     # (last index, bytes) of messages that are not acknowledged, oldest first.
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
@@ -165,6 +166,7 @@ class Replicator:
             if match < progress.match or match == 0:
                 return
             progress.match = match
+            progress.is_filled = progress.is_filled or match == self._journal.last_index
             progress.free_up_to(match)
             progress.next = max(progress.next, next_index)
             if progress.state is not FollowerState.REPLICATE:
@@ -264,7 +266,8 @@ class Replicator:
                 progress.probe_sent = True
                 out.append((peer, self._append(progress, last, may_read=False)))
             return out
-        rate = None if peer in self._members.voters else self._windows.learners
+        is_free = progress.is_filled or peer in self._members.voters
+        rate = None if is_free else self._windows.learners
         while (
             progress.state is FollowerState.REPLICATE
             and progress.next <= last

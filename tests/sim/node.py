@@ -530,6 +530,9 @@ class Node:
                 return
             if gid not in checker.deleted:
                 raise Violation(f"node {self.id}, group {gid} stopped") from group.failed
+        stands = group.core.is_leader or group.core.is_candidate
+        if stands and not (group.members.is_voter or group.is_transferring):
+            raise Violation(f"node {self.id}, group {gid} leads, or stands, without a vote")
         term = group.term
         checker.stands(self.id, gid, term, group.journal.last_index)
         self._look_at_followers(gid, group)

@@ -45,12 +45,15 @@ MAX_PARTITIONS = 5  # of the topic; each has a producer
 
 
 class Operator:
-    """An operator: draws steps until closed; then finishes begun ones, and tells all nodes."""
+    """An operator: draws steps until closed; then finishes begun ones, and tells all nodes.
 
-    def __init__(self, stage: Changing, rng: random.Random) -> None:
-        self.stage, self.rng = stage, rng
+    demotes: voters become learners, too, and learners may stay what they are.
+    """
+
+    def __init__(self, stage: Changing, rng: random.Random, *, demotes: bool) -> None:
+        self.stage, self.rng, self.demotes = stage, rng, demotes
         self.closed = False
-        self.steps = self.lost_disks = 0
+        self.steps = self.demotions = self.lost_disks = 0
         self.may_wait = False  # for ever: nobody knows which node may decide
         self._gone: set[int] = set()  # their disks are to be replaced
 
@@ -78,7 +81,8 @@ class Operator:
     def _step(self, group: Group, leader: int) -> None:
         now = group.members.configuration
         lost = [one.node for one in now.voters if one[:2] in self.stage.record.lost]
-        if self.closed and not (now.learners or lost):
+        unfinished = now.learners and not self.demotes
+        if self.closed and not (unfinished or lost):
             return
         step, node = (ChangeStep.REMOVE, lost[0]) if lost else self._draw(now)
         unconfirmed = is_unconfirmed(group.members, group.journal.configurations)
@@ -90,6 +94,7 @@ class Operator:
         except ChangeRefusedError:
             return
         self.steps += 1
+        self.demotions += step is ChangeStep.DEMOTE
         self.stage.cluster.trace("%s of node %d at node %d, after %s", step.value, node, leader,
                                  now)  # fmt: skip
         self.stage.node(leader).driver.touch(GID)
@@ -98,8 +103,10 @@ class Operator:
         rng = self.rng
         voters = [one.node for one in now.voters]
         spare = [node for node in self.stage.cluster.node_ids if now.member(node) is None]
+        if self.demotes and rng.random() < 0.4:
+            return ChangeStep.DEMOTE, rng.choice(voters)
         if now.learners and (self.closed or rng.random() < 0.7):
-            return ChangeStep.PROMOTE, now.learners[0].node
+            return ChangeStep.PROMOTE, now.learners[-1 if self.demotes else 0].node
         if spare and rng.random() < 0.5:
             return ChangeStep.ADD, rng.choice(spare)
         return ChangeStep.REMOVE, rng.choice([*voters, *(one.node for one in now.learners)])
@@ -173,10 +180,11 @@ def run_changes(seed: int, *, verbose: bool = False) -> Result:
     founding = rng.choice((1, 2, 3, 3, 4, 5))
     stage = Changing.at_random(founding, settings_of(rng), seed, verbose=verbose)
     try:
-        operator = Operator(stage, rng)
+        operator = Operator(stage, rng, demotes=seed % 4 < 2)
         faults = _drive(stage, operator)
         result.injected = {
             **faults.injected, "change": operator.steps, "lost disk": operator.lost_disks,
+            "demotion": operator.demotions,
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
@@ -204,12 +212,12 @@ def _drive(stage: Changing, operator: Operator) -> Faults:
     clients.close()
     operator.closed = True
     end = DURATION
-    while end < DURATION + REST and not (_at_rest(stage) and not clients.unfinished()):
+    while end < DURATION + REST and not (_at_rest(stage, operator) and not clients.unfinished()):
         end += 0.5
         scheduler.run_until(end)
-    if operator.may_wait and not _at_rest(stage):
+    if operator.may_wait and not _at_rest(stage, operator):
         return faults
-    if not _at_rest(stage):
+    if not _at_rest(stage, operator):
         raise Violation(f"replicas do not converge: {stage.describe()}")
     unfinished: list[Producer] = clients.unfinished()
     if unfinished:
@@ -221,13 +229,13 @@ def _drive(stage: Changing, operator: Operator) -> Faults:
     return faults
 
 
-def _at_rest(stage: Changing) -> bool:
-    """Tells whether there are a leader, no learners, equal members, and no other holders."""
+def _at_rest(stage: Changing, operator: Operator) -> bool:
+    """Tells whether there are a leader, equal members, no other holders, and no unasked learners."""
     if not stage.is_settled(()) or len(stage.present(())) != len(stage.members()):
         return False
     leader = stage.cluster.leader(GID)
     assert leader is not None
-    if stage.group(leader.id).members.configuration.learners:
+    if stage.group(leader.id).members.configuration.learners and not operator.demotes:
         return False
     held = {node.id for node in stage.cluster.live() if stage.holds(node.id)}
     return held == set(stage.members()) and not any(

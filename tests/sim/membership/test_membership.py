@@ -27,6 +27,7 @@ def test_seeds(run: object) -> None:
         assert sum(result.injected["grown"] for result in results) > PER_TEST // 2
     else:
         assert sum(result.injected["lost disk"] for result in results) > PER_TEST // 3
+        assert sum(result.injected["demotion"] for result in results) > PER_TEST
 
 
 def test_seeds_of_nodes() -> None:

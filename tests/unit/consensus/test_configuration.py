@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +50,25 @@ def test_a_step_is_one_replica_and_one_version() -> None:
     )
 
 
+def test_a_voter_becomes_a_learner_and_a_voter_again() -> None:
+    demoted = changed(THREE, ConfigurationChange(ChangeStep.DEMOTE, 3, 0))
+    assert demoted == Configuration(1, (Member(1), Member(2)), (Member(3),)), "the same instance"
+    assert unpack_configuration(pack_configuration(demoted)) == demoted
+    promoted = changed(demoted, ConfigurationChange(ChangeStep.PROMOTE, 3, 1))
+    assert promoted == replace(THREE, version=2)
+    learner, voter = at(3, 0, demoted), at(1, 0, demoted)
+    assert not learner.is_voter and not learner.is_removed and learner.may_vote
+    assert voter.majority == 2 and not voter.counts(3, 0) and voter.is_member(3, 0)
+
+
+def test_at_most_so_many_learners_as_an_entry_can_name() -> None:
+    most = tuple(Member(10 + number) for number in range(MAX_LEARNERS))
+    full = Configuration(0, tuple(Member(1 + number) for number in range(5)), most)
+    assert unpack_configuration(pack_configuration(full)) == full
+    with pytest.raises(ChangeRefusedError, match=f"more than {MAX_LEARNERS} learners"):
+        changed(full, ConfigurationChange(ChangeStep.DEMOTE, 5, 0))
+
+
 @pytest.mark.parametrize(
     ("now", "change", "why"),
     [
@@ -62,6 +83,13 @@ def test_a_step_is_one_replica_and_one_version() -> None:
             ConfigurationChange(ChangeStep.REMOVE, 1, 2),
             "last voter",
         ),
+        (
+            Configuration(2, (Member(1),), (Member(2),)),
+            ConfigurationChange(ChangeStep.DEMOTE, 1, 2),
+            "last voter",
+        ),
+        (WITH_LEARNER, ConfigurationChange(ChangeStep.DEMOTE, 4, 4), "it is a learner"),
+        (THREE, ConfigurationChange(ChangeStep.DEMOTE, 4, 0), "it has no replica"),
         (
             Configuration(0, (Member(1),), tuple(Member(2 + i) for i in range(MAX_LEARNERS))),
             ConfigurationChange(ChangeStep.ADD, 99, 0),

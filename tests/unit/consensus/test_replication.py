@@ -265,3 +265,18 @@ def test_a_learner_waits_for_the_limit_and_a_voter_does_not(learns: bool) -> Non
     assert bool(sent) is not learns
     now[0] = 10.0
     assert bool(leader.beat()[0].data) is learns
+
+
+def test_a_learner_that_had_all_entries_waits_for_no_limit() -> None:
+    rate = LearnerRate(lambda: 0.0, lambda: 1)
+    leader = Leader(PeerWindows(rate))
+    learns = Configuration(1, (Member(1), Member(3)), (Member(2),))
+    leader.parts.members.take(Placed(1, 1, learns))
+    rate.sent(1000)  # another learner is filled
+    leader.send()
+    leader.ack(6)
+    assert not leader.send(), "it lacks an entry"
+    leader.ack(7)
+    leader.parts.fill(2)
+    (append,) = leader.send()
+    assert append.data
