@@ -2,7 +2,8 @@
 
 The metadata group is real and changes its own members; a node with an empty disk asks for its
 identity, by the real rules (`tests/sim/joining.py`). An operator adds, removes, replaces and drains
-nodes. After a lost disk it waits until all records are on their full number of disks again.
+nodes. After a lost disk it waits until all records are on their full number of disks again. In half
+of the runs it takes voters of the metadata their votes, which its leader gives back to them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from cluster.consensus.configuration import (
+    ChangeRefusedError,
+    ChangeStep,
+    ConfigurationChange,
+)
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
@@ -29,12 +35,17 @@ FOUNDING = 3
 
 
 class Operator:
-    """An operator: changes nodes until it is closed."""
+    """An operator: changes nodes until it is closed.
 
-    def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
-        self.cluster, self.rng = cluster, rng
+    demotes: voters of the metadata, too, while enough stay for the loss of one disk.
+    """
+
+    def __init__(
+        self, cluster: Cluster, clients: Clients, rng: random.Random, *, demotes: bool = False
+    ) -> None:
+        self.cluster, self.rng, self.demotes = cluster, rng, demotes
         self.closed, self.changes, self.lost_disks, self.damages = False, 0, 0, 0
-        self.absences = 0
+        self.absences = self.demotions = 0
         self._moves = Moves(cluster, clients, rng)
         self._lost: set[int] = set()  # disks that are not replaced yet
         self._away = 0  # a node that misses many changes
@@ -55,8 +66,27 @@ class Operator:
         self._clean_up(state)
         for node in sorted(self._lost):
             self._replace(state, node)
+        if self.demotes and not self.closed and self.rng.random() < 0.4:
+            self._demote(leader)
         if not self.closed and not self._lost:
             self._change(state)
+
+    def _demote(self, leader: Node) -> None:
+        """Takes a voter of the metadata its vote; the next look at its group gives it back."""
+        group = leader.machines[METADATA_GROUP].group
+        assert group is not None
+        now = group.members.configuration
+        if len(now.voters) <= FOUNDING:
+            return
+        node = self.rng.choice(now.voters).node
+        try:
+            change = ConfigurationChange(ChangeStep.DEMOTE, node, now.version)
+            group.change(change, lambda outcome: None)
+        except ChangeRefusedError:
+            return
+        self.demotions += 1
+        self.cluster.trace("demote of node %d at node %d, after %s", node, leader.id, now)
+        leader.driver.touch(METADATA_GROUP)
 
     def _change(self, state: MetadataState) -> None:
         draw, rng = self.rng.random(), self.rng
@@ -228,10 +258,11 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
     cluster.checker.majorities[METADATA_GROUP] = 2
     cluster.racks = {node: "abc"[node % 3] for node in cluster.node_ids}
     try:
-        operator, faults = _drive(cluster, rng)
+        operator, faults = _drive(cluster, rng, demotes=seed % 4 < 2)
         result.injected = {
             **faults.injected, "change": operator.changes, "lost disk": operator.lost_disks,
             "damage": operator.damages, "away": operator.absences,
+            "demotion": operator.demotions,
         }  # fmt: skip
     except Exception as error:  # noqa: BLE001 - any error is the run's result
         result.failed(error)
@@ -239,14 +270,14 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
     return result
 
 
-def _drive(cluster: Cluster, rng: random.Random) -> tuple[Operator, Faults]:
+def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Operator, Faults]:
     clients = Whole(cluster)
     clients.bootstrap = [
         *(register_node(node) for node in cluster.founding),
         create_topic(f"t{GID}", [cluster.founding], cluster.settings),
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=1.0 + 3.0 * cluster.rng.random())
-    operator = Operator(cluster, clients, rng)
+    operator = Operator(cluster, clients, rng, demotes=demotes)
     drive(cluster, clients, faults, operator, lambda one: _is_done(one, operator), _describe)
     return operator, faults
 

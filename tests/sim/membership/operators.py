@@ -80,8 +80,10 @@ class Operators(nodes.Operator):
         says, too: such a run may have two histories.
     """
 
-    def __init__(self, cluster: Cluster, clients: Clients, rng: random.Random) -> None:
-        super().__init__(cluster, clients, rng)
+    def __init__(
+        self, cluster: Cluster, clients: Clients, rng: random.Random, *, demotes: bool
+    ) -> None:
+        super().__init__(cluster, clients, rng, demotes=demotes)
         self.harmed, self.told, self.refused, self.put_back = False, False, 0, 0
         self._copies: dict[int, tuple[Any, Stored]] = {}
 
@@ -118,6 +120,10 @@ class Operators(nodes.Operator):
             if node.alive:
                 node.crash("an operator stops it")
                 self.cluster.scheduler.after(4.0 * rng.random(), node.restart)
+        elif self.demotes and draw < 0.45:
+            leader = self.cluster.leader(METADATA_GROUP)
+            if leader is not None:
+                self._demote(leader)
         else:
             self._ask()
 
@@ -270,11 +276,11 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 1
     try:
-        operators, faults = _drive(cluster, rng)
+        operators, faults = _drive(cluster, rng, demotes=seed % 4 < 2)
         result.injected = {
             **faults.injected, "change": operators.changes, "lost disk": operators.lost_disks,
             "put back": operators.put_back, "harmed": operators.harmed,
-            "refused": operators.refused,
+            "refused": operators.refused, "demotion": operators.demotions,
         }  # fmt: skip
     except NothingLeftError:
         result.injected = {"lost disk": settings.founding, "harmed": 1}
@@ -284,14 +290,14 @@ def run_operators(seed: int, *, verbose: bool = False) -> Result:
     return result
 
 
-def _drive(cluster: Cluster, rng: random.Random) -> tuple[Mender, Faults]:
+def _drive(cluster: Cluster, rng: random.Random, *, demotes: bool) -> tuple[Mender, Faults]:
     clients = Whole(cluster)
     clients.bootstrap = [
         *(register_node(node) for node in cluster.founding),
         create_topic(f"t{GID}", [cluster.founding], cluster.settings),
     ]
     faults = Faults(cluster, clients, until=DURATION * 0.65, gap=2.0 + 4.0 * cluster.rng.random())
-    operators = Mender(cluster, clients, rng)
+    operators = Mender(cluster, clients, rng, demotes=demotes)
 
     def is_done(one: Cluster) -> bool:
         return operators.harmed or nodes._is_done(one, operators)

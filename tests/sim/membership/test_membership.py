@@ -36,6 +36,7 @@ def test_seeds_of_nodes() -> None:
     assert sum(result.injected["change"] for result in results) > 3 * PER_TEST
     assert sum(result.injected["lost disk"] for result in results) > PER_TEST
     assert sum(result.injected["away"] for result in results) > PER_TEST // 3
+    assert sum(result.injected["demotion"] for result in results) > PER_TEST // 3
 
 
 def test_seeds_of_balances() -> None:
