@@ -4,8 +4,8 @@
     entry applied --unpack--> Members --> guard, election, core, replicator, state check
 
 One change affects one replica: a learner is added, a learner becomes a voter, a voter becomes a
-learner, or a replica is removed. Majorities before and after such a change have a replica in common, so no joint
-configurations are needed (Ongaro's thesis, section 4.1).
+learner, or a replica is removed. Majorities before and after such a change have a replica in
+common, so no joint configurations are needed (Ongaro's thesis, section 4.1).
 
 A node that leaves and comes back is another replica: its instance is the version that added it.
 Messages to or from an older instance are not taken for the newer instance's.

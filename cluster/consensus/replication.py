@@ -166,7 +166,8 @@ class Replicator:
             if match < progress.match or match == 0:
                 return
             progress.match = match
-            progress.is_filled = progress.is_filled or match == self._journal.last_index
+            if not progress.is_filled:
+                progress.is_filled = match == self._journal.last_index
             progress.free_up_to(match)
             progress.next = max(progress.next, next_index)
             if progress.state is not FollowerState.REPLICATE:
