@@ -230,7 +230,7 @@ def _drive(stage: Changing, operator: Operator) -> Faults:
 
 
 def _at_rest(stage: Changing, operator: Operator) -> bool:
-    """Tells whether there are a leader, equal members, no other holders, and no unasked learners."""
+    """Tells whether there are a leader, equal members, no other holders, and what may stay."""
     if not stage.is_settled(()) or len(stage.present(())) != len(stage.members()):
         return False
     leader = stage.cluster.leader(GID)

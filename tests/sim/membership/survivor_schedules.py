@@ -107,7 +107,7 @@ def of_two_nodes_one_disk_is_lost() -> None:
 # -- forbidden steps ------------------------------------------------------------------------------
 
 
-def _told(stage: Changing, node: int, gone: Collection[tuple[int, int]]) -> None:
+def told(stage: Changing, node: int, gone: Collection[tuple[int, int]]) -> None:
     """Tells the node, as the metadata would, the replicas that are gone."""
     stage.node(node).driver.touch(GID)
     stage.run(0.1)
@@ -126,7 +126,7 @@ def of_two_that_are_gone_neither_goes_on_alone() -> None:
     stage.isolate(1)
     stage.run(3.0)
     for node in (1, 2):
-        _told(stage, node, {(1, 0), (2, 0)})
+        told(stage, node, {(1, 0), (2, 0)})
     if stage.leaders():
         raise Violation(f"{stage.leaders()} lead, each alone")
     stage.settle()
@@ -153,7 +153,7 @@ def who_may_be_outvoted_does_not_go_on_alone() -> None:
     assert stage.group(2).members.version == 1
     assert stage.group(2).journal.configurations[-1].configuration.version == 2
     stage.crash(1)
-    _told(stage, 2, {(1, 0)})
+    told(stage, 2, {(1, 0)})
     if 2 in stage.leaders():
         raise Violation("2 goes on without what 1 and 3 have acknowledged")
     stage.settle()
@@ -179,7 +179,7 @@ def those_of_before_do_not_decide_beside_one_alone() -> None:
     stage.stands(1)
     assert stage.leaders() == [1], "by the vote of 2"
     stage.crash(2)
-    _told(stage, 3, {(2, 0)})
+    told(stage, 3, {(2, 0)})
     if 3 in stage.leaders():
         raise Violation("3 decides alone, and 1 leads")
     stage.settle()
@@ -194,7 +194,7 @@ def a_late_answer_of_who_is_excluded_counts_nothing() -> None:
     stage.hold(lambda sender, receiver, message: isinstance(message, AppendReply))
     sent = stage.send(1, stage.batch())
     stage.run(0.1)
-    _told(stage, 1, {(2, 0)})
+    told(stage, 1, {(2, 0)})
     stage.release()
     stage.run(1.0)
     if stage.group(1).failed is not None or sent.kind is not Kind.APPENDED:

@@ -18,7 +18,7 @@ CAUGHT_BY = {
     "demoted-is-silent": "who_was_demoted_still_answers",
     "demoted-stands": "learners_that_stay_lose_their_leader",
     "demoted-leads-on": "a_leader_that_is_demoted_hands_over",
-    "demoted-goes": "a_demoted_leader_to_whom_nobody_answers_stops",
+    "demoted-goes": "a_demoted_leader_from_whom_nobody_takes_over_stops",
     "demoted-below-a-majority": "who_votes_on_is_a_majority_that_answers",
     "rests-without-its-learners": "a_group_does_not_rest_with_a_learner_behind",
     "learners-keep-awake": "a_group_with_learners_rests",
