@@ -147,6 +147,8 @@ class LeaderTerm:
         now, journal = self._members.configuration, self._journal
         if not self.ready:
             raise ChangeRefusedError("the leader is not ready", now)
+        if self.is_leaving:
+            raise ChangeRefusedError("the leader has no vote, and hands over", now)
         if self._change_queued or journal.configurations[-1].index > journal.applied_index:
             raise ChangeRefusedError("another change is in progress", now)
         after = changed(now, change)

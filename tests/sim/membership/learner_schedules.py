@@ -208,6 +208,9 @@ def a_demoted_leader_from_whom_nobody_takes_over_stops() -> None:
     stage.hold(lambda sender, receiver, message: isinstance(message, TimeoutNow))
     stage.change(1, ChangeStep.DEMOTE, 1)
     assert stage.leaders() == [1]
+    with suppress(ChangeRefusedError):
+        stage.propose(1, ChangeStep.PROMOTE, 1)
+        raise Violation("1 gives itself its vote back")
     lost = stage.send(1, stage.batch())
     stage.run(4.0)
     if lost.kind is Kind.APPENDED or stage.leaders():

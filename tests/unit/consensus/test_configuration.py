@@ -92,7 +92,7 @@ def test_at_most_so_many_learners_as_an_entry_can_name() -> None:
         (THREE, ConfigurationChange(ChangeStep.DEMOTE, 4, 0), "it has no replica"),
         (
             Configuration(0, (Member(1),), tuple(Member(2 + i) for i in range(MAX_LEARNERS))),
-            ConfigurationChange(ChangeStep.ADD, 99, 0),
+            ConfigurationChange(ChangeStep.ADD, 999, 0),
             f"more than {MAX_LEARNERS} learners",
         ),
         (
