@@ -120,10 +120,10 @@ def rests_without_its_learners() -> Any:
 
 @mutation("a group with learners never rests")
 def learners_keep_awake() -> Any:
-    before = LeaderTerm.can_quiesce.fget
+    before: Any = LeaderTerm.can_quiesce
 
     def can_quiesce(self: LeaderTerm) -> bool:
-        return not self._members.learners and bool(before(self))  # type: ignore[misc]
+        return not self._members.learners and bool(before.fget(self))
 
     return [(LeaderTerm, "can_quiesce", property(can_quiesce))]
 
