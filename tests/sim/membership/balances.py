@@ -21,12 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cluster.consensus.group import Group
 from cluster.features import REPLICA_CHANGES
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas import balance as balancing
 from cluster.node.replicas.balance import Balancing, Moves
+from cluster.node.replicas.changes import ReplicaChanges
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
 from tests.sim.cluster import Cluster, create_topic, register_node
@@ -42,6 +44,7 @@ MAX_MOVES = 2  # at a time, instead of the nodes' 50
 # A leader may go while its moves are on their way; its successor does not know of them.
 MOST_MOVES = 2 * MAX_MOVES
 LOOK = 0.02  # seconds between looks at the metadata
+SLOW_MOVE = 10.0  # seconds before the first step of a move by hand
 DIRECTED = (6,)  # seeds that meet the planted weaknesses
 WITH_RACKS = 7
 RACKS = "aabbc"
@@ -277,9 +280,10 @@ def moved_by_hand(
 ) -> None:
     """Moves partitions to the first nodes when the first plan behind the run is empty.
 
-    goes_on: the balance goes on with that plan. Otherwise it draws another one.
+    goes_on: the balance goes on with that plan. Otherwise it draws others, and the moves wait.
     """
     begin, moved = Balancing.begin, list[int]()
+    look, until = ReplicaChanges._look, [0.0]
 
     def late(self: Balancing, moves: Moves) -> None:
         cluster, records = self._propose.__self__._node.cluster, self._records()  # type: ignore[attr-defined]
@@ -294,10 +298,17 @@ def moved_by_hand(
                 moved.append(record.group_id)
                 cluster.command(mpb.MetadataCommand(set_replicas=command), lambda result: None)
             if not goes_on:
+                until[0] = cluster.scheduler.now + SLOW_MOVE
                 return
         begin(self, moves)
 
-    with limited(Balancing, "begin", late), limited(seeds, "REST", 300.0):
+    def slow(self: ReplicaChanges, gid: int, group: Group, record: PartitionState) -> None:
+        now = self._propose.__self__.cluster.scheduler.now  # type: ignore[attr-defined]
+        if gid not in moved or now >= until[0]:
+            look(self, gid, group, record)
+
+    slow_moves = limited(ReplicaChanges, "_look", slow)
+    with limited(Balancing, "begin", late), limited(seeds, "REST", 300.0), slow_moves:
         error = run_balances(seed).error
     if error or not moved:
         raise Violation(error or "no plan was empty")
