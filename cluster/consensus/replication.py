@@ -248,13 +248,20 @@ class Replicator:
         ]
 
     def level(self) -> bool:
-        """Whether enough followers can be reached, and each of them has all entries."""
+        """Whether enough followers can be reached, and each of them has all entries.
+
+        It also has to have said that the configuration is in force there: at rest it says nothing,
+        and a learner that has not said it gets no vote.
+        """
         reachable, last = self.reachable(), self._journal.last_index
         voters = sum(peer in self._up for peer in self._members.voters)
         return voters + 1 >= self._members.majority and all(
-            self.peers[peer].state is FollowerState.REPLICATE and self.peers[peer].match == last
-            for peer in reachable
+            self._is_level(self.peers[peer], last) for peer in reachable
         )
+
+    def _is_level(self, progress: FollowerProgress, last: int) -> bool:
+        has_all = progress.state is FollowerState.REPLICATE and progress.match == last
+        return has_all and progress.version >= self._members.version
 
     def reachable(self) -> list[int]:
         return [peer for peer in self.peers if peer in self._up]

@@ -303,6 +303,23 @@ def a_group_does_not_rest_with_a_learner_behind() -> None:
 
 
 @schedule
+def a_learner_at_rest_can_get_its_vote() -> None:
+    """4 answers for all entries before it applies the last one, a configuration."""
+    stage = demoted(founding=3)
+    stage.learn(1, 4)
+    slow = stage.group(4)
+    slow._apply = lambda: None  # type: ignore[method-assign]
+    stage.change(1, ChangeStep.DEMOTE, 3)
+    stage.run(3.0)
+    del slow._apply
+    stage.node(4).driver.touch(GID)
+    stage.run(3.0)
+    assert stage.group(4).members.version == 2 and stage.group(1).is_quiescent
+    stage.change(1, ChangeStep.PROMOTE, 4)
+    stage.settle()
+
+
+@schedule
 def a_learner_that_falls_silent_wakes_its_group() -> None:
     """Its row is answered by nobody; it restarts unnoticed, and is not promoted on old answers."""
     stage = demoted(4, 5)

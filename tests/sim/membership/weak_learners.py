@@ -8,7 +8,7 @@ from cluster.consensus.configuration import Configuration, Members
 from cluster.consensus.group import Group
 from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import PreVote, Vote
-from cluster.consensus.replication import Replicator
+from cluster.consensus.replication import FollowerProgress, FollowerState, Replicator
 from tests.sim.mutations import mutation
 
 # Which schedule must catch which weakness.
@@ -21,6 +21,7 @@ CAUGHT_BY = {
     "demoted-goes": "a_demoted_leader_from_whom_nobody_takes_over_stops",
     "demoted-below-a-majority": "who_votes_on_is_a_majority_that_answers",
     "rests-without-its-learners": "a_group_does_not_rest_with_a_learner_behind",
+    "rests-before-all-know": "a_learner_at_rest_can_get_its_vote",
     "learners-keep-awake": "a_group_with_learners_rests",
     "silent-learner-believed": "a_learner_that_falls_silent_wakes_its_group",
 }
@@ -116,6 +117,14 @@ def rests_without_its_learners() -> Any:
         (LeaderTerm, "can_quiesce", property(can_quiesce)),
         (LeaderTerm, "quiesce", quiesce),
     ]
+
+
+@mutation("a group rests before all have said that the configuration is in force there")
+def rests_before_all_know() -> Any:
+    def is_level(self: Replicator, progress: FollowerProgress, last: int) -> bool:
+        return progress.state is FollowerState.REPLICATE and progress.match == last
+
+    return [(Replicator, "_is_level", is_level)]
 
 
 @mutation("a group with learners never rests")
