@@ -1,4 +1,4 @@
-"""Schedules of learners that stay: they follow, and neither vote nor lead (ADR 122)."""
+"""Schedules of learners that stay: they follow, and neither vote nor lead (ADR 123)."""
 
 from __future__ import annotations
 
