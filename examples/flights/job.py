@@ -1,4 +1,4 @@
-"""Topic -> Spark -> topic: the delays of each airport and hour, each of them there once.
+"""Topic -> Spark -> topic -> table: the delays of each airport and hour, each there once.
 
 The part to copy. It does not depend on the source of the records, nor on faults of nodes.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from functools import reduce
 from pathlib import Path
@@ -17,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from examples.flights.data import LATE_MINUTES, UNKNOWN, VISIBILITY, WIND, table
-from oncelog import Consumer
 from oncelog.spark import ensure_java
 
 if TYPE_CHECKING:
@@ -202,21 +202,24 @@ def start(
     )
 
 
-def results(bootstrap: str, topic: str) -> Any:
-    """Return the rows of that topic, for pandas.
+def archive(bootstrap: str, topic: str, directory: Path) -> Path:
+    """Write the topic into a table of Parquet files; return the table's directory."""
+    words = ["table", "run", topic, "--to", str(directory), "--exit-at-end", "-b", bootstrap]
+    subprocess.run([sys.executable, "-m", "oncelog.cli", *words], check=True)
+    return directory / topic
+
+
+def results(table: Path) -> Any:
+    """Return the rows of a table that `archive` made, by a plain reader of Parquet.
 
     Without those of the end of the stream, which update mode writes, too. A filter in the query
     would be moved below the watermark, which then never saw the end of the stream.
     """
-    rows: list[dict[str, Any]] = []
-    with Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        ends = consumer.end_offsets(consumer.assignment())
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for records in consumer.getmany(timeout_ms=1000).values():
-                rows += [json.loads(one.value or b"{}") for one in records if one.key is not None]
+    stored = pd.read_parquet(table, columns=["key", "value"])  # each partition in offset order
+    rows = [json.loads(value) for value in stored["value"][stored["key"].notna()]]
     found = pd.DataFrame(rows)
     found["hour"] = pd.to_datetime(found["hour"], utc=True)
     return found
 
 
-__all__ = ["delays", "departures", "results", "session", "start", "with_tables"]
+__all__ = ["archive", "delays", "departures", "results", "session", "start", "with_tables"]

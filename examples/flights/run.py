@@ -86,8 +86,8 @@ def run(
     """
     faults = faults or Faults()
     flights = data.departures(records)
-    for notes in directory.glob("checkpoint*"):
-        shutil.rmtree(notes)
+    for old in (*directory.glob("checkpoint*"), *directory.glob("tables")):
+        shutil.rmtree(old)
     with Admin(bootstrap_servers=bootstrap) as admin:
         for topic in (TOPIC, *([NAIVE] if naive else [])):
             admin.create_topic(topic, PARTITIONS)
@@ -110,8 +110,9 @@ def run(
     finally:
         work.close()
     wanted = check.expected(flights)
-    found = _found(bootstrap, RESULTS, mode, wanted)
-    beside = _found(bootstrap, NAIVE, mode, wanted) if naive else None
+    tables = directory / "tables"
+    found = _found(job.archive(bootstrap, RESULTS, tables), mode, wanted)
+    beside = _found(job.archive(bootstrap, NAIVE, tables), mode, wanted) if naive else None
     outcome = Outcome(
         records=len(flights),
         rows=len(found.rows),
@@ -133,7 +134,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Contents of a topic of results: the resulting table, and its faults."""
+    """Contents of a table of results: its last rows, and its faults."""
 
     rows: Any
     written: int
@@ -145,8 +146,8 @@ class _Found:
         return {**counted, "differences": len(self.differences)}
 
 
-def _found(bootstrap: str, topic: str, mode: str, wanted: Any) -> _Found:
-    written = job.results(bootstrap, topic)
+def _found(table: Path, mode: str, wanted: Any) -> _Found:
+    written = job.results(table)
     last, again = check.last_of_each(written)
     # In append mode there is no second row of an hour, so a surplus row is a difference.
     rows = last if mode == "update" else written
@@ -195,7 +196,7 @@ def report(outcome: Outcome, directory: Path) -> None:
         )
     for text in outcome.differences[:SHOWN]:
         print(f"  {text}")
-    print(f"to look at: {directory / 'index.html'}")
+    print(f"to look at: {directory / 'index.html'}; to query: {directory / 'tables' / RESULTS}")
 
 
 def add_options(parser: argparse.ArgumentParser, directory: Path) -> None:

@@ -48,6 +48,7 @@ def test_the_whole_job_while_a_leader_is_killed(tmp_path: Path) -> None:
     assert len(outcome["kills"]) == 1
     # Hours were written while the stream went on, not only at its end.
     assert sum(one["rows"] > 0 for one in outcome["triggers"]) > 2
+    assert list((tmp_path / "tables" / "delays").rglob("*.parquet"))
     for picture in ("delays.png", "causes.png", "run.png"):
         assert picture in (tmp_path / "index.html").read_text()
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
@@ -103,7 +104,7 @@ def test_a_partition_that_stalls_is_not_late(
     finally:
         query.stop()
         spark.conf.unset("spark.sql.streaming.multipleWatermarkPolicy")
-    found = job.results(cluster.bootstrap, results)
+    found = job.results(job.archive(cluster.bootstrap, results, tmp_path / "tables"))
     wrong = check.differences(found, check.expected(flights))
     if policy == "min":
         assert wrong == []
