@@ -26,6 +26,7 @@ log = logging.getLogger("oncelog.client")
 MAX_FILE_BYTES = 1024 * 1024
 FILES_LOOK_S = 5.0  # between checks for replaced certificates
 _MAX_MESSAGE = 128 * 1024 * 1024
+_CONNECT_MS = 2000  # A node that hangs must not hold up what another one answers.
 _Stamp = tuple[int, int, int]
 
 
@@ -72,7 +73,9 @@ class Channels:
             # A name can vanish while a container restarts; resolve it again soon. gRPC's default is
             # 30 s.
             ("grpc.dns_min_time_between_resolutions_ms", 500),
-            ("grpc.min_reconnect_backoff_ms", max(100, backoff.retry_backoff_ms)),
+            # Despite its name, the shortest limit of an attempt to connect, TLS and the first
+            # frames included.
+            ("grpc.min_reconnect_backoff_ms", min(_CONNECT_MS, backoff.request_timeout_ms)),
             ("grpc.max_reconnect_backoff_ms", max(100, backoff.retry_backoff_max_ms)),
             ("grpc.use_local_subchannel_pool", 1),
             # HTTP proxies are for other programs; only gRPC's own variable applies here.
