@@ -47,7 +47,7 @@ def slow(address: str) -> Iterator[str]:
 
     threading.Thread(target=accept, daemon=True).start()
     try:
-        yield "127.0.0.1:%d" % listener.getsockname()[1]
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
