@@ -155,6 +155,8 @@ def who_joined_through_a_node_that_is_gone_finds_the_others() -> None:
     assert not nodes.change(1, mpb.NODE_ACTION_REMOVE)
     nodes.until(lambda: 1 not in nodes.state.nodes, "1 is forgotten")
     nodes.settle()
+    nodes.group(4).checkpoint_early()  # its copy after the power cut is as old as its checkpoint
+    nodes.run(1.0)
     for node in nodes.cluster.live():
         node.crash("power cut")
     nodes.node(4).start()
