@@ -1,4 +1,4 @@
-"""Commands `oncelog table`: topics as Delta tables."""
+"""Commands `oncelog table`: topics as Delta or Iceberg tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from oncelog.cli.names import topic_names
 from oncelog.cli.options import common
 from oncelog.cli.output import print_json, print_table
 from oncelog.cli.streams import progress
+from oncelog.table.formats import FORMATS
 from oncelog.table.run import LIMITS, Archiver, Commit, TableSettings
 from oncelog.table.verify import verify as compare
 from oncelog.views.words import plural
@@ -34,36 +35,51 @@ def _setting(name: str, text: str) -> Callable[[Command], Command]:
 
 _to = click.option("--to", required=True, help="Path or URL (s3://, gs://, az://) of the tables.")
 _name = click.option("--name", help="Name of the one topic's table; default: the topic's.")
+_format = click.option(
+    "--table-format",
+    "table_format",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="Format of the tables.",
+)
+_catalog = click.option(
+    "--catalog", help="Iceberg catalog of pyiceberg's configuration; default: a file in --to."
+)
 
 
 @click.group()
 def table() -> None:
-    """Write topics into Delta tables, each record once."""
+    """Write topics into Delta or Iceberg tables, each record once."""
 
 
 @table.command()
 @click.argument("topics", nargs=-1, required=True, shell_complete=topic_names)
 @_to
 @_name
+@_format
+@_catalog
 @click.option("--group", help="Consumer group of all instances; default: made of --to.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
 @_setting("roll_bytes", "Close a file at this size.")
 @_setting("roll_ms", "Close a file this long after its first record.")
 @_setting("commit_ms", "Time between commits of the closed files.")
-@_setting("merge_below", "Merge neighbouring files below this size; 0: never.")
+@_setting("merge_below", "Merge neighbouring files of Delta below this size; 0: never.")
 @_setting("memory_bytes", "Close files early to stay below this.")
 @common
 def run(
     topics: tuple[str, ...],
     to: str,
     name: str | None,
+    table_format: str,
+    catalog: str | None,
     group: str | None,
     exit_at_end: bool,
     bootstrap: tuple[str, ...],
     as_json: bool,
     **settings: int,
 ) -> None:
-    """Write TOPICS into Delta tables, and follow them.
+    """Write TOPICS into Delta or Iceberg tables, and follow them.
 
     Each topic has a table below --to, with its name ("." becomes "_"). A commit adds the records of
     all partitions and the offsets to go on from. You may start the command several times, to share
@@ -75,6 +91,8 @@ def run(
         to,
         bootstrap_servers=bootstrap,
         name=name,
+        table_format=table_format,
+        catalog=catalog,
         group_id=group,
         settings=TableSettings(**settings),
         on_commit=report.committed,
@@ -96,17 +114,17 @@ def run(
 @click.argument("topic", shell_complete=topic_names)
 @_to
 @_name
+@_format
+@_catalog
 @common
-def verify(
-    topic: str, to: str, name: str | None, bootstrap: tuple[str, ...], as_json: bool
-) -> None:
+def verify(topic: str, bootstrap: tuple[str, ...], as_json: bool, **place: Any) -> None:
     """Compare the table of TOPIC with the topic.
 
     Reads all records of the table, and compares those that the topic still has. Exits 1 if one
     differs, is missing, or is there twice.
     """
     with progress(lambda: f"comparing the table of {topic} with the topic"):
-        findings = compare(topic, to, bootstrap_servers=bootstrap, name=name)
+        findings = compare(topic, bootstrap_servers=bootstrap, **place)
     if as_json:
         print_json([asdict(one) for one in findings])
     else:

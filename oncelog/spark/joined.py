@@ -19,7 +19,8 @@ from oncelog.admin import Admin
 from oncelog.config import bootstrap_of
 from oncelog.spark.source.offsets import EARLIEST
 from oncelog.spark.source.schema import columns_as_types
-from oncelog.table.delta import DeltaTopic, TablePartition, owner_of, table_url
+from oncelog.table.delta import DeltaTopic
+from oncelog.table.files import TablePartition, owner_of, table_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oncelog.table.delta import DeltaTopic, TableFile, TablePartition
+from oncelog.table.files import TableFile, TablePartition, TopicTable
 from oncelog.table.layout import PAYLOAD_COLUMNS, FileBuilder, checked_slices
 
 MANY: Final = 16  # small neighbours that are merged, however small they are
@@ -38,7 +38,7 @@ def due(files: Sequence[TableFile], below: int, largest: int) -> list[TableFile]
 
 
 def merge(
-    table: DeltaTopic, place: TablePartition, old: Sequence[TableFile], origin: dict[str, str | int]
+    table: TopicTable, place: TablePartition, old: Sequence[TableFile], origin: dict[str, str | int]
 ) -> None:
     """Put one file in the place of neighbours. Raises CommitUnknownError, CorruptLogError."""
     builder = FileBuilder(origin, old[0].first)

@@ -1,4 +1,4 @@
-"""Archiver: reads topics as a member of a group, writes them into Delta tables, each record once.
+"""Archiver: reads topics as a member of a group, writes them into tables, each record once.
 
 Place in the flow: Consumer.stored_batch -> rows of a partition's open file -> whole file, stored in
 the background -> a commit of all files and positions. `oncelog table run` is a thin layer over it.
@@ -10,7 +10,6 @@ instance, a former owner or a restart may do anything twice, except for the comm
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,16 +21,15 @@ from oncelog.admin import Admin
 from oncelog.config import bootstrap_of
 from oncelog.consumer import Consumer
 from oncelog.errors import ConfigError, CorruptLogError, OncelogError
-from oncelog.table.delta import (
+from oncelog.table.files import (
     CommitUnknownError,
-    DeltaTopic,
     TableError,
     TableFile,
     TablePartition,
-    import_deltalake,
+    TopicTable,
     owner_of,
-    table_url,
 )
+from oncelog.table.formats import TablePlace
 from oncelog.table.layout import FileBuilder, rows_of
 from oncelog.table.merge import due, merge
 from oncelog.types import TopicPartition
@@ -90,7 +88,7 @@ class Commit:
 class _OpenPartition:
     """Records of an owned partition that are not in the table yet."""
 
-    def __init__(self, table: DeltaTopic, place: TablePartition, next_offset: int | None) -> None:
+    def __init__(self, table: TopicTable, place: TablePartition, next_offset: int | None) -> None:
         self.table = table
         self.place = place
         self.next = next_offset  # of the topic; None: the table is empty, begin anywhere
@@ -125,6 +123,7 @@ class Archiver:
     """One run of the archiver. `run` may be called once.
 
     `to`: path or URL; the table of a topic is below it, with the topic's name or `name`.
+    `table_format`: delta or iceberg. `catalog`: of Iceberg tables, in pyiceberg's configuration.
     `group_id`: by default made of `to`. `on_commit`: called after each commit.
     `step`: called with the name of each step, for tests that end the process there.
     """
@@ -136,16 +135,18 @@ class Archiver:
         *,
         bootstrap_servers: str | Sequence[str] | None = None,
         name: str | None = None,
+        table_format: str = "delta",
+        catalog: str | None = None,
         group_id: str | None = None,
         settings: TableSettings = TableSettings(),  # frozen
         on_commit: Callable[[Commit], None] = lambda commit: None,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        import_deltalake()
+        place = TablePlace(to, table_format, catalog)
+        place.check()
         if not topics or (name is not None and len(topics) > 1):
             raise ConfigError("name: it names the table of one topic; omit it", "name")
-        urls = {topic: table_url(to, name or topic) for topic in topics}
-        if len(set(urls.values())) < len(topics):
+        if len({place.url(name or topic) for topic in topics}) < len(topics):
             raise ConfigError(f"topics: two of {', '.join(topics)} have one table", "topics")
         self._bootstrap = bootstrap_of(bootstrap_servers)
         self._settings = settings
@@ -161,13 +162,12 @@ class Archiver:
             self._owner = owner_of(self._admin.describe_cluster())
             self._topic_ids = {one: self._admin.describe_topic(one).topic_id for one in topics}
             self._tables = {
-                topic: DeltaTopic.open(url, self._owner, topic, create=True)
-                for topic, url in urls.items()
+                topic: place.open(name or topic, self._owner, topic, create=True)
+                for topic in topics
             }
-            digest = hashlib.sha256(table_url(to, name or "").encode()).hexdigest()
             self._consumer = Consumer(
                 bootstrap_servers=self._bootstrap,
-                group_id=group_id or f"table-{digest[:16]}",
+                group_id=group_id or place.group(name),
                 auto_offset_reset="earliest",
                 on_assigned=self._assigned,
                 on_revoked=lambda tps, deadline: self._give_back(tps),
@@ -314,12 +314,12 @@ class Archiver:
             parts = {tp: self._parts[tp] for tp in tps if tp.topic == topic}
             while self._commit_once(topic, table, parts):
                 pass
-            if self._settings.merge_below:
+            if self._settings.merge_below and table.merges:
                 for part in parts.values():
                     self._merge(topic, table, part.place)
 
     def _commit_once(
-        self, topic: str, table: DeltaTopic, parts: dict[TopicPartition, _OpenPartition]
+        self, topic: str, table: TopicTable, parts: dict[TopicPartition, _OpenPartition]
     ) -> bool:
         """Commit the stored files. Return True if it is to be called again."""
         self._settle(table, parts)
@@ -329,13 +329,13 @@ class Archiver:
         if not files:
             return False
         payload_bytes = sum(size for part in parts.values() for _, size in part.stored)
-        version = table.version
+        state = table.state
         self._step("commit")
         try:
             table.commit(files)
         except CommitUnknownError as error:
             table.refresh()
-            if table.version == version:  # nobody else was first
+            if table.state == state:  # nobody else was first
                 raise TableError(str(error)) from error
             log.info("%s", error)
             return True
@@ -356,7 +356,7 @@ class Archiver:
         self._commit_group(table, parts)
         return False
 
-    def _settle(self, table: DeltaTopic, parts: dict[TopicPartition, _OpenPartition]) -> None:
+    def _settle(self, table: TopicTable, parts: dict[TopicPartition, _OpenPartition]) -> None:
         """Drop records that the table has: by a commit without an answer, or of another owner."""
         for tp, part in parts.items():
             at, begin = table.position(part.place), part.begin
@@ -370,14 +370,14 @@ class Archiver:
             if not part.drop_below(at):
                 self._consumer.seek(tp, at)
 
-    def _commit_group(self, table: DeltaTopic, parts: dict[TopicPartition, _OpenPartition]) -> None:
+    def _commit_group(self, table: TopicTable, parts: dict[TopicPartition, _OpenPartition]) -> None:
         positions = {tp: table.position(part.place) for tp, part in parts.items()}
         try:
             self._consumer.commit({tp: at for tp, at in positions.items() if at is not None})
         except OncelogError as error:
             log.info("the group's offsets, which only show the lag, are not committed: %s", error)
 
-    def _merge(self, topic: str, table: DeltaTopic, place: TablePartition) -> None:
+    def _merge(self, topic: str, table: TopicTable, place: TablePartition) -> None:
         settings = self._settings
         old = due(table.files(place), settings.merge_below, settings.roll_bytes)
         if not old:

@@ -14,7 +14,8 @@ from oncelog.admin import Admin
 from oncelog.config import bootstrap_of
 from oncelog.consumer import Consumer
 from oncelog.errors import CorruptLogError
-from oncelog.table.delta import DeltaTopic, TablePartition, owner_of, table_url
+from oncelog.table.files import TablePartition, TopicTable, owner_of
+from oncelog.table.formats import TablePlace
 from oncelog.table.layout import checked_slices, file_schema, rows_of
 from oncelog.types import TopicPartition
 
@@ -43,15 +44,19 @@ def verify(
     *,
     bootstrap_servers: str | Sequence[str] | None = None,
     name: str | None = None,
+    table_format: str = "delta",
+    catalog: str | None = None,
 ) -> list[Finding]:
     """Compare the table of a topic with the topic; one Finding for each partition of the table."""
     bootstrap = bootstrap_of(bootstrap_servers)
+    location = TablePlace(to, table_format, catalog)
+    location.check()
     with (
         Admin(bootstrap_servers=bootstrap) as admin,
         Consumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer,
     ):
         owner = owner_of(admin.describe_cluster())
-        table = DeltaTopic.open(table_url(to, name or topic), owner, topic)
+        table = location.open(name or topic, owner, topic)
         topic_id = admin.describe_topic(topic).topic_id
         findings = []
         for place in table.places():
@@ -86,7 +91,7 @@ class _Topic:
         return taken
 
 
-def _partition(table: DeltaTopic, place: TablePartition, reader: _Topic | None) -> Finding:
+def _partition(table: TopicTable, place: TablePartition, reader: _Topic | None) -> Finding:
     files = table.files(place)
     begin = files[0].first if files else table.position(place) or 0
     found = Finding(place.topic_id, place.partition, begin, table.position(place) or 0)
@@ -111,7 +116,7 @@ def _partition(table: DeltaTopic, place: TablePartition, reader: _Topic | None) 
     return found
 
 
-def _rows(table: DeltaTopic, place: TablePartition, found: Finding) -> Iterator[Any]:
+def _rows(table: TopicTable, place: TablePartition, found: Finding) -> Iterator[Any]:
     """Yield the table's rows. Raises CorruptLogError at a fault."""
     at = found.begin
     for file in table.files(place):

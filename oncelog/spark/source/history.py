@@ -13,7 +13,8 @@ from typing import Any
 from oncelog.spark.source.offsets import OffsetRange, Offsets
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.reading import join, read_range
-from oncelog.table.delta import DeltaTopic, TablePartition
+from oncelog.table.delta import DeltaTopic
+from oncelog.table.files import TablePartition
 from oncelog.table.layout import checked_slices
 
 

@@ -38,7 +38,7 @@ from oncelog.spark.source.offsets import (
     split,
 )
 from oncelog.spark.source.options import Bound, SourceOptions
-from oncelog.table.delta import owner_of
+from oncelog.table.files import owner_of
 from oncelog.types import TopicInfo, TopicPartition
 
 T = TypeVar("T")

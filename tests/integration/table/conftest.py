@@ -14,10 +14,10 @@ import obstore
 import pytest
 
 from harness.local_cluster import LocalCluster
-from oncelog.table import delta
-from oncelog.table.delta import CommitUnknownError, DeltaTopic, TableFile, TablePartition
+from oncelog.table.files import CommitUnknownError, TableFile, TablePartition, TopicTable
 from oncelog.table.run import Archiver, Commit, TableSettings
 from tests.integration.conftest import STEADY, _running
+from tests.integration.table.s3 import S3Server
 
 # Only the end of a run commits, unless a test says otherwise.
 SETTINGS = TableSettings(merge_below=0)
@@ -35,9 +35,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 class Tables:
     """Tables of a test, in one folder."""
 
-    def __init__(self, bootstrap: str, to: str) -> None:
+    def __init__(self, bootstrap: str, to: str, table_format: str = "delta") -> None:
         self.bootstrap = bootstrap
         self.to = to
+        self.table_format = table_format
         self.commits: list[Commit] = []
 
     def archiver(self, *topics: str, name: str | None = None, **options: Any) -> Archiver:
@@ -48,6 +49,7 @@ class Tables:
             self.to,
             bootstrap_servers=self.bootstrap,
             name=name,
+            table_format=self.table_format,
             group_id=group,
             settings=replace(SETTINGS, **options),
             on_commit=self.commits.append,
@@ -93,23 +95,33 @@ class Tables:
 
 def repeat_commits(patched: pytest.MonkeyPatch) -> None:
     """Repeat a refused commit, as libraries do: with new files, and without the positions."""
-    commit = DeltaTopic.commit
+    commit = TopicTable.commit
 
-    def repeated(table: DeltaTopic, files: list[tuple[TablePartition, TableFile]]) -> None:
+    def repeated(table: TopicTable, files: list[tuple[TablePartition, TableFile]]) -> None:
         try:
             commit(table, files)
         except CommitUnknownError:
             table.refresh()
-            adds = []
+            again = []
             for place, file in files:
                 other = file._replace(path=place.new_path(file.first))
                 obstore.copy(table._store, file.path, other.path)
-                adds.append(delta._add(place, other, data_change=True))
-            table._commit(adds, [])
+                again.append((place, other))
+            table._add(again, {})
 
-    patched.setattr(DeltaTopic, "commit", repeated)
+    patched.setattr(TopicTable, "commit", repeated)
 
 
 @pytest.fixture
 def tables(cluster: LocalCluster, tmp_path: Path) -> Tables:
     return Tables(cluster.bootstrap, str(tmp_path / "tables"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    started = S3Server(tmp_path_factory.mktemp("s3"))
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in started.environment.items():
+            patched.setenv(name, value)
+        yield started
+    started.close()

@@ -8,11 +8,34 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from oncelog.table.delta import DeltaTopic, TablePartition
+from oncelog.table.files import TablePartition, TopicTable
 from oncelog.table.run import Archiver, TableSettings
+
+if TYPE_CHECKING:
+    from tests.integration.table.conftest import Tables
+
+
+def run_until(step: str, tables: Tables, topic: str, **options: object) -> int:
+    """Run an archiver that kills itself at the first `step`, if it comes; the exit code."""
+    given = {
+        "topic": topic,
+        "to": tables.to,
+        "bootstrap": tables.bootstrap,
+        "step": step,
+        # A group of its own: a killed member would keep its partitions until its session ends.
+        "group": f"{topic}-{step}",
+        "times": 1,
+        "merge_below": 0,
+        "unprotected": False,
+        "table_format": tables.table_format,
+        **options,
+    }
+    program = [sys.executable, "-m", "tests.integration.table.killed", json.dumps(given)]
+    return subprocess.run(program, check=False, timeout=180).returncode
 
 
 def main() -> None:
@@ -29,20 +52,21 @@ def main() -> None:
         [given["topic"]],
         given["to"],
         bootstrap_servers=given["bootstrap"],
+        table_format=given["table_format"],
         group_id=given["group"],
         settings=TableSettings(merge_below=given["merge_below"]),
         step=step,
     )
     if given["unprotected"]:
 
-        def position(table: DeltaTopic, place: TablePartition) -> int | None:
+        def position(table: TopicTable, place: TablePartition) -> int | None:
             found = archiver._consumer.committed((given["topic"], place.partition))
             return None if found is None else found.offset
 
-        def commit_group(self: Archiver, table: DeltaTopic, parts: dict[Any, Any]) -> None:
+        def commit_group(self: Archiver, table: TopicTable, parts: dict[Any, Any]) -> None:
             self._consumer.commit({tp: part.next for tp, part in parts.items()})
 
-        setattr(DeltaTopic, "position", position)  # noqa: B010
+        setattr(TopicTable, "position", position)  # noqa: B010
         setattr(Archiver, "_commit_group", commit_group)  # noqa: B010
     archiver.run(exit_at_end=True)
 

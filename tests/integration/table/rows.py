@@ -8,6 +8,7 @@ from typing import Any
 from harness.local_cluster import LocalCluster
 from oncelog import Producer
 from oncelog.table.delta import storage_options
+from oncelog.table.iceberg import NAMESPACE
 from tests.integration.records import read_all
 
 Row = tuple[Any, ...]
@@ -26,7 +27,15 @@ def in_table(url: str) -> list[Row]:
     from deltalake import DeltaTable
 
     table = DeltaTable(url, storage_options=storage_options(url))
-    rows = table.to_pyarrow_table().to_pylist()
+    return _sorted(table.to_pyarrow_table())
+
+
+def in_iceberg(catalog: Any, name: str) -> list[Row]:
+    """The rows of an Iceberg table, by pyiceberg's own reader."""
+    return _sorted(catalog.load_table((NAMESPACE, name)).scan().to_arrow())
+
+
+def _sorted(table: Any) -> list[Row]:
     found = [
         (
             row["partition"],
@@ -36,7 +45,7 @@ def in_table(url: str) -> list[Row]:
             int(row["timestamp"].timestamp() * 1_000_000 + 0.5),
             _headers(row["headers"]),
         )
-        for row in rows
+        for row in table.to_pylist()
     ]
     return sorted(found, key=lambda row: row[:2])
 

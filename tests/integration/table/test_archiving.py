@@ -17,7 +17,15 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, TopicConfig, TopicPartition
 from oncelog.settings import CompressionType
 from oncelog.table import delta
-from oncelog.table.delta import TableError
+from oncelog.table.delta import DeltaTopic
+from oncelog.table.files import (
+    CommitUnknownError,
+    TableError,
+    TableFile,
+    TablePartition,
+    TopicTable,
+    owner_of,
+)
 from oncelog.table.merge import merge
 from oncelog.table.verify import verify
 from tests.integration.table.conftest import Tables, repeat_commits
@@ -81,14 +89,14 @@ def test_small_files_become_one(
 def merged_twice(tables: Tables, url: str, cluster: LocalCluster, topic: str) -> int:
     """Two instances merge the same files, both from the same version; the number of rows then."""
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        owner = delta.owner_of(admin.describe_cluster())
+        owner = owner_of(admin.describe_cluster())
         topic_id = admin.describe_topic(topic).topic_id
-    place = delta.TablePartition(topic_id, 0)
-    both = [delta.DeltaTopic.open(url, owner, topic) for _ in range(2)]
+    place = TablePartition(topic_id, 0)
+    both = [DeltaTopic.open(url, owner, topic) for _ in range(2)]
     for table in both:
         try:
             merge(table, place, table.files(place), {"topic": topic})
-        except delta.CommitUnknownError:
+        except CommitUnknownError:
             assert table is both[1]
     return len(in_table(url))
 
@@ -280,17 +288,17 @@ def test_a_comparison_finds_a_row_that_is_there_twice_or_missing(
     table.restore(2)
     assert DeltaTable(archived).to_pyarrow_table().num_rows == 20
     owner, place = table.metadata().configuration["oncelog.cluster"], _place(table)
-    opened = delta.DeltaTopic.open(archived, owner, topic)
-    opened._commit([delta._add(place, _copied(archived, place, opened), data_change=True)], [])
+    opened = DeltaTopic.open(archived, owner, topic)
+    opened._add([(place, _copied(archived, place, opened))], {})
     assert "offset 10 should follow" in fault(cluster, tables, topic)
 
 
-def _place(table: DeltaTable) -> delta.TablePartition:
+def _place(table: DeltaTable) -> TablePartition:
     (topic_id,) = set(table.to_pyarrow_table()["topic_id"].to_pylist())
-    return delta.TablePartition(topic_id, 0)
+    return TablePartition(topic_id, 0)
 
 
-def _copied(url: str, place: delta.TablePartition, table: delta.DeltaTopic) -> delta.TableFile:
+def _copied(url: str, place: TablePartition, table: TopicTable) -> TableFile:
     file, path = table.files(place)[0], place.new_path(0)
     shutil.copy(Path(url) / file.path, Path(url) / path)
     return file._replace(path=path)

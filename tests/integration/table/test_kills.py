@@ -4,10 +4,7 @@ offsets.
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 
 from deltalake import DeltaTable
 
@@ -15,27 +12,10 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.table.verify import verify
 from tests.integration.table.conftest import Tables
+from tests.integration.table.killed import run_until
 from tests.integration.table.rows import in_table, in_topic, send
 
 STEPS = ("put", "stored", "commit", "committed", "merge", "merged")
-
-
-def run_until(step: str, tables: Tables, topic: str, **options: object) -> int:
-    """Run an archiver that kills itself at the first `step`, if it comes; the exit code."""
-    given = {
-        "topic": topic,
-        "to": tables.to,
-        "bootstrap": tables.bootstrap,
-        "step": step,
-        # A group of its own: a killed member would keep its partitions until its session ends.
-        "group": f"{topic}-{step}",
-        "times": 1,
-        "merge_below": 0,
-        "unprotected": False,
-        **options,
-    }
-    program = [sys.executable, "-m", "tests.integration.table.killed", json.dumps(given)]
-    return subprocess.run(program, check=False, timeout=60).returncode
 
 
 def test_an_archiver_may_be_killed_anywhere(

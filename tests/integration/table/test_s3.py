@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import obstore
 import pytest
@@ -11,21 +10,11 @@ from obstore.store import from_url
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
-from oncelog.table.delta import TableError
+from oncelog.table.files import TableError
 from oncelog.table.verify import verify
 from tests.integration.table.conftest import Tables, repeat_commits
 from tests.integration.table.rows import in_table, in_topic, send
 from tests.integration.table.s3 import BUCKET, S3Server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    started = S3Server(tmp_path_factory.mktemp("s3"))
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in started.environment.items():
-            patched.setenv(name, value)
-        yield started
-    started.close()
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import pytest
 
 from oncelog.cli.app import run
 from oncelog.errors import ConfigError
-from oncelog.table.delta import DeltaTopic, TableError, TableFile, TablePartition, table_url
+from oncelog.table.delta import DeltaTopic
+from oncelog.table.files import TableError, TableFile, TablePartition, table_url
 from oncelog.table.merge import MANY, due
 from oncelog.table.run import Archiver, TableSettings
 
