@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -84,6 +85,31 @@ func (d *delivery) firstOffset() int64 {
 		return base + d.baseOffset
 	}
 	return -1
+}
+
+// fail ends it with an error that names the batch, so that the caller can ask for it later.
+func (d *delivery) fail(err *Error) {
+	d.err = err
+	if err.Kind.is(ErrDelivery) {
+		d.err = d.named(*err)
+	}
+	close(d.done)
+}
+
+func (d *delivery) named(err Error) *Error {
+	err.Topic, err.Partition = d.tp.Topic, d.tp.Partition
+	s := d.stamp.Load()
+	if s.producerID == 0 {
+		return &err
+	}
+	last := d.sequence(d.count - 1)
+	err.ProducerID, err.Epoch, err.Sequence = s.producerID, s.epoch, last
+	if err.Outcome == Unknown {
+		// These words are the same in all clients: tools read them.
+		err.Message = fmt.Sprintf("%s; %s producer %d epoch %d sequences %d..%d may be stored, "+
+			"ResolveSequence tells", err.Error(), d.tp, s.producerID, s.epoch, d.sequence(0), last)
+	}
+	return &err
 }
 
 // unlooked returns how many failed records nobody has looked at.

@@ -182,6 +182,9 @@ const (
 
 // Error is every error that this package makes. Which of the details are set depends on
 // the Kind.
+//
+// A record's error names its batch: Topic, Partition, ProducerID, Epoch and Sequence are what
+// [Admin.ResolveSequence] takes, which tells later whether the batch was stored.
 type Error struct {
 	Kind    *Kind
 	Message string
@@ -191,6 +194,9 @@ type Error struct {
 
 	Topic          string
 	Partition      int32
+	ProducerID     int64 // 0: the batch was never sent, or without idempotence
+	Epoch          int32
+	Sequence       int64 // of the batch's last record: a batch is stored whole or not at all
 	Offset         int64
 	LogStartOffset int64
 	HighWatermark  int64

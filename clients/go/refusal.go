@@ -151,8 +151,7 @@ func (w *window) failBatch(batch *openBatch, err *Error) {
 			w.accumulator.refuse(w.gap)
 		}
 	}
-	batch.delivery.err = err
-	close(batch.delivery.done)
+	batch.delivery.fail(err)
 	w.onDone(batch)
 }
 

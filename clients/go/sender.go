@@ -194,9 +194,8 @@ func (s *sender) failEverything(err, later *Error) {
 
 func (s *sender) failBatches(unsent []*openBatch, err *Error) {
 	for _, batch := range unsent {
-		batch.delivery.err = err.withOutcome(NeverSent)
+		batch.delivery.fail(err.withOutcome(NeverSent))
 		s.stats.RecordsFailed += int64(batch.count)
-		close(batch.delivery.done)
 		s.batchDone(batch)
 	}
 	for _, w := range s.windows {

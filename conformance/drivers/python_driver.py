@@ -599,6 +599,9 @@ def described(error: OncelogError) -> dict[str, Any]:
         "message": error.message,
         "details": error.details,
     }
+    if isinstance(error, errors.DeliveryError):
+        names = ("topic", "partition", "producer_id", "epoch", "sequence")
+        answer["details"] |= {name: getattr(error, name) for name in names}
     if isinstance(error, errors.DeliveryError | errors.RetriableError) and error.outcome:
         answer["outcome"] = error.outcome
     return answer

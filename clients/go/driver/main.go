@@ -174,6 +174,7 @@ func errorObject(err error) object {
 func details(e *oncelog.Error) object {
 	all := object{
 		"topic": e.Topic, "partition": e.Partition, "offset": e.Offset,
+		"producer_id": e.ProducerID, "epoch": e.Epoch, "sequence": e.Sequence,
 		"log_start_offset": e.LogStartOffset, "high_watermark": e.HighWatermark,
 		"next_offset": e.NextOffset, "last_sequence": e.LastSequence,
 		"current_epoch": e.CurrentEpoch, "leader_id": e.LeaderID, "leader_address": e.LeaderAddress,
@@ -197,6 +198,11 @@ func details(e *oncelog.Error) object {
 	some := object{}
 	for _, name := range of[e.Kind] {
 		some[name] = all[name]
+	}
+	if errors.Is(e, oncelog.ErrDelivery) {
+		for _, name := range []string{"topic", "partition", "producer_id", "epoch", "sequence"} {
+			some[name] = all[name]
+		}
 	}
 	return some
 }

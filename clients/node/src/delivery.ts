@@ -50,8 +50,24 @@ export class BatchDelivery {
   }
 
   fail(error: OncelogError): void {
-    this.error = error;
+    this.error = error.is("DELIVERY_FAILED") ? this.#named(error) : error;
     this.#settle();
+  }
+
+  /** The same error with the name of this batch, so that the caller can ask for it later. */
+  #named(error: OncelogError): OncelogError {
+    const { topic, partition } = this.tp;
+    const { producerId, epoch } = this.stamp;
+    const sequence = this.#sequence(this.count - 1);
+    const numbers = producerId === 0n ? {} : { producerId, epoch, sequence };
+    const details = { ...error.details, topic, partition, ...numbers };
+    let text = error.message;
+    if (producerId !== 0n && error.outcome === "unknown") {
+      // These words are the same in all clients: tools read them.
+      text += `; ${keyOf(this.tp)} producer ${producerId} epoch ${epoch} `;
+      text += `sequences ${this.#sequence(0)}..${sequence} may be stored, resolveSequence tells`;
+    }
+    return new OncelogError(error.kind, text, details, error.outcome, error.cause);
   }
 
   #settle(): void {

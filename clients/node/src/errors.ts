@@ -142,10 +142,20 @@ function below(kind: ErrorKind, other: ErrorKind): boolean {
  */
 export type Outcome = "never_sent" | "not_stored" | "unknown";
 
-/** What an error carries beside its message. What is set depends on its kind. */
+/**
+ * What an error carries beside its message. What is set depends on its kind.
+ *
+ * A record's error names its batch: `Admin.resolveSequence` takes topic, partition, producerId, epoch
+ * and sequence, and tells later whether the batch was stored. The last three are not set if it was
+ * never sent, or without idempotence.
+ */
 export interface ErrorDetails {
   topic?: string;
   partition?: number;
+  producerId?: bigint;
+  epoch?: number;
+  /** Of the batch's last record: a batch is stored whole or not at all. */
+  sequence?: bigint;
   offset?: bigint;
   logStartOffset?: bigint;
   highWatermark?: bigint;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use tokio::sync::Notify;
 
-use crate::errors::{Error, Result};
+use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::staging::StagedRun;
 use crate::types::{Metadata, TopicPartition};
 
@@ -83,9 +83,34 @@ impl BatchDelivery {
     }
 
     pub(crate) fn settle(&self, outcome: Result<Stored>) {
-        let first = self.outcome.set(outcome).is_ok();
+        let first = self.outcome.set(outcome.map_err(|error| self.named(error))).is_ok();
         assert!(first, "a batch has one outcome");
         self.done.notify_waiters();
+    }
+
+    /// The same error with the name of this batch, so that the caller can ask for it later.
+    fn named(&self, error: Error) -> Error {
+        if !error.is(ErrorKind::Delivery) {
+            return error;
+        }
+        let facts = self.facts();
+        let Stamp { producer_id, epoch, .. } = facts.stamp;
+        let (first, last) = (facts.sequence(0), facts.sequence(facts.count.saturating_sub(1)));
+        let error = error.with(|d| {
+            d.topic = self.tp.topic.to_string();
+            d.partition = self.tp.partition;
+            (d.producer_id, d.epoch, d.sequence) = (producer_id, epoch, last);
+        });
+        if producer_id == 0 || error.outcome() != Some(Outcome::Unknown) {
+            return error;
+        }
+        // These words are the same in all clients: tools read them.
+        let message = format!(
+            "{error}; {} producer {producer_id} epoch {epoch} sequences {first}..{last} may be \
+             stored, resolve_sequence tells",
+            self.tp
+        );
+        error.with_message(message)
     }
 
     pub(crate) fn error(&self) -> Option<&Error> {

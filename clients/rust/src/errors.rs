@@ -192,11 +192,19 @@ impl Outcome {
 }
 
 /// What an error carries beside its message. What is set depends on its kind.
+///
+/// A record's error names its batch: `Admin::resolve_sequence` takes `topic`, `partition`,
+/// `producer_id`, `epoch` and `sequence`, and tells later whether the batch was stored.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // the kinds say which of them they set
 pub struct ErrorDetails {
     pub topic: String,
     pub partition: i32,
+    /// 0: the batch was never sent, or without idempotence.
+    pub producer_id: i64,
+    pub epoch: i32,
+    /// Of the batch's last record: a batch is stored whole or not at all.
+    pub sequence: i64,
     pub offset: i64,
     pub log_start_offset: i64,
     pub high_watermark: i64,

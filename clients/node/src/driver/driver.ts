@@ -33,6 +33,7 @@ function digits(data: Uint8Array | null): string | null {
 
 // --- errors --------------------------------------------------------------------------
 
+const BATCH: (keyof ErrorDetails)[] = ["topic", "partition", "producerId", "epoch", "sequence"];
 const DETAILS: Record<string, (keyof ErrorDetails)[]> = {
   NOT_LEADER: ["leaderId", "leaderAddress"],
   UNKNOWN_TOPIC_OR_PARTITION: ["topic", "partition"],
@@ -49,7 +50,8 @@ const DETAILS: Record<string, (keyof ErrorDetails)[]> = {
 
 function errorOf(e: unknown): Json {
   if (e instanceof OncelogError) {
-    const details = (DETAILS[e.kind] ?? []).map((name) => [snake(name), e.details[name] ?? null]);
+    const names = [...(DETAILS[e.kind] ?? []), ...(e.is("DELIVERY_FAILED") ? BATCH : [])];
+    const details = names.map((name) => [snake(name), e.details[name] ?? null]);
     return {
       reason: e.kind,
       retriable: e.retriable,

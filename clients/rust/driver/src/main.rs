@@ -151,7 +151,16 @@ fn details(error: &Error) -> Value {
         ErrorKind::OutOfOrder => &[("last_sequence", json!(d.last_sequence))],
         _ => &[],
     };
-    Value::Object(names.iter().map(|(name, value)| ((*name).into(), value.clone())).collect())
+    let batch = [
+        ("topic", json!(d.topic)),
+        ("partition", json!(d.partition)),
+        ("producer_id", json!(d.producer_id)),
+        ("epoch", json!(d.epoch)),
+        ("sequence", json!(d.sequence)),
+    ];
+    let of_batch = if error.is(ErrorKind::Delivery) { &batch[..] } else { &[] };
+    let all = names.iter().chain(of_batch);
+    Value::Object(all.map(|(name, value)| ((*name).into(), value.clone())).collect())
 }
 
 impl Driver {

@@ -46,6 +46,7 @@ public final class OncelogException extends RuntimeException {
   private final transient Details details;
   private final Outcome outcome;
   private final boolean told; // by a node
+  private final transient RecordMetadata batch;
 
   OncelogException(ErrorKind kind, String format, Object... args) {
     this(
@@ -54,7 +55,8 @@ public final class OncelogException extends RuntimeException {
         Details.NONE,
         null,
         null,
-        false);
+        false,
+        null);
   }
 
   private OncelogException(
@@ -63,11 +65,13 @@ public final class OncelogException extends RuntimeException {
       Details details,
       Outcome outcome,
       Throwable cause,
-      boolean told) {
+      boolean told,
+      RecordMetadata batch) {
     super(message == null || message.isEmpty() ? kind.name() : message, cause);
     this.kind = kind;
     this.details = details;
     this.told = told;
+    this.batch = batch;
     if (kind == ErrorKind.COMMIT_TIMEOUT) {
       this.outcome = Outcome.UNKNOWN;
     } else if (outcome == null && kind.is(ErrorKind.DELIVERY_FAILED)) {
@@ -105,31 +109,56 @@ public final class OncelogException extends RuntimeException {
     return details == null ? Details.NONE : details;
   }
 
+  /**
+   * The batch of a record that failed: {@link Admin#resolveSequence} takes its partition, producer
+   * id, epoch and last sequence, and tells later whether it was stored. A batch is stored whole or
+   * not at all. Its producer id is 0 if it was never sent, or without idempotence. Null if the error
+   * is not of a record.
+   */
+  public RecordMetadata batch() {
+    return batch;
+  }
+
   /** The same error, if it is of a record, with this outcome. */
   OncelogException with(Outcome outcome) {
     return kind.is(ErrorKind.DELIVERY_FAILED)
-        ? new OncelogException(kind, getMessage(), details, outcome, getCause(), told)
+        ? new OncelogException(kind, getMessage(), details, outcome, getCause(), told, batch)
         : this;
   }
 
   OncelogException with(Detail detail) {
-    return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause(), told);
+    return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause(), told, batch);
   }
 
   /** The same, of several partitions. */
   OncelogException about(Collection<TopicPartition> tps) {
     String names = String.join(", ", tps.stream().map(TopicPartition::toString).toList());
     return new OncelogException(
-        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this, told);
+        kind, "no offsets of " + names + ": " + getMessage(), details, outcome, this, told, batch);
+  }
+
+  /** The same error, if it is of a record, of this batch: the caller can ask for it later. */
+  OncelogException of(RecordMetadata batch) {
+    if (!is(ErrorKind.DELIVERY_FAILED)) {
+      return this;
+    }
+    String text = getMessage();
+    if (batch.producerId() != 0 && outcome == Outcome.UNKNOWN) {
+      // These words are the same in all clients: tools read them.
+      text += "; " + batch.topic() + "-" + batch.partition() + " producer " + batch.producerId();
+      text += " epoch " + batch.epoch() + " sequences " + batch.sequence() + ".." + batch.lastSequence();
+      text += " may be stored, resolveSequence tells";
+    }
+    return new OncelogException(kind, text, details, outcome, getCause(), told, batch);
   }
 
   OncelogException because(Throwable cause) {
-    return new OncelogException(kind, getMessage(), details, outcome, cause, told);
+    return new OncelogException(kind, getMessage(), details, outcome, cause, told, batch);
   }
 
   /** The same, as a node has said it. */
   OncelogException told() {
-    return new OncelogException(kind, getMessage(), details, outcome, getCause(), true);
+    return new OncelogException(kind, getMessage(), details, outcome, getCause(), true, batch);
   }
 
   boolean isTold() {
@@ -139,7 +168,7 @@ public final class OncelogException extends RuntimeException {
   /** The same of a call with several attempts, one of them perhaps without an answer. */
   OncelogException ofCall(String message, boolean inDoubt) {
     Outcome known = inDoubt && isRetriable() ? Outcome.UNKNOWN : outcome;
-    return new OncelogException(kind, message, details, known, this, told);
+    return new OncelogException(kind, message, details, known, this, told, batch);
   }
 
   /** The error as one of ours, whatever it is. */

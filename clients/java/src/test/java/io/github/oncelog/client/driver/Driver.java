@@ -219,6 +219,14 @@ public final class Driver {
       case OUT_OF_ORDER -> some.addProperty("last_sequence", all.lastSequence());
       default -> {}
     }
+    RecordMetadata batch = e.batch();
+    if (batch != null) {
+      some.addProperty("topic", batch.topic());
+      some.addProperty("partition", batch.partition());
+      some.addProperty("producer_id", batch.producerId());
+      some.addProperty("epoch", batch.epoch());
+      some.addProperty("sequence", batch.lastSequence());
+    }
     return some;
   }
 
