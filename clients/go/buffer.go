@@ -345,7 +345,23 @@ func (b *fetchBuffer) advance(taken *chunk) {
 	}
 }
 
-// position returns the user's place, or unknownPosition and what to wait for.
+// place returns the user's place; unknownPosition also for what is not assigned.
+func (b *fetchBuffer) place(tp TopicPartition) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.cursors[tp]
+	switch {
+	case c == nil:
+		return unknownPosition
+	case len(c.chunks) > 0:
+		return c.chunks[0].next.Load()
+	default:
+		return c.position
+	}
+}
+
+// position returns the user's place, or unknownPosition and what to wait for. It takes the error
+// of a start that is not known.
 func (b *fetchBuffer) position(tp TopicPartition) (int64, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -356,6 +372,7 @@ func (b *fetchBuffer) position(tp TopicPartition) (int64, <-chan struct{}, error
 	if c.err != nil && c.position == unknownPosition {
 		err := c.err
 		c.err = nil
+		b.onRoom()
 		return 0, nil, err
 	}
 	if len(c.chunks) > 0 {

@@ -234,7 +234,8 @@ func (c *Consumer) PollRecords(ctx context.Context, limit int) ([]Record, error)
 			}
 		}
 		first, changed, err := c.buffer.peek(len(records) == 0)
-		if rebalance != nil && errors.Is(err, ErrUnknownTopicOrPartition) {
+		gone := errors.Is(err, ErrUnknownTopicOrPartition) || errors.Is(err, ErrFencedMember)
+		if rebalance != nil && gone {
 			continue // the group will take it away
 		}
 		if err != nil {
@@ -335,7 +336,8 @@ func (c *Consumer) seekAll(ctx context.Context, partitions []TopicPartition, whe
 const soon = time.Second
 
 // Position returns the offset of the next record that will be given out. It waits for a start
-// position that is not known yet.
+// position that is not known yet. It returns [ErrFencedMember] if the group has just given the
+// partition to another member, which the next Poll follows.
 func (c *Consumer) Position(ctx context.Context, tp TopicPartition) (int64, error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, c.config.RequestTimeout,
 		fail(ErrRequestTimeout, "%s: the start position is not known yet", tp))
@@ -430,26 +432,18 @@ func (c *Consumer) pause(partitions []TopicPartition, paused bool) error {
 // Commit stores the positions of all partitions as where the group goes on. It returns when
 // they are stored on a majority.
 func (c *Consumer) Commit(ctx context.Context) error {
-	offsets, err := c.positions()
-	if err != nil {
-		return err
-	}
-	return c.CommitOffsets(ctx, offsets)
+	return c.CommitOffsets(ctx, c.positions())
 }
 
 // positions returns the user's places, as far as they are known.
-func (c *Consumer) positions() (map[TopicPartition]OffsetCommit, error) {
+func (c *Consumer) positions() map[TopicPartition]OffsetCommit {
 	offsets := map[TopicPartition]OffsetCommit{}
 	for _, tp := range c.Assignment() {
-		position, _, err := c.buffer.position(tp)
-		if err != nil {
-			return nil, err
-		}
-		if position != unknownPosition {
+		if position := c.buffer.place(tp); position != unknownPosition {
 			offsets[tp] = OffsetCommit{Offset: position}
 		}
 	}
-	return offsets, nil
+	return offsets
 }
 
 // commitTerms returns what a commit says of a member; nil for who is none.

@@ -129,6 +129,9 @@ func (f *fetcher) run() {
 // dispatch starts polls where there is something to ask, and returns when to look again.
 func (f *fetcher) dispatch(now time.Time) (next time.Time) {
 	next = f.locateMissing(now)
+	if !f.refreshing {
+		f.refresh(f.routes.takeOutdated())
+	}
 	byPlace := map[place][]wanted{}
 	lost := map[string]bool{}
 	for _, w := range f.buffer.wanted() {
@@ -324,7 +327,7 @@ func (f *fetcher) took(address string, w wanted, records *pb.PartitionRecords) {
 	case addedBehind:
 		f.routes.failed(w.tp, address)
 	case addedOK:
-		f.routes.answered(w.tp)
+		f.routes.answered(w.tp, address)
 		delete(f.aheadSince, w.tp)
 		delete(f.alone, w.tp)
 		if len(f.streams) < mostStreams && worthIt(f.config, records) {

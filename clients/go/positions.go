@@ -52,8 +52,8 @@ func (p *positions) start(ctx context.Context, missing map[TopicPartition]wanted
 				tell(tp, found.Offset, nil)
 			case err == nil:
 				continue
-			case !isRetriable(err) && !errors.Is(err, ErrFencedMember):
-				tell(tp, 0, err)
+			case !isRetriable(err):
+				tell(tp, 0, err) // of a fenced member Poll passes it over
 			}
 			delete(left, tp)
 		}
@@ -288,7 +288,7 @@ func (p *positions) listAt(ctx context.Context, address string, tps []TopicParti
 func (p *positions) takeOffset(tp TopicPartition, result *pb.OffsetResult, address string) (int64, error) {
 	problem := result.GetError()
 	if problem == pb.PartitionError_PARTITION_ERROR_NONE {
-		p.routes.answered(tp)
+		p.routes.answered(tp, address)
 		return result.GetOffset(), nil
 	}
 	p.routes.leadsElsewhere(tp, address, result.GetLeaderId(), result.GetLeaderAddress())

@@ -203,9 +203,9 @@ func (r *rebalance) commit(ctx context.Context, tps []TopicPartition) error {
 	r.commitAt = time.Now().Add(r.config.AutoCommitInterval)
 	moved := map[TopicPartition]OffsetCommit{}
 	for _, tp := range tps {
-		position, _, err := r.buffer.position(tp)
+		position := r.buffer.place(tp)
 		stored, known := r.stored[tp]
-		if err == nil && position != unknownPosition && (!known || stored != position) {
+		if position != unknownPosition && (!known || stored != position) {
 			moved[tp] = OffsetCommit{Offset: position}
 		}
 	}

@@ -2,6 +2,7 @@ package oncelog
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +15,18 @@ type placeOf struct {
 	address string
 }
 
-// farFor is how long the leader is asked after a near replica has failed or refused.
-const farFor = 10 * time.Second
+const (
+	// How long a near replica is left out after a failure; doubled by each further one,
+	farFor = 10 * time.Second
+	// up to this.
+	mostFarFor = time.Minute
+)
+
+// leftOut is a near replica that has failed.
+type leftOut struct {
+	until time.Time
+	pause time.Duration
+}
 
 // routes says which node a consumer asks for a partition, and when: the leader, a near replica or,
 // if any replica will do, one of them that is not known to be damaged; after a failure not before
@@ -29,14 +40,15 @@ type routes struct {
 	failures  map[TopicPartition]int
 	// Replicas that cannot read their log, where another may be asked.
 	damaged  map[placeOf]bool
-	nearFrom map[TopicPartition]time.Time
+	far      map[placeOf]leftOut
+	outdated map[string]bool
 }
 
 func newRoutes(config *ConsumerConfig, c *cluster) *routes {
 	return &routes{
 		config: config, cluster: c, notBefore: map[TopicPartition]time.Time{},
 		failures: map[TopicPartition]int{}, damaged: map[placeOf]bool{},
-		nearFrom: map[TopicPartition]time.Time{},
+		far: map[placeOf]leftOut{}, outdated: map[string]bool{},
 	}
 }
 
@@ -60,7 +72,7 @@ func (r *routes) offsetAddress(tp TopicPartition) string {
 // nearLocked returns a replica in the client's rack; "": the leader is to be asked.
 func (r *routes) nearLocked(tp TopicPartition) string {
 	known, ok := r.cluster.leaders.leader(tp)
-	if r.config.Rack == "" || !ok || time.Now().Before(r.nearFrom[tp]) {
+	if r.config.Rack == "" || !ok {
 		return ""
 	}
 	var near []int32
@@ -72,7 +84,13 @@ func (r *routes) nearLocked(tp TopicPartition) string {
 	if len(near) == 0 || slices.Contains(near, known.nodeID) {
 		return ""
 	}
-	return r.cluster.leaders.node(near[int(tp.Partition)%len(near)])
+	for i := range near {
+		address := r.cluster.leaders.node(near[(int(tp.Partition)+i)%len(near)])
+		if !time.Now().Before(r.far[placeOf{tp, address}].until) {
+			return address
+		}
+	}
+	return ""
 }
 
 // isNear reports whether this node is asked because it is near, not because it leads.
@@ -117,10 +135,20 @@ func (r *routes) readyAt(tp TopicPartition) time.Time {
 	return r.notBefore[tp]
 }
 
-func (r *routes) answered(tp TopicPartition) {
+func (r *routes) answered(tp TopicPartition, address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failures, tp)
+	delete(r.far, placeOf{tp, address})
+}
+
+// takeOutdated returns topics to ask for again: a near replica has failed, and may have moved.
+func (r *routes) takeOutdated() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	topics := slices.Collect(maps.Keys(r.outdated))
+	clear(r.outdated)
+	return topics
 }
 
 // failed: nothing from this node. Ask who leads, after a pause that grows.
@@ -130,7 +158,10 @@ func (r *routes) failed(tp TopicPartition, address string) {
 	failures := r.failures[tp]
 	r.notBefore[tp] = time.Now().Add(r.cluster.backoff.delay(failures - 1))
 	if r.isNear(tp, address) {
-		r.nearFrom[tp] = time.Now().Add(farFor)
+		place := placeOf{tp, address}
+		pause := min(max(farFor, 2*r.far[place].pause), mostFarFor)
+		r.far[place] = leftOut{time.Now().Add(pause), pause}
+		r.outdated[tp.Topic] = true
 	}
 	r.mu.Unlock()
 	r.cluster.leaders.forget(tp, address)

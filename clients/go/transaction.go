@@ -131,11 +131,7 @@ func (t *Transaction) SendBatch(ctx context.Context, topic string, messages []Me
 // at all: its positions as the next offsets of its group. An error of [ErrFencedMember] says that
 // a partition is another member's by now; the transaction is then only to be aborted.
 func (t *Transaction) CommitPositions(ctx context.Context, consumer *Consumer) error {
-	offsets, err := consumer.positions()
-	if err != nil {
-		return err
-	}
-	return t.CommitOffsets(ctx, consumer, offsets)
+	return t.CommitOffsets(ctx, consumer, consumer.positions())
 }
 
 // CommitOffsets is CommitPositions with these offsets.

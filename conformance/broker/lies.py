@@ -93,6 +93,7 @@ class Lie:
     # For DescribeTopics: (topic, partition, leader, term).
     says: list[tuple[str, int, int, int]] = field(default_factory=list)
     partitions: int = 0  # partitions named for each topic, as by a node that is behind; 0: all
+    replicas: list[int] = field(default_factory=list)  # named for each partition; empty: the true
     # Actions on the cluster meanwhile: steps as in a case.
     then: list[dict[str, Any]] = field(default_factory=list)
     met: int = 0
@@ -106,7 +107,7 @@ class Lie:
         return told > 0 and (self.times == 0 or told <= self.times)
 
     def bend(self, answer: object) -> None:
-        """Damages a batch of each partition, or describes other leaders or fewer partitions."""
+        """Damages a batch of each partition, or describes other leaders, partitions or replicas."""
         if isinstance(answer, FetchResponse) and self.corrupt:
             for records in answer.partitions:
                 batches = records.batches
@@ -121,6 +122,9 @@ class Lie:
                     info.partitions[number].term = term
         for info in answer.topics if self.partitions else ():
             del info.partitions[self.partitions :]
+        for info in answer.topics if self.replicas else ():
+            for partition in info.partitions:
+                partition.replicas[:] = self.replicas
 
     @property
     def told(self) -> bool:

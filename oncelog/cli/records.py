@@ -25,7 +25,7 @@ from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
 from oncelog.cli.record_choice import now_ms, seek, time_of, usage_errors
 from oncelog.cli.record_formats import RecordToSend, formatter, json_object, read_json
-from oncelog.views.record_choice import Start, choice, parse_header, parse_start
+from oncelog.views.record_choice import choice, parse_header, parse_start
 from oncelog.views.words import plural
 
 INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
@@ -234,6 +234,7 @@ def _split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
 )
 @click.option("--print-key", is_flag=True, help="Print the key and a tab before the value.")
 @click.option("--any-replica", is_flag=True, help="Read from any replica, not only leaders.")
+@click.option("--rack", help="Read from replicas in this rack, where there are some.")
 @common
 def consume(
     topic: str,
@@ -244,6 +245,7 @@ def consume(
     group: str | None,
     print_key: bool,
     any_replica: bool,
+    rack: str | None,
     until: str | None,
     key: str | None,
     headers: tuple[str, ...],
@@ -263,19 +265,21 @@ def consume(
         wanted = choice(key, headers, pattern, begin.time_ms, until_ms)
     exit_at_end = exit_at_end or until is not None
     write = _writer(form, print_key, as_json)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": bootstrap,
+        "auto_offset_reset": "earliest" if begin.at_start else "latest",
+        "any_replica": any_replica,
+        "rack": rack,
+    }
     if group is not None:
         if partitions or exit_at_end or begin.seeks:
             raise click.UsageError(
                 "--group: the group chooses partitions and offsets; "
                 "leave out --partition and --exit-at-end, and give --from only start or end"
             )
-        _consume_as_member(topic, group, begin, max_records, any_replica, bootstrap, write, wanted)
+        _consume_as_member(topic, group, max_records, settings, write, wanted)
         return
-    with Consumer(
-        bootstrap_servers=bootstrap,
-        auto_offset_reset="earliest" if begin.at_start else "latest",
-        any_replica=any_replica,
-    ) as consumer:
+    with Consumer(**settings) as consumer:
         consumer.subscribe([topic])
         if partitions:
             consumer.assign([(topic, partition) for partition in sorted(set(partitions))])
@@ -309,20 +313,12 @@ def _leaderless(bootstrap: tuple[str, ...], topic: str) -> set[TopicPartition]:
 def _consume_as_member(
     topic: str,
     group: str,
-    begin: Start,
     left: int | None,
-    any_replica: bool,
-    bootstrap: tuple[str, ...],
+    settings: dict[str, Any],
     write: Callable[[Record], None],
     wanted: Callable[[Record], bool],
 ) -> None:
-    with Consumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest" if begin.at_start else "latest",
-        any_replica=any_replica,
-    ) as consumer:
+    with Consumer(topic, group_id=group, **settings) as consumer:
         while left is None or left > 0:
             found = consumer.getmany(timeout_ms=500, max_records=left)
             for records in found.values():

@@ -286,6 +286,7 @@ export class FetchBuffer {
     if (cursor.error !== undefined && cursor.position === UNKNOWN_POSITION) {
       const { error } = cursor;
       cursor.error = undefined;
+      this.onRoom();
       throw error;
     }
     return cursor.chunks[0]?.next ?? cursor.position;

@@ -245,7 +245,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       return this.#fetcher.buffer.peek(mayFail);
     } catch (e) {
       // Of a member's: the group will take it away.
-      if (this.#rebalance !== undefined && isUnknownTopic(e)) return undefined;
+      const isFenced = e instanceof OncelogError && e.kind === "FENCED_MEMBER";
+      if (this.#rebalance !== undefined && (isFenced || isUnknownTopic(e))) return undefined;
       throw e;
     }
   }
@@ -291,7 +292,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
 
   /**
    * The offset of the next record that will be given out. Waits for a start position that is not
-   * known yet.
+   * known yet. Throws FENCED_MEMBER if the group has just given the partition to another member,
+   * which the next poll follows.
    */
   async position(tp: TopicPartition): Promise<bigint> {
     const { buffer } = this.#fetcher;
@@ -392,7 +394,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
 
   #positions(): OffsetCommit[] {
     return this.assignment
-      .map((tp) => ({ ...tp, offset: this.#fetcher.buffer.position(tp) }))
+      .map((tp) => ({ ...tp, offset: this.#fetcher.buffer.place(tp) }))
       .filter(({ offset }) => offset !== UNKNOWN_POSITION);
   }
 

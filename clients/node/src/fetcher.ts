@@ -104,6 +104,7 @@ export class Fetcher {
     let next = this.#refreshedAt + metadataMaxAgeMs + 1;
     this.#checkTopics();
     this.#locateMissing();
+    if (!this.#refreshing) this.#refresh(this.#routes.takeOutdated());
     for (const stream of this.#streams.values()) stream.work(at);
     const byPlace = new Map<string, { address: string; partitions: Wanted[] }>();
     const lost = new Set<string>();
@@ -264,7 +265,7 @@ export class Fetcher {
       this.#lookAt(address, w.tp.topic); // it may have fewer partitions
     }
     if (added !== "ok") return;
-    this.#routes.answered(w.tp);
+    this.#routes.answered(w.tp, address);
     this.#alone.delete(w.tp);
     this.#aheadSince.delete(w.tp);
     if (this.#streams.size < MOST_STREAMS && worthIt(this.config, records)) {
@@ -432,7 +433,9 @@ export class Fetcher {
       problem = asError(e);
     }
     if (problem?.kind === "FENCED_MEMBER") {
-      // The group will say what becomes of them; until then there is nothing to read.
+      // `position` hears of it, polls do not: the group will say what becomes of them. Until then
+      // there is nothing to read.
+      for (const tp of fresh) this.buffer.fail(tp, generations.get(tp) ?? -1, problem);
       await sleep(this.config.retryBackoffMaxMs, this.cluster.signal);
       problem = undefined;
     }

@@ -10,15 +10,19 @@ import type { ConsumerConfig } from "./config.js";
 import { PartitionError } from "./gen/oncelog/v1/log_pb.js";
 import { PartitionMap, type TopicPartition } from "./types.js";
 
-/** For how long the leader is asked after a near replica has failed or refused. */
+/** For how long a near replica is left out after a failure; doubled by each further one, */
 const FAR_FOR = 10_000;
+/** up to this. */
+const MOST_FAR_FOR = 60_000;
 
 export class Routes {
   readonly #notBefore = new PartitionMap<number>();
   readonly #failures = new PartitionMap<number>();
   // Replicas that cannot read their log, where another may be asked.
   readonly #damaged = new PartitionMap<Set<string>>();
-  readonly #nearFrom = new PartitionMap<number>();
+  // Near replicas that have failed, by address: when to ask them again, after which pause.
+  readonly #far = new PartitionMap<Map<string, { until: number; pause: number }>>();
+  readonly #outdated = new Set<string>();
 
   constructor(
     readonly config: ConsumerConfig,
@@ -35,10 +39,14 @@ export class Routes {
     const { rack } = this.config;
     const { leaders } = this.cluster;
     const known = leaders.leader(tp);
-    if (rack === null || known === undefined || now() < (this.#nearFrom.get(tp) ?? 0)) return "";
+    if (rack === null || known === undefined) return "";
     const near = known.replicas.filter((id) => leaders.racks.get(id) === rack);
     if (near.includes(known.nodeId)) return "";
-    return leaders.nodes.get(near[tp.partition % near.length] ?? 0) ?? "";
+    const turn = tp.partition % near.length;
+    const inTurn = [...near.slice(turn), ...near.slice(0, turn)];
+    const far = this.#far.get(tp);
+    const addresses = inTurn.map((id) => leaders.nodes.get(id) ?? "");
+    return addresses.find((address) => now() >= (far?.get(address)?.until ?? 0)) ?? "";
   }
 
   /** Whether this node is asked because it is near, not because it leads. */
@@ -78,8 +86,16 @@ export class Routes {
     return this.#notBefore.get(tp) ?? 0;
   }
 
-  answered(tp: TopicPartition): void {
+  answered(tp: TopicPartition, address: string): void {
     this.#failures.delete(tp);
+    this.#far.get(tp)?.delete(address);
+  }
+
+  /** Topics to ask for again: a near replica has failed, and may have moved. */
+  takeOutdated(): string[] {
+    const topics = [...this.#outdated];
+    this.#outdated.clear();
+    return topics;
   }
 
   /** Nothing from this node. Ask who leads, after a pause that grows. */
@@ -87,7 +103,12 @@ export class Routes {
     const failures = (this.#failures.get(tp) ?? 0) + 1;
     this.#failures.set(tp, failures);
     this.#notBefore.set(tp, now() + this.cluster.backoff.delay(failures - 1));
-    if (this.#isNear(tp, address)) this.#nearFrom.set(tp, now() + FAR_FOR);
+    if (this.#isNear(tp, address)) {
+      const far = this.#far.get(tp) ?? new Map<string, { until: number; pause: number }>();
+      const pause = Math.min(2 * (far.get(address)?.pause ?? FAR_FOR / 2), MOST_FAR_FOR);
+      this.#far.set(tp, far.set(address, { until: now() + pause, pause }));
+      this.#outdated.add(tp.topic);
+    }
     this.cluster.leaders.forget(tp, address);
     this.cluster.leaderFailed(address, failures);
   }

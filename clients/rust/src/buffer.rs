@@ -100,6 +100,14 @@ struct Cursor {
     by_reading: bool,
 }
 
+impl Cursor {
+    /// The user's.
+    fn place(&self) -> Option<i64> {
+        let first = self.chunks.front().map(|chunk| chunk.next.load(Ordering::Relaxed));
+        first.or(self.position)
+    }
+}
+
 /// What is to be fetched of a partition.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -296,17 +304,23 @@ impl FetchBuffer {
         }
     }
 
-    /// The user's place; `None`: it is not known yet.
+    /// The user's place; `None`: it is not known, or nothing is read there.
+    pub(crate) fn place(&self, tp: &TopicPartition) -> Option<i64> {
+        self.state().cursors.get(tp).and_then(Cursor::place)
+    }
+
+    /// The user's place; `None`: it is not known yet. It takes the error of a start that is not
+    /// known.
     pub(crate) fn position(&self, tp: &TopicPartition) -> Result<Option<i64>> {
         let mut state = self.state();
         let cursor = state.cursors.get_mut(tp).ok_or_else(|| not_assigned(tp))?;
         if cursor.position.is_none()
             && let Some(error) = cursor.error.take()
         {
+            self.wake.notify_one();
             return Err(error);
         }
-        let first = cursor.chunks.front().map(|chunk| chunk.next.load(Ordering::Relaxed));
-        Ok(first.or(cursor.position))
+        Ok(cursor.place())
     }
 
     pub(crate) fn paused(&self) -> Vec<TopicPartition> {

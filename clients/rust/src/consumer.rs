@@ -268,7 +268,7 @@ impl Consumer {
             match self.take(limit) {
                 Ok(records) if records.is_empty() => {}
                 // The group will take it away.
-                Err(error) if self.is_unknown_to_group(&error) => {}
+                Err(error) if self.will_be_taken_away(&error) => {}
                 taken => return taken,
             }
             match self.inner.rebalance.get().and_then(|rebalance| rebalance.commit_at()) {
@@ -280,9 +280,9 @@ impl Consumer {
         }
     }
 
-    pub(crate) fn is_unknown_to_group(&self, error: &Error) -> bool {
-        let unknown = error.kind() == ErrorKind::UnknownTopicOrPartition;
-        unknown && self.inner.rebalance.get().is_some()
+    pub(crate) fn will_be_taken_away(&self, error: &Error) -> bool {
+        let kinds = [ErrorKind::UnknownTopicOrPartition, ErrorKind::FencedMember];
+        kinds.contains(&error.kind()) && self.inner.rebalance.get().is_some()
     }
 
     /// Whether something has to be followed before records are given out.
@@ -381,7 +381,8 @@ impl Consumer {
     }
 
     /// The offset of the next record that will be given out. It waits for a start position that
-    /// is not known yet, for at most `request_timeout`.
+    /// is not known yet, for at most `request_timeout`. It fails with [`ErrorKind::FencedMember`] if
+    /// the group has just given the partition to another member, which the next poll follows.
     pub async fn position(&self, tp: &TopicPartition) -> Result<i64> {
         let known = async {
             loop {
@@ -475,18 +476,16 @@ impl Consumer {
     /// Stores the positions of all partitions as where the group goes on. It returns when they
     /// are stored on a majority.
     pub async fn commit(&self) -> Result<()> {
-        self.commit_offsets(&self.positions()?).await
+        self.commit_offsets(&self.positions()).await
     }
 
     /// The user's places, as far as they are known.
-    pub(crate) fn positions(&self) -> Result<HashMap<TopicPartition, OffsetCommit>> {
-        let mut offsets = HashMap::new();
-        for tp in self.assignment() {
-            if let Some(position) = self.inner.buffer.position(&tp)? {
-                offsets.insert(tp, OffsetCommit::at(position));
-            }
-        }
-        Ok(offsets)
+    pub(crate) fn positions(&self) -> HashMap<TopicPartition, OffsetCommit> {
+        let place = |tp| {
+            let position = self.inner.buffer.place(&tp)?;
+            Some((tp, OffsetCommit::at(position)))
+        };
+        self.assignment().into_iter().filter_map(place).collect()
     }
 
     /// Stores these offsets. A commit with a producer id may be refused with

@@ -197,6 +197,9 @@ impl Fetcher {
     /// Starts polls where there is something to ask, and returns when to look again.
     fn dispatch(&mut self, now: Instant) -> Option<Instant> {
         let mut next = self.locate_missing(now);
+        if !self.refreshing {
+            self.refresh(self.routes.take_outdated());
+        }
         let sooner = |next: Option<Instant>, at: Instant| Some(next.map_or(at, |n| n.min(at)));
         let mut by_place: HashMap<Place, Vec<Wanted>> = HashMap::new();
         let mut lost = HashSet::new();
@@ -340,7 +343,7 @@ impl Fetcher {
             }
             Added::Behind => self.routes.failed(&wanted.tp, address),
             Added::Taken => {
-                self.routes.answered(&wanted.tp);
+                self.routes.answered(&wanted.tp, address);
                 self.ahead_since.remove(&wanted.tp);
                 self.alone.remove(&wanted.tp);
                 if self.streams.len() < MOST_STREAMS && is_worth_it(&self.config, records) {

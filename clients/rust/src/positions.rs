@@ -90,7 +90,8 @@ impl Positions {
                         Some(known) => tell(tp, Ok(known.commit.offset)),
                         None => continue,
                     },
-                    Err(error) if error.is_retriable() || error.is(ErrorKind::FencedMember) => {}
+                    Err(error) if error.is_retriable() => {}
+                    // Of a fenced member a poll passes it over.
                     Err(error) => tell(tp, Err(error.clone())),
                 }
                 left.remove(tp);
@@ -286,7 +287,7 @@ impl Positions {
     ) -> Result<i64> {
         let error = result.error;
         if error == i32::from(PartitionError::None) {
-            self.routes.answered(tp);
+            self.routes.answered(tp, address);
             return Ok(result.offset);
         }
         self.routes.leads_elsewhere(tp, address, result.leader_id, &result.leader_address);

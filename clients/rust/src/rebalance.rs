@@ -263,7 +263,7 @@ impl Rebalance {
     async fn commit(&self, tps: &[TopicPartition]) -> Result<()> {
         let mut moved = HashMap::new();
         for tp in tps {
-            let position = self.buffer.position(tp).ok().flatten();
+            let position = self.buffer.place(tp);
             let stored = self.state().stored.get(tp).copied();
             if let Some(position) = position.filter(|position| stored != Some(*position)) {
                 moved.insert(tp.clone(), OffsetCommit::at(position));

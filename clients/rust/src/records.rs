@@ -46,7 +46,7 @@ impl Stream for Records<'_> {
             match taken.map(|records| records.into_iter().next()) {
                 Ok(Some(record)) => return Poll::Ready(Some(Ok(record))),
                 Ok(None) => self.waiting = Some(Box::pin(consumer.poll_records(1))),
-                Err(error) if consumer.is_unknown_to_group(&error) => {
+                Err(error) if consumer.will_be_taken_away(&error) => {
                     self.waiting = Some(Box::pin(consumer.poll_records(1)));
                 }
                 Err(error) => {

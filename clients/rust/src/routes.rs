@@ -13,8 +13,10 @@ use crate::config::ConsumerConfig;
 use crate::pb::PartitionError;
 use crate::types::TopicPartition;
 
-/// How long the leader is asked after a near replica has failed or refused.
+/// How long a near replica is left out after a failure; doubled by each further one,
 const FAR_FOR: Duration = Duration::from_secs(10);
+/// up to this.
+const MOST_FAR_FOR: Duration = Duration::from_secs(60);
 
 pub(crate) struct Routes {
     any_replica: bool,
@@ -30,7 +32,9 @@ struct State {
     failures: HashMap<TopicPartition, u32>,
     /// Replicas that cannot read their log, where another may be asked.
     damaged: HashSet<(TopicPartition, String)>,
-    near_from: HashMap<TopicPartition, Instant>,
+    /// Near replicas that have failed: when to ask them again, and the pause before that.
+    far: HashMap<(TopicPartition, String), (Instant, Duration)>,
+    outdated: HashSet<String>,
 }
 
 impl Routes {
@@ -63,15 +67,17 @@ impl Routes {
     fn near(&self, tp: &TopicPartition, state: &State) -> Option<String> {
         let (leaders, rack) = (&self.cluster.leaders, self.rack.as_deref()?);
         let known = leaders.leader(tp)?;
-        if state.near_from.get(tp).is_some_and(|from| Instant::now() < *from) {
-            return None;
-        }
         let replicas = known.replicas.iter().copied();
         let near: Vec<i32> = replicas.filter(|id| leaders.is_in_rack(*id, rack)).collect();
         if near.is_empty() || near.contains(&known.node_id) {
             return None;
         }
-        leaders.node(near[tp.partition as usize % near.len()])
+        let in_turn = (0..near.len()).map(|i| near[(tp.partition as usize + i) % near.len()]);
+        let mut addresses = in_turn.filter_map(|id| leaders.node(id));
+        addresses.find(|address| {
+            let far = state.far.get(&(tp.clone(), address.clone()));
+            far.is_none_or(|(until, _)| Instant::now() >= *until)
+        })
     }
 
     /// Whether this node is asked because it is near, not because it leads.
@@ -113,8 +119,17 @@ impl Routes {
         self.state().not_before.get(tp).copied()
     }
 
-    pub(crate) fn answered(&self, tp: &TopicPartition) {
-        self.state().failures.remove(tp);
+    pub(crate) fn answered(&self, tp: &TopicPartition, address: &str) {
+        let mut state = self.state();
+        state.failures.remove(tp);
+        if !state.far.is_empty() {
+            state.far.remove(&(tp.clone(), address.to_owned()));
+        }
+    }
+
+    /// Topics to ask for again: a near replica has failed, and may have moved.
+    pub(crate) fn take_outdated(&self) -> Vec<String> {
+        self.state().outdated.drain().collect()
     }
 
     /// Nothing from this node. Ask who leads, after a pause that grows.
@@ -126,7 +141,11 @@ impl Routes {
         let pause = self.cluster.backoff.delay(failures - 1);
         state.not_before.insert(tp.clone(), Instant::now() + pause);
         if self.is_near(tp, address) {
-            state.near_from.insert(tp.clone(), Instant::now() + FAR_FOR);
+            let place = (tp.clone(), address.to_owned());
+            let before = state.far.get(&place).map_or(FAR_FOR / 2, |(_, pause)| *pause);
+            let pause = (2 * before).min(MOST_FAR_FOR);
+            state.far.insert(place, (Instant::now() + pause, pause));
+            state.outdated.insert(tp.topic.to_string());
         }
         drop(state);
         self.cluster.leaders.forget(tp, address);
@@ -159,5 +178,50 @@ impl Routes {
         }
         let next = (tp.clone(), self.address_of(tp, &state).unwrap_or_default());
         state.damaged.contains(&here) && !state.damaged.contains(&next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pb;
+
+    #[tokio::test]
+    async fn a_near_replica_that_hangs_is_tried_less_and_less_often() {
+        let mut config = ConsumerConfig::new("n1:1");
+        config.rack = Some("b".into());
+        let cluster = Arc::new(Cluster::new(config.client.clone()).unwrap());
+        let node = |node_id, rack: &str| pb::NodeInfo {
+            node_id,
+            address: format!("n{node_id}:1"),
+            rack: rack.into(),
+            ..Default::default()
+        };
+        let partition =
+            pb::PartitionInfo { leader_id: 1, term: 1, replicas: vec![1, 2], ..Default::default() };
+        cluster.leaders.update(&pb::DescribeTopicsResponse {
+            nodes: vec![node(1, "a"), node(2, "b")],
+            topics: vec![pb::TopicInfo {
+                name: "t".into(),
+                topic_id: 5,
+                partitions: vec![partition],
+                ..Default::default()
+            }],
+            ..Default::default()
+        });
+        let (routes, tp) = (Routes::new(&config, cluster), TopicPartition::new("t", 0));
+        let near = (tp.clone(), "n2:1".to_owned());
+        for seconds in [10, 20, 40, 60, 60] {
+            routes.failed(&tp, "n2:1");
+            assert_eq!(routes.state().far[&near].1, Duration::from_secs(seconds));
+            assert_eq!(routes.address(&tp).as_deref(), Some("n1:1"));
+            routes.state().far.get_mut(&near).unwrap().0 = Instant::now(); // it is over
+            assert_eq!(routes.address(&tp).as_deref(), Some("n2:1"));
+        }
+        routes.answered(&tp, "n2:1");
+        routes.failed(&tp, "n2:1");
+        assert_eq!(routes.state().far[&near].1, FAR_FOR, "an answer ends the row of failures");
+        assert_eq!(routes.take_outdated(), ["t"], "it may have moved");
+        assert!(routes.take_outdated().is_empty());
     }
 }

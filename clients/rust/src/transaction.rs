@@ -138,7 +138,7 @@ impl Transaction {
     /// [`ErrorKind::FencedMember`] says that a partition is another member's by now; the
     /// transaction is then only to be aborted.
     pub async fn commit_positions(&self, consumer: &Consumer) -> Result<()> {
-        self.commit_offsets(consumer, &consumer.positions()?).await
+        self.commit_offsets(consumer, &consumer.positions()).await
     }
 
     /// The same, with these offsets.

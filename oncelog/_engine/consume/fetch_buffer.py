@@ -256,8 +256,7 @@ class FetchBuffer:
                 return None
             for cursor in self._cursors.values():
                 if cursor.error is not None and not errors_wait:
-                    error, cursor.error = cursor.error, None
-                    raise error
+                    raise self._taken_error(cursor, cursor.error)
             if time.monotonic() >= self._held_from:
                 return None
             for tp in self._turns:
@@ -298,9 +297,14 @@ class FetchBuffer:
         with self._lock:
             cursor = self._cursors[tp]
             if cursor.error is not None:
-                error, cursor.error = cursor.error, None
-                raise error
+                raise self._taken_error(cursor, cursor.error)
             return _position(cursor)
+
+    def _taken_error(self, cursor: Cursor, error: OncelogError) -> OncelogError:
+        """Return the error; the partition is read on. The lock is held."""
+        cursor.error = None
+        self._on_room(cursor.tp)
+        return error
 
     def position(self, tp: TopicPartition) -> int | None:
         """Return the user's position; None: not known yet."""

@@ -109,7 +109,7 @@ class Fetcher:
             self._locating.update(tp for tp, _ in missing)
             self._side(self._locate(missing))
         by_node: dict[str, list[Wanted]] = {}
-        lost: set[str] = set()
+        lost = set() if self._searching else self._routes.take_outdated()
         pause: float | None = None
         for wanted in self.buffer.wanted():
             if self._is_streamed(wanted):
@@ -244,7 +244,7 @@ class Fetcher:
             elif added is Added.BEHIND:
                 self._routes.failed(wanted.tp, address)
             elif added is Added.OK:
-                self._routes.answered(wanted.tp)
+                self._routes.answered(wanted.tp, address)
                 self._ahead_since.pop(wanted.tp, None)
                 if len(self._streams) < MOST_STREAMS and self._catch_up.is_worth_it(records):
                     following = Wanted(wanted.tp, records.end_offset, wanted.generation)
@@ -399,6 +399,9 @@ class Fetcher:
         except Exception as error:  # noqa: BLE001  # as that of a poll
             for tp, generation in generations.items():
                 self._fail(tp, generation, error)
+            if isinstance(error, errors.FencedMemberError):
+                # The group tells soon what becomes of them.
+                await asyncio.sleep(self.config.retry_backoff_max_ms / 1000)
         finally:
             self._locating.difference_update(tp for tp, _ in missing)
             self._event.set()

@@ -15,8 +15,9 @@ from oncelog.config import ConsumerConfig
 from oncelog.types import TopicPartition
 from oncelog.v1 import log_pb2
 
-# Seconds for which the leader is asked after a near replica has failed or refused.
+# Seconds for which a near replica is left out after a failure; doubled by each further one.
 _FAR_S = 10.0
+_MOST_FAR_S = 60.0
 
 
 class Routes:
@@ -27,7 +28,9 @@ class Routes:
         self._failures: dict[TopicPartition, int] = {}
         # Replicas that cannot read their log, if another may be asked.
         self._damaged: set[tuple[TopicPartition, str]] = set()
-        self._near_from: dict[TopicPartition, float] = {}
+        # Near replicas that have failed: when to ask them again, and the pause before that.
+        self._far: dict[tuple[TopicPartition, str], tuple[float, float]] = {}
+        self._outdated: set[str] = set()
 
     def not_before(self, tp: TopicPartition) -> float:
         """The time (monotonic) from which the partition may be asked for."""
@@ -53,20 +56,28 @@ class Routes:
 
     def _near(self, tp: TopicPartition, leader: KnownLeader) -> str:
         """Return a replica in the client's rack; "": the leader is to be asked."""
-        if time.monotonic() < self._near_from.get(tp, 0.0):
-            return ""
         leaders, rack = self._cluster.leaders, self._config.rack
         near = [one for one in leader.replicas if leaders.racks.get(one) == rack]
         if not near or leader.node_id in near:
             return ""
-        return leaders.nodes[near[tp.partition % len(near)]]
+        turn, now = tp.partition % len(near), time.monotonic()
+        for address in (leaders.nodes[one] for one in near[turn:] + near[:turn]):
+            if self._far.get((tp, address), (0.0, 0.0))[0] <= now:
+                return address
+        return ""
 
     def is_near(self, tp: TopicPartition, address: str) -> bool:
         """Tell whether this node is asked because it is near, not because it leads."""
         return self._config.rack is not None and self._cluster.leaders.address(tp) != address
 
-    def answered(self, tp: TopicPartition) -> None:
+    def answered(self, tp: TopicPartition, address: str) -> None:
         self._failures.pop(tp, None)
+        self._far.pop((tp, address), None)
+
+    def take_outdated(self) -> set[str]:
+        """Return topics to ask for again: a near replica has failed, and may have moved."""
+        topics, self._outdated = self._outdated, set()
+        return topics
 
     def failed(self, tp: TopicPartition, address: str) -> None:
         """Note a failure of this node: ask for the leader, after a growing pause."""
@@ -74,7 +85,10 @@ class Routes:
         now = time.monotonic()
         self._not_before[tp] = now + self._cluster.backoff.delay(failures - 1)
         if self.is_near(tp, address):
-            self._near_from[tp] = now + _FAR_S
+            _, before = self._far.get((tp, address), (0.0, _FAR_S / 2))
+            pause = min(2 * before, _MOST_FAR_S)
+            self._far[tp, address] = now + pause, pause
+            self._outdated.add(tp.topic)
         self._cluster.leaders.forget(tp, address)
         self._cluster.leader_failed(address, failures)
 

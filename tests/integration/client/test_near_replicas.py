@@ -6,6 +6,7 @@ import pytest
 
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Consumer, Producer, Record
+from oncelog.cli.app import run
 from tests.integration.conftest import MakeCluster
 from tests.integration.ops.pages import figures_of, page_of
 from tests.integration.waiting import TIMEOUT, eventually
@@ -34,6 +35,8 @@ def cluster(make_cluster: MakeCluster) -> LocalCluster:
 
 def test_bytes_come_from_the_near_replica_and_its_death_loses_nothing(
     cluster: LocalCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leader = cluster.leader(TOPIC, 0)
     near, far = (node for node in RACKS if node != leader)
@@ -63,7 +66,13 @@ def test_bytes_come_from_the_near_replica_and_its_death_loses_nothing(
                 read.extend(record for records in found.values() for record in records)
 
         more()
-        assert read_at(near) > 0
+        before = read_at(near)
+        assert before > 0
+        monkeypatch.setenv("ONCELOG_BOOTSTRAP", ",".join(cluster.addresses.values()))
+        with pytest.raises(SystemExit):
+            run(["topic", "consume", TOPIC, "--rack", RACKS[near], "--from", "start", "-e"])
+        assert capsys.readouterr().out.split() == [str(n) for n in range(RECORDS)]
+        assert read_at(near) > before
         assert read_at(leader) == read_at(far) == 0
         cluster.kill([near])
         more()

@@ -32,13 +32,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def routes_of(rack: str) -> Routes:
+def routes_of(rack: str, racks: dict[int, str] = RACKS) -> Routes:
     config = ConsumerConfig(bootstrap_servers=("n1:1",), rack=rack)
     cluster = Cluster(config)
-    info = cluster_pb2.PartitionInfo(partition=0, leader_id=1, term=1, replicas=RACKS)
+    info = cluster_pb2.PartitionInfo(partition=0, leader_id=1, term=1, replicas=racks)
     nodes = [
         cluster_pb2.NodeInfo(node_id=node, address=f"n{node}:1", rack=label)
-        for node, label in RACKS.items()
+        for node, label in racks.items()
     ]
     topic = cluster_pb2.TopicInfo(name="t", topic_id=5, partitions=[info])
     cluster.leaders.update(cluster_pb2.DescribeTopicsResponse(topics=[topic], nodes=nodes))
@@ -64,6 +64,32 @@ def test_the_leader_is_asked_for_a_while_after_a_near_replica_failed(clock: Cloc
     assert near.address(TP) == ""
     clock.now += 0.2
     assert near.address(TP) == "n3:1"
+
+
+def test_a_near_replica_that_hangs_is_tried_less_and_less_often(clock: Clock) -> None:
+    near = routes_of("c")
+    for pause in (10, 20, 40, 60, 60):
+        near.failed(TP, "n3:1")
+        assert near.take_outdated() == {"t"}, "it may have moved"
+        clock.now += pause - 0.1
+        assert near.address(TP) == "n1:1"
+        clock.now += 0.2
+        assert near.address(TP) == "n3:1"
+    near.answered(TP, "n3:1")
+    near.failed(TP, "n3:1")
+    clock.now += 10.1
+    assert near.address(TP) == "n3:1", "an answer ends the row of failures"
+
+
+def test_another_replica_of_the_rack_stands_in(clock: Clock) -> None:
+    near = routes_of("b", {1: "a", 2: "b", 3: "b", 4: "b"})
+    for address in ("n2:1", "n3:1", "n4:1"):
+        assert near.address(TP) == address
+        near.failed(TP, address)
+        clock.now += 1
+    assert near.address(TP) == "n1:1"
+    clock.now += 7.1
+    assert near.address(TP) == "n2:1", "each has its own pause"
 
 
 def test_only_a_leaders_damage_is_final() -> None:

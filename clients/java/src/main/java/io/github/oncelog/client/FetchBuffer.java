@@ -316,6 +316,7 @@ final class FetchBuffer {
       if (cursor.error != null && cursor.position == UNKNOWN) {
         OncelogException error = cursor.error;
         cursor.error = null;
+        onRoom.run();
         throw error;
       }
       if (!cursor.chunks.isEmpty()) {

@@ -178,6 +178,9 @@ final class Fetcher {
     }
     checkTopics();
     locateMissing();
+    if (!refreshing) {
+      refresh(routes.takeOutdated());
+    }
     new ArrayList<>(streams.values()).forEach(stream -> stream.work(now));
     Map<Place, List<Wanted>> byPlace = new HashMap<>();
     Set<String> lost = new HashSet<>();
@@ -388,7 +391,7 @@ final class Fetcher {
     switch (buffer.add(w, records)) {
       case REFUSED -> refused(w, records, address);
       case OK -> {
-        routes.answered(w.tp());
+        routes.answered(w.tp(), address);
         alone.remove(w.tp());
         aheadSince.remove(w.tp());
         if (streams.size() < MOST_STREAMS && CatchUp.worthIt(config, records)) {
@@ -554,9 +557,9 @@ final class Fetcher {
             },
             tp -> buffer.generation(tp) == missing.get(tp));
     OncelogException problem = null;
+    List<TopicPartition> fresh = new ArrayList<>(missing.keySet());
+    fresh.removeAll(places.keySet());
     try {
-      List<TopicPartition> fresh = new ArrayList<>(missing.keySet());
-      fresh.removeAll(places.keySet());
       positions.start(fresh, places, search);
     } catch (OncelogException e) {
       problem = e;
@@ -564,6 +567,15 @@ final class Fetcher {
       throw e; // the client was closed meanwhile
     } catch (RuntimeException e) {
       problem = bug(e);
+    }
+    if (problem != null && problem.kind() == ErrorKind.FENCED_MEMBER) {
+      // Polls pass it over: the group will say what becomes of them. Until then there is nothing to
+      // read.
+      for (TopicPartition tp : fresh) {
+        buffer.fail(tp, missing.get(tp), problem);
+      }
+      Times.sleep(config.retryBackoffMax().toNanos());
+      problem = null;
     }
     OncelogException ofAll = problem;
     loop.post(() -> located(missing, search, ofAll));

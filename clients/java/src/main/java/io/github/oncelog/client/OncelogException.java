@@ -112,8 +112,8 @@ public final class OncelogException extends RuntimeException {
   /**
    * The batch of a record that failed: {@link Admin#resolveSequence} takes its partition, producer
    * id, epoch and last sequence, and tells later whether it was stored. A batch is stored whole or
-   * not at all. Its producer id is 0 if it was never sent, or without idempotence. Null if the error
-   * is not of a record.
+   * not at all. Its producer id is 0 if it was never sent, or without idempotence. Null if the
+   * error is not of a record.
    */
   public RecordMetadata batch() {
     return batch;
@@ -127,7 +127,8 @@ public final class OncelogException extends RuntimeException {
   }
 
   OncelogException with(Detail detail) {
-    return new OncelogException(kind, getMessage(), detail.build(), outcome, getCause(), told, batch);
+    return new OncelogException(
+        kind, getMessage(), detail.build(), outcome, getCause(), told, batch);
   }
 
   /** The same, of several partitions. */
@@ -146,7 +147,13 @@ public final class OncelogException extends RuntimeException {
     if (batch.producerId() != 0 && outcome == Outcome.UNKNOWN) {
       // These words are the same in all clients: tools read them.
       text += "; " + batch.topic() + "-" + batch.partition() + " producer " + batch.producerId();
-      text += " epoch " + batch.epoch() + " sequences " + batch.sequence() + ".." + batch.lastSequence();
+      text +=
+          " epoch "
+              + batch.epoch()
+              + " sequences "
+              + batch.sequence()
+              + ".."
+              + batch.lastSequence();
       text += " may be stored, resolveSequence tells";
     }
     return new OncelogException(kind, text, details, outcome, getCause(), told, batch);

@@ -16,8 +16,14 @@ import java.util.Set;
 final class Routes {
   private record Place(TopicPartition tp, String address) {}
 
-  /** How long the leader is asked after a near replica has failed or refused. */
+  /** A near replica that has failed. */
+  private record LeftOut(long until, long pause) {}
+
+  /** How long a near replica is left out after a failure; doubled by each further one, */
   private static final long FAR_FOR = 10 * Times.SECOND;
+
+  /** up to this. */
+  private static final long MOST_FAR_FOR = 60 * Times.SECOND;
 
   private final ConsumerConfig config;
   private final Cluster cluster;
@@ -25,7 +31,8 @@ final class Routes {
   private final Map<TopicPartition, Integer> failures = new HashMap<>();
   // Replicas that cannot read their log, where another may be asked.
   private final Set<Place> damaged = new HashSet<>();
-  private final Map<TopicPartition, Long> nearFrom = new HashMap<>();
+  private final Map<Place, LeftOut> far = new HashMap<>();
+  private final Set<String> outdated = new HashSet<>();
 
   Routes(ConsumerConfig config, Cluster cluster) {
     this.config = config;
@@ -46,11 +53,17 @@ final class Routes {
     }
     List<Integer> near = new ArrayList<>(known.replicas());
     near.removeIf(id -> !cluster.leaders.rack(id).equals(config.rack()));
-    boolean isFar = Times.now() < nearFrom.getOrDefault(tp, Long.MIN_VALUE);
-    if (isFar || near.isEmpty() || near.contains(known.nodeId())) {
+    if (near.contains(known.nodeId())) {
       return "";
     }
-    return cluster.leaders.node(near.get(tp.partition() % near.size()));
+    for (int i = 0; i < near.size(); i++) {
+      String address = cluster.leaders.node(near.get((tp.partition() + i) % near.size()));
+      LeftOut failed = far.get(new Place(tp, address));
+      if (failed == null || Times.now() >= failed.until) {
+        return address;
+      }
+    }
+    return "";
   }
 
   /** Whether this node is asked because it is near, not because it leads. */
@@ -99,8 +112,16 @@ final class Routes {
     return notBefore.getOrDefault(tp, 0L);
   }
 
-  synchronized void answered(TopicPartition tp) {
+  synchronized void answered(TopicPartition tp, String address) {
     failures.remove(tp);
+    far.remove(new Place(tp, address));
+  }
+
+  /** Topics to ask for again: a near replica has failed, and may have moved. */
+  synchronized List<String> takeOutdated() {
+    List<String> topics = List.copyOf(outdated);
+    outdated.clear();
+    return topics;
   }
 
   /** Nothing from this node. Ask who leads, after a pause that grows. */
@@ -110,7 +131,11 @@ final class Routes {
       count = failures.merge(tp, 1, Integer::sum);
       notBefore.put(tp, Times.now() + cluster.backoff.delay(count - 1));
       if (isNear(tp, address)) {
-        nearFrom.put(tp, Times.now() + FAR_FOR);
+        Place place = new Place(tp, address);
+        LeftOut before = far.get(place);
+        long pause = before == null ? FAR_FOR : Math.min(2 * before.pause, MOST_FAR_FOR);
+        far.put(place, new LeftOut(Times.now() + pause, pause));
+        outdated.add(tp.topic());
       }
     }
     cluster.leaders.forget(tp, address);
