@@ -31,7 +31,7 @@ final class BatchDelivery {
   long[] sequences; // the application's own; null: counted
 
   // Set before done is completed.
-  long baseOffset = -1; // in a transaction, within its run
+  long baseOffset; // in a transaction, within its run
   ProducerTransaction.StagedRun run; // of a transaction
   boolean duplicate;
   OncelogException error;
@@ -43,6 +43,7 @@ final class BatchDelivery {
   }
 
   void fail(OncelogException error) {
+    this.error = error; // from now on its offset is not known
     this.error = error.of(metadata(0, count - 1));
     done.complete(null);
   }
