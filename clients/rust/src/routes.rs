@@ -207,7 +207,6 @@ mod tests {
                 partitions: vec![partition],
                 ..Default::default()
             }],
-            ..Default::default()
         });
         let (routes, tp) = (Routes::new(&config, cluster), TopicPartition::new("t", 0));
         let near = (tp.clone(), "n2:1".to_owned());
