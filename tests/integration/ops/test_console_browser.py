@@ -62,7 +62,9 @@ def browser() -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE_MS)
     flags = ["--no-sandbox", "--disable-background-networking"]  # root has no sandbox
     with sync_playwright() as playwright:
-        one = playwright.chromium.launch(executable_path=chromium.installed(), args=flags)
+        one = playwright.chromium.launch(
+            executable_path=chromium.installed(), args=flags, timeout=PATIENCE_MS
+        )
         yield one
         one.close()
 
