@@ -33,6 +33,8 @@ _POSITION: Final = "oncelog.position"
 _MAPPING: Final = "schema.name-mapping.default"
 # Variables of every other tool, which pyiceberg's files do not know.
 _VARIABLES: Final = {"s3.endpoint": "AWS_ENDPOINT_URL", "s3.region": "AWS_REGION"}
+# Seconds. Arrow's own 1 and 3 end a run when a store, or this machine, is busy for a moment.
+_PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 _PROPERTIES: Final = {
     # Each commit writes a manifest, and all metadata anew.
     "commit.manifest-merge.enabled": "true",
@@ -62,6 +64,8 @@ def catalog_of(to: str, name: str | None) -> Any:
         for key, variable in _VARIABLES.items():
             if variable in os.environ:
                 loaded.properties.setdefault(key, os.environ[variable])
+        for key, value in _PATIENCE.items():
+            loaded.properties.setdefault(key, value)
         return loaded
     if "://" in to:
         raise ConfigError(
