@@ -291,7 +291,8 @@ class LeaderTerm:
             index = journal.last_index + 1
             journal.append(data, index, self.term)
             self.proposals.appended(index, done)
-        if self._change_queued:
+        # A change may wait behind what is more than this slice.
+        if self._change_queued and journal.configurations[-1].index > journal.applied_index:
             self._change_queued = False
             # After a restart the configuration before this one must be in force.
             journal.save_commit(self._core.commit_index)

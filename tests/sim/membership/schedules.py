@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,8 @@ from cluster.consensus.message import (
     TimeoutNow,
     VoteReply,
 )
+from cluster.consensus.port import NO_OP
+from cluster.consensus.proposals import MAX_SLICE_ENTRIES
 from cluster.dedup.verdict import Kind
 from tests.sim.checker import Violation
 from tests.sim.membership.stage import Changing
@@ -174,6 +177,28 @@ def _refused(stage: Changing, step: ChangeStep, node: int) -> None:
     except ChangeRefusedError:
         return
     raise Violation("two changes are under way together")
+
+
+@schedule
+def a_change_waits_behind_much_else() -> None:
+    """It is not in the next slice: until it is appended, no other one is taken."""
+    stage = Changing(founding=5)
+    stage.elect(1)
+    stage.produce(1)
+    stage.run(0.1)
+    group, driver, before = stage.group(1), stage.node(1).driver, stage.group(1).applied_index
+    answers: list[Any] = []
+    for _ in range(MAX_SLICE_ENTRIES + 1):
+        group.propose(NO_OP, answers.append)
+    stage.propose(1, ChangeStep.REMOVE, 5)
+    driver.begin()
+    assert group.journal.last_index == before + MAX_SLICE_ENTRIES
+    assert group.journal.configurations[-1].index == 0, "the change is in the first slice"
+    _refused(stage, ChangeStep.REMOVE, 4)
+    stage.run(1.0)
+    assert len(answers) == MAX_SLICE_ENTRIES + 1
+    assert stage.members() == [1, 2, 3, 4]
+    stage.settle()
 
 
 @schedule

@@ -60,6 +60,7 @@ from tests.sim.registering import Registering
 CAUGHT_BY = {
     **weak_learners.CAUGHT_BY,
     "changes-overlap": "one_change_at_a_time",
+    "waiting-change-forgotten": "a_change_waits_behind_much_else",
     "stands-unconfigured": "nobody_stands_with_an_unapplied_configuration",
     "commit-not-stored": "a_restart_knows_the_configuration_before",
     "lone-vote-not-durable": "a_lone_voter_leads_once_its_own_vote_is_durable",
@@ -135,6 +136,17 @@ def changes_overlap() -> Any:
         self.proposals.propose(pack_configuration(changed(now, change)), done)
 
     return [(LeaderTerm, "change", change)]
+
+
+@mutation("R1: a change that waits to be appended is forgotten with the first slice before it")
+def waiting_change_forgotten() -> Any:
+    append = LeaderTerm._append_proposals
+
+    def and_forget(self: LeaderTerm) -> None:
+        append(self)
+        self._change_queued = False
+
+    return [(LeaderTerm, "_append_proposals", and_forget)]
 
 
 @mutation("R2: a replica stands with a configuration that is committed and not in force")
