@@ -221,6 +221,19 @@ def a_demoted_leader_from_whom_nobody_takes_over_stops() -> None:
     assert stage.leaders() != [1] and learners(stage, 1) == [1]
 
 
+@schedule
+def a_demoted_leader_does_not_rest() -> None:
+    """Nobody wants anything of it, and all have everything: it stops in time nevertheless."""
+    stage = demoted()
+    stage.hold(lambda sender, receiver, message: isinstance(message, TimeoutNow))
+    stage.change(1, ChangeStep.DEMOTE, 1)
+    assert stage.leaders() == [1]
+    stage.run(4.0)
+    if stage.leaders():
+        raise Violation(f"{stage.leaders()} lead at rest, though 1 has no vote")
+    stage.settle()
+
+
 # -- who is left must work ------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ CAUGHT_BY = {
     "demoted-stands": "learners_that_stay_lose_their_leader",
     "demoted-leads-on": "a_leader_that_is_demoted_hands_over",
     "demoted-goes": "a_demoted_leader_from_whom_nobody_takes_over_stops",
+    "demoted-rests": "a_demoted_leader_does_not_rest",
     "demoted-below-a-majority": "who_votes_on_is_a_majority_that_answers",
     "rests-without-its-learners": "a_group_does_not_rest_with_a_learner_behind",
     "rests-before-all-know": "a_learner_at_rest_can_get_its_vote",
@@ -82,6 +83,20 @@ def demoted_goes() -> Any:
         self._retire()
 
     return [(Group, "_step_back", go)]
+
+
+@mutation("a leader that was demoted rests, and so leads on")
+def demoted_rests() -> Any:
+    before: Any = LeaderTerm.can_quiesce
+
+    def can_quiesce(self: LeaderTerm) -> bool:
+        is_leaving, self.is_leaving = self.is_leaving, False
+        try:
+            return bool(before.fget(self))
+        finally:
+            self.is_leaving = is_leaving
+
+    return [(LeaderTerm, "can_quiesce", property(can_quiesce))]
 
 
 @mutation("a voter is demoted though the others cannot commit without it")
