@@ -190,8 +190,9 @@ class LeaderTerm:
     def _is_fit(self, node: int) -> bool:
         if node == self._members.node:
             return True
-        behind = self._core.commit_index - self.replicator.peers[node].match
-        return self.is_responsive(node) and behind <= WITHIN_ENTRIES
+        if not self.is_responsive(node):
+            return False  # or it is the lost one of two, and no peer any more
+        return self._core.commit_index - self.replicator.peers[node].match <= WITHIN_ENTRIES
 
     def configuration_changed(self) -> None:
         """Takes the new configuration: sends to its replicas; its voters may lead next."""

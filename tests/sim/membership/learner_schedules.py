@@ -272,6 +272,10 @@ def a_learner_takes_the_place_of_one_of_two() -> None:
         told(stage, node, {(2, 0)})
     if stage.leaders() != [1]:
         raise Violation(f"{stage.leaders()} lead: 1 has everything, and 3 no vote")
+    for step in (ChangeStep.DEMOTE, ChangeStep.REMOVE):
+        with suppress(ChangeRefusedError):
+            stage.propose(1, step, 1)
+            raise Violation("1 leaves the decision to 2, which is lost")
     stage.remove(1, 2)
     stage.change(1, ChangeStep.PROMOTE, 3)
     stage.produce(1)
