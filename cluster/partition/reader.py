@@ -88,10 +88,11 @@ class Read:
                 # After a restart the index is ahead of the applied state.
                 if place.last_offset >= self._end:
                     return out
-                missing = place.base_offset > offset
-                if missing and out:
+                # Another row may have come in its place since the one before was read.
+                if place.base_offset != offset and out:
                     return out
-                if missing:  # a run that began below the state this replica was given
+                if place.base_offset > offset:
+                    # A run that began below the state this replica was given.
                     raise OffsetOutOfRangeError(offset, place.base_offset, self._end)
                 if place.raft_index <= self._base_index:
                     raise OffsetOutOfRangeError(offset, place.last_offset + 1, self._end)

@@ -371,12 +371,12 @@ class Checker:
         if gid in self.deleted:
             return
         model = self.models[gid]
-        for base, data in batches:
+        for position, (base, data) in enumerate(batches):
             if data not in model.read.get(base, ()):
                 raise Violation(f"group {gid}: a reader got other bytes at {base}")
             count = record_count(data)
-            # Any of them may have been cut anew since the one before was read.
-            if not base <= offset < base + count:
+            starts = base <= offset < base + count if not position else base == offset
+            if not starts:
                 raise Violation(f"group {gid}: a reader got {base} when {offset} was next")
             offset = base + count
 

@@ -257,6 +257,8 @@ class Reader:
                     self._explain(self._told(error, fetch, answering), section.records)
                     found.failed = True
                 return False
+            if section.batches and batches and batches[0].base_offset != offset:
+                return False  # it was carried since the one before was read
             size = found.size
             for batch in batches:
                 if section.batches and len(batch.data) > room:

@@ -19,13 +19,15 @@ from cluster.partition.carried import CarriedRange, CarriedRanges
 from cluster.partition.lookup import Miss, find_batch
 from cluster.partition.reader import OffsetOutOfRangeError
 from cluster.partition.types import Answer, AppendRequest
+from cluster.services.log import fetch
 from cluster.services.log.resolve import Resolver
 from oncelog.v1 import log_pb2
 from storage.errors import CorruptionError
 from tests.unit.kafka.test_produce import kafka_node
 from tests.unit.partition.replica_world import World
 from tests.unit.partition.test_staged_partition import Replica
-from tests.unit.services.log_rig import PAYLOAD, SECRET, TOPIC, LogNode, header
+from tests.unit.services import log_rig
+from tests.unit.services.log_rig import PAYLOAD, SECRET, TOPIC, LogNode, header, serving
 
 NEWEST = 1 << 40
 
@@ -188,6 +190,40 @@ def test_batches_are_found_backwards(replica: Replica) -> None:
     cleaned(replica)
     read = replica.part.reading_back(18, 10_000, 9).run()
     assert read is not None and [place.base_offset for place, _ in read] == [16, 14, 0]
+
+
+def test_a_read_ends_where_a_batch_is_carried_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it holds some records twice."""
+    monkeypatch.setattr(batch_index, "PAGE_ROWS", 2)
+    replica = Replica()
+    for first in range(4):
+        replica.batch(first)
+    reading = replica.part.reading(0, 10_000)
+    assert replica.put(carried(0, 4))
+    assert [base for base, _ in reading.run()] == [0, 1]
+    assert [base for base, _ in replica.part.reading(2, 10_000).run()] == [0]
+
+
+async def test_an_answer_holds_no_record_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two of its slices a batch is carried."""
+    monkeypatch.setattr(fetch, "SLICE_BATCHES", 1)
+    node = LogNode()
+    for _ in range(3):
+        await node.send(header(), PAYLOAD)
+    reading, asked = node.part.reading, list[int]()
+
+    def after_a_slice(offset: int, *rest: int) -> Any:
+        asked.append(offset)
+        if asked == [0, 1]:
+            node.log.propose(carried(0, 3), lambda outcome: None)
+        return reading(offset, *rest)
+
+    monkeypatch.setattr(node.part, "reading", after_a_slice)
+    async with serving(node) as (stub, _):
+        found = await stub.Fetch(log_rig.fetch())
+    assert asked == [0, 1]
+    (section,) = found.partitions
+    assert [batch.base_offset for batch in section.batches] == [0]
 
 
 # -- the log's start, and the log that is kept -----------------------------------------------------
