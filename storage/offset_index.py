@@ -215,6 +215,18 @@ class OffsetIndex:
             self.drop_staged(batch, run.transaction_id, run.producer_id)
         batch.delete_range(Family.OFFSETS, begin, end)
 
+    def cuts_run(self, begin: int, end: int) -> bool:
+        """Tells whether a run with one row has batches both in begin..end (exclusive) and not."""
+        low = keys.staged(self._group, number=begin)
+        high = keys.staged(self._group, number=keys.MAX_NUMBER + 1)
+        for _, value in self._kv.scan(Family.OFFSETS, low, high):
+            run = RunRow(*_RUN.unpack(value))
+            if run.base_offset >= end:
+                return False
+            if run.base_offset < begin or run.last_offset >= end:
+                return True
+        return False
+
     def replace(self, batch: WriteBatch, entry: IndexEntry) -> None:
         """Puts a batch in place of all batches and runs that lie where it lies."""
         self._drop_runs(batch, entry.base_offset, entry.last_offset + 1)

@@ -106,6 +106,10 @@ class BatchIndex:
             self._recent.clear()
             self._recent.extend((*below, place, *above))
 
+    def cuts_run(self, begin: int, end: int) -> bool:
+        """See OffsetIndex.cuts_run."""
+        return self._stored.cuts_run(begin, end)
+
     def _is_replaced(self, place: IndexEntry) -> bool:
         """Whether a later entry has replaced the batch: an entry may be applied once more."""
         row = self._stored.find(place.last_offset)

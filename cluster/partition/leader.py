@@ -29,6 +29,7 @@ from cluster.entries import (
     pack_log_start,
     pack_open_producer,
     pack_release,
+    unpack_carried,
 )
 from cluster.features import KAFKA, TRANSACTIONS
 from cluster.partition.leases import held_flag, lease_verdict, released
@@ -393,8 +394,17 @@ class Leadership:
         )
         self.propose(pack_release(entry), done)
 
-    def carry(self, data: bytes, done: Done) -> None:
-        """Proposes a carried batch. The log's start waits for its row, which has its bytes."""
+    def carry(self, data: bytes, done: Done) -> Answer | None:
+        """Proposes a carried batch. The log's start waits for its row, which has its bytes.
+
+        It may hold all of a published run with one row, or nothing of it: the row names its batches
+        by their place in the run. All replicas have that row, so only this one looks.
+        """
+        entry, stored = unpack_carried(data), self._stored
+        begin, end = entry.base_offset, entry.base_offset + entry.record_count
+        if stored.index.cuts_run(begin if begin > stored.log_start else 0, end):
+            text = "a carried batch holds all of a transaction's batches or none of them"
+            return Answer(Verdict(Kind.INVALID_BATCH, message=text))
 
         def written(outcome: Outcome) -> None:
             self._carrying -= 1
@@ -408,10 +418,15 @@ class Leadership:
 
         self._carrying += 1
         self.propose(data, ended)
+        return None
+
+    def _rows_wait(self) -> bool:
+        """Whether the row of a carried batch may not be written yet, or its entry not applied."""
+        return bool(self._carrying or (self._stored.carried and self._node.storage_full()))
 
     def retain(self) -> None:
         """Proposes a new log start, if retention asks for one."""
-        if self._carrying or not self._node.clock_agreed():
+        if self._rows_wait() or not self._node.clock_agreed():
             return
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
         if entry is not None:
@@ -419,7 +434,7 @@ class Leadership:
 
     def delete_below(self, offset: int, done: Done) -> bool:
         """Proposes to drop some batches that end below the offset; returns False if none do."""
-        if self._carrying:
+        if self._rows_wait():
 
             def carried(outcome: Outcome) -> None:
                 if isinstance(outcome, Abandoned) or not self.delete_below(offset, done):

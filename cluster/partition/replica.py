@@ -166,9 +166,7 @@ class Partition:
         if leadership is None or not self.group.is_leader:
             return self._not_leading()
         unable = leadership.unable()
-        if unable is None:
-            leadership.carry(data, done)
-        return unable
+        return unable or leadership.carry(data, done)
 
     def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
         """Proposes as `propose`; UNREGISTERED if the coordinator must learn of it first."""

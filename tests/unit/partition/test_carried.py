@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from cluster.dedup.last_seen import KAFKA_LIFETIME_MS
 from cluster.dedup.verdict import BatchMeta
 from cluster.entries import KAFKA_V2, CarriedEntry, LogStartEntry, pack_carried, pack_log_start
-from cluster.features import COMPACTION, Finalized
+from cluster.features import COMPACTION, Features, Finalized
 from cluster.kafka import ids
 from cluster.partition import batch_index
 from cluster.partition.batch_index import BatchIndex
@@ -371,3 +372,46 @@ def test_a_leader_carries_when_all_nodes_know_how() -> None:
     assert world.kind(pid, 0, 1) == "DUPLICATE"
     other = world.parts[2].carry(carried(0, 2), results.append)
     assert other is not None and other.verdict.kind.name == "NOT_LEADER"
+
+
+def leading(replica: Replica) -> Replica:
+    on = Features(lambda: Finalized(3, frozenset({COMPACTION})))
+    replica.part._node = replace(replica.part._node, features=on)
+    replica.part.on_role(leader=True, ready=True, term=1)
+    return replica
+
+
+@pytest.mark.parametrize(("base", "count"), [(0, 4), (4, 2), (4, 4), (6, 4)])
+def test_a_leader_carries_no_part_of_a_run_with_one_row(
+    monkeypatch: pytest.MonkeyPatch, base: int, count: int
+) -> None:
+    """Its other batches would be lost, or come again."""
+    monkeypatch.setattr(batch_index, "COPIED_BATCHES", 1)
+    replica, results = leading(Replica()), list[Any]()
+    replica.batch(0, 2, pid=2)
+    for first in range(0, 6, 2):
+        replica.batch(first, 2, number=5)
+    replica.end(5, (1, 6, 5))
+    replica.batch(2, 2, pid=2)
+    before = replica.read()
+    refused = replica.part.carry(carried(base, count), results.append)
+    assert refused is not None and refused.verdict.kind.name == "INVALID_BATCH"
+    assert replica.read() == before and not results
+    replica.put(pack_log_start(LogStartEntry(0, 4, 0, 1)))
+    assert replica.part.carry(carried(4, 4), results.append) is None
+    assert results[0].result is True, "what lies below the log's start is gone anyway"
+    assert replica.read(4) == [(4, b"4+4"), (8, b"0/2")]
+
+
+async def test_the_log_start_waits_for_rows_that_the_disk_has_no_space_for() -> None:
+    """An earlier leader's carried batch is applied, and its row may not be written."""
+    node = LogNode(retention_bytes=0)
+    for _ in range(3):
+        await node.send(header(), PAYLOAD)
+    node.log.propose(carried(0, 2), lambda outcome: None)
+    node.storage_full = True
+    node.part.retain()
+    assert node.part.log_start_offset == 0
+    node.storage_full = False
+    node.part.retain()
+    assert node.part.log_start_offset == 3
