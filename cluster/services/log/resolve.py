@@ -12,6 +12,7 @@ from functools import partial
 
 from cluster.dedup.sequences import placed
 from cluster.dedup.verdict import (
+    KAFKA_IDS,
     MAX_INT32,
     MAX_INT64,
     BatchMeta,
@@ -98,8 +99,9 @@ class Resolver:
         if found.resolution is ResolutionKind.COMMITTED:
             return newest, found
         known = partition.last_seen.known(producer_id) is not None
-        if not newest and (known or found.resolution is ResolutionKind.NOT_YET):
-            return newest, found  # there was no other; of an expired producer only the log knows
+        not_yet = producer_id < KAFKA_IDS and found.resolution is ResolutionKind.NOT_YET
+        if not newest and (known or not_yet):
+            return newest, found  # there was no other; of a forgotten producer only the log knows
         run = partition.machine.runs.by_producer.get(producer_id)
         if run is not None and run.first <= sequence <= run.last:
             # Under an older epoch, but its commit may be decided.

@@ -43,3 +43,14 @@ async def test_what_it_stored_is_found(*, is_forgotten: bool) -> None:
         assert await asked(OTHER, epoch, 0) == ("NOT_YET", -1)
         with pytest.raises(UnknownProducerError):
             await asked(NEVER_ISSUED, epoch, 0)
+
+
+async def test_what_a_forgotten_id_stored_in_a_later_epoch_is_found() -> None:
+    """Kafka's clients raise the epoch of an id without a name themselves."""
+    node, payload, answers = kafka_node(), b"three records", list[Answer]()
+    stored = BatchMeta(ID, 3, 0, 2, -1, 3, crc32c.crc32c(payload), -1, True)
+    node.part.append(AppendRequest(stored, KAFKA_V2, 0, 1, payload), answers.append)
+    node.part.last_seen.advance(10**15, lifetime_ms=KAFKA_LIFETIME_MS)
+    request = pb.ResolveSequenceRequest(topic=TOPIC, producer_id=ID, epoch=-1, sequence=1)
+    found = await Resolver(node).answer(request)
+    assert (found.resolution, found.epoch, found.offset) == (pb.RESOLUTION_COMMITTED, 3, 1)
