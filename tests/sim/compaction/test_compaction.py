@@ -9,7 +9,7 @@ import pytest
 from cluster.partition.stored_batches import StoredBatches
 from tests.sim.run import run_seed
 
-SEEDS = range(2, 26, 4)  # a quarter of all seeds, but for those with a metadata group
+SEEDS = range(6, 22, 4)  # some of the quarter that has cleaners
 
 
 def test_seeds_carry_batches(monkeypatch: pytest.MonkeyPatch) -> None:
