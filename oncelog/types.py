@@ -310,7 +310,8 @@ class Resolution(StrEnum):
     COMMITTED = "committed"
     NEVER = "never"  # not stored, and never will be
     NOT_YET = "not_yet"
-    # It cannot be stored any more, but retention has deleted the evidence of whether it was.
+    # Retention or compaction has deleted the evidence of whether it was stored. It cannot be stored
+    # any more, unless its id is a Kafka client's.
     FORGOTTEN = "forgotten"
 
 

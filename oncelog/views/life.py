@@ -145,8 +145,8 @@ def _answer(facts: LifeFacts, rows: Sequence[LifeRow]) -> tuple[str, str]:
         )
         return "not yet", text
     text = (
-        f"{subject} cannot be stored in {tp} any more. Retention has deleted the evidence of "
-        f"whether it was."
+        f"{subject} may have been stored in {tp}: retention or compaction has deleted the "
+        f"evidence. It cannot be stored any more, unless the producer is a Kafka client."
     )
     return "not known", text
 
