@@ -19,6 +19,7 @@ from itertools import islice
 import crc32c
 
 from cluster import entries
+from cluster.consensus.applying import MAX_APPLY_PER_ADVANCE
 from cluster.entries import HEADER_BYTES, BatchEntry, CarriedEntry
 from storage.kv import WriteBatch
 from storage.offset_index import IndexEntry, OffsetIndex, RunRow
@@ -71,6 +72,8 @@ class BatchIndex:
     def __init__(self, stored: OffsetIndex) -> None:
         self._stored = stored
         self.has_runs = False  # a long run was published, with a row of its own
+        # The newest of them: their rows may not be written yet.
+        self._runs: deque[RunRow] = deque(maxlen=MAX_APPLY_PER_ADVANCE)
         # Where batches had been carried: end of the rows that were there with the restored state.
         self._rows_end = 0
         self._recent: deque[IndexEntry] = deque(maxlen=RECENT_ENTRIES)
@@ -84,6 +87,7 @@ class BatchIndex:
         """
         self._recent.clear()
         self._staged.clear()
+        self._runs.clear()
         self._rows_end = self._stored.end() if has_carried else 0
 
     def add(self, batch: WriteBatch, place: IndexEntry) -> None:
@@ -99,6 +103,7 @@ class BatchIndex:
             self._recent.clear()
             return
         self._stored.replace(batch, place)
+        self._drop_runs(batch, place.base_offset, place.last_offset)
         recent = list(self._recent)
         if recent and place.last_offset >= recent[0].base_offset:
             below = [one for one in recent if one.last_offset < place.base_offset]
@@ -140,6 +145,7 @@ class BatchIndex:
             self._stored.drop_staged(batch, *where, 0 if carried else run.record_count)
             if not carried:
                 self._stored.put_run(batch, run)
+                self._runs.append(run)
             self._recent.clear()  # it has no gaps
             self.has_runs = True
             return
@@ -170,8 +176,15 @@ class BatchIndex:
     def trim_below(self, batch: WriteBatch, offset: int) -> None:
         """Drops the batches that end below `offset`."""
         self._stored.trim_below(batch, offset)
+        self._drop_runs(batch, 0, offset - 1)
         while self._recent and self._recent[0].last_offset < offset:
             self._recent.popleft()
+
+    def _drop_runs(self, batch: WriteBatch, first_offset: int, last_offset: int) -> None:
+        """Drops the staged rows of the newest runs that end between these offsets."""
+        for run in [run for run in self._runs if first_offset <= run.last_offset <= last_offset]:
+            self._stored.drop_staged(batch, run.transaction_id, run.producer_id)
+            self._runs.remove(run)
 
     def clear(self, batch: WriteBatch) -> None:
         self._stored.clear(batch)

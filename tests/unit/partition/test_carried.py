@@ -187,6 +187,27 @@ def test_a_replica_that_was_given_a_state_reads_all_once_it_has_the_log(replica:
     assert (follower.read(), follower.part.dump()) == (expected, states[-1])
 
 
+@pytest.mark.parametrize(
+    "last", [carried(0, 8), pack_log_start(LogStartEntry(0, 8, 0, 1))], ids=["carried", "deleted"]
+)
+def test_rows_of_a_run_go_in_the_round_that_published_it(
+    monkeypatch: pytest.MonkeyPatch, last: bytes
+) -> None:
+    """A replica that is behind applies both in one round: the run's row is not on the disk yet."""
+    monkeypatch.setattr(batch_index, "COPIED_BATCHES", 1)
+    replica, behind = Replica(), Replica()
+    replica.batch(0, 2, pid=2)
+    for first in range(0, 6, 2):
+        replica.batch(first, 2, number=5)
+    replica.end(5, (1, 6, 5))
+    replica.put(last)
+    batch = behind.disk.batch()
+    for index, data in enumerate(replica.log.entries, 1):
+        behind.part.apply(index, 1, data, batch)
+    behind.disk.write(batch)
+    assert behind.rows() == replica.rows() <= 1
+
+
 def test_batches_are_found_backwards(replica: Replica) -> None:
     cleaned(replica)
     read = replica.part.reading_back(18, 10_000, 9).run()
