@@ -204,7 +204,7 @@ def test_each_answer_has_the_headers_that_bound_it(person: Person) -> None:
         )
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
     assert person.get("/").headers["cache-control"] == "no-store"
     (cookie,) = person.cookies
     assert cookie.has_nonstandard_attr("HttpOnly")

@@ -164,3 +164,15 @@ def test_a_groups_page_renews_itself_and_draws_its_lag(visit: Open, cluster: Loc
         expect(page.locator("#lag")).to_have_attribute("value", "1", timeout=PATIENCE_MS)
         stop = page.get_by_role("link", name="Stop")
         expect(stop).to_have_attribute("href", "/groups/readers")
+
+
+def test_a_person_logs_out_with_the_button_of_a_page(browser: Browser, link: str) -> None:
+    """A browser tells a form's Origin only if the page's referrer policy lets it."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(link)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.locator("h1")).to_have_text("Log in")
+    assert context.cookies() == []
+    context.close()
