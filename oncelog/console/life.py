@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from oncelog import EventFilter, NodeEvent, ProducerName, ResolvedSequence, TopicPartition
 from oncelog.aio import Admin, Consumer
 from oncelog.config import MAX_INT32, MAX_INT64
-from oncelog.console.pages import number
+from oncelog.console.pages import is_number, number
 from oncelog.console.parts import path
 from oncelog.console.picture import draw
 from oncelog.console.sessions import BrowserSession
@@ -72,7 +72,7 @@ async def ask(session: BrowserSession, query: Mapping[str, str]) -> LifeView:
     names = await _or_gap(admin.list_producer_names(), "names", gaps, [])
     epoch = number(query, "epoch", 0, MAX_INT32) if query.get("epoch") else None
     question = SequenceQuestion(
-        tp, _producer_id(producer, names), number(query, "sequence", 0, MAX_INT64), epoch
+        tp, _producer_id(producer, names, gaps), number(query, "sequence", 0, MAX_INT64), epoch
     )
     resolved = await admin.resolve_sequence(
         *tp, question.producer_id, question.epoch, question.sequence
@@ -80,20 +80,25 @@ async def ask(session: BrowserSession, query: Mapping[str, str]) -> LifeView:
     states, events, (start, batches) = await asyncio.gather(
         _or_gap(admin.describe_producers(*tp, question.producer_id), "producer's state", gaps, []),
         _or_gap(_events(admin, question, names, gaps), "events", gaps, []),
-        _or_gap(_batches(session, tp, resolved), "stored batches", gaps, (-1, [])),
+        _or_gap(_batches(session, tp, resolved, gaps), "stored batches", gaps, (-1, [])),
     )
     return life_view(
         LifeFacts(question, resolved, names, states, events, batches, start, tuple(gaps))
     )
 
 
-def _producer_id(given: str, names: Sequence[ProducerName]) -> int:
-    """Return the id of a producer that is given by id or by name. Raises InvalidRequestError."""
-    for one in names:
-        if one.name == given:
-            return one.producer_id
-    if given.isascii() and given.isdecimal() and 0 < int(given) <= MAX_INT64:
+def _producer_id(given: str, names: Sequence[ProducerName], gaps: list[str]) -> int:
+    """Return the id of a producer that is given by id or by name. Raises InvalidRequestError.
+
+    Digits are an id, as in a logged error, also if they are the name of another producer.
+    """
+    named = next((one.producer_id for one in names if one.name == given), 0)
+    if is_number(given) and int(given):
+        if named not in (0, int(given)):
+            gaps.append(f"names: {given} is taken as an id; the producer of this name is {named}")
         return int(given)
+    if named:
+        return named
     raise InvalidRequestError(
         f"producer: {given[:80]!r} is neither a producer id nor a producer name that you may "
         f"describe",
@@ -124,7 +129,7 @@ async def _events(
 
 
 async def _batches(
-    session: BrowserSession, tp: TopicPartition, resolved: ResolvedSequence
+    session: BrowserSession, tp: TopicPartition, resolved: ResolvedSequence, gaps: list[str]
 ) -> tuple[int, list[BatchSpan]]:
     """Return the log's start, and batches around the record, or the newest ones."""
     spans: list[BatchSpan] = []
@@ -144,6 +149,7 @@ async def _batches(
             left = late - asyncio.get_running_loop().time()
             batch = await consumer.stored_batch(timeout_ms=max(0, int(left * 1000)))
             if batch is None:
+                gaps.append(f"stored batches: not all near it were read in {READ_S:.0f} s")
                 break
             size += len(batch.payload)
             at = batch.last_offset + 1

@@ -47,10 +47,15 @@ def number(query: Query, name: str, default: int, most: int = MAX_INT64) -> int:
     given = query.get(name, "").strip()
     if not given:
         return default
-    if not (given.isascii() and given.isdecimal()) or int(given) > most:
+    if not is_number(given, most):
         text = f"{name}: {given[:40]!r} is not a whole number from 0 to {most}"
         raise InvalidRequestError(text, field=name, limit=f"0..{most}")
     return int(given)
+
+
+def is_number(given: str, most: int = MAX_INT64) -> bool:
+    """Tell whether a text is a whole number up to `most`; Python refuses to read very long ones."""
+    return given.isascii() and given.isdecimal() and len(given) <= 19 and int(given) <= most
 
 
 def found_by(query: Query, action: str, title: str) -> Filter:
@@ -317,7 +322,7 @@ async def producers(admin: Admin, query: Query) -> Page:
         (
             one.name, one.producer_id, one.epoch, when(one.last_lease_ms),
             Link("events", path("events", producer=one.producer_id)),
-            Link("a sequence's life", path("life", producer=one.name)),
+            Link("a sequence's life", path("life", producer=one.producer_id)),
         )
         for one in found
     ]  # fmt: skip
@@ -381,12 +386,12 @@ def _life_of(event: NodeEvent) -> Cell:
         return event.producer_id
     where = path(
         "life", topic=event.name, partition=event.partition, producer=event.producer_id,
-        sequence=event.last_sequence,
+        sequence=event.last_sequence, epoch=event.epoch if event.epoch >= 0 else None,
     )  # fmt: skip
     return Link(str(event.producer_id), where)
 
 
 __all__ = [
-    "event_table", "events", "group", "groups", "names_by_id", "nodes", "number", "overview",
-    "partition", "producers", "topic", "topics",
+    "event_table", "events", "group", "groups", "is_number", "names_by_id", "nodes", "number",
+    "overview", "partition", "producers", "topic", "topics",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from oncelog.events import NodeEvent
 from oncelog.types import ProducerName, ProducerState, Resolution, ResolvedSequence, TopicPartition
@@ -140,8 +141,8 @@ def _answer(facts: LifeFacts, rows: Sequence[LifeRow]) -> tuple[str, str]:
         return "no", f"{subject} is not in {tp}, and never will be{_reason(facts, rows)}."
     if found.resolution is Resolution.NOT_YET:
         text = (
-            f"{subject} is not in {tp} yet. A retry that is still on its way may store it; the "
-            f"last stored sequence is {_last(found.last_sequence)}."
+            f"{subject} is not in {tp} yet. A retry that is still on its way, or the commit of its "
+            f"transaction, may store it; the last stored sequence is {_last(found.last_sequence)}."
         )
         return "not yet", text
     text = (
@@ -165,13 +166,21 @@ def _subject(facts: LifeFacts) -> str:
 def _stored(facts: LifeFacts, rows: Sequence[LifeRow], subject: str) -> str:
     found, tp = facts.resolved, facts.question.tp
     if found.offset < 0:
-        return f"{subject} is in {tp} once; its offset is no longer known."
-    if 0 <= found.offset < facts.log_start:
+        return (
+            f"{subject} was stored in {tp} once; its offset is no longer known, so retention may "
+            f"have deleted it."
+        )
+    stored = _stored_row(rows)
+    if facts.log_start < 0 and stored is None:
+        return (
+            f"{subject} was stored in {tp} once, at offset {grouped(found.offset)}. Whether "
+            f"retention has deleted it since is not known."
+        )
+    if found.offset < facts.log_start:
         return (
             f"{subject} was stored in {tp} once, at offset {grouped(found.offset)}. Retention has "
             f"deleted it since: the log starts at {grouped(facts.log_start)}."
         )
-    stored = _stored_row(rows)
     since = f", since {when(stored.first_ms)}" if stored else ""
     term = _term_at(facts.events, stored.first_ms) if stored else None
     under = f", in term {term}" if term else ""
@@ -203,21 +212,25 @@ def _last(sequence: int) -> str:
 
 def _details(facts: LifeFacts, rows: Sequence[LifeRow]) -> Iterable[str]:
     """Yield sentences about repeats, refusals, leaders, and the producer's state."""
+    if facts.question.epoch is None and facts.resolved.resolution is Resolution.COMMITTED:
+        yield (
+            f"No epoch was asked for. Epoch {facts.resolved.epoch} is the newest that stored this "
+            f"sequence; in another epoch it is another record."
+        )
     stored = _stored_row(rows)
+    exact = [row for row in rows if stored is not None and _repeats(row, stored)]
+    if stored is not None and exact:
+        count = sum(row.count for row in exact)
+        yield (
+            f"Its batch came {_times(count + 1)}: {plural(count, 'repeat')} got the offset that it "
+            f"already had{_lost_leader(rows, stored, exact[-1])}."
+        )
     for row in rows:
-        if not row.hits or row.kind not in ("duplicate", "refused"):
+        if not row.hits or row.kind not in ("duplicate", "refused") or row in exact:
             continue
         span = f"{grouped(row.first_sequence)} to {grouped(row.last_sequence)}"
-        exact = stored is not None and (row.first_sequence, row.last_sequence) == (
-            stored.first_sequence, stored.last_sequence,
-        )  # fmt: skip
         if row.kind == "refused":
             yield f"Sequences {span} were refused {_times(row.count)}: {row.text}."
-        elif exact and stored is not None:
-            yield (
-                f"Its batch came {_times(row.count + 1)}: {plural(row.count, 'repeat')} got the "
-                f"offset that it already had{_lost_leader(rows, stored, row)}."
-            )
         else:
             yield (
                 f"Repeats with sequences {span} were answered as duplicates {_times(row.count)}; "
@@ -228,6 +241,16 @@ def _details(facts: LifeFacts, rows: Sequence[LifeRow]) -> Iterable[str]:
             f"The partition knows the producer in epoch {state.epoch}, up to sequence "
             f"{_last(state.last_sequence)}, since {when(state.last_append_ms)}."
         )
+
+
+def _repeats(row: LifeRow, stored: LifeRow) -> bool:
+    """Tell whether all repeats of a row are of the stored batch."""
+    span = (row.first_sequence, row.last_sequence)
+    return (
+        row.kind == "duplicate"
+        and row.hits
+        and span == (stored.first_sequence, stored.last_sequence)
+    )
 
 
 def _lost_leader(rows: Iterable[LifeRow], stored: LifeRow, repeat: LifeRow) -> str:
@@ -244,15 +267,21 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{grouped(count)} times")
 
 
-def _term_at(events: Iterable[NodeEvent], time_ms: int) -> str | None:
-    """Return the term of the newest leader that was elected before a time."""
-    terms = [
-        found.group(1)
+def _term_at(events: Iterable[NodeEvent], time_ms: int) -> int | None:
+    """Return the term at a time, if the next known leader has the following one.
+
+    Otherwise there may have been a leader in between whose node has ended, and its events with it.
+    """
+    terms = sorted(
+        (int(found.group(1)), event.first_ms)
         for event in events
-        if event.kind == "leader" and event.text.startswith("leads ") and event.first_ms <= time_ms
+        if event.kind == "leader" and event.text.startswith("leads ")
         if (found := _TERM.search(event.text))
-    ]
-    return terms[-1] if terms else None
+    )
+    for (term, begin_ms), (following, end_ms) in pairwise(terms):
+        if begin_ms <= time_ms < end_ms and following == term + 1:
+            return term
+    return None
 
 
 # --- rows --------------------------------------------------------------------------------

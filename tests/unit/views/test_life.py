@@ -117,7 +117,42 @@ def test_a_stored_record_that_retention_deleted() -> None:
     view = view_of(resolved(Resolution.COMMITTED, 88_120), log_start=90_000)
     assert view.answer == "yes"
     assert "Retention has deleted it since: the log starts at 90,000." in view.sentence
-    assert view_of(resolved(Resolution.COMMITTED)).sentence.endswith("offset is no longer known.")
+
+
+def test_a_record_is_not_said_to_be_there_if_retention_may_have_deleted_it() -> None:
+    view = view_of(resolved(Resolution.COMMITTED))
+    assert view.sentence.endswith("was stored in orders-3 once; its offset is no longer known, so "
+                                  "retention may have deleted it.")  # fmt: skip
+    view = view_of(resolved(Resolution.COMMITTED, 88_120), gaps=["stored batches: forbidden"])
+    assert "was stored in orders-3 once, at offset 88,120. Whether" in view.sentence
+    view = view_of(resolved(Resolution.COMMITTED, 88_120), log_start=0)
+    assert view.sentence.endswith("is in orders-3 once, at offset 88,120.")
+
+
+@pytest.mark.parametrize("after", [[], [replace(LEADS, text="leads partition=orders-3 term=9")]])
+def test_a_term_is_told_only_if_no_unknown_leader_may_have_been(after: list[NodeEvent]) -> None:
+    """Node 2 led in term 8 and was killed, and its events with it; node 1 led in term 7."""
+    found = resolved(Resolution.COMMITTED, 88_120)
+    view = view_of(found, events=[LED, *after], batches=[STORED])
+    assert view.sentence.endswith("since 2025-11-26T13:02:11.000Z.")
+
+
+def test_repeats_that_two_nodes_tell_are_counted_together() -> None:
+    later = replace(DUPLICATE, node_id=1, first_ms=SOON + 70_000, last_ms=SOON + 70_000, count=1)
+    found = resolved(Resolution.COMMITTED, 88_120)
+    view = view_of(found, events=[DUPLICATE, later], batches=[STORED])
+    assert view.details == (
+        "Its batch came 4 times: 3 repeats got the offset that it already had.",
+    )
+
+
+def test_a_question_without_an_epoch_says_which_epoch_is_meant() -> None:
+    found = resolved(Resolution.COMMITTED, 88_120)
+    view = view_of(found, replace(ASKED, epoch=None), batches=[STORED])
+    assert view.details == (
+        "No epoch was asked for. Epoch 2 is the newest that stored this sequence; in another epoch "
+        "it is another record.",
+    )
 
 
 def test_a_fenced_record_was_never_stored() -> None:
@@ -145,6 +180,7 @@ def test_a_record_that_may_still_come_and_one_nobody_knows_of() -> None:
     )
     view = view_of(resolved(Resolution.FORGOTTEN), gaps=["events: no answer"])
     assert (view.answer, view.gaps) == ("not known", ("events: no answer",))
+    assert view.sentence.endswith("any more, unless the producer is a Kafka client.")
 
 
 def test_another_epochs_event_is_not_the_record() -> None:
