@@ -7,6 +7,7 @@ answer in time completes nothing, and prints nothing.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from oncelog import Admin
 
 LIMIT_MS = 300
+_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@%+=:,/-]*")
 
 
 def topic_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -36,6 +38,16 @@ def node_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     )
 
 
+def plain_words(names: Iterable[str], incomplete: str) -> list[str]:
+    """Return the names that begin so, without those that a shell would take for more than a word.
+
+    bash puts a completion on the line as it is: a client may have named a group "$(...)".
+    """
+    return sorted(
+        name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)
+    )
+
+
 def _matching(
     ctx: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]
 ) -> list[str]:
@@ -48,11 +60,11 @@ def _matching(
             security(flags, profile),
             open_admin(bootstrap_in(ctx, profile), LIMIT_MS) as admin,
         ):
-            return sorted(name for name in ask(admin) if name.startswith(incomplete))
+            return plain_words(ask(admin), incomplete)
     except OncelogError:
         return []
     finally:
         logging.disable(before)
 
 
-__all__ = ["group_names", "node_ids", "topic_names"]
+__all__ = ["group_names", "node_ids", "plain_words", "topic_names"]

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncelog.cli.app import cli
+from oncelog.cli.names import plain_words
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -57,3 +58,11 @@ def test_commands_are_completed() -> None:
 def test_without_a_cluster_it_completes_nothing_and_prints_nothing(words: str) -> None:
     done = complete(words, ONCELOG_BOOTSTRAP="127.0.0.1:1")
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+
+
+def test_a_name_that_a_shell_would_run_is_not_completed() -> None:
+    """Kafka's clients choose the names of groups."""
+    hostile = ["a$(reboot)", "a;reboot", "a`reboot`", "a|b", "a b", "a\nplain,b", "a*", "a'"]
+    hostile += ["-a", "~a", ""]
+    assert plain_words([*hostile, "a/b:c@d", "a-1", "b"], "a") == ["a-1", "a/b:c@d"]
+    assert plain_words(hostile, "") == []
