@@ -24,7 +24,7 @@ from oncelog._engine import admin as core
 from oncelog.cli import top
 from oncelog.cli.top import look_at
 from oncelog.cli.top_screen import TABLES, TopScreen
-from oncelog.views.live import Look
+from oncelog.views.live import Look, headline
 from tests.integration.waiting import eventually
 
 SIZE = (80, 24)
@@ -55,7 +55,7 @@ def watched(cluster: LocalCluster, admin: Admin, topic: str) -> str:
     for address in cluster.addresses.values():
         with patient(address) as own:
             knowing = partial(knows, own, topic)
-            eventually(knowing, f"{address} knows the topic and both names", PATIENCE)
+            eventually(knowing, f"{address} is healthy and knows all names", PATIENCE)
     return topic
 
 
@@ -63,7 +63,8 @@ def knows(admin: Admin, name: str) -> bool:
     look = look_at(admin, (name,))
     lag = look.lags[name].lag if name in look.lags else None
     ends = [one.high_watermark for topic in look.topics for one in topic.partitions]
-    return bool(look.producers) and lag == 1 and ends == [1, 0]
+    there = bool(look.producers) and lag == 1 and ends == [1, 0]
+    return there and headline(look).startswith("healthy. 3 nodes, ")
 
 
 def cells(app: TopScreen, name: str) -> list[list[str]]:
