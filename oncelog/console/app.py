@@ -44,6 +44,7 @@ from oncelog.views.words import when
 
 HERE = Path(__file__).parent
 PAGE_S = 30.0  # for a whole page, with all of its calls
+SWEEP_S = 60.0  # between two looks for sessions that were idle too long
 MAX_FORM_BYTES = 64 * 1024
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -101,7 +102,7 @@ class Console:
             Route("/topics/{topic}", self._page(self._topic)),
             Route("/topics/{topic}/records", self._page(self._records)),
             Route("/topics/{topic}/records/{partition}/{offset}", self._page(self._record)),
-            Route("/topics/{topic}/{partition:int}", self._page(self._partition)),
+            Route("/topics/{topic}/{partition}", self._page(self._partition)),
             Route("/groups", self._listing(pages.groups)),
             Route("/groups/{group:path}", self._page(self._group)),
             Route("/producers", self._listing(pages.producers)),
@@ -117,9 +118,16 @@ class Console:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        sweeping = asyncio.create_task(self._sweep())
         yield
+        sweeping.cancel()
         self._reader.close()
         await self.sessions.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self.sessions.end_idle()
 
     # --- pages -----------------------------------------------------------------------
 
@@ -154,9 +162,9 @@ class Console:
         return await pages.topic(session.admin, request.query_params, request.path_params["topic"])
 
     async def _partition(self, session: BrowserSession, request: Request) -> Page:
-        topic, partition = request.path_params["topic"], request.path_params["partition"]
-        index = pages.number({"partition": str(partition)}, "partition", 0, MAX_INT32)
-        return await pages.partition(session.admin, request.query_params, topic, index)
+        given = request.path_params
+        index = pages.number(given, "partition", 0, MAX_INT32)
+        return await pages.partition(session.admin, request.query_params, given["topic"], index)
 
     async def _group(self, session: BrowserSession, request: Request) -> Page:
         return await pages.group(session.admin, request.query_params, request.path_params["group"])

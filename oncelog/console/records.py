@@ -21,7 +21,12 @@ from oncelog.config import MAX_INT32
 from oncelog.console.pages import number
 from oncelog.console.parts import Facts, Field, Filter, Link, Links, Notes, Page, Part, Table, path
 from oncelog.console.sessions import BrowserSession
-from oncelog.errors import InvalidRequestError, OffsetOutOfRangeError, ThrottledError
+from oncelog.errors import (
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    RequestTimeoutError,
+    ThrottledError,
+)
 from oncelog.settings import ClientSettings
 from oncelog.views.record_choice import choice, parse_start, places
 from oncelog.views.words import grouped, when
@@ -153,21 +158,28 @@ def _search(settings: ClientSettings, wanted: Search) -> Findings:
             left = late - time.monotonic()
             if left <= 0:
                 break
-            for tp, records in consumer.getmany(
-                timeout_ms=min(_POLL_MS, int(left * 1000) + 1), max_records=wanted.limit
-            ).items():
-                for record in records:
-                    if record.offset >= ends[tp] or len(found) >= wanted.limit:
-                        break
-                    positions[tp] = record.offset + 1
-                    read += 1
-                    size += len(record.value or b"") + len(record.key or b"")
-                    if chosen(record):
-                        found.append(record)
-                if positions[tp] >= ends[tp]:
-                    behind.discard(tp)
-                    consumer.pause(tp)
+            batch = consumer.stored_batch(timeout_ms=min(_POLL_MS, int(left * 1000) + 1))
+            if batch is None:
+                continue
+            tp = TopicPartition(batch.topic, batch.partition)
+            # One batch at a time: a few kilobytes may have been compressed from 64 MiB.
+            for record in batch.records():
+                if record.offset >= ends[tp] or len(found) >= wanted.limit or size >= MAX_BYTES:
+                    break
+                positions[tp] = record.offset + 1
+                read += 1
+                size += size_of(record)
+                if chosen(record):
+                    found.append(record)
+            if positions[tp] >= ends[tp]:
+                behind.discard(tp)
+                consumer.pause(tp)
     return Findings(found, read, size, {tp.partition: positions[tp] for tp in sorted(behind)})
+
+
+def size_of(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.value or b"") + len(record.key or b"") + headers
 
 
 def _begin(
@@ -264,15 +276,17 @@ def shown(data: bytes | None, most: int = SHOWN_CHARS) -> str | None:
 
 
 def _one(settings: ClientSettings, tp: TopicPartition, offset: int) -> tuple[StoredBatch, Record]:
-    """Read a record with its batch. Raises OffsetOutOfRangeError."""
+    """Read a record with its batch. Raises OncelogError."""
     with Consumer(**settings, auto_offset_reset="none", max_partition_fetch_bytes=1) as consumer:
         consumer.assign([tp])
         end = consumer.end_offsets([tp])[tp]
         if offset < end:
             consumer.seek(tp, offset)
             batch = consumer.stored_batch(timeout_ms=int(MAX_S * 1000))
-            record = None if batch is None else next(iter(batch.records()), None)
-            if batch is not None and record is not None and record.offset == offset:
+            if batch is None:
+                raise RequestTimeoutError(f"{tp} was not read at offset {offset} in {MAX_S:.0f} s")
+            record = next(iter(batch.records()), None)
+            if record is not None and record.offset == offset:
                 return batch, record
         start = consumer.beginning_offsets([tp])[tp]
     raise OffsetOutOfRangeError(

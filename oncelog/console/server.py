@@ -12,7 +12,7 @@ from oncelog.console.listening import ConsoleConfig
 from oncelog.errors import ConfigError
 
 BACKLOG = 128
-MAX_REQUESTS = 100  # at a time; more get 503
+MAX_CONNECTIONS = 100  # also idle ones; beyond them each request gets 503
 KEEP_ALIVE_S = 30
 GRACE_S = 5  # for requests in progress at the end
 
@@ -37,7 +37,7 @@ def serve(config: ConsoleConfig, ready: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_REQUESTS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=config.cert_file,

@@ -87,16 +87,19 @@ class Sessions:
         return await self._add(BrowserSession(admin, settings, principal, True))
 
     async def _add(self, session: BrowserSession) -> str:
-        now = self._clock()
-        old = [c for c, s in self._sessions.items() if now - s.used_at > IDLE_S]
-        if not old and len(self._sessions) >= MAX_SESSIONS:
-            old = [next(iter(self._sessions))]
-        for cookie in old:
-            await self.leave(cookie)
+        await self.end_idle()
+        while len(self._sessions) >= MAX_SESSIONS:
+            await self.leave(next(iter(self._sessions)))
         cookie = secrets.token_urlsafe(_BYTES)
-        session.used_at = now
+        session.used_at = self._clock()
         self._sessions[cookie] = session
         return cookie
+
+    async def end_idle(self) -> None:
+        """End the sessions that were idle too long: their tokens leave the memory."""
+        now = self._clock()
+        for cookie in [c for c, s in self._sessions.items() if now - s.used_at > IDLE_S]:
+            await self.leave(cookie)
 
     async def leave(self, cookie: str) -> None:
         session = self._sessions.pop(cookie, None)

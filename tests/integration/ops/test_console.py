@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from harness.api import batch, verdict
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, Producer
 from oncelog.cli.app import run
+from oncelog.wire.batch import encode_payload
+from oncelog.wire.compression import ZSTD, compress
 from tests.integration.conftest import STEADY
 from tests.integration.ops.consoles import Person, console, repeated
 
@@ -97,7 +100,7 @@ def test_a_pasted_error_finds_its_record_and_its_repeats(person: Person, pid: in
     error = (
         f"DeliveryTimeoutError: late; orders-0 producer {pid} epoch 0 sequences 0..9 may be stored"
     )
-    page = person.get("/life", error=error)
+    page = person.until("40 to 49", "/life", error=error)  # the last batch
     assert page.url.endswith(f"/life?topic=orders&partition=0&producer={pid}&sequence=9&epoch=0")
     assert page.status == 200, page.text
     assert (
@@ -110,8 +113,9 @@ def test_a_pasted_error_finds_its_record_and_its_repeats(person: Person, pid: in
 
 
 def test_a_producer_by_name_and_a_sequence_that_never_came(person: Person) -> None:
-    page = person.get("/life", topic=ORDERS, partition=0, producer="pay", sequence=0)
-    assert "is in orders-0 once" in page.text
+    query = {"topic": ORDERS, "partition": 0, "producer": "pay", "sequence": 0}
+    page = person.until("is in orders-0 once", "/life", **query)
+    assert "No epoch was asked for. Epoch 0 is the newest" in page.text
     page = person.get("/life", topic=ORDERS, partition=0, producer="pay", sequence=99)
     assert page.status == 200
     assert "is not in orders-0" in page.text
@@ -151,6 +155,21 @@ def test_records_are_found_within_bounds_and_the_search_goes_on(person: Person) 
     assert "up to the end of each partition" in rest.text
 
 
+def test_the_bound_of_a_search_is_of_bytes_that_are_not_compressed(
+    person: Person, cluster: LocalCluster
+) -> None:
+    """A batch of 16 MiB may be stored in a few kilobytes: many of them would end the console."""
+    payload = compress(ZSTD, encode_payload([bytes(16 * 1024 * 1024)], [1_700_000_000_000_000]))
+    assert len(payload) < 16 * 1024
+    with Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        admin.create_topic("bombs")
+    for _ in range(8):
+        assert verdict(cluster.produce(batch("bombs", 0, 0, 0, payload, codec=ZSTD))) == "APPENDED"
+    page = person.until("Read 4 records", "/topics/bombs/records", **{"from": "start"})
+    assert "Read 4 records and 67,108,864 bytes, up to a bound of this page." in page.text
+    assert 'at=0%3A4' in page.html
+
+
 def test_records_are_chosen_by_key_header_and_text(person: Person) -> None:
     where = "/topics/orders/records"
     for query in ({"key": "k17"}, {"header": "n=17"}, {"contains": "value 17<"}):
@@ -164,12 +183,11 @@ def test_records_are_chosen_by_key_header_and_text(person: Person) -> None:
 
 
 def test_one_record_leads_to_the_life_of_its_sequence(person: Person) -> None:
-    page = person.get("/topics/orders/records/1/17")
-    assert "<b>value 17</b>" in page.text and "<b>" not in page.html
+    page = person.until("<b>value 17</b>", "/topics/orders/records/1/17")
+    assert "<b>" not in page.html
     life = re.search(r'href="(/life[?][^"]*)"', page.html)
     assert life is not None
-    answer = person.get(life.group(1).replace("&amp;", "&"))
-    assert "is in orders-1 once, at offset 17" in answer.text
+    person.until("is in orders-1 once, at offset 17", life.group(1).replace("&amp;", "&"))
     page = person.get("/topics/orders/records/1/40")
     assert (page.status, "it has the offsets 0 to 39" in page.text) == (404, True)
 

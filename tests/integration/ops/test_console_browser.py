@@ -19,6 +19,7 @@ from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import STEADY
 from tests.integration.ops import chromium
 from tests.integration.ops.consoles import console, repeated
+from tests.integration.waiting import eventually
 
 PATIENCE_MS = 60_000
 AXE = next(Path(axe_playwright_python.__file__).parent.glob("axe.min.js")).read_text("utf-8")
@@ -135,7 +136,13 @@ def test_a_pasted_error_is_answered_and_leads_to_the_record(
         page.get_by_role("button", name="Find it").click()
         expect(page.locator(".answer .word")).to_have_text("yes")
         expect(page.locator(".answer")).to_contain_text("Its batch came twice")
-        expect(page.locator("svg g.stored")).to_have_count(6)
+
+        def all_read() -> bool:
+            """A page reads for a few seconds only."""
+            page.reload()
+            return page.locator("svg g.stored").count() == 6
+
+        eventually(all_read, "six batches in the picture", PATIENCE_MS / 1000)
         expect(page.locator("svg g.duplicate.hit")).to_have_count(1)
         expect(page.locator("svg g.refused")).to_have_count(1)
         page.locator("tr.hit a").click()

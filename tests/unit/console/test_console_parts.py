@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
+from oncelog.aio import Admin
 from oncelog.config import AdminConfig
+from oncelog.console.life import _producer_id
 from oncelog.console.listening import ConsoleConfig, parse_listen
-from oncelog.console.parts import path
+from oncelog.console.pages import event_table, number
+from oncelog.console.parts import Link, path
 from oncelog.console.picture import LEFT, MAX_DRAWN, WIDTH, draw
-from oncelog.errors import ConfigError
-from oncelog.types import TopicPartition
+from oncelog.console.sessions import IDLE_S, MAX_SESSIONS, BrowserSession, Sessions
+from oncelog.errors import ClientClosedError, ConfigError, InvalidRequestError
+from oncelog.events import NodeEvent
+from oncelog.types import ProducerName, TopicPartition
 from oncelog.views.life import LifeRow, LifeView, SequenceQuestion
 
 PLAIN = AdminConfig(bootstrap_servers=("127.0.0.1:7001",))
@@ -60,6 +65,65 @@ def test_a_strangers_name_for_this_machine_is_refused() -> None:
     config = ConsoleConfig("127.0.0.1", 8470, PLAIN)
     assert all(map(config.names_host, ("127.0.0.1:8470", "localhost:9000", "[::1]:1", "localhost")))
     assert not any(map(config.names_host, ("evil.example:8470", "", "127.0.0.1.evil.example:8470")))
+
+
+async def test_an_idle_session_ends_and_closes_its_client() -> None:
+    now = 0.0
+    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), lambda: now)
+    idle, used = (Admin(bootstrap_servers="127.0.0.1:1") for _ in range(2))
+    cookies = [await sessions._add(BrowserSession(one, {}, "", True)) for one in (idle, used)]
+    now = IDLE_S
+    assert sessions.find(cookies[1]) is not None
+    now += 1
+    await sessions.end_idle()
+    assert [sessions.find(cookie) is None for cookie in cookies] == [True, False]
+    with pytest.raises(ClientClosedError):
+        await idle.list_topics()
+    await sessions.close()
+    with pytest.raises(ClientClosedError):
+        await used.list_topics()
+
+
+async def test_the_session_that_was_idle_longest_makes_room() -> None:
+    now = 0.0
+    sessions = Sessions(ConsoleConfig("127.0.0.1", 1, PLAIN), lambda: now)
+    one = Admin(bootstrap_servers="127.0.0.1:1")
+    first, second = [await sessions._add(BrowserSession(one, {}, "", False)) for _ in range(2)]
+    now = 1.0
+    assert sessions.find(first) is not None
+    for _ in range(MAX_SESSIONS - 1):
+        await sessions._add(BrowserSession(one, {}, "", False))
+    assert len(sessions) == MAX_SESSIONS
+    assert sessions.find(second) is None and sessions.find(first) is not None
+    await one.close()
+
+
+def test_digits_are_a_producers_id_also_if_they_are_the_name_of_another() -> None:
+    """A pasted error names an id: an answer about another producer would be taken for its own."""
+    names, gaps = [ProducerName("17", 99, 0, 1), ProducerName("pay", 5, 0, 1)], list[str]()
+    assert _producer_id("pay", names, gaps) == 5 and not gaps
+    assert _producer_id("17", names, gaps) == 17
+    assert gaps == ["names: 17 is taken as an id; the producer of this name is 99"]
+    for wrong in ("0", "other", "9" * 5000):
+        with pytest.raises(InvalidRequestError, match="neither a producer id nor"):
+            _producer_id(wrong, names, gaps)
+
+
+def test_a_number_that_is_too_long_to_read_is_refused() -> None:
+    assert number({"n": "9223372036854775807"}, "n", 0) == 2**63 - 1
+    for wrong in ("9223372036854775808", "9" * 5000, "-1", "1_0", "\u0663"):
+        with pytest.raises(InvalidRequestError, match="is not a whole number"):
+            number({"n": wrong}, "n", 0)
+
+
+def test_an_events_life_is_that_of_its_epoch() -> None:
+    """The same sequence of a newer epoch may be stored, when this one was fenced."""
+    event = NodeEvent(
+        1, 1, "verdict", "topic", "t", 0, 1, 1, 1, "FENCED", 17, 2, 50, 59, -1, "", "", "",
+    )  # fmt: skip
+    (row,) = event_table([event]).rows
+    href = "/life?topic=t&partition=0&producer=17&sequence=59&epoch=2"
+    assert Link("17", href) in row
 
 
 def test_names_in_addresses_are_quoted() -> None:
