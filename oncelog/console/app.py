@@ -216,7 +216,10 @@ class Console:
                 if self._config.login != "token":
                     raise HTTPException(405)
                 token = (await _form(request)).get("token", "").strip()
-                cookie: str | None = await self.sessions.enter_by_token(token or "-")
+                is_sendable = token and token.isascii() and token.isprintable()
+                cookie: str | None = await self.sessions.enter_by_token(
+                    token if is_sendable else "-"
+                )
             elif self._config.login == "token":
                 return self._entrance()
             else:

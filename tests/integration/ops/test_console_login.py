@@ -93,7 +93,7 @@ def test_each_person_sees_what_its_token_may_see(pages: tuple[str, str]) -> None
 def test_a_wrong_token_and_none_get_nothing(pages: tuple[str, str]) -> None:
     person = Person(*pages)
     assert person.get("/topics").url.endswith("/enter")
-    for token in ("oncelog.boss.d3Jvbmc", "", "boss"):
+    for token in ("oncelog.boss.d3Jvbmc", "", "boss", "two\nlines", "t\u00f6ken"):
         page = person.post("/enter", {"Origin": person.origin}, token=token)
         assert page.status == 401, page.text
     assert not list(person.cookies)
