@@ -43,9 +43,7 @@ def plain_words(names: Iterable[str], incomplete: str) -> list[str]:
 
     bash puts a completion on the line as it is: a client may have named a group "$(...)".
     """
-    return sorted(
-        name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)
-    )
+    return sorted(name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name))
 
 
 def _matching(

@@ -167,7 +167,7 @@ def test_the_bound_of_a_search_is_of_bytes_that_are_not_compressed(
         assert verdict(cluster.produce(batch("bombs", 0, 0, 0, payload, codec=ZSTD))) == "APPENDED"
     page = person.until("Read 4 records", "/topics/bombs/records", **{"from": "start"})
     assert "Read 4 records and 67,108,864 bytes, up to a bound of this page." in page.text
-    assert 'at=0%3A4' in page.html
+    assert "at=0%3A4" in page.html
 
 
 def test_records_are_chosen_by_key_header_and_text(person: Person) -> None:

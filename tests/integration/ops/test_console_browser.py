@@ -140,7 +140,7 @@ def test_a_pasted_error_is_answered_and_leads_to_the_record(
         def all_read() -> bool:
             """A page reads for a few seconds only."""
             page.reload()
-            return page.locator("svg g.stored").count() == 6
+            return bool(page.locator("svg g.stored").count() == 6)
 
         eventually(all_read, "six batches in the picture", PATIENCE_MS / 1000)
         expect(page.locator("svg g.duplicate.hit")).to_have_count(1)
