@@ -120,7 +120,7 @@ def test_a_node_that_was_away_hears_from_one_that_came_meanwhile(make_cluster: M
         join_fourth(cluster, admin, early[1])
         drain_all_but(admin, 4, (1, 2))
         admin.create_topic(TOPIC, 1, 3)
-        cluster.nodes[3].start()
+        cluster.start_nodes([3])
         with Admin(bootstrap_servers=cluster.addresses[3]) as at_3:
             eventually(lambda: TOPIC in at_3.list_topics(), "node 3 knows what came since")
 
