@@ -147,7 +147,11 @@ def _versitygw(folder: Path) -> Iterator[Handler]:
     def handle(environ: dict[str, Any]) -> Answer:
         names = {name: name.removeprefix("HTTP_").replace("_", "-") for name in environ}
         headers = {names[n]: v for n, v in environ.items() if n.startswith(("HTTP_", "CONTENT_"))}
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        # Without a length it comes in chunks, which end by themselves.
+        chunked = headers.pop("TRANSFER-ENCODING", None) is not None
+        length = -1 if chunked else int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        headers.pop("EXPECT", None)  # the body is here
         with closing(HTTPConnection("127.0.0.1", port, timeout=START_S)) as connection:
             uri = environ["REQUEST_URI"]
             connection.request(environ["REQUEST_METHOD"], uri, body or None, headers)
