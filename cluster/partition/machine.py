@@ -63,10 +63,9 @@ _MAGIC, _VERSION = b"OLPS", 2
 # The version with staged runs after the last-seen map. A state without runs has the version before,
 # so that a release without transactions reads it.
 _WITH_RUNS = 3
-_RUNS_SIZE = struct.Struct("<Q")
 # The version with carried ranges after the runs, of which there may be none.
 _WITH_CARRIED = 4
-_CARRIED_SIZE = struct.Struct("<Q")
+_SIZE = struct.Struct("<Q")  # of runs, and of carried ranges
 
 
 class Loaded(NamedTuple):
@@ -240,10 +239,10 @@ class PartitionMachine:
         )
         yield from last_seen.parts()
         if runs or carried:
-            yield _RUNS_SIZE.pack(len(runs))
+            yield _SIZE.pack(len(runs))
             yield runs
         if carried:
-            yield _CARRIED_SIZE.pack(len(carried))
+            yield _SIZE.pack(len(carried))
             yield carried
         yield from self.group_offsets.parts()
 
@@ -276,10 +275,10 @@ class PartitionMachine:
             last_seen = LastSeen.load(state[_STATE.size : end], capacity=self._capacity)
             runs, carried = RunTable(), CarriedRanges()
             if version >= _WITH_RUNS:
-                part, end = _sized(state, end, _RUNS_SIZE)
+                part, end = _sized(state, end)
                 runs = RunTable.load(part) if part else runs
             if version >= _WITH_CARRIED:
-                part, end = _sized(state, end, _CARRIED_SIZE)
+                part, end = _sized(state, end)
                 carried = CarriedRanges.load(part, log_start, next_offset)
             group_offsets = OffsetsTable.load(state[end:])
         except (ValueError, DecodeError, struct.error) as error:
@@ -288,10 +287,11 @@ class PartitionMachine:
         return Loaded(*numbers, carried, names_index, last_seen, runs, group_offsets)
 
 
-def _sized(state: bytes, begin: int, size: struct.Struct) -> tuple[bytes, int]:
+def _sized(state: bytes, begin: int) -> tuple[bytes, int]:
     """Returns a part of the state that follows its size, and the part's end."""
-    end = begin + size.size + size.unpack_from(state, begin)[0]
-    return state[begin + size.size : end], end
+    start = begin + _SIZE.size
+    end = start + _SIZE.unpack_from(state, begin)[0]
+    return state[start:end], end
 
 
 def meta_of(entry: BatchEntry) -> BatchMeta:

@@ -246,13 +246,12 @@ def _page(query: Mapping[str, str], wanted: Search, found: Findings) -> Page:
         at = ",".join(f"{partition}:{offset}" for partition, offset in found.at.items())
         more = {name: value for name, value in query.items() if name != "at"}
         parts.append(
-            Links("More", [Link("Go on from there", path(*_segments(wanted), at=at, **more))])
+            Links(
+                "More",
+                [Link("Go on from there", path("topics", wanted.topic, "records", at=at, **more))],
+            )
         )
     return Page(f"Records of {wanted.topic}", parts, _command(query, wanted), "topics")
-
-
-def _segments(wanted: Search) -> tuple[str, ...]:
-    return "topics", wanted.topic, "records"
 
 
 def _command(query: Mapping[str, str], wanted: Search) -> str:

@@ -61,10 +61,8 @@ def catalog_of(to: str, name: str | None) -> Any:
     if name is not None:
         with _named(name):
             loaded = catalog.load_catalog(name)
-        for key, variable in _VARIABLES.items():
-            if variable in os.environ:
-                loaded.properties.setdefault(key, os.environ[variable])
-        for key, value in _PATIENCE.items():
+        given = {key: os.environ[name] for key, name in _VARIABLES.items() if name in os.environ}
+        for key, value in {**_PATIENCE, **given}.items():
             loaded.properties.setdefault(key, value)
         return loaded
     if "://" in to:
@@ -209,9 +207,7 @@ class IcebergTopic(TopicTable):
         )
         made = DataFile.from_args(
             content=DataFileContent.DATA,
-            file_path=f"{self.url}/{file.path}"
-            if "://" in self.url
-            else self.spark_path(file.path),
+            file_path=f"{_location(self.url)}/{file.path}",
             file_format=FileFormat.PARQUET,
             partition=Record(place.topic_id, place.partition),
             record_count=file.records,
