@@ -50,7 +50,9 @@ def import_pyiceberg() -> Any:
         import pyiceberg.manifest
         import sqlalchemy.exc
     except ImportError as error:
-        raise MissingExtraError("oncelog table --format iceberg", "pyiceberg", "iceberg") from error
+        raise MissingExtraError(
+            "oncelog table --table-format iceberg", "pyiceberg", "iceberg"
+        ) from error
     del sqlalchemy
     return pyiceberg
 
@@ -68,7 +70,7 @@ def catalog_of(to: str, name: str | None) -> Any:
     if "://" in to:
         raise ConfigError(
             f"catalog: Iceberg tables in {to} need a catalog; name one of pyiceberg's "
-            "configuration, or choose --format delta",
+            "configuration, or choose --table-format delta",
             "catalog",
         )
     with _named(to):
