@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from cluster.errors import BAD_SETTINGS, REMOVED, ListenError
 from cluster.machine.health import pages_of
 from cluster.metrics.http import serve_pages
 from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
+from cluster.service_manager import ServiceManager
 from cluster.startup import part_stderr, stopping
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,12 @@ def supervise(config: NodeConfig) -> int:
                 stack.callback(serve_pages("health_listen", config.health_listen, pages))
             # Last one wins: the file of settings may have changed when a process starts again.
             command = [sys.executable, *sys.orig_argv[1:], "--processes", str(config.processes)]
-            supervisor = Supervisor(command, nodes, on_removed=lambda node: asked.pop(node, None))
+            supervisor = Supervisor(
+                command,
+                nodes,
+                on_removed=lambda node: asked.pop(node, None),
+                manager=ServiceManager.of(os.environ, os.getpid()),
+            )
             return asyncio.run(supervisor.run())
     except ListenError as error:
         lines.put(f"oncelog: {error}")
@@ -57,6 +64,7 @@ class Supervisor:
 
     pace: seconds between two starts of a process, at least.
     on_removed(node): the cluster removed the node of a process, which is not started again.
+    manager: told of the machine. A process's start may wait for other machines, so does not count.
     """
 
     def __init__(
@@ -65,11 +73,13 @@ class Supervisor:
         nodes: list[int],
         pace: float = PACE,
         on_removed: Callable[[int], object] = lambda node: None,
+        manager: ServiceManager | None = None,
     ) -> None:
         self._command = command
         self._nodes = nodes
         self._pace = pace
         self._on_removed = on_removed
+        self._manager = manager or ServiceManager(None)
         self._stopping = asyncio.Event()
         self._running: dict[int, asyncio.subprocess.Process] = {}
 
@@ -81,12 +91,14 @@ class Supervisor:
         for number in stopping():
             asyncio.get_running_loop().add_signal_handler(number, self.stop)
         kept = (self._keep(process, node) for process, node in enumerate(self._nodes))
-        codes = await asyncio.gather(*kept)
+        async with self._manager.serving(f"runs {len(self._nodes)} nodes"):
+            codes = await asyncio.gather(*kept)
         return max((code for code in codes if code != REMOVED), default=REMOVED)
 
     def stop(self) -> None:
         """End all processes at the same time: each hands over to nodes of other machines."""
         self._stopping.set()
+        self._manager.stopping()
         for process in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()

@@ -17,6 +17,7 @@ from cluster.node.descriptors import raise_limit
 from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
 from cluster.node.node import Node
 from cluster.partition import disk_reads
+from cluster.service_manager import ServiceManager
 from cluster.startup import part_stderr, stopping
 from cluster.threads import start_all
 from storage.errors import StorageError
@@ -39,7 +40,8 @@ def run(config: NodeConfig) -> int:
     raise_limit()
     keep_large_buffers()
     try:
-        return uvloop.run(_run(config, lines))
+        manager = ServiceManager.of(os.environ, os.getpid())
+        return uvloop.run(_run(config, lines, manager))
     finally:
         lines.close(LAST_LINES)
 
@@ -68,7 +70,7 @@ def _stop_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) 
     loop.add_reader(0, ended)
 
 
-async def _run(config: NodeConfig, lines: LineQueue) -> int:
+async def _run(config: NodeConfig, lines: LineQueue, manager: ServiceManager) -> int:
     name = "oncelog" if config.process is None else f"oncelog: node {config.node_id}"
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -95,14 +97,16 @@ async def _run(config: NodeConfig, lines: LineQueue) -> int:
     except (ClusterError, StorageError) as error:
         lines.put(f"{name}: {error}")
         return BAD_SETTINGS if isinstance(error, ConfigError) else 1  # of files that settings name
-    if config.next_steps and not config.process:
+    if config.next_steps and not config.process and not manager.listens:
         print(next_steps(config), flush=True)
     gc.freeze()  # objects made at start stay; skip them in every collection
-    await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
-    if node.failure.done():
-        lines.put(f"{name}: {node.failure.result()}")
-        lines.close(LAST_LINES)
-        # Nothing written from here on may look durable.
-        os._exit(REMOVED if isinstance(node.failure.result(), RemovedError) else 1)
-    await node.stop()
+    async with manager.serving(f"node {config.node_id} serves clients on {config.listen}"):
+        await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
+        if node.failure.done():
+            lines.put(f"{name}: {node.failure.result()}")
+            lines.close(LAST_LINES)
+            # Nothing written from here on may look durable.
+            os._exit(REMOVED if isinstance(node.failure.result(), RemovedError) else 1)
+        manager.stopping()
+        await node.stop()
     return 0

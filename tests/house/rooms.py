@@ -156,6 +156,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
         }
     ),
     "cluster.node": frozenset({"cluster", "oncelog.lag", "oncelog.v1", "storage"}),
+    "cluster.service_manager": frozenset(),
     "cluster.startup": frozenset(),
     "cluster.health_check": frozenset(),
     "cluster.machine": frozenset(
@@ -165,6 +166,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.metrics.http",
             "cluster.node.health.probes",
             "cluster.node.logs",
+            "cluster.service_manager",
             "cluster.startup",
         }
     ),
