@@ -76,12 +76,16 @@ def test_a_manager_that_is_not_there_harms_nothing(address: str) -> None:
 def test_a_machine_tells_it_for_all_its_processes() -> None:
     told: list[bytes] = []
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    supervisor = Supervisor(command, [1, 101], manager=ServiceManager(told.append))
 
     async def body() -> int:
-        run = asyncio.create_task(supervisor.run())
-        while not told:
-            await asyncio.sleep(0)
+        started = asyncio.Event()
+
+        def send(message: bytes) -> None:
+            told.append(message)
+            started.set()
+
+        run = asyncio.create_task(Supervisor(command, [1, 101], manager=ServiceManager(send)).run())
+        await started.wait()
         os.kill(os.getpid(), signal.SIGTERM)
         return await run
 
