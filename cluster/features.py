@@ -79,12 +79,15 @@ KAFKA = "kafka"
 COMPACTION = "compaction"
 # Racks and machines of nodes, as places for replicas.
 PLACES = "places"
+# Nodes that hold the metadata without a vote on it.
+METADATA_LEARNERS = "metadata_learners"
 # Feature -> the cluster version that it comes with.
 FEATURES: Mapping[str, int] = {
     CLUSTER_SETTINGS: 2,
     COMPACTION: 3,
     GROUPS: 2,
     KAFKA: 3,
+    METADATA_LEARNERS: 3,
     PERMISSIONS: 2,
     PLACES: 3,
     QUOTAS: 2,

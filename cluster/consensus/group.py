@@ -153,6 +153,10 @@ class Group:
         """Whether it leads, and the peer is linked and replied within an election timeout."""
         return self._leading is not None and self._leading.is_responsive(peer)
 
+    def why_no_vote(self, learner: int) -> str:
+        """Returns why the leader gives the learner no vote now; empty: it may."""
+        return "not the leader" if self._leading is None else self._leading.why_no_vote(learner)
+
     @property
     def is_stopped(self) -> bool:
         """Whether it takes no part any more: it failed, or was removed."""

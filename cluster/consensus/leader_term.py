@@ -153,28 +153,32 @@ class LeaderTerm:
             raise ChangeRefusedError("another change is in progress", now)
         after = changed(now, change)
         if change.step is ChangeStep.PROMOTE:
-            self._check_learner(change.node)
+            why_not = self.why_no_vote(change.node)
+            if why_not:
+                raise ChangeRefusedError(why_not, now)
         elif after.voters != now.voters:
             self._check_left(after)
         self.proposals.propose(pack_configuration(after), done)
         self._change_queued = True
 
-    def _check_learner(self, node: int) -> None:
-        """Checks that it is near the log's end and holds an entry of this term on its disk."""
+    def why_no_vote(self, node: int) -> str:
+        """Returns why a learner gets no vote now; empty: it may.
+
+        It must be near the log's end and hold an entry of this term on its disk.
+        """
         progress, now = self.replicator.peers.get(node), self._members.configuration
         assert progress is not None, "a learner has progress"
         if progress.unreadable:
-            text = f"node {node} cannot be filled, take the change back: {progress.unreadable}"
-            raise ChangeRefusedError(text, now)
+            return f"node {node} cannot be filled, take the change back: {progress.unreadable}"
         if not self.is_responsive(node):
-            raise ChangeRefusedError(f"node {node} does not answer", now)
+            return f"node {node} does not answer"
         behind = self._journal.last_index - progress.match
         own_term = (
             progress.match >= self._journal.base_index
             and self._journal.term_at(progress.match) == self.term
         )
-        if not own_term or behind > WITHIN_ENTRIES or progress.version < now.version:
-            raise ChangeRefusedError(f"node {node} is {behind} entries behind", now)
+        is_behind = not own_term or behind > WITHIN_ENTRIES or progress.version < now.version
+        return f"node {node} is {behind} entries behind" if is_behind else ""
 
     def _check_left(self, after: Configuration) -> None:
         """Checks that a majority of the remaining voters answers and holds all committed entries.

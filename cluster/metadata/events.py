@@ -39,7 +39,7 @@ Event = LayoutChanged | TopicAltered | TermsChanged | UpgradeFinalized | Setting
 def _nodes(tables: Tables) -> tuple[object, ...]:
     known = (tables.nodes, tables.directories, tables.peers, tables.kafka, tables.places)
     marks = (tables.expected, tables.joining, tables.leaving, tables.drained)
-    return (*known, *marks, tables.own)
+    return (*known, *marks, tables.own, tables.learners)
 
 
 def difference(before: Tables, after: Tables) -> list[Event]:

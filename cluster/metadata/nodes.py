@@ -29,6 +29,7 @@ from cluster.metadata.registrations import (
 )
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import NOT_SUPPORTED, PartitionState, Rejected, invalid, is_internal
+from cluster.metadata.voters import MOST
 from cluster.v1 import metadata_pb2 as pb
 
 MAX_NODES = 64  # that a cluster may begin with
@@ -196,15 +197,15 @@ def own_target(tables: Tables) -> tuple[int, ...]:
     return tuple(sorted({*tables.own.replicas, *tables.joining} - tables.expected - gone))
 
 
-def own_reported(tables: Tables, own: PartitionState) -> bool:
+def own_reported(tables: Tables, own: PartitionState, learners: tuple[int, ...]) -> bool:
     """Takes the metadata group's reported replicas. Returns whether they are new."""
-    if own == tables.own:
+    if (own, learners) == (tables.own, tables.learners):
         return False
     # A removed replica's directory cannot come back, so its removal cannot be cancelled now.
     gone = {*tables.own.replicas} - {*own.replicas} - tables.expected
     tables.leaving |= gone & tables.nodes.keys()
     tables.joining -= {*own.replicas}
-    tables.own = own
+    tables.own, tables.learners = own, learners
     return True
 
 
@@ -368,6 +369,7 @@ class NodesView:
         self.kafka: Mapping[int, str] = tables.kafka
         self.places: Mapping[int, NodePlace] = tables.places
         self.own = tables.own
+        self.learners: Collection[int] = tables.learners
         self.balancing = tables.balancing
         self.layout_version = tables.layout_version
 
@@ -383,6 +385,19 @@ class NodesView:
         held = self._tables.nodes if begun else own.replicas
         lost = self._tables.expected.intersection(held)
         return [(node, 0 if begun else own.instance_of(node)) for node in lost]
+
+    @property
+    def voters(self) -> Collection[int]:
+        """Returns the nodes that vote on the metadata; none before its first change."""
+        return [node for node in self.own.replicas if node not in self.learners]
+
+    @property
+    def without_vote(self) -> Collection[int]:
+        """Returns the nodes that shall vote on the metadata and do not yet, as far as it is known.
+
+        In a cluster with more nodes than voters, a learner may as well stay one.
+        """
+        return self.learners if len(self.own.replicas) <= MOST else ()
 
     def admits(self, node: int, directory: int) -> bool:
         """Whether this directory may hold the node's replicas."""

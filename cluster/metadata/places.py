@@ -61,6 +61,10 @@ class Spread:
         on_machine = sum(self._machines.get(one) == machine for one in chosen)
         return int(in_rack >= count // 2), on_machine, in_rack
 
+    def machines(self, nodes: Collection[int]) -> int:
+        """Returns the number of machines that the nodes are on."""
+        return len({self._machines.get(node, (node,)) for node in nodes})
+
     def least(self, nodes: Collection[int], count: int) -> Cost:
         """Returns the least cost of `count` replicas on these nodes."""
         chosen: list[int] = []

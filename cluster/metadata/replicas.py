@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from cluster.features import METADATA_LEARNERS
 from cluster.metadata import nodes
 from cluster.metadata import topics as rules
 from cluster.metadata.nodes import holders, own_reported
@@ -109,10 +110,13 @@ def _change(tables: Tables, command: pb.MetadataCommand, now_ms: int) -> bool:
     groups = {"set_replicas": move.group_id, "repair_replica": repair.group_id}
     group_id = groups.get(which or "", report.group_id)
     if group_id == METADATA_GROUP and which == "report_replicas":
-        own = reported(tables.own, report)
+        own, learners = reported(tables.own, report), tables.learners
         if own is not tables.own:  # the target stays as long as a replica of it is filled
-            own = replace(own, target=own.replicas if report.learners else ())
-        return own_reported(tables, own)
+            may_stay = tables.finalized.has(METADATA_LEARNERS)
+            learners = (*sorted(report.learners),) if may_stay else ()
+            is_filled = report.learners and not may_stay
+            own = replace(own, target=own.replicas if is_filled else ())
+        return own_reported(tables, own, learners)
     if group_id not in tables.groups:
         raise Rejected(rules.UNKNOWN_TOPIC_OR_PARTITION, f"there is no group {group_id}")
     name, number = tables.groups[group_id]

@@ -41,6 +41,7 @@ def packed_tables(tables: Tables) -> Iterator[bytes]:
         quotas=map(write_quota, tables.quotas),
         balancing=tables.balancing,
         layout_version=tables.layout_version,
+        own_learners=tables.learners,
     )
     if tables.own.replicas:
         last.own.CopyFrom(_partition_record(tables.own))
@@ -123,6 +124,7 @@ def load_tables(data: bytes) -> Tables:
         joining={node.node_id for node in snapshot.nodes if node.joining},
         balancing=snapshot.balancing,
         layout_version=snapshot.layout_version,
+        learners=tuple(snapshot.own_learners),
         registrations={
             node.node_id: Registration(
                 node.registration, node.registration_number, node.incarnation

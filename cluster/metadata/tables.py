@@ -43,7 +43,8 @@ class Tables:
     layout_version: how often nodes, topics and replicas were changed since replica changes are on.
     registrations: the starts of nodes that were registered last, see registrations.py.
     own: the metadata group's replicas, as reported; none before its first change. It has a target
-        as long as one of them is a learner.
+        as long as one of them is a learner, unless learners may stay.
+    learners: the nodes of these replicas that have no vote; none without the feature for them.
 
     Not replicated, as they follow from `topics`: loads: of each node. touched: groups with a
     partition that was added, changed or removed since the node looked last.
@@ -78,6 +79,7 @@ class Tables:
     layout_version: int = 0
     registrations: dict[int, Registration] = field(default_factory=dict)
     own: PartitionState = field(default_factory=lambda: PartitionState(METADATA_GROUP, ()))
+    learners: tuple[int, ...] = ()
     loads: NodeLoads = field(default_factory=NodeLoads, compare=False)
     touched: set[int] = field(default_factory=set, compare=False)
 

@@ -7,7 +7,8 @@ Each step follows from the configuration in force and the target, so the next le
 after the last one. The next step waits until the last one is reported: the report tells nodes
 which replicas to open and to close.
 
-The metadata group itself goes the same way: its leader brings it to all nodes of the cluster.
+The metadata group itself goes the same way: its leader brings it to all nodes of the cluster. Where
+learners may stay, only the nodes of `votes.py` vote.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from cluster.consensus.configuration import (
 from cluster.consensus.driver import Driver
 from cluster.consensus.group import Group
 from cluster.consensus.survivor import is_unconfirmed
+from cluster.features import METADATA_LEARNERS
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState
 from cluster.node.replicas.replicas import PlacementView
+from cluster.node.replicas.votes import MetadataVotes
 from cluster.v1 import metadata_pb2 as mpb
 
 log = logging.getLogger(__name__)
@@ -43,6 +46,7 @@ class ReplicaChanges:
 
     propose(command, done): to the metadata group; `done` is called once, in any case.
     directory_of: of a node's data directory.
+    votes: on the metadata.
     waiting: group -> why its next step was not taken.
     """
 
@@ -52,11 +56,13 @@ class ReplicaChanges:
         metadata: PlacementView,
         directory_of: Callable[[int], int],
         propose: Propose,
+        votes: MetadataVotes,
     ) -> None:
         self._driver = driver
         self._metadata = metadata
         self._directory_of = directory_of
         self._propose = propose
+        self._votes = votes
         self._reporting: set[int] = set()
         self._learners = 0
         self.waiting: dict[int, str] = {}
@@ -65,7 +71,9 @@ class ReplicaChanges:
         """Take the next steps, periodically, between two rounds of the driver."""
         self.waiting.clear()
         self._learners = sum(
-            len(group.members.learners) for group in self._driver.groups.values() if group.is_ready
+            len(group.members.learners)
+            for gid, group in self._driver.groups.items()
+            if group.is_ready and gid != METADATA_GROUP
         )
         for gid, group in self._driver.groups.items():
             if len(group.members.configuration.voters) == 2:
@@ -73,19 +81,37 @@ class ReplicaChanges:
             if not group.is_ready:
                 continue
             if gid == METADATA_GROUP:
-                view = self._metadata.membership
-                if view.is_changing:
-                    self._look(gid, group, replace(view.own, target=view.own_target()))
+                self._look_at_metadata(group)
                 continue
             found = self._metadata.partition(gid)
             if found is not None and (found[2].target or group.members.version):
                 self._look(gid, group, found[2])
 
-    def _look(self, gid: int, group: Group, record: PartitionState) -> None:
+    def _look_at_metadata(self, group: Group) -> None:
+        view = self._metadata.membership
+        now = group.members.configuration
+        may_learn = self._metadata.features.is_on(METADATA_LEARNERS)
+        if not view.is_changing and not (may_learn and len(now.voters) > self._votes.most):
+            return
+        learners = {one.node for one in now.learners}
+        if may_learn and now.version == view.own.version and learners != {*view.learners}:
+            self._report(METADATA_GROUP, group)  # it was reported before learners could stay
+            return
+        target = view.own_target()
+        votes = self._votes.choose(group, target, view) if may_learn else target
+        self._look(METADATA_GROUP, group, replace(view.own, target=target), votes)
+
+    def _look(
+        self,
+        gid: int,
+        group: Group,
+        record: PartitionState,
+        votes: Collection[int] = (),
+    ) -> None:
         now = group.members.configuration
         leader, is_responsive = group.config.node_id, group.is_responsive
         damaged = [one[:2] for one in record.damaged if one.rebuild]
-        change = next_change(now, record.target, leader, is_responsive, record.lost, damaged)
+        change = next_change(now, record.target, leader, is_responsive, record.lost, damaged, votes)
         reached = gid != METADATA_GROUP and record.target and change is None and not damaged
         if change is None and self._confirms(group):
             change = (
@@ -162,9 +188,11 @@ def next_change(
     is_responsive: Callable[[int], bool],
     lost: Collection[tuple[int, int]] = (),
     damaged: Collection[tuple[int, int]] = (),
+    votes: Collection[int] = (),
 ) -> tuple[ChangeStep, int] | None:
     """Return the step from `now` towards `target`; None: it is reached, or there is none.
 
+    votes: the nodes of `target` that shall vote; empty: all.
     A replica is added before one is removed, so that no majority gets smaller. Exceptions:
     - A silent voter goes as soon as a learner can replace it: three of four with one dead bear no
       further loss.
@@ -193,14 +221,20 @@ def next_change(
             return ChangeStep.REMOVE, node
     if marked:
         return None
-    leaving = [node for node in voters if node not in target]
+    votes = votes or target
+    leaving = [node for node in voters if node not in votes]
     leaving.sort(key=lambda node: node == leader)  # the leader goes last
-    if learners:
+    coming = [node for node in learners if node in votes]
+    if coming:
         dead = [node for node in leaving if node != leader and not is_responsive(node)]
         if dead and len(voters) > 2:
-            return ChangeStep.REMOVE, dead[0]
-        return ChangeStep.PROMOTE, learners[0]
+            return _without_vote(dead[0], target)
+        return ChangeStep.PROMOTE, coming[0]
     for node in target:
-        if node not in voters:
+        if now.member(node) is None:
             return ChangeStep.ADD, node
-    return (ChangeStep.REMOVE, leaving[0]) if leaving else None
+    return _without_vote(leaving[0], target) if leaving else None
+
+
+def _without_vote(node: int, target: Collection[int]) -> tuple[ChangeStep, int]:
+    return (ChangeStep.DEMOTE if node in target else ChangeStep.REMOVE), node

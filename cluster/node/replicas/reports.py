@@ -18,6 +18,7 @@ from cluster.node.replicas.node_changes import NodeChanges
 from cluster.node.replicas.repairs import Repairs
 from cluster.node.replicas.replicas import Replicas
 from cluster.node.replicas.sizes import ReplicaSizes, largest
+from cluster.node.replicas.votes import MetadataVotes
 from cluster.node.tasks import LOOK_PERIOD, Tasks, every
 from cluster.v1 import metadata_pb2 as mpb
 
@@ -48,7 +49,8 @@ class ReplicaDuties:
         self.repairs = Repairs(
             config.node_id, delay, replicas, metadata, time.monotonic, self._propose
         )
-        self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose)
+        votes = MetadataVotes(time.monotonic)
+        self.changes = ReplicaChanges(driver, metadata, metadata.directory_of, self._propose, votes)
         self._nodes = NodeChanges(driver, metadata, self._propose, config.wanted_replicas)
         self._sizes = sizes
         self._balancing = Balancing(driver, metadata, sizes.alive, self._propose)

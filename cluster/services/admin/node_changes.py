@@ -68,10 +68,10 @@ async def _register(node: NodeContext, number: int) -> None:
 
 def decides_alone(node: NodeContext, lost: int) -> bool:
     """Return whether this node alone can decide that the other of two metadata voters is lost."""
-    own, controller = node.metadata.membership.own, node.controller_id
+    voters, controller = node.metadata.membership.voters, node.controller_id
     if controller and node.alive(controller):
         return False
-    return {lost, node.config.node_id} == {*(own.replicas or node.config.nodes)}
+    return {lost, node.config.node_id} == {*(voters or node.config.nodes)}
 
 
 async def _exclude_lost(node: NodeContext, request: pb.ChangeNodeRequest, directory: int) -> None:
@@ -173,7 +173,7 @@ async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> 
             lost |= {*record.replicas} - {*record.target}
         going.update(lost)
         waits.look(name, record)
-    coming.update(coming_of(view.own))
+    coming.update({*coming_of(view.own), *view.without_vote})
     known = {*node.config.nodes, *state.nodes, *view.expected, *view.own.replicas}
     if view.own.replicas:
         known -= {*node.config.nodes} - {*state.nodes, *view.expected, *view.own.replicas}
@@ -318,7 +318,7 @@ async def crowded(node: NodeContext) -> list[str]:
             "partitions have a majority in one rack: for another spread, add nodes in other racks"
         )
         shown.append(f"{stuck} {text}")
-    voters = view.own.replicas or tuple(node.config.nodes)
+    voters = view.voters or tuple(node.config.nodes)
     if spread.rests_on_one(voters):
         text = "without them it accepts no change; add nodes in other racks"
         shown.append(f"metadata: {spread.fullest(voters)}: {text}")
