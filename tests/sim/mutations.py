@@ -24,7 +24,8 @@ import tests.sim.membership.put_back_schedules
 import tests.sim.membership.repair_schedules
 import tests.sim.membership.schedules
 import tests.sim.membership.size_schedules
-import tests.sim.membership.survivor_schedules  # noqa: F401 - they register their schedules
+import tests.sim.membership.survivor_schedules
+import tests.sim.membership.voter_schedules  # noqa: F401 - they register their schedules
 from tests.sim import (  # noqa: F401 - they register theirs
     clocks,
     contract,

@@ -42,6 +42,7 @@ from cluster.node.replicas.replicas import (
     Replicas,
     ReplicaSettings,
 )
+from cluster.node.replicas.votes import MetadataVotes
 from cluster.partition.replica import Answer, Partition
 from storage.errors import StorageError
 from tests.sim import releases
@@ -110,6 +111,8 @@ class Settings:
     varied: bool = False  # whether each node has settings of its own
     round_cost: float = 0.0  # of a loop, for each message and each entry that it applies
     repair_after: float = 0.0  # that a damaged replica is left; 0: for ever
+    voters: int = 9  # nodes that vote on the metadata at most
+    silent: float = 3.0  # after which another node votes in place of one that does not answer
     registers: bool = False  # whether each start is registered
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
     kafka: bool = False  # whether the topics take batches of Kafka's protocol, too
@@ -204,7 +207,10 @@ class Process:
             node.transfer,
         )
         directory_of = self.state.directory_of if settings.founding else int
-        self.changes = ReplicaChanges(self.driver, facts, directory_of, node.propose_metadata)
+        self.changes = ReplicaChanges(
+            self.driver, facts, directory_of, node.propose_metadata,
+            MetadataVotes(self.clock, settings.voters, settings.silent),
+        )  # fmt: skip
         self.node_changes = NodeChanges(self.driver, facts, node.propose_metadata)
         self.repairs = self._repairs(node, facts)
         self.levelling = Levelling(node, self.driver, facts)

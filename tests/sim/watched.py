@@ -201,9 +201,9 @@ class Facts:
 
     @property
     def features(self) -> Features:
-        return (
-            ChangesOn() if self._node.cluster.settings.smallest_majority else self._state.features
-        )
+        if self._node.cluster.settings.smallest_majority:
+            return ChangesOn(lambda: self._state.finalized)
+        return self._state.features
 
     @property
     def settings(self) -> Mapping[str, int]:

@@ -109,7 +109,7 @@ class Operator:
             return
         state, draw = leader.running.state, self.rng.random()
         if not state.features.is_on(REPLICA_CHANGES):
-            self._moves._finalize(leader, state)
+            self._moves.finalize(leader, state)
         elif state.partition(GID) is None:
             return
         elif len(self.cluster.racks) > len(state.membership.places):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consensus.group import Group
-from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE, Release
 from cluster.metadata.nodes import NodesView
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
@@ -31,12 +31,20 @@ class Nodes:
     """A cluster of three nodes, all with its partition; two more may join."""
 
     def __init__(
-        self, smallest_majority: int = 2, founding: int = FOUNDING, racks: str = ""
+        self,
+        smallest_majority: int = 2,
+        founding: int = FOUNDING,
+        racks: str = "",
+        voters: int = 9,
+        release: Release = THIS_RELEASE,
     ) -> None:
-        """racks: the racks of the five nodes, one letter each."""
+        """racks: the racks of the five nodes, one letter each. voters: of the metadata, at most.
+
+        release: which the upgrade is finalized for.
+        """
         settings = Settings(
             nodes=5, founding=founding, metadata=True, smallest_majority=smallest_majority,
-            groups=1, repair_after=1.0, registers=True,
+            groups=1, repair_after=1.0, registers=True, voters=voters,
         )  # fmt: skip
         cluster = self.cluster = Cluster(settings, 1)
         cluster.racks = dict(zip(cluster.node_ids, racks, strict=False))
@@ -52,13 +60,17 @@ class Nodes:
             cluster.upgraded.add(node.id)
         cluster.start()
         clients.start()
-        moves = Moves(cluster, clients, random.Random(1))
+        self._moves = Moves(cluster, clients, random.Random(1))
         self.until(lambda: self.state.partition(GID) is not None, "the topic is there")
-        moves._finalize(self.leader, self.state)
+        self.finalize(release)
         self.until(lambda: self.state.features.is_on(REPLICA_CHANGES), "changes are on")
         clients.closed = True  # no more commands
         if founding == FOUNDING:
             self.until(lambda: is_whole(cluster, self.state), "all replicas are there")
+
+    def finalize(self, release: Release) -> None:
+        """Finalizes the upgrade to this release."""
+        self._moves.finalize(self.leader, self.state, release)
 
     @property
     def leader(self) -> Node:

@@ -9,12 +9,14 @@ of the runs it takes voters of the metadata their votes, which its leader gives 
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from cluster.consensus.configuration import (
     ChangeRefusedError,
     ChangeStep,
+    Configuration,
     ConfigurationChange,
 )
 from cluster.features import REPLICA_CHANGES
@@ -59,7 +61,7 @@ class Operator:
         if not state.features.is_on(REPLICA_CHANGES):
             # The bootstrap adds nodes without a registration; from then on that is refused.
             if len(state.nodes) == FOUNDING and state.partition(GID) is not None:
-                self._moves._finalize(leader, state)
+                self._moves.finalize(leader, state)
             return
         if state.partition(GID) is None:
             return
@@ -210,7 +212,7 @@ def shared(state: MetadataState, one: int, away: int) -> bool:
     both = {one, away}
     return away > 0 and (
         one == away
-        or len(state.membership.own.replicas) <= FOUNDING
+        or (away in state.membership.voters and len(state.membership.voters) <= FOUNDING)
         or any(both <= {*record.replicas} for record in records)
     )
 
@@ -233,12 +235,21 @@ def is_whole(cluster: Cluster, state: MetadataState, away: int = 0) -> bool:
         for node in (one for one in nodes if one != away):
             machine = cluster.nodes[node].machines.get(gid)
             group = None if machine is None else machine.group
-            if group is None or group.failed is not None or not group.members.is_voter:
+            if group is None or group.failed is not None:
                 return False
-            configuration = group.members.configuration
-            if {one.node for one in configuration.voters} != set(nodes) or configuration.learners:
+            if not is_reached(cluster, gid, nodes, group.members.configuration):
                 return False
     return True
+
+
+def is_reached(
+    cluster: Cluster, gid: int, nodes: Collection[int], configuration: Configuration
+) -> bool:
+    """Tells whether these nodes hold the group, and as many vote as shall."""
+    voters, learners = configuration.voters, configuration.learners
+    most = cluster.settings.voters if gid == METADATA_GROUP else len(nodes)
+    members = {one.node for one in voters + learners}
+    return members == set(nodes) and len(voters) == min(len(nodes), most)
 
 
 def run_nodes(seed: int, *, verbose: bool = False) -> Result:
@@ -253,6 +264,7 @@ def run_nodes(seed: int, *, verbose: bool = False) -> Result:
         repair_after=2.0,
         registers=True,
         metadata_entries=rng.choice((METADATA_ENTRIES, 1000)),
+        voters=FOUNDING if seed % 4 in (1, 2) else 9,
     )
     cluster = Cluster(settings, seed, verbose=verbose)
     cluster.checker.majorities[METADATA_GROUP] = 2
@@ -299,8 +311,7 @@ def _is_done(cluster: Cluster, operator: Operator) -> bool:
                  one.members.version) for one in groups}  # fmt: skip
         if None in marks or len(marks) != 1:
             return False
-        voters = {one.node for one in groups[0].members.configuration.voters}
-        if voters != set(nodes):
+        if not is_reached(cluster, gid, nodes, groups[0].members.configuration):
             return False
     records = [one for topic in leader.running.state.topics() for one in topic.partitions]
     idle = not any(node.open_calls for node in cluster.nodes.values())

@@ -100,7 +100,7 @@ class Operators(nodes.Operator):
         if leader is not None and state is not None:
             if not state.features.is_on(REPLICA_CHANGES):
                 if len(state.nodes) == len(self.cluster.founding) and state.partition(GID):
-                    self._moves._finalize(leader, state)
+                    self._moves.finalize(leader, state)
                 return
             if state.partition(GID) is None:
                 return

@@ -23,7 +23,7 @@ from cluster.consensus.configuration import (
 from cluster.consensus.group import Group
 from cluster.consensus.survivor import is_unconfirmed, who_else_decides
 from cluster.entries import UPGRADE
-from cluster.features import REPLICA_CHANGES, THIS_RELEASE
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE, Release
 from cluster.metadata.placement import resized
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
@@ -285,7 +285,7 @@ class Moves:
             return
         state = leader.running.state
         if not state.features.is_on(REPLICA_CHANGES):
-            self._finalize(leader, state)
+            self.finalize(leader, state)
             return
         found, draw = state.partition(GID), self.rng.random()
         if found is not None and draw < 0.15 and len(found[0].partitions) < MAX_PARTITIONS:
@@ -312,10 +312,11 @@ class Moves:
     def _done(self, result: bytes) -> None:
         self.asked += not mpb.MetadataResult.FromString(result).error
 
-    def _finalize(self, leader: Node, state: MetadataState) -> None:
+    def finalize(self, leader: Node, state: MetadataState, release: Release = THIS_RELEASE) -> None:
+        """Proposes the upgrade to what `release` knows."""
         if len(state.nodes) < len(self.cluster.founding):
             return
-        known = dict.fromkeys(state.nodes, THIS_RELEASE)
+        known = dict.fromkeys(state.nodes, release)
         upgrade = command(plan(state.finalized, known).target)
         upgrade.nodes.extend(node_releases(known))
         entry = mpb.MetadataCommand(finalize_upgrade=upgrade).SerializeToString()

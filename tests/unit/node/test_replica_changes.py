@@ -270,3 +270,34 @@ def test_the_only_replica_is_not_made_anew() -> None:
 def test_repairs_that_are_refused(command: pb.RepairReplica) -> None:
     with pytest.raises(Rejected, match=r"^instance: "):
         repaired(BEFORE, command, 1000)
+
+
+@pytest.mark.parametrize(
+    ("now", "votes", "dead", "step"),
+    [
+        (configuration((1, 2, 3, 4)), (1, 2, 3), (), (ChangeStep.DEMOTE, 4)),
+        (configuration((1, 2, 3), 4), (1, 2, 3), (), None),
+        (configuration((1, 2, 3), 4), (1, 2, 4), (), (ChangeStep.PROMOTE, 4)),
+        (configuration((1, 2, 3, 4)), (1, 2, 4), (), (ChangeStep.DEMOTE, 3)),
+        (configuration((1, 2, 3), 4), (1, 2, 4), (3,), (ChangeStep.DEMOTE, 3)),
+        (configuration((1, 2, 3)), (1, 2, 3), (), (ChangeStep.ADD, 4)),
+        (configuration((1, 2, 3, 4)), (2, 3, 4), (), (ChangeStep.DEMOTE, 1)),
+        (configuration((1, 2, 3, 5), 4), (1, 2, 3), (), (ChangeStep.REMOVE, 5)),
+        (configuration((1, 2, 5), 3, 4), (1, 2, 3), (), (ChangeStep.PROMOTE, 3)),
+        (configuration((1, 2, 3), 4, 5), (1, 2, 3), (), (ChangeStep.REMOVE, 5)),
+    ],
+    ids=[
+        "one too many", "a learner stays", "another one votes", "in the place of this",
+        "a silent one first", "all hold it", "the leader", "a voter that leaves",
+        "not before another votes", "a learner that leaves",
+    ],
+)  # fmt: skip
+def test_votes_move(
+    now: Configuration,
+    votes: tuple[int, ...],
+    dead: tuple[int, ...],
+    step: tuple[ChangeStep, int] | None,
+) -> None:
+    target = (1, 2, 3, 4)
+    lives = lambda node: node not in dead  # noqa: E731
+    assert next_change(now, target, 1, lives, votes=votes) == step

@@ -1,0 +1,188 @@
+"""Schedules of the votes on the metadata: three of five nodes have one. The metadata is real."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cluster.features import METADATA_LEARNERS, THIS_RELEASE, Release
+from cluster.metadata.tables import METADATA_GROUP
+from cluster.v1 import metadata_pb2 as mpb
+from tests.sim.checker import Violation
+from tests.sim.membership.node_schedules import Nodes
+from tests.sim.network import split
+from tests.sim.schedules import schedule
+from tests.sim.stage import GID
+
+BEFORE = replace(THIS_RELEASE, features=THIS_RELEASE.features - {METADATA_LEARNERS})
+
+
+class Voting(Nodes):
+    """Three nodes, which `joining` join; three vote.
+
+    release: of all nodes at first; without the feature all vote.
+    """
+
+    def __init__(
+        self, racks: str = "", joining: tuple[int, ...] = (4, 5), release: Release = THIS_RELEASE
+    ) -> None:
+        super().__init__(racks=racks, voters=3, release=release)
+        for number in joining:
+            assert not self.change(number, mpb.NODE_ACTION_ADD)
+            self.until(lambda number=number: number in self.view.own.replicas, f"{number} joins")  # type: ignore[misc]
+        if release is THIS_RELEASE:
+            self.settle()
+
+    def upgrade(self) -> None:
+        """Finalizes the upgrade to this release."""
+        self.finalize(THIS_RELEASE)
+        self.until(lambda: self.state.features.is_on(METADATA_LEARNERS), "learners may stay")
+
+    @property
+    def votes(self) -> set[int]:
+        members = self.group(self.leader.id).members
+        return {one.node for one in members.configuration.voters}
+
+    def follower(self) -> int:
+        """Returns a voter that does not lead."""
+        return min(self.votes - {self.leader.id})
+
+    def settle(self) -> None:
+        super().settle()
+        self.until(
+            lambda: {*self.view.learners} == {*self.view.own.replicas} - self.votes,
+            f"the metadata knows who votes: {self.view.learners}, {self.votes}",
+        )
+
+
+@schedule
+def three_of_five_nodes_vote() -> None:
+    """Those that join learn; all of them know all, also after they were down."""
+    nodes = Voting()
+    assert nodes.votes == {1, 2, 3} and {*nodes.view.learners} == {4, 5}
+    for number in (4, 5):
+        nodes.node(number).crash("down")
+    assert not nodes.change(1, mpb.NODE_ACTION_DRAIN)
+    for number in (4, 5):
+        nodes.node(number).start()
+    nodes.settle()
+    if not all(1 in nodes.node(one).running.state.membership.drained for one in (4, 5)):
+        raise Violation("a learner has not heard of a change")
+
+
+@schedule
+def a_silent_voter_loses_its_vote() -> None:
+    """One is down: a learner votes in its place, and then the cluster bears one more."""
+    nodes = Voting()
+    for _ in range(2):
+        silent = nodes.follower()
+        nodes.node(silent).crash("down")
+        nodes.until(lambda: silent not in nodes.votes and len(nodes.votes) == 3, "3 vote")  # noqa: B023
+    assert not nodes.change(nodes.leader.id, mpb.NODE_ACTION_DRAIN)
+    for node in nodes.cluster.nodes.values():
+        if not node.alive:
+            node.start()
+    nodes.settle()
+
+
+@schedule
+def each_rack_has_a_vote() -> None:
+    """1 and 2 are in one rack: one of them gives its vote to 5, in a rack of its own."""
+    nodes = Voting(racks="aabbc")
+    nodes.until(lambda: len({"aabbc"[one - 1] for one in nodes.votes}) == 3, "one in each rack")
+    nodes.settle()
+
+
+@schedule
+def a_voter_is_removed() -> None:
+    """The leader, too: another one votes before it goes."""
+    nodes = Voting()
+    for number in (nodes.follower(), nodes.leader.id):
+        assert not nodes.change(number, mpb.NODE_ACTION_REMOVE)
+        nodes.until(lambda: number not in nodes.state.nodes, f"{number} is forgotten")  # noqa: B023
+        nodes.settle()
+    assert len(nodes.votes) == 3
+
+
+@schedule
+def a_voters_disk_is_lost() -> None:
+    """Its empty disk comes back as a learner, or votes again: three do, and hold all."""
+    nodes = Voting()
+    for number in (nodes.follower(), nodes.leader.id):
+        nodes.lose_disk(number)
+        assert not nodes.change(number, mpb.NODE_ACTION_REPLACE)
+        nodes.until(lambda: nodes.node(number).joining.instance > 0, f"{number} joins")  # noqa: B023
+        nodes.settle()
+
+
+@schedule
+def a_learner_that_is_down_gets_no_vote() -> None:
+    """A voter and the first learner are down: the other learner votes."""
+    nodes = Voting()
+    nodes.node(4).crash("down")
+    silent = nodes.follower()
+    nodes.node(silent).crash("down")
+    nodes.until(lambda: 5 in nodes.votes and silent not in nodes.votes, "5 votes")
+    for number in (4, silent):
+        nodes.node(number).start()
+    nodes.settle()
+
+
+@schedule
+def who_leaves_gives_its_vote_away_first() -> None:
+    """Its replica of the partition cannot move yet: it votes no more all the same."""
+    nodes = Voting()
+    number = nodes.follower()
+    nodes.hold_changes(GID)
+    assert not nodes.change(number, mpb.NODE_ACTION_REMOVE)
+    nodes.until(lambda: number not in nodes.votes and len(nodes.votes) == 3, "another one votes")
+    assert number in nodes.view.own.replicas
+    nodes.let_changes()
+    nodes.until(lambda: number not in nodes.state.nodes, "it is forgotten")
+    nodes.settle()
+
+
+@schedule
+def all_vote_until_the_upgrade() -> None:
+    """Older releases would give a learner its vote: until all nodes know better, all vote."""
+    nodes = Voting(release=BEFORE)
+    nodes.until(lambda: len(nodes.votes) == 5, f"all vote: {nodes.votes}")
+    nodes.run(5.0)
+    version = nodes.view.own.version
+    if len(nodes.votes) != 5 or nodes.view.learners or version != 4:
+        raise Violation(f"{nodes.votes} vote, {nodes.view.learners} learn at version {version}")
+    nodes.upgrade()
+    nodes.until(lambda: len(nodes.votes) == 3, f"three vote: {nodes.votes}")
+    nodes.settle()
+
+
+@schedule
+def who_learns_at_the_upgrade_is_told() -> None:
+    """4 is being filled, and stays a learner from then on; no step of its group follows."""
+    nodes = Voting(release=BEFORE, joining=())
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: 4 in nodes.view.joining, "4 may join")
+    cut = split([4], [1, 2, 3])
+    nodes.cluster.network.block(cut, noticed=True)
+    nodes.until(lambda: 4 in nodes.view.own.replicas, "4 is a learner")
+    assert nodes.view.own.target and not nodes.view.learners
+    nodes.upgrade()
+    nodes.until(lambda: nodes.view.learners == (4,), "the metadata knows that 4 learns")
+    assert not nodes.view.own.target, "nothing is to be done"
+    nodes.cluster.network.unblock(cut)
+    nodes.settle()
+    assert nodes.view.own.version == 1
+
+
+@schedule
+def who_learns_does_not_lead_the_metadata() -> None:
+    """All voters are down, one after the other; 4 and 5 wait for them."""
+    nodes = Voting()
+    voters = nodes.votes
+    for number in voters:
+        nodes.node(number).crash("down")
+    nodes.run(10.0)
+    if nodes.cluster.leader(METADATA_GROUP) is not None:
+        raise Violation("a learner leads the metadata")
+    for number in voters:
+        nodes.node(number).start()
+    nodes.settle()

@@ -1,0 +1,91 @@
+"""Mutations of the votes on the metadata: `voter_schedules.py` has what catches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.consensus.group import Group
+from cluster.features import METADATA_LEARNERS, Features
+from cluster.metadata import replicas
+from cluster.metadata.nodes import NodesView, own_reported
+from cluster.metadata.places import Spread
+from cluster.metadata.voters import wanted
+from cluster.node.replicas import votes
+from cluster.node.replicas.changes import ReplicaChanges
+from tests.sim.mutations import mutation
+
+# Which schedule must catch which weakness.
+CAUGHT_BY = {
+    "votes-ignore-racks": "each_rack_has_a_vote",
+    "silent-votes-on": "a_silent_voter_loses_its_vote",
+    "all-get-a-vote": "three_of_five_nodes_vote",
+    "votes-before-the-upgrade": "all_vote_until_the_upgrade",
+    "learners-never-told": "who_learns_at_the_upgrade_is_told",
+    "learners-not-reported": "three_of_five_nodes_vote",
+    "a-learner-that-is-down-votes": "a_learner_that_is_down_gets_no_vote",
+    "who-leaves-votes": "who_leaves_gives_its_vote_away_first",
+}
+
+
+@mutation("votes are given without regard to racks and machines")
+def votes_ignore_racks() -> Any:
+    def anywhere(nodes: Any, voters: Any, living: Any, spread: Spread, most: int) -> Any:
+        return wanted(nodes, voters, living, Spread(), most)
+
+    return [(votes, "wanted", anywhere)]
+
+
+@mutation("a voter that does not answer keeps its vote")
+def silent_votes_on() -> Any:
+    def all_live(nodes: Any, voters: Any, living: Any, spread: Spread, most: int) -> Any:
+        return wanted(nodes, voters, nodes, spread, most)
+
+    return [(votes, "wanted", all_live)]
+
+
+@mutation("each node of a large cluster votes")
+def all_get_a_vote() -> Any:
+    return [(votes, "wanted", lambda nodes, *rest: tuple(nodes))]
+
+
+@mutation("votes are taken before all nodes know of learners that stay")
+def votes_before_the_upgrade() -> Any:
+    is_on = Features.is_on
+
+    def always(self: Features, feature: str) -> bool:
+        return feature == METADATA_LEARNERS or is_on(self, feature)
+
+    return [(Features, "is_on", always)]
+
+
+@mutation("the leader does not repeat what it reported before learners could stay")
+def learners_never_told() -> Any:
+    look = ReplicaChanges._look_at_metadata
+
+    def once(self: ReplicaChanges, group: Group) -> None:
+        view = self._metadata.membership
+        if group.members.version != view.own.version or not group.members.learners:
+            look(self, group)
+
+    return [(ReplicaChanges, "_look_at_metadata", once)]
+
+
+@mutation("the metadata does not keep who learns")
+def learners_not_reported() -> Any:
+    return [(replicas, "own_reported", lambda tables, own, _: own_reported(tables, own, ()))]
+
+
+@mutation("a learner gets the vote whether it answers or not")
+def a_learner_that_is_down_votes() -> Any:
+    return [(Group, "why_no_vote", lambda self, learner: "")]
+
+
+@mutation("a node that leaves keeps its vote as long as it has a replica")
+def who_leaves_votes() -> Any:
+    choose = votes.MetadataVotes.choose
+
+    def with_leaving(self: Any, group: Group, target: Any, view: NodesView) -> Any:
+        view.leaving = ()
+        return choose(self, group, target, view)
+
+    return [(votes.MetadataVotes, "choose", with_leaving)]
