@@ -90,7 +90,8 @@ const (
 	Never Resolution = "never"
 	// NotYet: it is not stored, but a copy on its way may still come.
 	NotYet Resolution = "not_yet"
-	// Forgotten: it cannot come any more, but retention has deleted what would tell whether it did.
+	// Forgotten: retention or compaction has deleted the evidence of whether it was stored. It
+	// cannot be stored any more, unless its id is a Kafka client's.
 	Forgotten Resolution = "forgotten"
 )
 

@@ -112,8 +112,10 @@ export interface ProducerIdentity {
 /** What became of a sequence whose acknowledgement was lost. */
 export interface ResolvedSequence {
   /**
-   * It is stored; it is not there and never will be; it is not stored, but a copy on its way may
-   * still come; it cannot come any more, but retention has deleted what would tell if it did.
+   * "committed": it is stored. "never": it is not there and never will be. "not_yet": it is not
+   * stored, but a copy on its way may still come. "forgotten": retention or compaction has deleted
+   * the evidence of whether it was stored; it cannot be stored any more, unless its id is a Kafka
+   * client's.
    */
   readonly resolution: "committed" | "never" | "not_yet" | "forgotten";
   /** The record's, or -1. */

@@ -225,7 +225,8 @@ pub enum Resolution {
     Never,
     /// It is not stored, but a copy on its way may still come.
     NotYet,
-    /// It cannot come any more, but retention has deleted what would tell whether it did.
+    /// Retention or compaction has deleted the evidence of whether it was stored. It cannot be
+    /// stored any more, unless its id is a Kafka client's.
     Forgotten,
 }
 

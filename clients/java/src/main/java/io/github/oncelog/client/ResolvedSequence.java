@@ -15,7 +15,10 @@ public record ResolvedSequence(
     NEVER,
     /** It is not stored, but a copy on its way may still come. */
     NOT_YET,
-    /** It cannot come any more, but retention has deleted what would tell whether it did. */
+    /**
+     * Retention or compaction has deleted the evidence of whether it was stored. It cannot be
+     * stored any more, unless its id is a Kafka client's.
+     */
     FORGOTTEN
   }
 }
