@@ -232,7 +232,12 @@ class Consumer:
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         take = partial(self._take, as_int("max_records", limit, 1, 2**63 - 1))
-        return self._read(partial(self._next_chunk, timeout_ms / 1000), take) or {}
+        end = time.monotonic() + timeout_ms / 1000
+        found: dict[TopicPartition, list[Record]] | None = {}
+        while found == {}:  # only blanks came so far
+            left = max(0.0, end - time.monotonic())
+            found = self._read(partial(self._next_chunk, left), take)
+        return found or {}
 
     def _read(
         self, next_chunk: Callable[[], Chunk | None], take: Callable[[Chunk, Starts], T]
@@ -263,7 +268,8 @@ class Consumer:
             timeout_ms = self.config.consumer_timeout_ms
         timeout = None if timeout_ms is None else timeout_ms / 1000
         while (batch := self._read(partial(self._next_chunk, timeout), self._arrow)) is not None:
-            yield batch
+            if batch.num_rows:  # else all are blanks
+                yield batch
 
     def _arrow(self, chunk: Chunk, starts: Starts) -> Any:
         batch = chunk.arrow(self.config.check_crcs)
@@ -330,6 +336,7 @@ class Consumer:
     def position(self, partition: tuple[str, int]) -> int:
         """Return the offset of the next record to be returned.
 
+        Compaction may have removed the record there; then the next call returns a later one.
         Raises FencedMemberError if the group has just given the partition to another member, which
         the next call for records follows.
         """
@@ -340,7 +347,10 @@ class Consumer:
         return position
 
     def lag(self, partition: tuple[str, int]) -> int:
-        """Return the number of readable records between the position and the high watermark."""
+        """Return the number of offsets between the position and the high watermark.
+
+        These are the readable records, and those that compaction has removed.
+        """
         tp = self._assigned(partition)
         return runtime.run(self._lag(tp, self.position(tp)))
 

@@ -256,8 +256,14 @@ class Producer:
 
         The batch keeps its codec, regardless of `compression_type`. `base_sequence`: the sequence
         of its first record; each further one has the next. Raises as `send` does, and
-        InvalidRequestError for a batch with records to be skipped.
+        InvalidRequestError for a batch with records to be skipped, or that compaction made.
         """
+        if batch.carried:
+            raise errors.InvalidRequestError(
+                "batch: compaction has removed records of it, which would be sent as records "
+                "without key and value; send its records() instead",
+                field="batch",
+            )
         if batch.skip:
             raise errors.InvalidRequestError(
                 f"batch: its first {batch.skip} records are before the consumer's position and "

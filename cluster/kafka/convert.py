@@ -3,7 +3,9 @@
     Fetch --StoredBatch, payload--> to_kafka --> bytes of batches, in the order of their offsets
 
 Offsets, keys, values and headers stay as they are; null keys and values, too. A time is cut from
-us to ms. Pure, and for any thread: its cost is that of the records, about a microsecond each.
+us to ms. A carried batch comes without its blanks, as Kafka's own cleaner leaves it: a record batch
+keeps its last offset, even if it has lost all its records. Pure, and for any thread: its cost is
+that of the records, about a microsecond each.
 Layout: Apache Kafka, `DefaultRecordBatch` and `DefaultRecord` (KIP-98).
 """
 
@@ -25,6 +27,7 @@ from oncelog.wire.varint import encode_varint
 SLICE_BYTES: Final = 1024 * 1024
 _BODY = struct.Struct(">hiqqqhii")
 _NO_PRODUCER = (-1, -1, -1)  # id, epoch, sequence: Kafka's clients look at none of a stored batch
+_NO_TIMES = (-1, -1)  # first, highest
 _SMALL: Final = 4096
 
 
@@ -35,29 +38,31 @@ def to_kafka(stored: StoredBatch, payload: bytes | memoryview, start: int = 0) -
     the payload differs from its header, MissingExtraError without the codec's package.
     """
     header, base = stored.header, stored.base_offset
-    decoded = decode_payload(decompress(header.codec, payload), header.record_count)
+    plain = decompress(header.codec, payload)
+    decoded = decode_payload(plain, header.record_count, stored.carried)
     times = [time // 1000 for time in decoded.timestamps_us()]
-    rows = zip(decoded.values(), decoded.keys(), decoded.headers(), times, strict=True)
-    out, records = list[bytes](), list[bytes]()
-    first = base_time = size = 0
-    for number, (value, key, headers, time) in enumerate(rows):
-        if not records:
-            first, base_time = number, time
-        delta = _varint(time - base_time), _varint(number - first)
-        body = b"".join((b"\0", *delta, _bytes(key), _bytes(value), _headers(headers)))
+    values, keys, headers = decoded.values(), decoded.keys(), decoded.headers()
+    out, records, stamps = list[bytes](), list[bytes](), list[int]()
+    first = size = 0
+    for number in decoded.live():
+        stamps.append(times[number])
+        delta = _varint(times[number] - stamps[0]), _varint(number - first)
+        rest = _bytes(keys[number]), _bytes(values[number]), _headers(headers[number])
+        body = b"".join((b"\0", *delta, *rest))
         records += (_varint(len(body)), body)
         size += len(body)
-        if size >= SLICE_BYTES or number == len(times) - 1:
+        if size >= SLICE_BYTES:
             if base + number >= start:
-                out.append(_batch(base + first, times[first : number + 1], records))
-            records.clear()
-            size = 0
+                out.append(_batch(base + first, number - first, stamps, records))
+            first, size, records, stamps = number + 1, 0, [], []
+    if first < len(times) and base + len(times) > start:
+        out.append(_batch(base + first, len(times) - 1 - first, stamps, records))
     return b"".join(out)
 
 
-def _batch(offset: int, times: list[int], records: list[bytes]) -> bytes:
-    count = len(times)
-    body = _BODY.pack(0, count - 1, times[0], max(times), *_NO_PRODUCER, count)
+def _batch(offset: int, last_delta: int, stamps: list[int], records: list[bytes]) -> bytes:
+    first, highest = (stamps[0], max(stamps)) if stamps else _NO_TIMES
+    body = _BODY.pack(0, last_delta, first, highest, *_NO_PRODUCER, len(stamps))
     payload = b"".join((body, *records))
     return head(offset, len(payload), crc32c.crc32c(payload)) + payload
 

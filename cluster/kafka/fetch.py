@@ -120,7 +120,7 @@ async def _part(section: FetchSection, offset: int, room: _Room) -> _Part:
     for stored, payload in section.batches:
         if room.is_full:
             break  # the next request begins with this batch, as behind an unreadable one
-        if stored.header.codec == KAFKA_V2:
+        if stored.header.codec == KAFKA_V2 and not stored.carried:
             crc = stored.header.crc32c
             parts += (batch_head(stored.base_offset, len(payload), crc), payload)
             room.spend(len(payload))

@@ -30,8 +30,11 @@ def first_at(stored: StoredBatch, payload: bytes | memoryview, time_ms: int, sta
 
     stored: the batch without its payload. Raises one of UNREADABLE.
     """
-    columns = decode_payload(decompress(stored.header.codec, payload))
-    for offset, time_us in enumerate(columns.timestamps_us(), stored.base_offset):
+    plain = decompress(stored.header.codec, payload)
+    columns = decode_payload(plain, carried=stored.carried)
+    times = columns.timestamps_us()
+    for number in columns.live():
+        offset, time_us = stored.base_offset + number, times[number]
         if time_us // 1000 >= time_ms and offset >= start:
             return At(offset, time_us // 1000)
     return NOWHERE

@@ -104,8 +104,7 @@ class Consumer:
 
     async def getone(self) -> Record:
         """Wait for the next record and return it."""
-        chunk = await self._next_chunk(None)
-        found = self._sync._read(lambda: chunk, partial(self._sync._take, 1)) or {}
+        found = await self._taken(1, None)
         return next(records[0] for records in found.values())
 
     async def getmany(
@@ -116,9 +115,21 @@ class Consumer:
         Waits up to `timeout_ms` for the first record; returns an empty dict if none came.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
-        take = partial(self._sync._take, as_int("max_records", limit, 1, 2**63 - 1))
-        chunk = await self._next_chunk(timeout_ms)
-        return self._sync._read(lambda: chunk, take) or {}
+        return await self._taken(as_int("max_records", limit, 1, 2**63 - 1), timeout_ms)
+
+    async def _taken(
+        self, limit: int, timeout_ms: int | None
+    ) -> dict[TopicPartition, list[Record]]:
+        """Wait for records and take them; returns an empty dict if none came."""
+        take, left = partial(self._sync._take, limit), timeout_ms
+        end = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while (chunk := await self._next_chunk(left)) is not None:
+            found = self._sync._read(partial(_same, chunk), take)
+            if found:
+                return found
+            # Only blanks came so far.
+            left = None if end is None else max(0, round(1000 * (end - time.monotonic())))
+        return {}
 
     def batches(self, *, timeout_ms: int | None = None) -> Feed[Any]:
         """Yield a pyarrow.RecordBatch for each stored batch; see `oncelog.Consumer.batches`."""
@@ -127,7 +138,9 @@ class Consumer:
         return Feed(self, timeout_ms, self._arrow)
 
     def _arrow(self, chunk: Chunk) -> Iterator[Any]:
-        yield self._sync._read(lambda: chunk, self._sync._arrow)
+        batch = self._sync._read(lambda: chunk, self._sync._arrow)
+        if batch is not None and batch.num_rows:  # else all are blanks
+            yield batch
 
     async def stored_batch(self, *, timeout_ms: int = 0) -> StoredBatch | None:
         """Return the next batch as it is stored; see `oncelog.Consumer.stored_batch`."""
@@ -186,6 +199,7 @@ class Consumer:
     async def position(self, partition: tuple[str, int]) -> int:
         """Return the offset of the next record to be returned.
 
+        Compaction may have removed the record there; then the next call returns a later one.
         Raises FencedMemberError if the group has just given the partition to another member, which
         the next call for records follows.
         """
@@ -203,7 +217,7 @@ class Consumer:
             await signal.wait(left)
 
     async def lag(self, partition: tuple[str, int]) -> int:
-        """Return the number of readable records between the position and the high watermark."""
+        """Return the number of offsets between the position and the high watermark."""
         tp = self._sync._assigned(partition)
         return await on_engine(self._sync._lag(tp, await self.position(tp)))
 
@@ -317,6 +331,10 @@ class Feed(Generic[T]):
 
     async def aclose(self) -> None:
         """Do nothing; `contextlib.aclosing` calls it."""
+
+
+def _same(chunk: Chunk) -> Chunk:
+    return chunk
 
 
 async def _told(callback: Callable[..., Any], *arguments: Any) -> None:

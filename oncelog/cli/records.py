@@ -328,7 +328,7 @@ def _consume_as_member(
             sys.stdout.flush()
             try:
                 if found:
-                    consumer.commit({tp: some[-1].offset + 1 for tp, some in found.items()})
+                    consumer.commit()
             except FencedMemberError as error:
                 click.echo(f"another member has these records, too: {error}", err=True)
 

@@ -171,6 +171,8 @@ def _search(settings: ClientSettings, wanted: Search) -> Findings:
                 size += size_of(record)
                 if chosen(record):
                     found.append(record)
+            else:
+                positions[tp] = min(batch.last_offset + 1, ends[tp])
             if positions[tp] >= ends[tp]:
                 behind.discard(tp)
                 consumer.pause(tp)

@@ -241,6 +241,11 @@ class Archiver:
             self._flush([tp])
             self._begin(tp, TablePartition(batch.topic_id, tp.partition))
             return
+        if batch.carried:
+            raise TableError(
+                f"{tp}: compaction has removed records from offset {batch.base_offset} on, and a "
+                "table has no holes; archive topics that are not compacted"
+            )
         begin = batch.base_offset + batch.skip
         if part.next is None:
             part.next = begin

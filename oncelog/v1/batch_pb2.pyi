@@ -68,13 +68,15 @@ class Batch(_message.Message):
     def __init__(self, header: _Optional[_Union[BatchHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., id: _Optional[int] = ..., lease_token: _Optional[bytes] = ...) -> None: ...
 
 class StoredBatch(_message.Message):
-    __slots__ = ("header", "payload", "base_offset", "append_time_ms")
+    __slots__ = ("header", "payload", "base_offset", "append_time_ms", "carried")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    CARRIED_FIELD_NUMBER: _ClassVar[int]
     header: BatchHeader
     payload: bytes
     base_offset: int
     append_time_ms: int
-    def __init__(self, header: _Optional[_Union[BatchHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., base_offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
+    carried: bool
+    def __init__(self, header: _Optional[_Union[BatchHeader, _Mapping]] = ..., payload: _Optional[bytes] = ..., base_offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., carried: _Optional[bool] = ...) -> None: ...

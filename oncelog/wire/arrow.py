@@ -70,7 +70,7 @@ def to_arrow(
 
     Only numbers that do not lie at a multiple of 8, as Arrow requires, are copied. With a topic the
     batch also has the columns topic, partition and offset. `skip` leaves out the first records,
-    without a copy.
+    without a copy. Blanks are left out, too: the rest of their batch is copied.
     """
     pa = import_pyarrow()
     _check_ends(decoded)
@@ -88,7 +88,14 @@ def to_arrow(
             pa.arange(base_offset, base_offset + n),
         ]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema(topic is not None))
-    return batch.slice(skip) if skip else batch
+    batch = batch.slice(skip) if skip else batch
+    return _without_blanks(batch) if decoded.carried else batch
+
+
+def _without_blanks(batch: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.or_(batch["key"].is_valid(), batch["value"].is_valid()))
 
 
 def _repeated(value: str | int, count: int) -> Any:

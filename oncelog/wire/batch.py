@@ -248,10 +248,12 @@ class DecodedPayload:
     returned; `check()` looks at all columns at once.
     """
 
-    __slots__ = ("_view", "layout")
+    __slots__ = ("_view", "carried", "layout")
 
-    def __init__(self, payload: bytes | memoryview) -> None:
+    def __init__(self, payload: bytes | memoryview, carried: bool = False) -> None:
+        """`carried`: compaction made the batch, so records without key and value are blanks."""
         self.layout = read_layout(payload)
+        self.carried = carried
         self._view = memoryview(payload)
 
     def __len__(self) -> int:
@@ -272,6 +274,13 @@ class DecodedPayload:
         if lay.key_offsets is None or lay.keys is None:
             return [None] * lay.record_count
         return self._binary("key", lay.record_count, lay.key_validity, lay.key_offsets, lay.keys)
+
+    def live(self) -> Sequence[int]:
+        """Return the numbers of the records that compaction has not removed."""
+        if not self.carried:
+            return range(self.layout.record_count)
+        pairs = enumerate(zip(self.keys(), self.values(), strict=True))
+        return [n for n, (key, value) in pairs if key is not None or value is not None]
 
     def timestamps_us(self) -> list[int]:
         return list(self._ints("q", self.layout.record_count, self.layout.timestamps))
@@ -304,7 +313,10 @@ class DecodedPayload:
     def records(
         self, topic: str = "", partition: int = -1, base_offset: int = -1, skip: int = 0
     ) -> list[Record]:
-        """Return the records after the first `skip`, with their offsets if a base is given."""
+        """Return the records after the first `skip`, with their offsets if a base is given.
+
+        Without blanks.
+        """
         n = self.layout.record_count
         offsets = repeat(-1, n) if base_offset < 0 else range(base_offset, base_offset + n)
         rows = zip(
@@ -313,7 +325,11 @@ class DecodedPayload:
         )  # fmt: skip
         # tuple.__new__ through map: no Python frame for each record.
         records: list[Record] = list(map(tuple.__new__, repeat(Record), rows))
-        return records[skip:] if skip else records
+        if skip:
+            records = records[skip:]
+        if self.carried:
+            records = [one for one in records if one.key is not None or one.value is not None]
+        return records
 
     def check(self) -> DecodedPayload:
         """Look at every column; return self."""
@@ -343,13 +359,16 @@ class DecodedPayload:
         return items
 
 
-def decode_payload(payload: bytes | memoryview, record_count: int | None = None) -> DecodedPayload:
-    """Return the payload's columns. `record_count`: the batch header's, to be compared.
+def decode_payload(
+    payload: bytes | memoryview, record_count: int | None = None, carried: bool = False
+) -> DecodedPayload:
+    """Return the payload's columns. `record_count`: the batch header's, to be compared. `carried`:
+    see StoredBatch.
 
     Raises InvalidBatchError, with the reason, for an invalid payload. Its cost does not depend on
     the payload's size: columns are decoded on use.
     """
-    decoded = DecodedPayload(payload)
+    decoded = DecodedPayload(payload, carried)
     if record_count is not None and record_count != len(decoded):
         raise InvalidBatchError(
             f"payload holds {len(decoded)} records, its header says {record_count}"

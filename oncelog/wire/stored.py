@@ -39,6 +39,8 @@ class StoredBatch(NamedTuple):
     epoch: int = 0
     base_sequence: int = 0
     last_sequence: int = 0
+    # Compaction made it: its records without key and value are blanks, and `records` has none.
+    carried: bool = False
 
     @property
     def last_offset(self) -> int:
@@ -49,12 +51,13 @@ class StoredBatch(NamedTuple):
         it as it is; else its records are joined with others, cut, or compressed again.
         """
         fits = _SMALL_BYTES <= len(self.payload) <= largest
-        return fits and not self.skip and self.codec == codec
+        return fits and not self.skip and self.codec == codec and not self.carried
 
     def decoded(self) -> DecodedPayload:
         """Return all its records as columns. Raises CorruptLogError for an invalid payload."""
         try:
-            return decode_payload(decompress(self.codec, self.payload), self.record_count)
+            plain = decompress(self.codec, self.payload)
+            return decode_payload(plain, self.record_count, self.carried)
         except InvalidBatchError as error:
             raise self.corrupt(error) from error
 

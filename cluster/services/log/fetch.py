@@ -16,7 +16,7 @@ from enum import Enum
 
 from cluster.access.memory import NO_MEMORY
 from cluster.budget import Account
-from cluster.entries import payload_of, unpack_batch
+from cluster.entries import CARRIED, payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.disk_reads import in_thread, without_waiting
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
@@ -410,4 +410,5 @@ def _stored(partition: Partition, batch: ReadBatch) -> bpb.StoredBatch:
         ),
         base_offset=batch.base_offset,
         append_time_ms=entry.stamp_ms,
+        carried=batch.data[0] == CARRIED,
     )

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -34,8 +35,8 @@ class Chunk:
     """One stored batch, decoded on first use."""
 
     __slots__ = (
-        "_decoded", "_meta", "_payload", "_records", "base_offset", "end_offset", "generation",
-        "looping_thread", "next", "size", "topic_id", "tp",
+        "_decoded", "_meta", "_payload", "_places", "_records", "base_offset", "end_offset",
+        "generation", "looping_thread", "next", "size", "topic_id", "tp",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,8 @@ class Chunk:
         self.looping_thread = 0  # thread that iterates over it
         self._decoded: DecodedPayload | None = None
         self._records: list[Record] | None = None
+        # Offset of each record, and the end.
+        self._places: Sequence[int] = range(self.base_offset, self.end_offset + 1)
 
     def decoded(self, check_crc: bool) -> DecodedPayload:
         """Decode the payload. Raises CorruptLogError if it is not as sent."""
@@ -63,7 +66,7 @@ class Chunk:
                 if check_crc and checksum(payload) != header.crc32c:
                     raise InvalidBatchError("checksum differs")
                 plain = decompress(header.codec, payload)
-                self._decoded = decode_payload(plain, header.record_count)
+                self._decoded = decode_payload(plain, header.record_count, self._meta.carried)
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
         return self._decoded
@@ -91,6 +94,7 @@ class Chunk:
             header.epoch,
             header.base_sequence,
             header.last_sequence,
+            self._meta.carried,
         )
 
     def records(self, check_crc: bool) -> list[Record]:
@@ -100,7 +104,21 @@ class Chunk:
                 self._records = decoded.records(self.tp.topic, self.tp.partition, self.base_offset)
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
+            if self._meta.carried:
+                self._places = [*(record.offset for record in self._records), self.end_offset]
         return self._records
+
+    def unread(
+        self, check_crc: bool, limit: int | None = None
+    ) -> tuple[list[Record], Sequence[int]]:
+        """Return the unread records, at most `limit`, and the positions before and after them.
+
+        Positions pass over blanks. Raises CorruptLogError.
+        """
+        records = self.records(check_crc)
+        first = bisect_left(self._places, self.next)
+        last = len(records) if limit is None else min(first + limit, len(records))
+        return records[first:last], self._places[first : last + 1]
 
     def arrow(self, check_crc: bool) -> Any:
         """Return its unread part as a pyarrow.RecordBatch. Raises CorruptLogError."""
@@ -325,15 +343,16 @@ class FetchBuffer:
         cursor, generation = self.cursor(chunk.tp), chunk.generation
         if cursor is None:
             return
-        offset, interruptions = chunk.next, self.interruptions
+        interruptions = self.interruptions
         chunk.looping_thread = threading.get_ident()
         try:
-            for record in chunk.records(check_crc)[offset - chunk.base_offset :]:
+            records, places = chunk.unread(check_crc)
+            chunk.next = places[0]
+            for record, after in zip(records, places[1:], strict=True):
                 if cursor.generation != generation or interruptions:
                     break  # a seek moved, or partitions change
                 # Before the yield: a caller that leaves the loop has had the record.
-                offset += 1
-                chunk.next = offset
+                chunk.next = after
                 yield record
         finally:
             chunk.looping_thread = 0

@@ -10,17 +10,19 @@ from oncelog.types import Record, TopicPartition
 def take_records(
     buffer: FetchBuffer, first: Chunk, limit: int, check_crcs: bool, starts: Starts
 ) -> dict[TopicPartition, list[Record]]:
-    """Take records of this chunk and of those ready behind it, up to an error."""
+    """Take records of this chunk and of those ready behind it, up to an error.
+
+    Returns none if compaction has removed them all.
+    """
     result: dict[TopicPartition, list[Record]] = {}
     chunk: Chunk | None = first
     try:
         while chunk is not None:
-            records = chunk.records(check_crcs)
-            start = chunk.next - chunk.base_offset
-            some = records[start : start + limit]
-            result.setdefault(chunk.tp, []).extend(some)
-            limit -= len(some)
-            buffer.move(chunk, chunk.next + len(some), starts)
+            records, places = chunk.unread(check_crcs, limit)
+            if records:  # else all are blanks
+                result.setdefault(chunk.tp, []).extend(records)
+                limit -= len(records)
+            buffer.move(chunk, places[-1], starts)
             chunk = buffer.peek(0.0, errors_wait=True) if limit > 0 else None
     except CorruptLogError:
         if not result:

@@ -40,7 +40,7 @@ _RETRY_S = 0.1
 
 
 class BatchPart(NamedTuple):
-    """Records of a stored batch that are in the range: `rows` of them behind its `skip`."""
+    """Part of a stored batch that is in the range: the `rows` offsets behind its `skip`."""
 
     batch: StoredBatch
     rows: int
@@ -50,14 +50,26 @@ class BatchPart(NamedTuple):
         return self.rows == self.batch.record_count
 
     def arrow(self) -> Any:
-        """Return them as a pyarrow.RecordBatch over the batch's memory. Raises CorruptLogError."""
+        """Return its records as a pyarrow.RecordBatch, over the batch's memory if it has no blanks.
+
+        Raises CorruptLogError.
+        """
         batch = self.batch
         decoded = batch.decoded()
         try:
             found = to_arrow(decoded, batch.topic, batch.partition, batch.base_offset, batch.skip)
         except InvalidBatchError as error:
             raise batch.corrupt(error) from error
+        if batch.carried:
+            return _below(found, batch.base_offset + batch.skip + self.rows)
         return found.slice(0, self.rows)
+
+
+def _below(rows: Any, offset: int) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.less(rows["offset"], pa.scalar(offset, pa.int64())))
 
 
 def read_range(options: SourceOptions, one: OffsetRange, columns: Sequence[str]) -> Iterator[Any]:
@@ -191,6 +203,8 @@ def join(batches: Iterable[Any]) -> Iterator[Any]:
     waiting: list[Any] = []
     size = 0
     for batch in batches:
+        if not batch.num_rows:
+            continue  # all are blanks
         own = batch.nbytes
         if waiting and size + own > SPLIT_BYTES:
             yield _one(waiting)

@@ -8,10 +8,12 @@ import pytest
 
 from oncelog import errors
 from oncelog._engine.consume.fetch_buffer import Added, Chunk, FetchBuffer, Wanted
+from oncelog._engine.consume.taking import take_records
+from oncelog.spark.source.reading import BatchPart
 from oncelog.types import TopicPartition
 from oncelog.v1 import batch_pb2, log_pb2
 from oncelog.wire.batch import encode_payload
-from oncelog.wire.compression import checksum
+from oncelog.wire.compression import NONE, ZSTD, checksum, compress
 from oncelog.wire.fetched import FetchedRecords, read_fetch_response
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -24,6 +26,19 @@ def stored(base: int, count: int, crc: int | None = None) -> batch_pb2.StoredBat
         record_count=count, crc32c=checksum(payload) if crc is None else crc
     )
     return batch_pb2.StoredBatch(header=header, payload=payload, base_offset=base)
+
+
+def carried(base: int, *live: int, count: int, codec: int = NONE) -> batch_pb2.StoredBatch:
+    """A batch of which compaction has left the records `live`: the first of them is a tombstone."""
+    values = [b"%d" % (base + n) if n in live[1:] else None for n in range(count)]
+    keys = [b"k" if n in live[:1] else None for n in range(count)]
+    payload = compress(codec, encode_payload(values, [0] * count, keys))
+    header = batch_pb2.BatchHeader(
+        record_count=count,
+        crc32c=checksum(payload),
+        codec=codec,  # type: ignore[arg-type]
+    )
+    return batch_pb2.StoredBatch(header=header, payload=payload, base_offset=base, carried=True)
 
 
 def answer(*batches: batch_pb2.StoredBatch, **fields: int) -> FetchedRecords:
@@ -76,6 +91,66 @@ def test_the_first_batch_may_begin_before_the_position() -> None:
     rig.add(stored(3, 4))
     assert rig.read() == [(0, 5), (0, 6)]
     assert rig.buffer.wait_position(A, 0) == 7
+
+
+def offsets(buffer: FetchBuffer, limit: int) -> list[int]:
+    chunk = buffer.peek(0)
+    if chunk is None:
+        return []
+    return [
+        r.offset for some in take_records(buffer, chunk, limit, True, {}).values() for r in some
+    ]
+
+
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_blanks_are_no_records_and_positions_pass_over_them(codec: int) -> None:
+    rig = Rig()
+    rig.add(carried(0, 2, 3, 5, count=8, codec=codec), carried(8, count=2), stored(10, 1))
+    assert offsets(rig.buffer, 1) == [2]
+    assert rig.buffer.wait_position(A, 0) == 3
+    assert offsets(rig.buffer, 3) == [3, 5, 10]
+    assert (rig.buffer.wait_position(A, 0), rig.buffer.lags()) == (11, {A: 989})
+    rig.add(carried(11, count=3))
+    assert offsets(rig.buffer, 5) == []
+    assert rig.buffer.wait_position(A, 0) == 14
+
+
+@pytest.mark.parametrize(("start", "given", "position"), [(0, [2, 5], 8), (3, [5], 8), (6, [], 8)])
+def test_a_loop_passes_over_blanks(start: int, given: list[int], position: int) -> None:
+    rig = Rig()
+    rig.buffer.seek(A, start)
+    rig.add(carried(0, 2, 5, count=8))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    assert [record.offset for record in rig.buffer.records_of(chunk, True)] == given
+    assert (rig.buffer.wait_position(A, 0), rig.buffer.peek(0)) == (position, None)
+
+
+def test_a_loop_left_at_a_record_goes_on_behind_the_blanks() -> None:
+    rig = Rig()
+    rig.add(carried(0, 2, 5, count=8))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    assert next(rig.buffer.records_of(chunk, True)).offset == 2
+    assert rig.buffer.wait_position(A, 0) == 5
+    assert next(rig.buffer.records_of(chunk, True)).offset == 5
+    assert rig.buffer.wait_position(A, 0) == 8
+
+
+def test_arrow_and_stored_batches_without_blanks() -> None:
+    rig = Rig()
+    rig.buffer.seek(A, 3)
+    rig.add(carried(0, 2, 4, 5, count=8))
+    chunk = rig.buffer.peek(0)
+    assert chunk is not None
+    assert chunk.arrow(True)["offset"].to_pylist() == [4, 5]
+    batch = chunk.stored(True)
+    assert [record.offset for record in batch.records()] == [4, 5]
+    assert batch.carried and not batch._replace(skip=0, payload=bytes(1 << 16)).goes_whole(
+        0, 1 << 20
+    )
+    part = BatchPart(batch, 2)
+    assert part.arrow()["offset"].to_pylist() == [4], "the range ends at 5"
 
 
 def test_a_hole_is_an_error_and_nothing_behind_it_is_given_out() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.record import MemoryRecords
 
 from cluster.kafka import convert
 from cluster.kafka.convert import to_kafka
@@ -25,9 +26,13 @@ BASE = 1000
 Row = tuple[bytes | None, bytes | None, int, list[Header]]
 
 
-def converted(rows: Sequence[Row], codec: int = NONE, start: int = 0) -> bytes:
+def encoded(rows: Sequence[Row]) -> bytes:
     values, keys, times, headers = zip(*rows, strict=True)
-    payload = compress(codec, encode_payload(values, times, keys, headers))
+    return encode_payload(values, times, keys, headers)
+
+
+def converted(rows: Sequence[Row], codec: int = NONE, start: int = 0) -> bytes:
+    payload = compress(codec, encoded(rows))
     header = BatchHeader(record_count=len(rows), codec=codec)  # type: ignore[arg-type]
     return to_kafka(StoredBatch(header=header, base_offset=BASE), payload, start)
 
@@ -116,6 +121,30 @@ def _checked(data: bytes) -> list[tuple[int, KafkaBatch]]:
         found.append((int.from_bytes(data[:8], "big"), batch))
         data = data[size:]
     return found
+
+
+@given(rows=ROWS, kept=st.data(), limit=st.integers(1, 400))
+def test_blanks_are_no_records_and_the_last_offset_stays(
+    rows: list[Row], kept: st.DataObject, limit: int
+) -> None:
+    live = kept.draw(st.sets(st.integers(0, len(rows) - 1)))
+    blanked: list[Row] = [row if n in live else (None, None, 0, []) for n, row in enumerate(rows)]
+    stored = StoredBatch(header=BatchHeader(record_count=len(rows)), base_offset=BASE, carried=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convert, "SLICE_BYTES", limit)
+        batches = MemoryRecords(to_kafka(stored, encoded(blanked)))
+    found, next_offset = dict[int, Row](), BASE
+    while (batch := batches.next_batch()) is not None:
+        assert batch.base_offset == next_offset
+        next_offset = batch.base_offset + batch.last_offset_delta + 1
+        for one in batch:
+            found[one.offset] = (one.value, one.key, one.timestamp, list(one.headers))
+    assert next_offset == BASE + len(rows), "readers go on behind the batch"
+    assert found == {
+        BASE + n: (value, key, time // 1000, headers)
+        for n, (value, key, time, headers) in enumerate(blanked)
+        if (value, key) != (None, None)
+    }
 
 
 def test_a_long_batch_goes_in_slices() -> None:

@@ -360,7 +360,10 @@ type StoredBatch struct {
 	// Offset of the first record; the last is base_offset + record_count - 1.
 	BaseOffset int64 `protobuf:"varint,3,opt,name=base_offset,json=baseOffset,proto3" json:"base_offset,omitempty"`
 	// When the leader accepted the batch, milliseconds since the Unix epoch.
-	AppendTimeMs  int64 `protobuf:"varint,4,opt,name=append_time_ms,json=appendTimeMs,proto3" json:"append_time_ms,omitempty"`
+	AppendTimeMs int64 `protobuf:"varint,4,opt,name=append_time_ms,json=appendTimeMs,proto3" json:"append_time_ms,omitempty"`
+	// Compaction made this batch, at the offsets of those that it replaces. Its records without key
+	// and value are blanks: compaction removed what was there, and readers pass over them.
+	Carried       bool `protobuf:"varint,5,opt,name=carried,proto3" json:"carried,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -423,6 +426,13 @@ func (x *StoredBatch) GetAppendTimeMs() int64 {
 	return 0
 }
 
+func (x *StoredBatch) GetCarried() bool {
+	if x != nil {
+		return x.Carried
+	}
+	return false
+}
+
 var File_oncelog_v1_batch_proto protoreflect.FileDescriptor
 
 const file_oncelog_v1_batch_proto_rawDesc = "" +
@@ -456,13 +466,14 @@ const file_oncelog_v1_batch_proto_rawDesc = "" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x1f\n" +
 	"\vlease_token\x18\x04 \x01(\fR\n" +
-	"leaseToken\"\x9f\x01\n" +
+	"leaseToken\"\xb9\x01\n" +
 	"\vStoredBatch\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.oncelog.v1.BatchHeaderR\x06header\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\fR\apayload\x12\x1f\n" +
 	"\vbase_offset\x18\x03 \x01(\x03R\n" +
 	"baseOffset\x12$\n" +
-	"\x0eappend_time_ms\x18\x04 \x01(\x03R\fappendTimeMs*J\n" +
+	"\x0eappend_time_ms\x18\x04 \x01(\x03R\fappendTimeMs\x12\x18\n" +
+	"\acarried\x18\x05 \x01(\bR\acarried*J\n" +
 	"\x05Codec\x12\x0e\n" +
 	"\n" +
 	"CODEC_NONE\x10\x00\x12\x0e\n" +

@@ -205,8 +205,8 @@ func (PartitionError) EnumDescriptor() ([]byte, []int) {
 type Resolution int32
 
 const (
-	// It cannot come any more, but whether it was ever stored can no longer be
-	// told: retention has deleted the records of that time.
+	// Retention or compaction has deleted the evidence of whether it was stored. It
+	// cannot be stored any more, unless its id is a Kafka client's.
 	Resolution_RESOLUTION_UNSPECIFIED Resolution = 0
 	Resolution_RESOLUTION_COMMITTED   Resolution = 1
 	// Not there and never will be: fenced, superseded or expired.

@@ -71,6 +71,10 @@ pub struct StoredBatch {
     /// When the leader accepted the batch, milliseconds since the Unix epoch.
     #[prost(int64, tag = "4")]
     pub append_time_ms: i64,
+    /// Compaction made this batch, at the offsets of those that it replaces. Its records without key
+    /// and value are blanks: compaction removed what was there, and readers pass over them.
+    #[prost(bool, tag = "5")]
+    pub carried: bool,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -2153,8 +2157,8 @@ impl PartitionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Resolution {
-    /// It cannot come any more, but whether it was ever stored can no longer be
-    /// told: retention has deleted the records of that time.
+    /// Retention or compaction has deleted the evidence of whether it was stored. It
+    /// cannot be stored any more, unless its id is a Kafka client's.
     Unspecified = 0,
     Committed = 1,
     /// Not there and never will be: fenced, superseded or expired.
