@@ -146,11 +146,10 @@ def test_arrow_and_stored_batches_without_blanks() -> None:
     assert chunk.arrow(True)["offset"].to_pylist() == [4, 5]
     batch = chunk.stored(True)
     assert [record.offset for record in batch.records()] == [4, 5]
-    assert batch.carried and not batch._replace(skip=0, payload=bytes(1 << 16)).goes_whole(
-        0, 1 << 20
-    )
-    part = BatchPart(batch, 2)
-    assert part.arrow()["offset"].to_pylist() == [4], "the range ends at 5"
+    large = batch._replace(skip=0, payload=bytes(1 << 16))
+    assert not large.goes_whole(NONE, 1 << 20)
+    assert large._replace(carried=False).goes_whole(NONE, 1 << 20)
+    assert BatchPart(batch, 2).arrow()["offset"].to_pylist() == [4], "the range ends at 5"
 
 
 def test_a_hole_is_an_error_and_nothing_behind_it_is_given_out() -> None:
