@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from tests.suites import franz, java, kafka_python, librdkafka
+from tests.suites import franz, java, kafka_python, librdkafka, sarama
 from tests.suites.outcome import Case, verdict
 
 
@@ -26,6 +26,7 @@ SUITES = {
     "librdkafka": Suite(librdkafka.VERSION, librdkafka.run, librdkafka.CANNOT),
     "franz-go": Suite(franz.VERSION, franz.run, franz.CANNOT),
     "kafka-python": Suite(kafka_python.VERSION, kafka_python.run, kafka_python.CANNOT),
+    "sarama": Suite(sarama.VERSION, sarama.run, sarama.CANNOT),
     "java": Suite(java.VERSION, java.run, java.CANNOT),
 }
 

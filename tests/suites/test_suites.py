@@ -8,7 +8,7 @@ import pytest
 
 from harness.node_process import ROOT
 from tests.suites.__main__ import SUITES
-from tests.suites.franz import events
+from tests.suites.go_tests import PROGRAM, events
 from tests.suites.outcome import Case, verdict
 
 pytestmark = pytest.mark.unit
@@ -44,7 +44,7 @@ def test_a_panic_of_go_tests_is_a_failure() -> None:
         '{"Action":"output","Output":"panic: test timed out\\n"}',
         '{"Action":"fail","Elapsed":2}',
     ]
-    program = ("kgo.test", False, "panic: test timed out\n")
+    program = (PROGRAM, False, "panic: test timed out\n")
     assert told_of(told) == [("A", False, "why\n"), program]
     assert told_of(told[4:]) == [program]
     del told[1]
