@@ -10,8 +10,9 @@ believe in a setting that does nothing. With the node's setting `kafka_compact=k
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from cluster.kafka.errors import (
     Error,
@@ -41,7 +42,7 @@ from cluster.kafka.versions import Head
 from cluster.metadata.topics import UNLIMITED, TopicSettings, is_internal
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.context import NodeContext
-from cluster.services.requests import invalid
+from cluster.services.requests import invalid, timeout_s
 from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
 
@@ -205,7 +206,7 @@ class Configs:
             if values[FORMATS] is None:
                 del values[FORMATS]
             key = resource.resource_type, resource.resource_name
-            work = self._alter(*key, values, request.validate_only)
+            work = partial(self._alter, *key, values, request.validate_only)
             answer.responses.append(await self._altered(rights, ALTER_CONFIGS, key, work))
         return answer
 
@@ -215,16 +216,17 @@ class Configs:
         answer = IncrementalAlterConfigsResponse()
         async for resource in in_slices(request.resources, SLICE):
             key = resource.resource_type, resource.resource_name
-            work = self._alter_some(*key, resource.configs, request.validate_only)
+            work = partial(self._alter_some, *key, resource.configs, request.validate_only)
             result = await self._altered(rights, INCREMENTAL_ALTER_CONFIGS, key, work)
             answer.responses.append(result)
         return answer
 
-    @staticmethod
     async def _altered(
-        rights: Rights, call: Call, key: tuple[int, str], work: Coroutine[Any, Any, None]
+        self, rights: Rights, call: Call, key: tuple[int, str], work: Callable[[], Awaitable[None]]
     ) -> AlterConfigsResourceResponse:
-        return AlterConfigsResourceResponse(*await rights.changed(call, key[1], work), *key)
+        seconds = timeout_s(0, self._service.node)
+        done = await rights.changed(call, key[1], work, seconds)
+        return AlterConfigsResourceResponse(*done, *key)
 
     async def _alter_some(
         self, kind: int, name: str, changes: Sequence[OtherAlterableConfig], is_trial: bool

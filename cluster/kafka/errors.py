@@ -209,6 +209,16 @@ def of_coordinator(error: Exception) -> Error:
             return number
 
 
+def of_new_id(error: Exception) -> Error:
+    """Return the number for an id that a client without a transactional id does not get now.
+
+    Kafka has no other, and no coordinator of such a client: Java would look for one by its name.
+    """
+    number = of_coordinator(error)
+    passing = (Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
+    return Error.COORDINATOR_LOAD_IN_PROGRESS if number in passing else number
+
+
 def of_transaction(error: Exception, *, fenced: bool) -> Error:
     """Return the number for an error of a call about a transaction.
 

@@ -87,7 +87,7 @@ class GroupAdmin:
         types = {one.lower() for one in request.types_filter}
         try:
             while True:
-                _, found = await self._service.listed(after, MAX_LISTED)
+                _, found = await self._service.listed(after, MAX_LISTED, is_classic=True)
                 async for name, _, running in in_slices(found):
                     listed = ListedGroup(name, _type_of(running), _state_of(running), CLASSIC)
                     wanted = not states or listed.group_state.lower() in states

@@ -124,7 +124,12 @@ class ClassicMembers:
             return await self._calls.heartbeat(request.group_id, caller)
 
         answer, error = await _called(rights, HEARTBEAT, request.group_id, beaten)
-        return HeartbeatResponse(error_code=error if answer is None else REASONS[answer])
+        if answer is not None:
+            error = REASONS[answer]
+        # As in Kafka. The leader that has just begun keeps the members, and their sessions are new.
+        if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
+            error = Error.NONE
+        return HeartbeatResponse(error_code=error)
 
     async def leave(
         self, rights: Rights, head: Head, request: LeaveGroupRequest

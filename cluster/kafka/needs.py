@@ -10,10 +10,11 @@ of `cluster/security/permissions.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cluster import errors as faults
 from cluster.access.gate import Gate
 from cluster.kafka.errors import EXPECTED, Error, of_command, of_error, text_of
 from cluster.kafka.messages import (
@@ -60,7 +61,10 @@ from cluster.kafka.sent import Sent
 from cluster.metrics.requests import CANCELLED
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.permissions import Need
+from oncelog import errors
 from oncelog.errors import OncelogError
+
+RETRY_WAIT = 0.1  # seconds; a leader is being elected, or nodes are not heard yet
 
 
 class Required(NamedTuple):
@@ -155,24 +159,35 @@ class Rights:
         return permissions is None or permissions.allows(self.caller.principal, need)
 
     async def changed(
-        self, call: Call, name: str, work: Coroutine[Any, Any, object]
+        self, call: Call, name: str, work: Callable[[], Awaitable[object]], seconds: float = 0.0
     ) -> tuple[Error, str | None]:
         """Make a change that the caller may make; returns the error's number and text.
 
-        A change of the rules between this check and the log makes it fail.
+        A change of the rules between this check and the log makes it fail. seconds: in which the
+        change is tried again while this node is not ready for it. A broker of Kafka waits for its
+        controller, and librdkafka repeats no change.
         """
-        RULES_VERSION.set(self._gate.rules_version())
-        refused = self.refusal(call, name)
-        if refused is not None:
-            work.close()
+        try:
+            self._let_in(call, name)
+        except OncelogError as refused:
             return of_error(refused), text_of(refused)
+        until = asyncio.get_running_loop().time() + seconds
         try:
             with self.noting(call, name, of_command):
-                await work
+                while not await _made(work, until):
+                    await asyncio.sleep(RETRY_WAIT)
+                    self._let_in(call, name)
         except EXPECTED as error:
             return of_command(error), text_of(error)
         self.ended(call, name, "ok")
         return Error.NONE, None
+
+    def _let_in(self, call: Call, name: str) -> None:
+        """Let a change in under the present rules. Raises OncelogError."""
+        RULES_VERSION.set(self._gate.rules_version())
+        refused = self.refusal(call, name)
+        if refused is not None:
+            raise refused
 
     @contextmanager
     def noting(self, call: Call, name: str, number: Callable[[Exception], Error]) -> Iterator[None]:
@@ -195,6 +210,17 @@ class Rights:
             self._gate.ended(
                 ACTIONS[call.key], self.caller, (Need(*NEEDS[call.key], name),), result
             )
+
+
+async def _made(work: Callable[[], Awaitable[object]], until: float) -> bool:
+    """Make a change; returns False if the node is not ready, and there is time to try again."""
+    try:
+        await work()
+    except (faults.NotReadyError, errors.NotReadyError):
+        if asyncio.get_running_loop().time() + RETRY_WAIT > until:
+            raise
+        return False
+    return True
 
 
 # Names of the calls for errors and the audit log.

@@ -167,6 +167,12 @@ class OpenTransactions:
             raise refused_end(await self._last_ended(name, holder))
         return answer
 
+    async def newest_name(self, name: str) -> NameState | None:
+        """Return a name's state, also if another node has just leased it."""
+        if self._node.metadata.name(name) is None:
+            await self._decisions.catch_up()
+        return self._node.metadata.name(name)
+
     # -- steps ----------------------------------------------------------------------------
 
     async def _open_one(self, name: str, holder: Holder, group: int) -> TransactionRow:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from cluster.features import KAFKA
 from cluster.kafka import ids
-from cluster.kafka.errors import EXPECTED, Error, of_error, of_transaction
+from cluster.kafka.errors import EXPECTED, Error, of_error, of_new_id, of_transaction
 from cluster.kafka.messages import (
     INIT_PRODUCER_ID,
     InitProducerIdRequest,
@@ -47,10 +47,7 @@ class Producers:
             secret = await self._service.lease_secret()
             issued = await node.next_producer_id()
         except EXPECTED as error:
-            number = of_error(error)
-            if number is Error.NOT_LEADER_OR_FOLLOWER:  # no leader of the metadata now
-                number = Error.COORDINATOR_LOAD_IN_PROGRESS
-            return _refused(number)
+            return _refused(of_new_id(error))
         node.metrics.leases += 1
         made = ids.made(secret, issued, rights.caller.principal)
         return InitProducerIdResponse(producer_id=made, producer_epoch=0)

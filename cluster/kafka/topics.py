@@ -8,6 +8,7 @@ A topic made here takes batches of Kafka's protocol (its setting `formats`).
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from cluster.kafka import configs
 from cluster.kafka.errors import Error
@@ -31,11 +32,14 @@ from cluster.kafka.needs import Rights
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import invalid
 from cluster.services.admin.cluster_service import ClusterService
-from cluster.services.requests import MAX_TIMEOUT_MS
+from cluster.services.requests import MAX_TIMEOUT_MS, timeout_s
 from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
 
 SLICE = 50  # topics between two turns of other tasks
+# Errors of a creation that a client's next metadata request repeats. Features are off in the first
+# second of a new cluster.
+_CREATED_LATER = (Error.REQUEST_TIMED_OUT, Error.NOT_CONTROLLER, Error.UNSUPPORTED_VERSION)
 MANUAL = "replica assignments: not supported; the cluster places replicas"
 
 
@@ -56,8 +60,9 @@ class Topics:
                 text: str | None = "the request names the topic twice"
                 error = Error.INVALID_REQUEST
             else:
-                work = self._create(topic, request.timeout_ms, request.validate_only)
-                error, text = await rights.changed(CREATE_TOPICS, topic.name, work)
+                work = partial(self._create, topic, request.timeout_ms, request.validate_only)
+                seconds = timeout_s(_timeout(request.timeout_ms), self._service.node)
+                error, text = await rights.changed(CREATE_TOPICS, topic.name, work, seconds)
             result = CreatableTopicResult(topic.name, error, text)
             made = self._service.node.metadata.topic(topic.name)
             if not error and made is not None:
@@ -68,11 +73,9 @@ class Topics:
 
     async def create_default(self, rights: Rights, name: str) -> Error:
         """Create a topic that a client's metadata request names."""
-        work = self._create(CreatableTopic(name, -1, -1), 0, False)
+        work = partial(self._create, CreatableTopic(name, -1, -1), 0, False)
         error, _ = await rights.changed(CREATE_TOPICS, name, work)
-        # Clients ask again. Features are off in the first second of a new cluster.
-        again = (Error.REQUEST_TIMED_OUT, Error.UNSUPPORTED_VERSION)
-        return Error.LEADER_NOT_AVAILABLE if error in again else error
+        return Error.LEADER_NOT_AVAILABLE if error in _CREATED_LATER else error
 
     async def _create(self, topic: CreatableTopic, timeout_ms: int, is_trial: bool) -> None:
         if topic.assignments:
@@ -99,8 +102,9 @@ class Topics:
     ) -> DeleteTopicsResponse:
         answer = DeleteTopicsResponse()
         async for name in in_slices(request.topic_names, SLICE):
-            work = self._service.DeleteTopic(pb.DeleteTopicRequest(name=name))
-            error, text = await rights.changed(DELETE_TOPICS, name, work)
+            work = partial(self._service.DeleteTopic, pb.DeleteTopicRequest(name=name))
+            seconds = timeout_s(_timeout(request.timeout_ms), self._service.node)
+            error, text = await rights.changed(DELETE_TOPICS, name, work, seconds)
             answer.responses.append(DeletableTopicResult(name, error, text))
         return answer
 
@@ -109,8 +113,9 @@ class Topics:
     ) -> CreatePartitionsResponse:
         answer = CreatePartitionsResponse()
         async for topic in in_slices(request.topics, SLICE):
-            work = self._grow(topic, request)
-            error, text = await rights.changed(CREATE_PARTITIONS, topic.name, work)
+            work = partial(self._grow, topic, request)
+            seconds = timeout_s(_timeout(request.timeout_ms), self._service.node)
+            error, text = await rights.changed(CREATE_PARTITIONS, topic.name, work, seconds)
             answer.results.append(CreatePartitionsTopicResult(topic.name, error, text))
         return answer
 

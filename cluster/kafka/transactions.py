@@ -241,6 +241,8 @@ class TransactionCalls:
         answer = ListTransactionsResponse(
             unknown_state_filters=[s for s in request.state_filters if s not in _KNOWN_STATES]
         )
+        if not self._node.controller_id:
+            answer.error_code = Error.COORDINATOR_LOAD_IN_PROGRESS
         if self._node.controller_id != self._node.config.node_id:
             return answer
         metadata = self._node.metadata
@@ -271,12 +273,16 @@ class TransactionCalls:
             if refused is not None:
                 one.error_code = of_error(refused)
             else:
-                self._describe(one)
+                try:
+                    await self._describe(one)
+                except EXPECTED as error:
+                    one.error_code = of_transaction(error, fenced=True)
             answer.transaction_states.append(one)
         return answer
 
-    def _describe(self, one: TransactionState) -> None:
-        name = self._node.metadata.name(one.transactional_id)
+    async def _describe(self, one: TransactionState) -> None:
+        """Describe the name's last transaction. Raises one of EXPECTED."""
+        name = await self._open.newest_name(one.transactional_id)
         if name is None or name.tombstone:
             one.error_code = Error.TRANSACTIONAL_ID_NOT_FOUND
             return

@@ -84,6 +84,8 @@ class ClusterService:
 
     async def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
+        if self.node.metadata.topic(request.name) is not None:
+            await self._catch_up(self._left(deadline))
         command = self.create_command(request)
         result = await self.node.propose_metadata(
             meta.MetadataCommand(create_topic=command), self._left(deadline)
@@ -94,13 +96,14 @@ class ClusterService:
         return pb.CreateTopicResponse(topic=self._topic_info(topic))
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
-        self._topic(request.name)
+        await self._newest_topic(request.name)
         command = meta.MetadataCommand(delete_topic=meta.DeleteTopic(name=request.name))
         result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
         return pb.DeleteTopicResponse()
 
     async def AlterTopic(self, request: pb.AlterTopicRequest) -> pb.AlterTopicResponse:
+        await self._newest_topic(request.name)
         command = meta.MetadataCommand(alter_topic=self.alter_command(request))
         result = await self.node.propose_metadata(command, timeout_s(0, self.node))
         accepted(result, topic=request.name)
@@ -108,7 +111,7 @@ class ClusterService:
 
     async def ResizeTopic(self, request: pb.ResizeTopicRequest) -> pb.ResizeTopicResponse:
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
-        topic = self._topic(request.name)
+        topic = await self._newest_topic(request.name)
         moves = await resizing.resize(self.node, topic, request)
         before, topic = len(topic.partitions), self._topic(request.name)
         grown = f"has {len(topic.partitions)} partitions"
@@ -273,6 +276,19 @@ class ClusterService:
                 f"topic {topic.name!r} {done}, but these partitions have no leader yet: "
                 + ", ".join(without)
             )
+
+    async def _newest_topic(self, name: str) -> TopicState:
+        """Return a topic that is to be changed, also if another node has just created it."""
+        if self.node.metadata.topic(name) is None:
+            await self._catch_up(timeout_s(0, self.node))
+        return self._topic(name)
+
+    async def _catch_up(self, timeout: float) -> None:
+        """Return when this node has applied all that was committed before the call.
+
+        So a change is not refused for what another node's answer has already contradicted.
+        """
+        await self.node.propose_metadata(meta.MetadataCommand(), timeout)
 
     def _left(self, deadline: float) -> float:
         return max(0.0, deadline - asyncio.get_running_loop().time())

@@ -291,9 +291,13 @@ class GroupService:
         )
 
     async def listed(
-        self, after: str, limit: int
+        self, after: str, limit: int, *, is_classic: bool = False
     ) -> tuple[list[int], list[tuple[str, GroupState | None, AnyGroup | None]]]:
-        """Return the partitions of `__offsets` led here, and the first groups above `after`."""
+        """Return the partitions of `__offsets` led here, and the first groups above `after`.
+
+        is_classic: for one of Kafka's clients, which does not learn the partitions; it raises
+        NotReadyError if this node has just begun to lead one.
+        """
         topic = self.node.metadata.topic(OFFSETS_TOPIC)
         led: list[int] = []
         found: list[tuple[str, GroupState | None, AnyGroup | None]] = []
@@ -302,7 +306,11 @@ class GroupService:
                 try:
                     replica = leading(self.node, OFFSETS_TOPIC, number)
                     await confirm(replica)
-                except (NotLeaderError, NotReadyError):
+                except NotLeaderError:
+                    continue
+                except NotReadyError:
+                    if is_classic:
+                        raise
                     continue
                 led.append(number)
                 table = replica.group_offsets

@@ -132,12 +132,12 @@ async def test_a_client_that_goes_does_not_hide_its_change(tmp_path: Path) -> No
         raise NotReadyError("x")
 
     loop = asyncio.get_running_loop()
-    called = loop.create_task(rights.changed(DELETE_TOPICS, "t", waits()))
+    called = loop.create_task(rights.changed(DELETE_TOPICS, "t", waits))
     await proposed.wait()
     called.cancel()
     with pytest.raises(asyncio.CancelledError):
         await called
-    refused, _ = await rights.changed(DELETE_TOPICS, "t", fails())
+    refused, _ = await rights.changed(DELETE_TOPICS, "t", fails)
     audit.close()
     lines = map(json.loads, (tmp_path / "audit").read_text().splitlines())
     assert [one["result"] for one in lines] == ["CANCELLED", refused.name]
