@@ -96,6 +96,13 @@ class Synced(NamedTuple):
     assignment: bytes = b""
 
 
+class ClassicRoom(NamedTuple):
+    """Bytes that all groups of a partition leave, for members and for assignments."""
+
+    members: int
+    assignments: int
+
+
 class ClassicReady(NamedTuple):
     """Work to do now: the entry to write, and the answers of waiting requests."""
 
@@ -132,7 +139,7 @@ class ClassicCoordinator:
            gave is applied, call `stored`.
     initial_delay: seconds that an empty group waits for more members (Kafka's
            group.initial.rebalance.delay.ms).
-    room:  bytes of memory that all groups of its partition leave for more members. Joins that add
+    room:  bytes of memory that all groups of its partition leave. Joins and assignments that add
            none go on without room: else one group could stop the members of all others.
     now:   in each call, seconds of one clock that does not go back.
     """
@@ -142,7 +149,7 @@ class ClassicCoordinator:
         group: str,
         facts: Callable[[], ClassicFacts | None],
         initial_delay: float,
-        room: Callable[[], int],
+        room: Callable[[], ClassicRoom],
         now: float,
     ) -> None:
         self.group = group
@@ -155,6 +162,7 @@ class ClassicCoordinator:
         self.protocol = ""
         self.leader = ""
         self.metadata_bytes = 0  # of all members' protocols
+        self.assigned_bytes = 0  # of all members' assignments
         self._members: dict[str, _ClassicMember] = {}
         self._instances: dict[str, str] = {}  # instance id -> member id
         self._supported = Counter[str]()  # protocol -> how many members know it
@@ -210,7 +218,7 @@ class ClassicCoordinator:
 
     @property
     def held_bytes(self) -> int:
-        """Return about how much memory the group's members take, apart from the entry."""
+        """Return about how much memory the members take, without entry and assignments."""
         return self.metadata_bytes + MEMBER_BYTES * (len(self._members) + len(self._pending))
 
     def members(self) -> list[pb.ClassicMember]:
@@ -321,8 +329,6 @@ class ClassicCoordinator:
         if done is None:
             self._must_store = True
         elif not done:
-            for member in self._members.values() if self.state == COMPLETING else ():
-                member.assignment = b""  # nobody counts its memory
             self._prepare(now, NOT_STORED)
         elif self.state == COMPLETING:
             self.state = STABLE
@@ -389,7 +395,7 @@ class ClassicCoordinator:
         if size > 0 and self.metadata_bytes + size > MAX_GROUP_METADATA_BYTES:
             return GROUP_FULL
         size += MEMBER_BYTES if known is None else 0
-        return NO_ROOM if size > 0 and size > self._room() else ""
+        return NO_ROOM if size > 0 and size > self._room().members else ""
 
     def _add(self, now: float, ticket: object, member: str, request: ClassicJoin) -> None:
         refused = self._has_no_room(request, None)
@@ -473,6 +479,7 @@ class ClassicCoordinator:
             self._instances[member.instance] = member.member
         self._supported.update(name for name, _ in member.protocols)
         self.metadata_bytes += member.size
+        self.assigned_bytes += len(member.assignment)
 
     def _delete(self, member: str) -> None:
         known = self._members.pop(member)
@@ -480,6 +487,7 @@ class ClassicCoordinator:
             del self._instances[known.instance]
         self._supported.subtract(name for name, _ in known.protocols)
         self.metadata_bytes -= known.size
+        self.assigned_bytes -= len(known.assignment)
 
     def _update(self, member: _ClassicMember, request: ClassicJoin) -> None:
         self._delete(member.member)
@@ -533,6 +541,8 @@ class ClassicCoordinator:
             if member.syncing is not None:
                 self._answers.append((member.syncing, Synced(reason)))
                 self._begin_session(now, member)
+        if self.state == COMPLETING:
+            self._unassign()  # nobody gets them any more
         # A member that took over an instance id is answered when the rebalance completes.
         self._must_claim |= bool(self._replaced)
         self._replaced.clear()
@@ -582,8 +592,7 @@ class ClassicCoordinator:
         self.state = COMPLETING
         self._deadline = now + self._longest()
         self._is_assigned = False
-        for member in self._members.values():
-            member.assignment = b""
+        self._unassign()
         for member in joined:
             self._answers.append((member.joining, self._joined(member, self.leader)))
             self._begin_session(now, member)
@@ -614,12 +623,23 @@ class ClassicCoordinator:
 
     def _assign(self, now: float, assignments: Mapping[str, bytes]) -> None:
         given = {one: assignments.get(one, b"") for one in self._members}
-        if sum(map(len, given.values())) > MAX_ASSIGNMENT_BYTES:
+        size, known = sum(map(len, given.values())), self._facts()
+        if size > MAX_ASSIGNMENT_BYTES:
             self._prepare(now, ASSIGNMENT_TOO_LARGE)
+            return
+        stored = () if known is None else known.record.members
+        if size > max(self._room().assignments, sum(len(one.assignment) for one in stored)):
+            self._prepare(now, NOT_STORED)
             return
         for member in self._members.values():
             member.assignment = given[member.member]
+        self.assigned_bytes = size
         self._is_assigned = self._must_store = True
+
+    def _unassign(self) -> None:
+        for member in self._members.values():
+            member.assignment = b""
+        self.assigned_bytes = 0
 
     def _answer_replaced(self, now: float) -> None:
         for name, leader in self._replaced.items():

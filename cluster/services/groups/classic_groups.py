@@ -16,7 +16,14 @@ from typing import Any, TypeVar
 from cluster.consensus.proposals import Applied, Outcome
 from cluster.errors import ClusterError
 from cluster.features import KAFKA
-from cluster.groups.classic import NEVER, ClassicCoordinator, ClassicJoin, Joined, Synced
+from cluster.groups.classic import (
+    NEVER,
+    ClassicCoordinator,
+    ClassicJoin,
+    ClassicRoom,
+    Joined,
+    Synced,
+)
 from cluster.groups.classic_table import UNKNOWN_MEMBER
 from cluster.partition.group_offsets import pack_command
 from cluster.partition.replica import Partition
@@ -36,7 +43,7 @@ class RunningClassicGroup:
         name: str,
         replica: Partition,
         initial_delay: float,
-        room: Callable[[], int],
+        room: Callable[[], ClassicRoom],
         on_idle: Callable[[str], None],
     ) -> None:
         self.name = name

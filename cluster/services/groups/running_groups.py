@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from cluster.consensus.proposals import Outcome
 from cluster.errors import ClusterError, NotLeaderError
-from cluster.groups.classic import NEVER
+from cluster.groups.classic import NEVER, ClassicRoom
 from cluster.groups.classic_table import MAX_CLASSIC_BYTES
 from cluster.groups.coordinator import (
     Assignment,
@@ -278,21 +278,21 @@ class _Term:
             text = f"group: this partition of __offsets has {len(self.groups)} with members"
             raise ThrottledError(text)
 
-    def classic_room(self) -> int:
-        """Return the bytes that new members of Kafka's clients may still take; negative: none.
+    def classic_room(self) -> ClassicRoom:
+        """Return the bytes that groups of Kafka's clients may still take; negative: none.
 
         An eighth of the entries is for the groups that are there, whose assignments change: one
         that finds no room there is balanced again and again.
         """
         table = self.replica.group_offsets
         assert table is not None, "a partition of __offsets"
-        held = sum(
-            one.coordinator.held_bytes
-            for one in self.groups.values()
-            if isinstance(one, RunningClassicGroup)
-        )
+        groups = [
+            one.coordinator for one in self.groups.values() if isinstance(one, RunningClassicGroup)
+        ]
+        held = sum(one.held_bytes for one in groups)
+        assigned = sum(one.assigned_bytes for one in groups)
         entries = table.classic_bytes + MAX_CLASSIC_BYTES // 8
-        return MAX_CLASSIC_BYTES - max(held, entries)
+        return ClassicRoom(MAX_CLASSIC_BYTES - max(held, entries), MAX_CLASSIC_BYTES - assigned)
 
     def _forget(self, group: str) -> None:
         """Drop a group without members."""

@@ -13,7 +13,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from cluster.groups.classic import STABLE, ClassicCoordinator, ClassicJoin, Joined, Synced
+from cluster.groups.classic import (
+    STABLE,
+    ClassicCoordinator,
+    ClassicJoin,
+    ClassicRoom,
+    Joined,
+    Synced,
+)
 from cluster.groups.classic_table import ClassicTable
 from cluster.v1 import offsets_pb2 as pb
 from tests.sim import reloading
@@ -35,7 +42,11 @@ class Node:
         self.world, self.table = world, table
         self.deposed = self.closed = False
         self.coordinator = ClassicCoordinator(
-            GROUP, lambda: self.table.of(GROUP), INITIAL_DELAY, lambda: ROOM, world.scheduler.now
+            GROUP,
+            lambda: self.table.of(GROUP),
+            INITIAL_DELAY,
+            lambda: ClassicRoom(ROOM, ROOM),
+            world.scheduler.now,
         )
         self._waiting: dict[object, Callable[[Any], None]] = {}
         self._proposes_at: dict[str, float] = {}

@@ -17,6 +17,7 @@ from cluster.groups.classic import (
     STABLE,
     ClassicCoordinator,
     ClassicJoin,
+    ClassicRoom,
     Joined,
     Synced,
 )
@@ -31,7 +32,7 @@ class Group:
 
     def __init__(self, delay: float = 0.0) -> None:
         self.table, self.now, self._numbers = ClassicTable(), 0.0, count(1)
-        self.room = 1 << 20  # bytes that other groups leave
+        self.room = self.assignment_room = 1 << 20  # bytes that other groups leave
         self.lead(delay)
         self.answers: dict[Any, Joined | Synced] = {}
         self.entry: pb.ClassicGroup | None = None
@@ -39,8 +40,11 @@ class Group:
     def lead(self, delay: float = 0.0) -> None:
         """Begins a leader's term from the log."""
         self.machine = ClassicCoordinator(
-            "g", lambda: self.table.of("g"), delay, lambda: self.room, self.now
+            "g", lambda: self.table.of("g"), delay, self.rooms, self.now
         )
+
+    def rooms(self) -> ClassicRoom:
+        return ClassicRoom(self.room, self.assignment_room)
 
     def advance(self, seconds: float = 0.0) -> None:
         self.now += seconds
@@ -216,6 +220,61 @@ def test_without_room_only_joins_that_add_memory_are_refused() -> None:
     assert group.join_error() == "NO_ROOM", "its protocols count as well"
     group.room += len("range") + len(b"r")
     assert group.join() not in group.answers, "it waits for the others"
+
+
+def test_memory_of_assignments_is_counted() -> None:
+    """A disk that is full stores none, and each group of the partition may have as many bytes."""
+    group = Group()
+    leader, other = group.stable("", "")
+    assert group.machine.assigned_bytes == len(leader) + len(other)
+    group.join(leader)
+    group.join(other)
+    group.sync(leader, shares={other: bytes(5000)})
+    group.write(None)
+    assert group.entry is not None, "it is tried again"
+    assert group.machine.assigned_bytes == 5000
+    group.write()
+    group.lead()
+    assert group.machine.assigned_bytes == 5000, "the next leader counts them as well"
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_assignments_that_nobody_gets_take_no_memory(stored: bool) -> None:
+    """A member that does not join again, and lives, holds the rebalance up for its whole time."""
+    group = Group()
+    leader, other = group.stable("", "")
+    group.join(leader)
+    group.join(other)
+    group.sync(leader, shares={other: bytes(5000)})
+    assert group.machine.assigned_bytes == 5000
+    group.join(other, protocols=(("range", b"other"),))
+    assert group.machine.state == PREPARING
+    group.write(stored)
+    assert group.machine.assigned_bytes == 0
+    assert {one.assignment for one in group.machine.members()} == {b""}
+
+
+def test_without_room_only_assignments_that_add_memory_are_refused() -> None:
+    group = Group()
+    leader, other = group.stable("", "")
+    group.assignment_room = 0
+
+    def assigned(size: int) -> str:
+        group.join(leader)
+        group.join(other)
+        ticket = group.sync(leader, shares={other: bytes(size)})
+        if group.entry is not None:
+            group.write()
+        answer = group.answers[ticket]
+        assert isinstance(answer, Synced)
+        return answer.error
+
+    least = len(leader) + len(other)  # bytes of the generation in the log
+    assert assigned(least + 1) == "NOT_STORED"
+    assert group.machine.state == PREPARING
+    assert assigned(least) == ""
+    group.assignment_room = least + 1
+    assert assigned(least + 1) == ""
 
 
 def test_the_number_of_a_lost_generation_commits_nothing_of_it() -> None:
