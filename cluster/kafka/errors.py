@@ -56,6 +56,7 @@ class Error(IntEnum):
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
@@ -121,7 +122,7 @@ _FIELDS = {
     "name": Error.INVALID_TOPIC_EXCEPTION,
     "group": Error.INVALID_GROUP_ID,
     "partitions": Error.INVALID_PARTITIONS,
-    "placements": Error.INVALID_PARTITIONS,
+    "placements": Error.INVALID_REPLICA_ASSIGNMENT,
     "replicas": Error.INVALID_REPLICATION_FACTOR,
     "offsets.metadata": Error.OFFSET_METADATA_TOO_LARGE,
     **dict.fromkeys(

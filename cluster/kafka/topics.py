@@ -40,7 +40,6 @@ SLICE = 50  # topics between two turns of other tasks
 # Errors of a creation that a client's next metadata request repeats. Features are off in the first
 # second of a new cluster.
 _CREATED_LATER = (Error.REQUEST_TIMED_OUT, Error.NOT_CONTROLLER, Error.UNSUPPORTED_VERSION)
-MANUAL = "replica assignments: not supported; the cluster places replicas"
 
 
 class Topics:
@@ -78,10 +77,16 @@ class Topics:
         return Error.LEADER_NOT_AVAILABLE if error in _CREATED_LATER else error
 
     async def _create(self, topic: CreatableTopic, timeout_ms: int, is_trial: bool) -> None:
-        if topic.assignments:
-            raise invalid("assignments", MANUAL)
+        by_hand = {one.partition_index: one.broker_ids for one in topic.assignments}
+        if sorted(by_hand) != list(range(len(topic.assignments))):
+            text = (
+                f"partitions {sorted(by_hand)} must be 0..{len(topic.assignments) - 1}, each once"
+            )
+            raise invalid("placements", text)
         for field, value in (("partitions", topic.num_partitions),
                              ("replicas", topic.replication_factor)):  # fmt: skip
+            if by_hand and value != -1:
+                raise invalid("assignments", f"{field} must be -1 beside them, not {value}")
             if value == 0 or value < -1:
                 raise invalid(field, f"{value} must be positive, or -1 for the default")
         values = {one.name: one.value for one in topic.configs}
@@ -92,10 +97,11 @@ class Topics:
             config=configs.created(values, keeps_compacted=self._keeps_compacted),
             timeout_ms=_timeout(timeout_ms),
         )
+        placements = [by_hand[number] for number in sorted(by_hand)]
         if is_trial:
-            self._service.create_command(request)
+            self._service.create_command(request, placements)
         else:
-            await self._service.CreateTopic(request)
+            await self._service.CreateTopic(request, placements)
 
     async def delete(
         self, rights: Rights, head: Head, request: DeleteTopicsRequest
@@ -120,8 +126,6 @@ class Topics:
         return answer
 
     async def _grow(self, topic: CreatePartitionsTopic, request: CreatePartitionsRequest) -> None:
-        if topic.assignments:
-            raise invalid("assignments", MANUAL)
         if topic.count < 1:
             raise invalid("partitions", f"{topic.count} must be positive")
         await self._service.ResizeTopic(
@@ -130,7 +134,8 @@ class Topics:
                 partitions=topic.count,
                 dry_run=request.validate_only,
                 timeout_ms=_timeout(request.timeout_ms),
-            )
+            ),
+            [one.broker_ids for one in topic.assignments or ()],
         )
 
 

@@ -18,6 +18,7 @@ from cluster.metadata.topics import (
     PartitionState,
     TopicSettings,
     TopicState,
+    check_placements,
     check_replicas,
     check_topic_name,
     is_internal,
@@ -27,7 +28,12 @@ from cluster.services.admin import node_changes
 from cluster.services.admin import resize as resizing
 from cluster.services.admin.limits import request_limits
 from cluster.services.admin.optimistic import optimistically
-from cluster.services.admin.placement import all_nodes, default_replicas, place_replicas
+from cluster.services.admin.placement import (
+    Placements,
+    all_nodes,
+    default_replicas,
+    place_replicas,
+)
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
 from cluster.services.requests import count_in_range, invalid, timeout_s
@@ -82,11 +88,14 @@ class ClusterService:
                 response.under_replicated_partitions += 1
         return response
 
-    async def CreateTopic(self, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
+    async def CreateTopic(
+        self, request: pb.CreateTopicRequest, placements: Placements = ()
+    ) -> pb.CreateTopicResponse:
+        """placements: nodes of each partition, chosen by hand."""
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
         if self.node.metadata.topic(request.name) is not None:
             await self._catch_up(self._left(deadline))
-        command = self.create_command(request)
+        command = self.create_command(request, placements)
         result = await self.node.propose_metadata(
             meta.MetadataCommand(create_topic=command), self._left(deadline)
         )
@@ -109,10 +118,13 @@ class ClusterService:
         accepted(result, topic=request.name)
         return pb.AlterTopicResponse(topic=self._topic_info(self._topic(request.name)))
 
-    async def ResizeTopic(self, request: pb.ResizeTopicRequest) -> pb.ResizeTopicResponse:
+    async def ResizeTopic(
+        self, request: pb.ResizeTopicRequest, placements: Placements = ()
+    ) -> pb.ResizeTopicResponse:
+        """placements: nodes of each new partition, chosen by hand."""
         deadline = asyncio.get_running_loop().time() + timeout_s(request.timeout_ms, self.node)
         topic = await self._newest_topic(request.name)
-        moves = await resizing.resize(self.node, topic, request)
+        moves = await resizing.resize(self.node, topic, request, placements)
         before, topic = len(topic.partitions), self._topic(request.name)
         grown = f"has {len(topic.partitions)} partitions"
         await self._wait_for_leaders(topic, before, grown, self._left(deadline))
@@ -204,7 +216,9 @@ class ClusterService:
 
     # --- requests ------------------------------------------------------------------
 
-    def create_command(self, request: pb.CreateTopicRequest) -> meta.CreateTopic:
+    def create_command(
+        self, request: pb.CreateTopicRequest, placements: Placements = ()
+    ) -> meta.CreateTopic:
         """Return the command for a valid request. Raises Rejected, NotReadyError."""
         config = self.node.config
         check_topic_name(request.name)
@@ -220,11 +234,14 @@ class ClusterService:
         made = TopicSettings().altered(settings, set_expected_offsets=True)
         made.check_formats(None, self.node.metadata.finalized)
         _check_cap(settings, self._max_batch_bytes)
-        placements = place_replicas(
-            self.node,
-            request.partitions or config.default_partitions,
-            request.replicas or default_replicas(self.node),
-        )
+        if placements:
+            check_placements(placements, self.node.metadata.membership.holders())
+        else:
+            placements = place_replicas(
+                self.node,
+                request.partitions or config.default_partitions,
+                request.replicas or default_replicas(self.node),
+            )
         return meta.CreateTopic(
             name=request.name,
             placements=[meta.Placement(replicas=replicas) for replicas in placements],

@@ -5,10 +5,14 @@ CreateTopic, ResizeTopic, the topic of consumer groups --place_replicas--> place
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster.errors import NotReadyError
 from cluster.metadata.placement import check_nodes, place
 from cluster.metadata.topics import check_partition_count
 from cluster.services.context import NodeContext
+
+Placements = Sequence[Sequence[int]]  # the nodes of each partition
 
 
 def place_replicas(node: NodeContext, partitions: int, replicas: int) -> list[tuple[int, ...]]:

@@ -14,12 +14,13 @@ from cluster.metadata.placement import resized
 from cluster.metadata.topics import (
     TopicState,
     check_more_partitions,
+    check_placements,
     check_room,
     is_internal,
 )
 from cluster.services.admin.balance import largest
 from cluster.services.admin.optimistic import optimistically
-from cluster.services.admin.placement import place_replicas
+from cluster.services.admin.placement import Placements, place_replicas
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
 from cluster.services.requests import invalid, timeout_s
@@ -30,28 +31,44 @@ MAX_SHOWN = 1000  # moves in one answer
 
 
 async def resize(
-    node: NodeContext, topic: TopicState, request: pb.ResizeTopicRequest
+    node: NodeContext,
+    topic: TopicState,
+    request: pb.ResizeTopicRequest,
+    placements: Placements = (),
 ) -> list[pb.PartitionMove]:
-    """Return the new or moved replicas. Raises Rejected, and the errors of a proposal."""
+    """Return the new or moved replicas. Raises Rejected, and the errors of a proposal.
+
+    placements: nodes of each new partition; empty: they are placed as those of a new topic.
+    """
     node.metadata.features.require(REPLICA_CHANGES)
     if bool(request.partitions) == bool(request.replicas):
         raise invalid("partitions", "this or replicas must be set, and not both")
     if is_internal(topic.name):
         raise invalid("name", f"{topic.name!r} is internal and cannot be changed")
     if request.partitions:
-        return await _grow(node, topic, request)
+        return await _grow(node, topic, request, placements)
     return await optimistically(
         lambda: _set_replicas(node, node.metadata.topic(topic.name) or topic, request)
     )
 
 
 async def _grow(
-    node: NodeContext, topic: TopicState, request: pb.ResizeTopicRequest
+    node: NodeContext,
+    topic: TopicState,
+    request: pb.ResizeTopicRequest,
+    placed: Placements,
 ) -> list[pb.PartitionMove]:
     known = len(topic.partitions)
     check_more_partitions(known, request.partitions)
     check_room(node.metadata.partition_count, request.partitions - known)
-    placed = place_replicas(node, request.partitions - known, topic.replica_count)
+    if placed:
+        check_placements(placed, node.metadata.membership.holders())
+        if (len(placed), len(placed[0])) != (request.partitions - known, topic.replica_count):
+            text = f"{len(placed)} of {len(placed[0])} nodes each must be one for each of the"
+            text += f" {request.partitions - known} new partitions, of {topic.replica_count} nodes"
+            raise invalid("placements", text)
+    else:
+        placed = place_replicas(node, request.partitions - known, topic.replica_count)
     command = meta.AddPartitions(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -1,4 +1,4 @@
-"""Calls that meet a moving leadership: each client must get what its library repeats.
+"""Calls that meet a moving leadership: each client must get an error that its library repeats.
 
 A per-topic error ends a change in librdkafka and sarama, but for NOT_CONTROLLER in sarama. A
 producer without a transactional id has no coordinator to look for.
@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 
 from cluster.errors import ClusterError, NotLeaderError, NotReadyError, ProposalTimeoutError
-from cluster.features import CLUSTER_VERSIONS, FEATURES
 from cluster.kafka import needs
 from cluster.kafka.configs import Configs
 from cluster.kafka.errors import Error
 from cluster.kafka.group_admin import GroupAdmin
 from cluster.kafka.groups import ClassicMembers
 from cluster.kafka.messages import (
-    CREATE_TOPICS,
     DESCRIBE_TRANSACTIONS,
     HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
@@ -52,10 +50,10 @@ from cluster.v1 import metadata_pb2 as meta
 from oncelog.errors import OncelogError, StorageFullError
 from oncelog.v1 import cluster_pb2
 from tests.unit.kafka.test_logs import ANYBODY
+from tests.unit.kafka.test_topics import HEAD, finalize
 from tests.unit.small_node import Node
 
 NOBODY: Any = None
-HEAD = Head(CREATE_TOPICS, 4, 1, "", True)
 
 
 class Behind(Node):
@@ -64,8 +62,7 @@ class Behind(Node):
     def __init__(self) -> None:
         super().__init__()
         self.register(1, 2, 3)
-        newest = meta.FinalizeUpgrade(version=CLUSTER_VERSIONS.newest, features=sorted(FEATURES))
-        assert not self.apply(meta.MetadataCommand(finalize_upgrade=newest)).error
+        finalize(self)
         self.elsewhere: list[meta.MetadataCommand] = []
         self.faults: deque[Exception] = deque()
 

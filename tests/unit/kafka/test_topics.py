@@ -1,4 +1,4 @@
-"""The first second of a new cluster: topics that clients ask for, and producer ids."""
+"""Topics that clients ask for, also in the first second of a new cluster, and producer ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 from cluster.errors import ProposalTimeoutError
 from cluster.features import CLUSTER_VERSIONS, FEATURES
 from cluster.kafka.errors import Error
-from cluster.kafka.messages import INIT_PRODUCER_ID, InitProducerIdRequest
+from cluster.kafka.messages import (
+    CREATE_TOPICS,
+    INIT_PRODUCER_ID,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    InitProducerIdRequest,
+)
 from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.producers import Producers
 from cluster.kafka.topics import Topics
@@ -17,7 +27,20 @@ from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.v1 import metadata_pb2 as meta
 from tests.unit.kafka.test_logs import ANYBODY
-from tests.unit.small_node import registered
+from tests.unit.small_node import Node, registered
+
+HEAD = Head(CREATE_TOPICS, 4, 1, "", True)
+
+
+def finalize(node: Node) -> None:
+    newest = meta.FinalizeUpgrade(version=CLUSTER_VERSIONS.newest, features=sorted(FEATURES))
+    assert not node.apply(meta.MetadataCommand(finalize_upgrade=newest)).error
+
+
+def finalized() -> Node:
+    node = registered()
+    finalize(node)
+    return node
 
 
 async def test_a_client_asks_again_while_the_cluster_is_being_founded() -> None:
@@ -32,9 +55,48 @@ async def test_a_client_asks_again_while_the_cluster_is_being_founded() -> None:
         assert answer.error_code is Error.COORDINATOR_LOAD_IN_PROGRESS
     topics = Topics(ClusterService(node))
     assert await topics.create_default(ANYBODY, "events") is Error.LEADER_NOT_AVAILABLE
-    newest = meta.FinalizeUpgrade(version=CLUSTER_VERSIONS.newest, features=sorted(FEATURES))
-    assert not node.apply(meta.MetadataCommand(finalize_upgrade=newest)).error
+    finalize(node)
     node.proposal_error = ProposalTimeoutError("no leader of the metadata")
     assert await topics.create_default(ANYBODY, "events") is Error.LEADER_NOT_AVAILABLE
     node.proposal_error = None
     assert await topics.create_default(ANYBODY, "events") is Error.NONE
+
+
+def by_hand(*nodes: list[int]) -> list[CreatableReplicaAssignment]:
+    return [CreatableReplicaAssignment(number, one) for number, one in enumerate(nodes)]
+
+
+async def test_partitions_lie_where_the_client_says() -> None:
+    node = finalized()
+    topics = Topics(ClusterService(node))
+
+    async def create(name: str, *nodes: list[int], partitions: int = -1) -> int:
+        topic = CreatableTopic(name, partitions, -1, by_hand(*nodes))
+        answer = await topics.create(ANYBODY, HEAD, CreateTopicsRequest([topic], 5000))
+        return answer.topics[0].error_code
+
+    async def grow(count: int, *nodes: list[int]) -> int:
+        added = [CreatePartitionsAssignment(one) for one in nodes]
+        topic = CreatePartitionsTopic("events", count, added)
+        request = CreatePartitionsRequest([topic], 5000)
+        answer = await topics.create_partitions(ANYBODY, HEAD, request)
+        return answer.results[0].error_code
+
+    def placed() -> list[tuple[int, ...]]:
+        topic = node.metadata.topic("events")
+        return [] if topic is None else [one.replicas for one in topic.partitions]
+
+    wrong = Error.INVALID_REPLICA_ASSIGNMENT
+    assert await create("events", [1, 1], [2, 3]) == wrong
+    assert await create("events", [1, 2], [3]) == wrong
+    assert await create("events", [1, 4]) == wrong
+    assert await create("events", [1, 2], partitions=1) == Error.INVALID_REQUEST
+    assert not placed()
+    assert await create("events", [2, 1], [3, 2]) == Error.NONE
+    assert await grow(4, [1, 3]) == wrong
+    assert await grow(3, [1]) == wrong
+    assert await grow(3, [1, 3]) == Error.NONE
+    assert placed() == [(2, 1), (3, 2), (1, 3)]
+    missing = [CreatableReplicaAssignment(1, [1])]
+    request = CreateTopicsRequest([CreatableTopic("later", -1, -1, missing)], 5000)
+    assert (await topics.create(ANYBODY, HEAD, request)).topics[0].error_code == wrong
