@@ -10,6 +10,8 @@
 # Settings are ONCELOG_* variables (`docker run oncelog --help`). The address to
 # advertise has no default: only who publishes the port knows it.
 #
+# scripts/image builds it for a release: with the base's digest, labels and a bill of materials.
+#
 # BASE is any Debian-like image with Python 3.11 or later, its venv and pip.
 # Packages come from the index at their locked versions or, without network,
 # from ./wheelhouse (scripts/wheelhouse fills it on a machine that has one).
@@ -49,6 +51,11 @@ RUN set -eu; \
 FROM ${BASE}
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /app /app
+ARG VERSION=0.1.0
+# What is installed: docker run --rm --entrypoint cat IMAGE /usr/share/oncelog/sbom.cdx.json
+COPY packaging/image/sbom.py /usr/share/oncelog/
+RUN /opt/venv/bin/python -I -B /usr/share/oncelog/sbom.py "${VERSION}" \
+    > /usr/share/oncelog/sbom.cdx.json
 # The user's number is fixed, so that a volume fits the next image as well.
 RUN set -eu; \
     echo "oncelog:x:10001:" >> /etc/group; \
@@ -72,3 +79,20 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
     CMD ["python", "-I", "-S", "/app/cluster/health_check.py"]
 ENTRYPOINT ["oncelog", "server"]
+# Last: a change of these builds nothing anew.
+ARG BASE
+ARG BASE_DIGEST=
+ARG REVISION=
+ARG CREATED=
+LABEL org.opencontainers.image.title="Oncelog" \
+    org.opencontainers.image.description="Node of Oncelog, a replicated, partitioned log that keeps every record once" \
+    org.opencontainers.image.url="https://github.com/oncelog/oncelog" \
+    org.opencontainers.image.source="https://github.com/oncelog/oncelog" \
+    org.opencontainers.image.documentation="https://github.com/oncelog/oncelog/blob/main/docs/operations.md" \
+    org.opencontainers.image.vendor="The Oncelog authors" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.created="${CREATED}" \
+    org.opencontainers.image.base.name="${BASE}" \
+    org.opencontainers.image.base.digest="${BASE_DIGEST}"
