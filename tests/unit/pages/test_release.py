@@ -58,9 +58,12 @@ def dead(text: str) -> Iterator[str]:
     """Links of a page that lead nowhere outside the tree."""
     for link in LINK.findall(text):
         inside = re.match(rf"{REPOSITORY}/(?:blob|tree)/[^/]+/([^#]+)", link)
-        if inside and not (ROOT / inside.group(1)).exists():
-            yield link
-        elif not inside and not re.match(r"https://|#", link):
+        if (
+            inside
+            and not (ROOT / inside.group(1)).exists()
+            or not inside
+            and not re.match(r"https://|#", link)
+        ):
             yield link
 
 
