@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from typing import Any
 
 from harness.node_process import ROOT
 
@@ -50,10 +51,9 @@ def test_the_bill_names_debians_packages() -> None:
 def needed(extras: list[str]) -> dict[str, list[str]]:
     """Packages of the lock behind our extras, each with its wheels."""
     packages = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
-    ours = {"name": "oncelog", "extra": extras}
     known = {one["name"]: one for one in packages}
     found: dict[str, list[str]] = {}
-    waiting = [ours]
+    waiting: list[dict[str, Any]] = [{"name": "oncelog", "extra": extras}]
     while waiting:
         wanted = waiting.pop()
         package = known[wanted["name"]]
