@@ -100,7 +100,7 @@ class NodeProcess:
     def attach(self) -> None:
         """Takes over the noted process, if it is a node."""
         pid = self.noted_pid()
-        if pid not in (0, self._pid) and is_node(pid):
+        if pid not in (0, self._pid) and is_node(pid, self.spec.module):
             self._pid = pid
             self._child = None
 
@@ -189,9 +189,9 @@ def command_line() -> list[str]:
     return [sys.executable, "-m", "cluster"]
 
 
-def is_node(pid: int) -> bool:
+def is_node(pid: int, module: str) -> bool:
     """Whether the process is a node: a pid file may be older than the machine's last start."""
-    return command_words(pid)[1:3] == [b"-m", b"cluster"]
+    return command_words(pid)[1:3] == [b"-m", module.encode()]
 
 
 def command_words(pid: int) -> list[bytes]:

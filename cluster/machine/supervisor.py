@@ -2,6 +2,7 @@
 
     __main__ --processes > 1--> supervise --starts, SIGTERM--> a process for each node
                                     |                               stdin ends with the supervisor
+                                    |--ends those that hang--> (hangs.py)
                                     '--> /livez, /readyz for all of them
 
 It holds no data and no port but health_listen. The processes write to its stderr themselves.
@@ -15,13 +16,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
 from cluster.config.node_config import NodeConfig
 from cluster.config.processes import health_of, nodes_of
 from cluster.errors import BAD_SETTINGS, REMOVED, ListenError
+from cluster.machine.hangs import Hangs
 from cluster.machine.health import pages_of
 from cluster.metrics.http import serve_pages
+from cluster.node.health.probes import Probes
 from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
 from cluster.service_manager import ServiceManager
 from cluster.startup import part_stderr, stopping
@@ -29,6 +33,7 @@ from cluster.startup import part_stderr, stopping
 log = logging.getLogger(__name__)
 
 PACE = 5.0
+LOOK_PERIOD = 1.0  # seconds between two looks for processes that hang
 LAST_LINES = 1.0  # seconds that the last lines of the log get
 
 
@@ -39,9 +44,10 @@ def supervise(config: NodeConfig) -> int:
     try:
         with contextlib.ExitStack() as stack:
             nodes, asked = nodes_of(config), dict[int, str]()
+            own = Probes(time.monotonic)
             if config.health_listen:
                 asked.update((node, health_of(config, i)) for i, node in enumerate(nodes))
-                pages = pages_of(asked)
+                pages = pages_of(asked, own)
                 stack.callback(serve_pages("health_listen", config.health_listen, pages))
             # Last one wins: the file of settings may have changed when a process starts again.
             command = [sys.executable, *sys.orig_argv[1:], "--processes", str(config.processes)]
@@ -51,12 +57,35 @@ def supervise(config: NodeConfig) -> int:
                 on_removed=lambda node: asked.pop(node, None),
                 manager=ServiceManager.of(os.environ, os.getpid()),
             )
-            return asyncio.run(supervisor.run())
+            return asyncio.run(_run(supervisor, own, Hangs(asked, time.monotonic)))
     except ListenError as error:
         lines.put(f"oncelog: {error}")
         return 1
     finally:
         lines.close(LAST_LINES)
+
+
+async def _run(supervisor: Supervisor, own: Probes, hangs: Hangs) -> int:
+    watch = asyncio.create_task(watch_hangs(supervisor, own, hangs))
+    try:
+        return await supervisor.run()
+    finally:
+        watch.cancel()
+
+
+async def watch_hangs(
+    supervisor: Supervisor, own: Probes, hangs: Hangs, period: float = LOOK_PERIOD
+) -> None:
+    """End each process that hangs for too long; it is started again."""
+    while True:
+        own.turned()
+        running = supervisor.running
+        hung = await asyncio.to_thread(hangs.look)
+        own.turned()
+        for node in hung:
+            if node in running and supervisor.end_hung(node, running[node]):
+                hangs.forget(node)
+        await asyncio.sleep(period)
 
 
 class Supervisor:
@@ -102,6 +131,21 @@ class Supervisor:
         for process in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
+
+    @property
+    def running(self) -> Mapping[int, int]:
+        """Return the process of each node that has one."""
+        return {node: process.pid for node, process in self._running.items()}
+
+    def end_hung(self, node: int, pid: int) -> bool:
+        """End the node's process at once; returns whether it still was this one."""
+        process = self._running.get(node)
+        if process is None or process.pid != pid:
+            return False
+        log.error("process hangs node=%d pid=%d: ended", node, pid)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        return True
 
     async def _keep(self, number: int, node: int) -> int:
         """Run one process, again and again; returns the exit code for the machine."""

@@ -1,4 +1,7 @@
-"""`python -m tests.integration.ops.hanging`: a node that hangs from SIGUSR1 to SIGUSR2."""
+"""`python -m tests.integration.ops.hanging`: a node that hangs from SIGUSR1 to SIGUSR2.
+
+The supervisor of several ends one that hangs after LIMIT seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from unittest.mock import patch
 
 from cluster.__main__ import main
 from cluster.config.node_config import NodeConfig
+from cluster.machine import hangs
 from cluster.node import node as module
 
 
@@ -23,8 +27,9 @@ async def _start(config: NodeConfig) -> module.Node:
 
 
 _START = module.Node.start
+LIMIT = 5.0
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
-    with patch.object(module.Node, "start", _start):
+    with patch.object(module.Node, "start", _start), patch.object(hangs, "LIMIT", LIMIT):
         sys.exit(main())

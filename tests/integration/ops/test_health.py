@@ -19,7 +19,7 @@ READY, ALIVE = (200, "ready\n"), (200, "alive\n")
 
 
 def probed(cluster: LocalCluster, node: int, page: str) -> tuple[int, str]:
-    address = cluster.nodes[node].spec.settings["health_listen"]
+    address = cluster.machines[node].spec.settings["health_listen"]
     try:
         with urllib.request.urlopen(f"http://{address}{page}", timeout=TIMEOUT) as answer:
             return answer.status, answer.read().decode()
@@ -28,9 +28,12 @@ def probed(cluster: LocalCluster, node: int, page: str) -> tuple[int, str]:
 
 
 def with_probes(cluster: LocalCluster, module: str = "cluster") -> LocalCluster:
-    for node, port in zip(cluster.nodes.values(), free_ports(len(cluster.nodes)), strict=True):
+    ports = free_ports(len(cluster.machines), cluster.processes + 1)
+    for node, port in zip(cluster.machines.values(), ports, strict=True):
         settings = {**node.spec.settings, "health_listen": f"127.0.0.1:{port}"}
-        node.spec = dataclasses.replace(node.spec, settings=settings, module=module)
+        node.spec = dataclasses.replace(node.spec, settings=settings)
+    for node in {*cluster.machines.values(), *cluster.nodes.values()}:
+        node.spec = dataclasses.replace(node.spec, module=module)
     cluster.start()
     return cluster
 
@@ -61,6 +64,20 @@ def test_a_hung_loop_fails_both_probes_until_it_turns(make_cluster: MakeCluster)
     assert (status, probed(cluster, 1, "/readyz")[0]) == (503, 503)
     os.kill(cluster.nodes[1].pid, signal.SIGUSR2)
     eventually(lambda: probed(cluster, 1, "/livez") == ALIVE, "it turns again")
+
+
+def test_a_machine_ends_the_one_process_that_hangs(make_cluster: MakeCluster) -> None:
+    """Its other process runs on."""
+    made = make_cluster(1, start=False, processes=2)
+    cluster = with_probes(made, "tests.integration.ops.hanging")
+    eventually(lambda: probed(cluster, 1, "/readyz") == READY, "it serves")
+    other, hung = cluster.nodes
+    pids = {node: cluster.nodes[node].pid for node in cluster.nodes}
+    os.kill(pids[hung], signal.SIGUSR1)
+    eventually(lambda: cluster.nodes[hung].noted_pid() != pids[hung], "it is started again")
+    eventually(lambda: probed(cluster, 1, "/readyz") == READY, "it serves again")
+    assert cluster.nodes[other].noted_pid() == pids[other]
+    assert f"process hangs node={hung} pid={pids[hung]}: ended" in cluster.machines[1].log_text()
 
 
 def test_probes_need_no_certificate(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 import pytest
 
 from cluster.machine import health
-from cluster.machine.health import pages_of
+from cluster.machine.hangs import LIMIT, Hangs
+from cluster.machine.health import faults_of, pages_of
 from cluster.metrics.http import Page, PageAnswer, serve_pages
 from cluster.node.health.probes import HANGS, Probes
 from harness.ports import free_ports
@@ -36,7 +37,9 @@ class Machine:
         }
         for close in self.close.values():
             stack.callback(close)
-        self.pages: dict[str, Page] = pages_of(self.addresses)
+        self.own = Probes(self.clock)
+        self.pages: dict[str, Page] = pages_of(self.addresses, self.own)
+        self.hangs = Hangs(self.addresses, self.clock)
         for probes in self.probes.values():
             probes.turned()
             probes.faults = tuple
@@ -62,13 +65,50 @@ def test_a_machine_is_ready_when_all_its_processes_are(machine: Machine) -> None
     assert machine.ask("/livez").status == 200
 
 
-def test_a_process_that_hangs_makes_the_machine_dead(machine: Machine) -> None:
-    machine.probes[1].turned()
-    machine.clock.now += 2 * HANGS
-    machine.probes[1].turned()
+def pass_by(machine: Machine, seconds: float, *turning: int) -> None:
+    """Lets time pass, in which the loops of these nodes turn."""
+    machine.clock.now += seconds
+    for node in turning:
+        machine.probes[node].turned()
+
+
+def test_a_process_that_hangs_makes_the_machine_unready_and_not_dead(machine: Machine) -> None:
+    pass_by(machine, 2 * HANGS, 1)
+    assert machine.ask("/livez")[:2] == (200, "alive\n")
+    said = machine.ask("/readyz")
+    assert said.status == 503 and "- node 101: its event loop has not turned" in said.body
+    assert "node 1:" not in said.body
+
+
+def test_a_machine_is_dead_when_its_supervisor_hangs(machine: Machine) -> None:
+    machine.own.turned()
+    pass_by(machine, 2 * HANGS, 1, 101)
     assert machine.ask("/livez").status == 503
-    assert "- node 101: its event loop has not turned" in machine.ask("/livez").body
-    assert "node 1:" not in machine.ask("/livez").body
+    assert machine.ask("/readyz").status == 200
+
+
+def test_a_process_hangs_once_it_was_not_alive_for_long(machine: Machine) -> None:
+    pass_by(machine, 2 * HANGS, 1)
+    assert machine.hangs.look() == []
+    pass_by(machine, LIMIT - 1, 1)
+    assert machine.hangs.look() == []
+    pass_by(machine, 1, 1)
+    assert machine.hangs.look() == [101]
+    machine.hangs.forget(101)
+    assert machine.hangs.look() == [], "its successor has its own time"
+
+
+def test_a_process_that_turns_again_or_ended_does_not_hang(machine: Machine) -> None:
+    for ends in (False, True):
+        pass_by(machine, 2 * HANGS, 1)
+        assert machine.hangs.look() == []
+        if ends:
+            machine.close.pop(101)()
+        else:
+            machine.probes[101].turned()
+        assert machine.hangs.look() == []
+        pass_by(machine, LIMIT, 1)
+        assert machine.hangs.look() == []
 
 
 def test_a_process_that_ended_makes_the_machine_unready_and_not_dead(machine: Machine) -> None:
@@ -83,12 +123,11 @@ def test_a_process_that_is_not_started_again_does_not_count(machine: Machine) ->
     assert machine.ask("/readyz")[:2] == (200, "ready\n")
 
 
-def test_a_process_that_does_not_answer_makes_the_machine_dead(
+def test_a_process_that_does_not_answer_is_not_alive(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        pages = pages_of({**machine.addresses, 201: f"127.0.0.1:{port}"})
-        said = pages["/livez"]("")
-    assert said[:2] == (503, "not alive:\n- node 201: it has not answered in time\n")
+        told = faults_of("/livez", {**machine.addresses, 201: f"127.0.0.1:{port}"})
+    assert told == {1: [], 101: [], 201: ["it has not answered in time"]}

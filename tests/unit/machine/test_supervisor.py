@@ -93,6 +93,28 @@ def test_a_process_that_ends_is_started_again_and_the_other_runs_on(
     asyncio.run(body())
 
 
+def test_a_process_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None:
+    """It takes no SIGTERM. A process that came after the look is not ended for it."""
+
+    async def body() -> None:
+        async with running(tmp_path, "os.kill(os.getpid(), signal.SIGSTOP)") as stage:
+            started = dict([await stage.started(), await stage.started()])
+            assert stage.supervisor.running == {1: started[0], 101: started[1]}
+            assert not stage.supervisor.end_hung(101, started[0])
+            assert stage.supervisor.end_hung(101, started[1])
+            number, pid = await stage.started()
+            assert number == 1 and stage.supervisor.running == {1: started[0], 101: pid}
+            assert not stage.supervisor.end_hung(101, started[1])
+            for node, one in stage.supervisor.running.items():
+                stage.supervisor.end_hung(node, one)
+            await stage.started(), await stage.started()
+            stage.supervisor.stop()
+            for one in stage.supervisor.running.values():
+                os.kill(one, signal.SIGCONT)
+
+    asyncio.run(body())
+
+
 def test_starts_keep_the_pace_and_a_stop_does_not_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
