@@ -36,7 +36,7 @@ from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import GroupMessage, Message, Snapshot, StateChecksum
 from cluster.consensus.outbox import Outbox
 from cluster.consensus.port import LEADER, NO_OP, Core
-from cluster.consensus.proposals import Abandoned, Done
+from cluster.consensus.proposals import Abandoned, Done, Undecided
 from cluster.consensus.raft import open_raft
 from cluster.consensus.receiving import Receiver
 from cluster.consensus.replication import FollowerProgress
@@ -82,6 +82,7 @@ class Group:
         if self.members.is_removed:
             self.removed = tombstone_of(self.members, self.core.term)
         self._leading: LeaderTerm | None = None
+        self._undecided = Undecided()
         self._seen_term = self.core.term
         self._known_leader: tuple[object, int] = (None, 0)  # and its term
 
@@ -186,12 +187,15 @@ class Group:
 
     # -- requests -------------------------------------------------------------------
 
-    def propose(self, data: bytes, done: Done) -> None:
-        """Appends an entry in the next advance. `done` is called once, always."""
+    def propose(self, data: bytes, done: Done, *, outlives_term: bool = False) -> None:
+        """Appends an entry in the next advance. `done` is called once, always.
+
+        outlives_term: if this node ceases to lead, the caller waits until the log decides.
+        """
         if self._leading is not None:
-            self._leading.proposals.propose(data, done)
+            self._leading.proposals.propose(data, done, outlives_term=outlives_term)
         else:
-            done(self._abandoned("not the leader"))
+            done(self._abandoned("not the leader", lost=True))
 
     def confirm(self, done: Done) -> None:
         """Calls `done` with Applied once an entry of this term committed after now."""
@@ -367,7 +371,7 @@ class Group:
         self._seen_term = term
         if led:
             log.info("steps down partition=%s term=%d", self.name, term)
-            self._end_leading("no longer the leader")
+            self._end_leading("no longer the leader", goes_on=not self.members.is_removed)
             if self.members.is_removed:
                 self._retire()
         if leads:
@@ -380,17 +384,24 @@ class Group:
     def name(self) -> str:
         return self.config.name or f"group-{self.config.group}"
 
-    def _end_leading(self, reason: str) -> None:
-        """Drops the state of the leader's term and answers all waiting callers."""
+    def _end_leading(self, reason: str, *, goes_on: bool = False) -> None:
+        """Drops the state of the leader's term and answers all waiting callers.
+
+        goes_on: this replica applies what others commit, so those that outlive the term wait.
+        """
         ended, self._leading = self._leading, None
         self.snapshots_due.clear()
+        abandoned = self._abandoned(reason)
         if ended is not None:
             ended.replicator.close()
-            ended.proposals.abandon(self._abandoned(reason))
+            for index, done in ended.proposals.abandon(abandoned.leader_id, reason):
+                self._undecided.add(index, ended.term, done)
+        if not goes_on:
+            self._undecided.abandon(abandoned)
 
-    def _abandoned(self, reason: str) -> Abandoned:
+    def _abandoned(self, reason: str, *, lost: bool = False) -> Abandoned:
         leader = self.leader_id
-        return Abandoned(0 if leader == self.config.node_id else leader, reason)
+        return Abandoned(0 if leader == self.config.node_id else leader, reason, lost)
 
     def _apply(self) -> None:
         """Applies entries that are committed and durable, and answers their callers."""
@@ -398,6 +409,8 @@ class Group:
         if not self._applying.has_work(commit_index):
             return
         for index, data, result in self._applying.step(commit_index):
+            if self._undecided:
+                self._undecided.applied(index, self.journal.term_at(index), result)
             leading = self._leading
             if leading is None:
                 continue
@@ -437,6 +450,7 @@ class Group:
         """Retires this removed replica: its tombstone answers from now on."""
         members, core = self.members, self._raft.core
         self.removed = tombstone_of(members, core.term)
+        self._undecided.abandon(self._abandoned("this replica is removed"))
         core.follow()
         self._env.leader_changed()
         log.info("removed partition=%s index=%d", self.name, members.placed.index)

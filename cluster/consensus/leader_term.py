@@ -292,10 +292,10 @@ class LeaderTerm:
 
     def _append_proposals(self) -> None:
         journal = self._journal
-        for data, done in self.proposals.take():
+        for data, waiting in self.proposals.take():
             index = journal.last_index + 1
             journal.append(data, index, self.term)
-            self.proposals.appended(index, done)
+            self.proposals.appended(index, waiting)
         # A change may wait behind what is more than this slice.
         if self._change_queued and journal.configurations[-1].index > journal.applied_index:
             self._change_queued = False

@@ -27,6 +27,7 @@ from tests.sim.contacts import Meetings
 from tests.sim.kafka.client import kafka_id
 from tests.sim.network import Damage, Network
 from tests.sim.node import LEASE_MS, Node, Settings
+from tests.sim.outcomes import Call, Outcomes
 from tests.sim.shadow import Shadow
 
 
@@ -44,6 +45,7 @@ class Cluster:
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
         self.topics = _topics(settings, self.node_ids).dump()
         self.checker = Checker(everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0)
+        self.outcomes = Outcomes(self.checker.logs.get(METADATA_GROUP, {}))
         self.shadow = Shadow(self.checker.deleted)
         self.checker.families = (Family.ENTRIES, Family.STATE)
         self.network = Network(
@@ -242,14 +244,19 @@ class Cluster:
             is_new = given_up not in self.removed
             self.removed.add(given_up)  # any node that hears of the outcome
 
+        entry = bytes((METADATA,)) + command.SerializeToString()
+        call = Call(leader.id, leader.incarnation, entry)
+
         def done(outcome: Outcome) -> None:
+            self.outcomes.told(call, outcome)
             if not isinstance(outcome, Abandoned):
                 result: Any = outcome.result
                 if given_up[0] and is_new and mpb.MetadataResult.FromString(result).error:
                     self.removed.discard(given_up)
                 done_with(outcome.result)
 
-        group.propose(bytes((METADATA,)) + command.SerializeToString(), done)
+        self.outcomes.proposes(call)
+        group.propose(entry, done, outlives_term=True)
         leader.driver.touch(METADATA_GROUP)
 
     def read(self, node: Node, gid: int, offset: int) -> int:
@@ -360,6 +367,7 @@ class Cluster:
         for gid, held in placement.items():
             for node_id in held if gid != METADATA_GROUP else ():
                 self._check_replica(self.nodes[node_id], gid, self.checker.models[gid])
+        self.outcomes.check_end({(node.id, node.incarnation) for node in self.live()})
         for node in self.nodes.values():
             if node.open_calls:
                 call = next(iter(node.open_calls.values()))

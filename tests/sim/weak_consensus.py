@@ -20,6 +20,7 @@ from cluster.consensus.journal import Journal
 from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.message import AppendReply, Snapshot, VoteReply
 from cluster.consensus.port import Core
+from cluster.consensus.proposals import Abandoned, Applied, Undecided
 from cluster.consensus.replication import Replicator
 from cluster.consensus.snapshots import Checked, is_held
 from cluster.consensus.state_check import StateCheck
@@ -32,6 +33,31 @@ from cluster.transport.send_queue import SendQueue
 from storage.errors import StorageError, StorageFullError
 from storage.kv import Family
 from tests.sim.mutations import mutation
+
+# -- callers that outlive a term --------------------------------------------------------------
+
+
+@mutation("what a deposed leader appended is told as lost before the log decides")
+def lost_with_the_term() -> Any:
+    def add(self: Undecided, index: int, term: int, done: Any) -> None:
+        done(Abandoned(0, "no longer the leader", lost=True))
+
+    return [(Undecided, "add", add)]
+
+
+@mutation("another leader's entry at the same index answers for the own one")
+def any_term_decides() -> Any:
+    def applied(self: Undecided, index: int, term: int, result: object) -> None:
+        for _, done in self._waiting.pop(index, ()):
+            done(Applied(index, result))
+
+    return [(Undecided, "applied", applied)]
+
+
+@mutation("those who wait for the log are forgotten with the term")
+def forgotten_with_the_term() -> Any:
+    return [(Undecided, "add", lambda self, index, term, done: None)]
+
 
 # -- followers' appends ---------------------------------------------------------------------
 

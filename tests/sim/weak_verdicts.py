@@ -32,11 +32,12 @@ def refusals_ignored() -> Any:
 def waiters_forgotten() -> Any:
     abandon = Proposals.abandon
 
-    def forgetful(self: Proposals, outcome: Abandoned) -> None:
+    def forgetful(self: Proposals, leader_id: int, reason: str) -> Any:
         self._confirming = []
-        for index in [i for i, done in self._waiting.items() if "confirmed" in done.__qualname__]:
+        appended = self._waiting.items()
+        for index in [i for i, one in appended if "confirmed" in one.done.__qualname__]:
             del self._waiting[index]
-        abandon(self, outcome)
+        return abandon(self, leader_id, reason)
 
     return [(Proposals, "abandon", forgetful)]
 
@@ -47,8 +48,8 @@ def later_proposals_go_on() -> Any:
 
     def losing(self: Proposals) -> Any:
         if len(self._queue) > 2:
-            _, done = self._queue.pop(0)
-            done(Abandoned(0, "lost"))
+            _, waiting = self._queue.pop(0)
+            waiting.done(Abandoned(0, "lost"))
         return take(self)
 
     return [(Proposals, "take", losing)]

@@ -104,19 +104,24 @@ class MetadataProposer:
             self._metadata.features.require_command(which)
         if which in OF_CALLERS:
             command.rules_version = RULES_VERSION.get()
-        repeat = which in REPEATABLE
-        reason = "the metadata group has no leader"
+        once = which not in REPEATABLE
+        reason, asked = "the metadata group has no leader", False
         try:
             async with asyncio.timeout(timeout):
                 while True:
+                    asked = True
                     result, taken, reason = await self._try(command)
                     if result is not None:
                         await self._wait_applied(result.applied_index)
                         return result
-                    if taken and not repeat:
+                    if taken and once:
                         raise ProposalTimeoutError(reason)
+                    asked = False
                     await asyncio.sleep(RETRY_WAIT)
         except TimeoutError:
+            if asked and once:
+                text = "the metadata group did not commit the command in time, it may do so yet"
+                raise ProposalTimeoutError(text) from None
             raise NotReadyError(
                 f"the metadata group did not accept the command in time: {reason}"
             ) from None
@@ -168,11 +173,12 @@ class MetadataProposer:
             if not future.done():
                 future.set_result(outcome)
 
-        self.group.propose(self._entry(proposed, stamp_ms), done)
+        self.group.propose(self._entry(proposed, stamp_ms), done, outlives_term=True)
         self._touch()
         outcome = await future
         if isinstance(outcome, Abandoned):
-            return pb.ProposeMetadataResponse(not_leader=True, leader_id=-1)
+            leader_id = outcome.leader_id if outcome.lost else -1
+            return pb.ProposeMetadataResponse(not_leader=True, leader_id=leader_id)
         assert isinstance(outcome.result, bytes)
         result = mpb.MetadataResult.FromString(outcome.result)
         result.applied_index = outcome.index

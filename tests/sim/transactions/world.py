@@ -97,11 +97,11 @@ class Seat:
     def applied_index(self) -> int:
         return self.of.applied[self._replica]
 
-    def propose(self, data: bytes, done: Done) -> None:
+    def propose(self, data: bytes, done: Done, *, outlives_term: bool = False) -> None:
         if self.is_leader:
             self.of.pending.append((data, done))
         else:
-            done(Abandoned(self.leader_id, "not the leader"))
+            done(Abandoned(self.leader_id, "not the leader", lost=True))
 
     def confirm(self, done: Done) -> None:
         self.propose(NO_OP, done)

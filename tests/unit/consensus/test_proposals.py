@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from cluster.consensus.port import NO_OP
-from cluster.consensus.proposals import MAX_SLICE_BYTES, Applied, Outcome, Proposals
+from cluster.consensus.proposals import (
+    MAX_SLICE_BYTES,
+    Abandoned,
+    Applied,
+    Outcome,
+    Proposals,
+    Undecided,
+)
 
 THIRD = bytes(MAX_SLICE_BYTES // 3)
 
@@ -27,8 +34,8 @@ def test_a_round_has_a_limit_and_what_waits_for_confirmation_keeps_its_place():
     second = proposals.take()
     assert [data for data, _ in second] == [THIRD, NO_OP, b"later"]
     assert not proposals.queued
-    for _, answered in first + second:
-        answered(Applied(1, None))
+    for _, waiting in first + second:
+        waiting.done(Applied(1, None))
     assert done == [*(f"batch {number}" for number in range(4)), "confirmed", "later"]
 
 
@@ -37,3 +44,41 @@ def test_one_proposal_may_be_larger_than_a_round():
     for _ in range(2):
         proposals.propose(bytes(2 * MAX_SLICE_BYTES), lambda outcome: None)
     assert [len(proposals.take()) for _ in range(2)] == [1, 1]
+
+
+def test_what_was_never_appended_is_lost_and_the_log_decides_on_what_was():
+    proposals, told = Proposals(), dict[str, Outcome]()
+
+    def waiter(name: str):
+        return lambda outcome: told.__setitem__(name, outcome)
+
+    proposals.propose(b"appended", waiter("appended"))
+    proposals.propose(b"waits", waiter("waits"), outlives_term=True)
+    for index, (_, waiting) in enumerate(proposals.take(), 5):
+        proposals.appended(index, waiting)
+    proposals.propose(b"queued", waiter("queued"), outlives_term=True)
+    proposals.confirm(waiter("confirms"))
+    kept = proposals.abandon(2, "deposed")
+    unknown, lost = Abandoned(2, "deposed"), Abandoned(2, "deposed", lost=True)
+    assert told == {"appended": unknown, "confirms": unknown, "queued": lost}
+    assert [index for index, _ in kept] == [6]
+    for term, name in ((7, "committed"), (8, "overwritten")):
+        undecided = Undecided()
+        undecided.add(6, 7, waiter(name))
+        undecided.applied(5, term, b"another")
+        assert name not in told
+        undecided.applied(6, term, b"result")
+        assert not undecided
+    assert told["committed"] == Applied(6, b"result")
+    assert isinstance(told["overwritten"], Abandoned) and told["overwritten"].lost
+
+
+def test_terms_that_wrote_to_the_same_index_are_told_apart():
+    undecided, told = Undecided(), list[Outcome]()
+    for term in (3, 5):
+        undecided.add(6, term, told.append)
+    undecided.applied(6, 5, b"of term 5")
+    assert [isinstance(one, Applied) for one in told] == [False, True]
+    undecided.add(7, 5, told.append)
+    undecided.abandon(Abandoned(0, "restarted from a snapshot"))
+    assert told[2] == Abandoned(0, "restarted from a snapshot") and not undecided

@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from cluster.consensus.proposals import Applied
+import pytest
+
+from cluster.consensus.proposals import Abandoned, Applied, Outcome
+from cluster.errors import NotReadyError, ProposalTimeoutError
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
@@ -24,6 +27,7 @@ class Leader:
         self.wall_ms = 1_000_000
         self.stamps: list[int] = []
         self.versions: list[int] = []
+        self.outcomes: list[Outcome | None] = []  # of the next proposals; None: none comes
         self.metadata = MetadataState()
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
         group: Any = SimpleNamespace(
@@ -39,11 +43,13 @@ class Leader:
             self.metadata,
         )
 
-    def _propose(self, data: bytes, done: Any) -> None:
+    def _propose(self, data: bytes, done: Any, *, outlives_term: bool) -> None:
+        assert outlives_term, "the log decides, not the term"
         command = mpb.MetadataCommand.FromString(data[1:])
         self.stamps.append(command.stamp_ms)
         self.versions.append(command.rules_version)
-        done(Applied(1, b""))
+        if (outcome := self.outcomes.pop(0) if self.outcomes else Applied(1, b"")) is not None:
+            done(outcome)
 
 
 async def test_a_callers_command_says_by_which_rules_it_was_let_in():
@@ -96,4 +102,35 @@ async def test_a_node_that_was_given_up_does_not_join_by_telling_its_addresses()
     leader.metadata.apply(1, mpb.MetadataCommand(register_node=register).SerializeToString())
     assert not await said(5, addresses_only=True)
     assert not await said(6, addresses_only=False), "a new one asks to join"
+    assert len(leader.stamps) == 2
+
+
+CREATE = mpb.MetadataCommand(create_topic=mpb.CreateTopic(name="t"))
+
+
+async def test_a_command_that_a_moving_leadership_lost_is_proposed_again():
+    """Before, a topic's creation was told as unknown whenever leadership moved meanwhile."""
+    leader = Leader()
+    leader.outcomes = [Abandoned(0, "no longer the leader", lost=True)]
+    assert not (await leader.proposer.propose(CREATE, 10.0)).error
+    assert len(leader.stamps) == 2
+
+
+async def test_a_command_that_may_be_committed_is_not_proposed_again():
+    leader = Leader()
+    leader.outcomes = [Abandoned(0, "restarted from a snapshot")]
+    with pytest.raises(ProposalTimeoutError):
+        await leader.proposer.propose(CREATE, 10.0)
+    assert len(leader.stamps) == 1
+
+
+async def test_a_command_that_is_not_committed_in_time_may_be_committed_yet():
+    """Before, the caller was told that nobody took it."""
+    leader = Leader()
+    leader.outcomes = [None, None]
+    with pytest.raises(ProposalTimeoutError, match="may do so yet"):
+        await leader.proposer.propose(CREATE, 0.05)
+    repeatable = mpb.MetadataCommand(lease_name=mpb.LeaseName(name="n"))
+    with pytest.raises(NotReadyError):
+        await leader.proposer.propose(repeatable, 0.05)
     assert len(leader.stamps) == 2

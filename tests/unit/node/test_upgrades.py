@@ -66,7 +66,7 @@ class Leader:
             for node in (1, 2, 3):
                 self._propose(bytes((METADATA,)) + registration(node).SerializeToString(), None)
 
-    def _propose(self, data: bytes, done: Any) -> None:
+    def _propose(self, data: bytes, done: Any, *, outlives_term: bool = False) -> None:
         self.kinds.append(data[0])
         self.group.applied_index += 1
         index, upgrade = self.group.applied_index, data[0] == UPGRADE
