@@ -13,7 +13,8 @@ import click
 
 from oncelog import Admin, PermissionRule
 from oncelog.cli.options import with_admin
-from oncelog.cli.output import print_json, print_table
+from oncelog.cli.output import print_json, print_rows
+from oncelog.views.tables import rule_rows
 
 KINDS = ("topic", "group", "producer", "sink", "cluster")
 # Cost of checking a token, and of guessing one with a stolen hash (RFC 7914).
@@ -93,19 +94,7 @@ def list_rules(admin: Admin, principal: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return
-    print_table(
-        ("", "principal", "operations", "kind", "name"),
-        [
-            (
-                "deny" if rule.deny else "allow",
-                rule.principal,
-                ",".join(rule.operations),
-                rule.kind,
-                f"{rule.name}..." if rule.prefix else rule.name,
-            )
-            for rule in found.rules
-        ],
-    )
+    print_rows(rule_rows(found.rules))
     click.echo(f"enforced: {'yes' if found.enforced else 'no'}; you are {found.caller or 'nobody'}")
 
 

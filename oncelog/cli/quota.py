@@ -8,8 +8,9 @@ import click
 
 from oncelog import Admin, Quota
 from oncelog.cli.options import with_admin
-from oncelog.cli.output import print_json, print_table
+from oncelog.cli.output import print_json, print_rows
 from oncelog.config import MAX_INT64
+from oncelog.views.tables import quota_rows
 
 
 @click.group()
@@ -77,7 +78,4 @@ def list_quotas(admin: Admin, principal: str, as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    print_table(
-        ("principal", "name", "value"),
-        [(one.principal, one.name, str(one.value) if one.value else "no limit") for one in found],
-    )
+    print_rows(quota_rows(found))

@@ -8,11 +8,11 @@ import click
 
 from oncelog import Admin
 from oncelog.cli.options import match_option, with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.cli.output import print_facts, print_json, print_rows
 from oncelog.cli.streams import confirm
 from oncelog.errors import UnknownTransactionError
 from oncelog.types import SinkInfo
-from oncelog.views.tables import matching
+from oncelog.views.tables import batch_of, matching, sink_facts, sink_rows
 
 
 @click.group()
@@ -29,19 +29,7 @@ def list_sinks(admin: Admin, patterns: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         print_json([asdict(one) for one in sinks])
         return
-    print_table(
-        ("sink", "of", "last batch", "records", "open batch"),
-        [
-            (
-                one.sink,
-                "jobs" if one.jobs else one.query or None,
-                _batch(one.committed_batch),
-                one.record_count,
-                _batch(one.open_batch),
-            )
-            for one in sinks
-        ],
-    )
+    print_rows(sink_rows(sinks))
 
 
 @sink.command()
@@ -53,22 +41,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     if as_json:
         print_json(asdict(found))
         return
-    facts: list[tuple[str, object]] = [
-        ("sink", found.sink),
-        ("of", "batch jobs" if found.jobs else "a streaming query"),
-        ("query", found.query or None),
-        ("run", found.run or None),
-        ("last batch", _batch(found.committed_batch)),
-        ("records in it", found.record_count),
-        ("open batch", _batch(found.open_batch)),
-        ("open transaction", found.open_transaction_id or None),
-    ]
-    if found.jobs:
-        facts.append(("batches", [f"{a}..{b}" if a != b else str(a) for a, b in found.committed]))
-    if found.before is not None:
-        query, batch, records = found.before
-        facts.append(("before the reset", f"query {query}, batch {batch}, {records} records"))
-    print_facts(facts)
+    print_facts(sink_facts(found))
 
 
 @sink.command()
@@ -81,7 +54,7 @@ def reset(admin: Admin, name: str, yes: bool, as_json: bool) -> None:
     Stored records stay. If the next query writes them again, they are there twice.
     """
     found = _described(admin, name)
-    last = _batch(found.committed_batch)
+    last = batch_of(found.committed_batch)
     confirm(f"Forget that sink {name!r} has committed batch {last}?", yes)
     admin.reset_sink(name)
     if as_json:
@@ -95,7 +68,3 @@ def _described(admin: Admin, name: str) -> SinkInfo:
         return admin.describe_sink(name)
     except UnknownTransactionError:
         raise click.ClickException(f"there is no sink {name!r}") from None
-
-
-def _batch(number: int) -> int | None:
-    return None if number < 0 else number

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 import click
 
-from oncelog import Admin, TransactionInfo
+from oncelog import Admin
 from oncelog.cli.options import with_admin, yes_option
-from oncelog.cli.output import print_facts, print_json, print_table
+from oncelog.cli.output import print_facts, print_json, print_rows
 from oncelog.cli.streams import confirm
 from oncelog.config import MAX_INT64
-from oncelog.views.words import when
+from oncelog.views.tables import part_rows, transaction_facts, transaction_rows
 
 AGE_MS = click.IntRange(0, MAX_INT64)
 TRANSACTION_ID = click.IntRange(1, MAX_INT64)
@@ -38,20 +38,7 @@ def list_transactions(
     if as_json:
         print_json([asdict(one) for one in found])
         return
-    print_table(
-        ("transaction", "state", "owner", "age", "partitions", "staged bytes"),
-        [
-            (
-                one.transaction_id,
-                _state(one),
-                _owner(one),
-                _seconds(one.age_ms),
-                len(one.partitions),
-                one.staged_bytes,
-            )
-            for one in found
-        ],
-    )
+    print_rows(transaction_rows(found))
 
 
 @txn.command()
@@ -63,34 +50,8 @@ def describe(admin: Admin, transaction_id: int, as_json: bool) -> None:
     if as_json:
         print_json(asdict(one))
         return
-    print_facts(
-        [
-            ("transaction", one.transaction_id),
-            ("state", _state(one)),
-            ("owner", _owner(one)),
-            ("producer id", one.producer_id or None),
-            ("epoch", one.epoch if one.producer_id else None),
-            ("begun", when(one.begun_ms)),
-            ("age", _seconds(one.age_ms)),
-            ("idle limit", _seconds(one.idle_timeout_ms)),
-            ("total limit", _seconds(one.total_timeout_ms)),
-            ("staged bytes", one.staged_bytes),
-        ]
-    )
-    print_table(
-        ("topic", "partition", "knows the end", "staged records", "staged bytes", "offsets"),
-        [
-            (
-                part.topic or "(deleted)",
-                part.partition,
-                "yes" if part.ended else "no",
-                "?" if part.staged_records < 0 else part.staged_records,
-                "?" if part.staged_records < 0 else part.staged_bytes,
-                part.staged_offsets,
-            )
-            for part in one.partitions
-        ],
-    )
+    print_facts(transaction_facts(one))
+    print_rows(part_rows(one))
 
 
 @txn.command()
@@ -108,15 +69,3 @@ def abort(admin: Admin, transaction_id: int, yes: bool, as_json: bool) -> None:
         print_json({"transaction_id": transaction_id, "state": "ABORTED"})
     else:
         click.echo(f"aborted transaction {transaction_id}")
-
-
-def _state(one: TransactionInfo) -> str:
-    return f"{one.state} ({one.reason})" if one.reason else one.state
-
-
-def _owner(one: TransactionInfo) -> str:
-    return f"sink {one.producer_name}" if one.sink else one.producer_name
-
-
-def _seconds(ms: int) -> str:
-    return f"{ms / 1000:.1f} s"

@@ -19,19 +19,23 @@ from oncelog.console.parts import (
     Field,
     Filter,
     Link,
+    Linked,
     Links,
     Notes,
     Page,
     Part,
     Table,
+    as_cell,
     cut,
+    listed,
     path,
 )
 from oncelog.errors import InvalidRequestError, OncelogError
 from oncelog.views.cluster import check_health, needs_topics
 from oncelog.views.events import KINDS, sequences_of, subject_of
 from oncelog.views.groups import GroupView, group_view
-from oncelog.views.nodes import state_of, waiting
+from oncelog.views.nodes import waiting
+from oncelog.views.tables import group_rows, node_rows, producer_rows, topic_rows
 from oncelog.views.topics import find_lacking, partition_row, settings_of
 from oncelog.views.words import when
 
@@ -95,12 +99,7 @@ async def overview(admin: Admin, query: Query) -> Page:
     notes = [*health.notes, *waiting(nodes), *hidden]
     if notes:
         parts.append(Notes("Notes", notes))
-    rows = [
-        (one.node_id, one.address, one.alive, state_of(one), one.leaderships, one.replicas)
-        for one in nodes
-    ]
-    columns = ("node", "address", "alive", "state", "leads", "replicas")
-    parts.append(cut("Nodes", columns, rows))
+    parts.append(listed("Nodes", node_rows(nodes)))
     parts += await _newest(admin, EventFilter(("leader", "move", "node", "group"), limit=20), 20)
     return Page("Cluster", parts, "oncelog cluster health", "cluster", refreshes=True)
 
@@ -121,20 +120,10 @@ async def _newest(admin: Admin, wanted: EventFilter, most: int) -> list[Part]:
 async def nodes(admin: Admin, query: Query) -> Page:
     facts, statuses = await asyncio.gather(admin.describe_cluster(), admin.list_nodes())
     releases = {node.node_id: node.release for node in facts.nodes}
-    columns = (
-        "node", "address", "alive", "state", "leads", "replicas", "coming", "going", "bytes copied",
-        "rack", "machine", "release",
-    )  # fmt: skip
-    rows = [
-        (
-            one.node_id, one.address, one.alive, state_of(one), one.leaderships, one.replicas,
-            one.coming, one.going,
-            f"{one.copied_bytes} of {one.coming_bytes}" if one.coming_bytes else None,
-            one.rack or None, one.machine or None, releases.get(one.node_id) or None,
-        )
-        for one in statuses
-    ]  # fmt: skip
-    parts: list[Part] = [cut("Nodes", columns, rows)]
+    rows = node_rows(statuses).plus(
+        "release", (releases.get(one.node_id) or None for one in statuses)
+    )
+    parts: list[Part] = [listed("Nodes", rows)]
     waits = waiting(statuses)
     if waits:
         parts.append(Notes("Waits", waits))
@@ -147,15 +136,11 @@ async def nodes(admin: Admin, query: Query) -> Page:
 async def topics(admin: Admin, query: Query) -> Page:
     match = query.get("match", "")
     found = [info for info in await admin.describe_topics() if match in info.name]
-    rows = [
-        (
-            Link(info.name, path("topics", info.name)), info.partition_count, info.replica_count,
-            sum(not one.leader_id for one in info.partitions), when(info.created_ms),
-        )
-        for info in found
-    ]  # fmt: skip
-    columns = ("topic", "partitions", "replicas", "without leader", "created")
-    table = cut("Topics", columns, rows, empty="No topic that you may describe has such a name.")
+    rows = topic_rows(found).plus(
+        "without leader", (sum(not one.leader_id for one in i.partitions) for i in found)
+    )
+    empty = "No topic that you may describe has such a name."
+    table = listed("Topics", rows, Linked("topic", lambda name: path("topics", name)), empty=empty)
     parts: list[Part] = [found_by(query, path("topics"), "Find a topic"), table]
     return Page("Topics", parts, "oncelog topic list", "topics")
 
@@ -176,19 +161,13 @@ async def topic(admin: Admin, query: Query, name: str) -> Page:
     parts.append(Facts("Settings", [("created", when(info.created_ms)), *settings]))
     found = [partition_row(one) for one in info.partitions]
     rows: list[list[Cell]] = [
-        [*(_cell(value) for value in row.values()),
+        [*(as_cell(value) for value in row.values()),
          Link("producers", path("topics", name, row["partition"]))]
         for row in found
     ]  # fmt: skip
     columns = (*(found[0] if found else ()), "known")
     parts.append(cut("Partitions", columns, rows))
     return Page(f"Topic {name}", parts, f"oncelog topic describe {name}", "topics", refreshes=True)
-
-
-def _cell(value: object) -> Cell:
-    if value is None or isinstance(value, str | int | bool):
-        return value
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 async def partition(admin: Admin, query: Query, name: str, index: int) -> Page:
@@ -248,16 +227,12 @@ async def groups(admin: Admin, query: Query) -> Page:
             return f"{view.lag} or more" if view.warnings else view.lag
 
     lags = await asyncio.gather(*(lag(one.group) for one in shown))
-    rows = [
-        (
-            Link(one.group, path("groups", one.group)), lags[at], one.offsets, one.members,
-            one.protocol or None, when(one.last_commit_ms),
-        )
-        for at, one in enumerate(shown)
-    ]  # fmt: skip
-    columns = ("group", "lag", "partitions", "members", "protocol", "last commit")
-    parts: list[Part] = [found_by(query, path("groups"), "Find a group")]
-    parts.append(Table("Groups", columns, rows, empty="No group that you may describe."))
+    rows = group_rows(shown).plus("lag", lags)
+    link = Linked("group", lambda name: path("groups", name))
+    parts: list[Part] = [
+        found_by(query, path("groups"), "Find a group"),
+        listed("Groups", rows, link, empty="No group that you may describe."),
+    ]
     if len(found) > first + GROUPS_A_PAGE:
         after = first + GROUPS_A_PAGE
         left = len(found) - after
@@ -296,7 +271,7 @@ async def group(admin: Admin, query: Query, name: str) -> Page:
 
 def _members(view: GroupView) -> Table:
     columns = [name.replace("_", " ") for name in view.members[0]] if view.members else []
-    rows = [[_cell(value) for value in one.values()] for one in view.members]
+    rows = [[as_cell(value) for value in one.values()] for one in view.members]
     return cut("Members", columns, rows, empty="It has no members now.")
 
 
@@ -318,17 +293,14 @@ def _offsets(view: GroupView) -> Table:
 async def producers(admin: Admin, query: Query) -> Page:
     match = query.get("match", "")
     found = [one for one in await admin.list_producer_names() if match in one.name]
-    rows = [
-        (
-            one.name, one.producer_id, one.epoch, when(one.last_lease_ms),
-            Link("events", path("events", producer=one.producer_id)),
-            Link("a sequence's life", path("life", producer=one.producer_id)),
-        )
-        for one in found
-    ]  # fmt: skip
-    columns = ("name", "producer id", "epoch", "last lease", "events", "life")
+    ids = [one.producer_id for one in found]
+    rows = (
+        producer_rows(found)
+        .plus("events", [Link("events", path("events", producer=one)) for one in ids])
+        .plus("life", [Link("a sequence's life", path("life", producer=one)) for one in ids])
+    )
     empty = "No producer name that you may describe. The page of a partition has all its producers."
-    table = cut("Producer names", columns, rows, empty=empty)
+    table = listed("Producer names", rows, empty=empty)
     parts: list[Part] = [found_by(query, path("producers"), "Find a producer"), table]
     return Page("Producers", parts, "oncelog producer list", "producers")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, urlencode
+
+from oncelog.views.tables import Listing
 
 MAX_ROWS = 500
 
@@ -53,13 +55,14 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An input of a form; with options it is a list to choose from."""
+    """An input of a form; with options it is a list to choose from. fixed: it is shown only."""
 
     name: str
     label: str
     value: str = ""
     options: Sequence[str] = ()
     hint: str = ""
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,8 @@ Part = Table | Facts | Notes | Filter | Links
 class Page:
     """A page. command: the call of the command line that tells the same.
 
-    refreshes: the page offers to renew itself. template: of pages with more than parts, which get
-    `extra`.
+    refreshes: the page offers to renew itself. changes: links to changes, shown by a console that
+    allows them. template: of pages with more than parts, which get `extra`.
     """
 
     title: str
@@ -98,9 +101,17 @@ class Page:
     command: str
     area: str = ""
     refreshes: bool = False
+    changes: Sequence[Link] = ()
     template: str = "page.html"
     status: int = 200
     extra: Mapping[str, object] = field(default_factory=dict)
+
+
+class Linked(NamedTuple):
+    """A column whose values lead to pages. to: the address for a value."""
+
+    column: str
+    to: Callable[[Any], str]
 
 
 def path(*segments: object, **query: object) -> str:
@@ -115,7 +126,26 @@ def cut(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], **mo
     return Table(title, columns, rows[:MAX_ROWS], more=max(0, len(rows) - MAX_ROWS), **more)
 
 
+def listed(title: str, found: Listing, *links: Linked, empty: str = "None.") -> Table:
+    """Return a list as a table; the values of some columns lead to pages."""
+    at = {found.columns.index(one.column): one.to for one in links}
+    rows = [
+        [
+            Link(str(value), at[n](value)) if n in at and value is not None else as_cell(value)
+            for n, value in enumerate(row)
+        ]
+        for row in found.rows[:MAX_ROWS]
+    ]
+    return Table(title, found.columns, rows, empty, more=max(0, len(found.rows) - MAX_ROWS))
+
+
+def as_cell(value: object) -> Cell:
+    if value is None or isinstance(value, str | int | bool | Link):
+        return value
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 __all__ = [
-    "MAX_ROWS", "Cell", "Facts", "Field", "Filter", "Link", "Links", "Notes", "Page", "Part",
-    "Table", "cut", "path",
+    "MAX_ROWS", "Cell", "Facts", "Field", "Filter", "Link", "Linked", "Links", "Notes", "Page",
+    "Part", "Table", "as_cell", "cut", "listed", "path",
 ]  # fmt: skip

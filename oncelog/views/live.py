@@ -42,11 +42,17 @@ def headline(look: Look) -> str:
     return ". ".join([*lines, *waiting(look.nodes), *look.refused])
 
 
+def _lag(look: Look, group: str) -> int | None:
+    return look.lags[group].lag if group in look.lags else None
+
+
 def tables(look: Look, before: Look | None = None) -> dict[str, Listing]:
     """Return the tables by name. before: an earlier look, for the rates."""
     return {
         "topics": _topics(look, before),
-        "groups": group_rows(look.groups, look.lags),
+        "groups": group_rows(look.groups).plus(
+            "lag", (_lag(look, one.group) for one in look.groups)
+        ),
         "nodes": node_rows(look.nodes),
         "producers": producer_rows(look.producers),
     }

@@ -19,6 +19,10 @@ def copied(there: int, whole: int) -> str | None:
     return f"{there} of {whole} bytes" if whole else None
 
 
+def seconds(ms: int) -> str:
+    return f"{ms / 1000:.1f} s"
+
+
 def when(timestamp_ms: int) -> str:
     """Return an ISO time, or "-" if there is none."""
     if timestamp_ms <= 0:

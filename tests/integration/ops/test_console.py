@@ -66,11 +66,11 @@ def test_the_first_page_tells_health_nodes_and_events(person: Person) -> None:
     ("path", "words"),
     [
         ("/nodes", "127.0.0.1"),
-        ("/topics", "orders 2 1 0"),
+        ("/topics", "without leader orders 2 1 20"),
         ("/topics?match=nothing", "No topic that you may describe has such a name."),
         ("/topics/orders", "retention_ms"),
         ("/topics/orders/0", "pay 0 49"),
-        ("/groups", "readers 30 1 0"),
+        ("/groups", "0 - 30 "),
         ("/groups/readers", "orders 1 10 40 30"),
         ("/producers", "pay"),
         ("/events?kind=verdict", "DUPLICATE"),
