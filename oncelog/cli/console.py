@@ -23,6 +23,7 @@ PACKAGES = ("starlette", "uvicorn", "jinja2")
               help="own: the printed link acts as you. token: people paste theirs.")  # fmt: skip
 @click.option("--https-cert-file", type=_FILE, help="Certificate of the pages.")
 @click.option("--https-key-file", type=_FILE, help="Its key.")
+@click.option("--allow-changes", is_flag=True, help="Offer changes, each with its effects first.")
 @common
 def console(
     bootstrap: tuple[str, ...],
@@ -31,11 +32,12 @@ def console(
     login: str,
     https_cert_file: str | None,
     https_key_file: str | None,
+    allow_changes: bool,
 ) -> None:
     """Show the cluster in a web browser.
 
-    The pages only read. They act with your identity, so anybody with the printed link sees the
-    records that you may read.
+    The pages act with your identity, so anybody with the printed link sees the records that you may
+    read. Without --allow-changes they only read.
     """
     missing = next((name for name in PACKAGES if find_spec(name) is None), None)
     if missing is not None:
@@ -45,7 +47,9 @@ def console(
 
     host, port = parse_listen(listen)
     clients = AdminConfig(bootstrap_servers=bootstrap)
-    config = ConsoleConfig(host, port, clients, cast(Login, login), https_cert_file, https_key_file)
+    config = ConsoleConfig(
+        host, port, clients, cast(Login, login), https_cert_file, https_key_file, allow_changes
+    )
 
     def ready(link: str) -> None:
         if as_json:

@@ -12,7 +12,6 @@ from oncelog import (
     Admin,
     ExpectedOffsets,
     PartitionInfo,
-    Resized,
     TopicConfig,
     TopicFormats,
     TopicInfo,
@@ -23,17 +22,12 @@ from oncelog.cli.options import INT32, INT64, match_option, with_admin, yes_opti
 from oncelog.cli.output import print_facts, print_json, print_rows, print_table
 from oncelog.cli.streams import confirm, progress
 from oncelog.config import MAX_INT32
+from oncelog.views.changes import KEYS_MOVE, effects_of_resize, move_rows
 from oncelog.views.tables import matching, topic_rows
 from oncelog.views.topics import find_lacking, partition_row, settings_of, summary
 from oncelog.views.words import plural, when
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
-KEYS_MOVE = (
-    "KEYS MOVE: with another number of partitions, new records of most keys go to another "
-    "partition. Stored records stay in their partition, so a reader of single partitions loses the "
-    "order of a key's records across the change. A program that numbers its own records must "
-    "settle all of them first. The number of partitions cannot be reduced again."
-)
 
 
 @click.group(cls=LazyGroup, lazy={"produce": "records:produce", "consume": "records:consume"})
@@ -133,7 +127,11 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         print_json(asdict(info))
         return
     print_facts(
-        [("topic", info.name), ("created", when(info.created_ms)), *settings_of(info).items()]
+        [
+            ("topic", info.name),
+            ("created", when(info.created_ms)),
+            *settings_of(info.config).items(),
+        ]
     )
     click.echo()
     rows = [partition_row(one) for one in info.partitions]
@@ -189,22 +187,11 @@ def alter(
         moves = [asdict(move) for move in found.moves]
         print_json({"topic": name, "count": found.count, "dry_run": dry_run, "moves": moves})
         return
-    click.echo(_resized(name, found, partitions, dry_run))
+    click.echo(effects_of_resize(name, found, partitions, not dry_run))
     if found.moves:
-        rows = [(f"{name}-{m.partition}", m.replicas or None, m.target) for m in found.moves]
-        print_table(("partition", "replicas", "goes to"), rows)
+        print_rows(move_rows(found.moves))
     if partitions is not None and dry_run:
         click.echo(KEYS_MOVE)
-
-
-def _resized(name: str, found: Resized, partitions: int | None, dry_run: bool) -> str:
-    if not found.count:
-        return f"nothing to do: {name} has them, or is on its way there"
-    if partitions is not None:
-        verb = "would get" if dry_run else "has got"
-        return f"{name} {verb} {found.count} more partitions, {partitions} in all"
-    copies = sum(move.bytes for move in found.moves)
-    return f"{found.count} partitions {'would ' if dry_run else ''}move, copying {copies} bytes"
 
 
 def _wait_placed(admin: Admin, name: str) -> None:

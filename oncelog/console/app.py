@@ -26,19 +26,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.aio import Admin
 from oncelog.config import MAX_INT32, MAX_INT64
-from oncelog.console import life, pages
+from oncelog.console import changes, cluster_tasks, life, pages, security, topic_tasks, transactions
+from oncelog.console.errors import status_of
 from oncelog.console.listening import ConsoleConfig
 from oncelog.console.parts import Notes, Page
 from oncelog.console.records import RecordReader
 from oncelog.console.sessions import BrowserSession, Sessions
-from oncelog.errors import (
-    NotAuthorizedError,
-    OffsetOutOfRangeError,
-    OncelogError,
-    ThrottledError,
-    UnauthenticatedError,
-    UnknownTopicOrPartitionError,
-)
+from oncelog.errors import NotAuthorizedError, OncelogError, UnauthenticatedError
 from oncelog.version import __version__
 from oncelog.views.words import when
 
@@ -46,6 +40,7 @@ HERE = Path(__file__).parent
 PAGE_S = 30.0  # for a whole page, with all of its calls
 SWEEP_S = 60.0  # between two looks for sessions that were idle too long
 MAX_FORM_BYTES = 64 * 1024
+MAX_FIELDS = 20
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -66,14 +61,7 @@ STATIC = {
     "uplot-1.6.32.min.css": "text/css",
     "icon.svg": "image/svg+xml",
 }
-# Error -> status of its page; other errors are the cluster's: 503 if a retry may help, else 400.
-STATUSES: tuple[tuple[type[OncelogError], int], ...] = (
-    (UnauthenticatedError, 401),
-    (NotAuthorizedError, 403),
-    (UnknownTopicOrPartitionError, 404),
-    (OffsetOutOfRangeError, 404),
-    (ThrottledError, 429),
-)
+TASKS = {task.name: task for task in (*topic_tasks.TASKS, *cluster_tasks.TASKS)}
 Ask = Callable[[Admin, Mapping[str, str]], Awaitable[Page]]
 
 
@@ -107,7 +95,14 @@ class Console:
             Route("/groups/{group:path}", self._page(self._group)),
             Route("/producers", self._listing(pages.producers)),
             Route("/events", self._listing(pages.events)),
-            Route("/life", self._life),
+            Route("/transactions", self._listing(transactions.transactions)),
+            Route("/transactions/{transaction}", self._page(self._transaction)),
+            Route("/sinks", self._listing(transactions.sinks)),
+            Route("/sinks/{sink:path}", self._page(self._sink)),
+            Route("/security", self._listing(security.security)),
+            Route("/life", self._page(self._life)),
+            Route("/change/{task}", self._page(self._look), methods=["GET"]),
+            Route("/change/{task}", self._page(self._change), methods=["POST"]),
             Route("/enter", self._enter, methods=["GET", "POST"]),
             Route("/leave", self._leave, methods=["POST"]),
             Route("/static/{name}", self._file),
@@ -138,9 +133,9 @@ class Console:
         return self._page(of_session)
 
     def _page(
-        self, make: Callable[[BrowserSession, Request], Awaitable[Page]]
+        self, make: Callable[[BrowserSession, Request], Awaitable[Page | str]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the handler of a page that needs a session."""
+        """Return the handler of a page that needs a session. make: a page, or where to go."""
 
         async def handle(request: Request) -> Response:
             session = self._session(request)
@@ -153,7 +148,11 @@ class Console:
                 return self._failed(error, session)
             except TimeoutError:
                 text = f"The cluster did not answer within {PAGE_S:.0f} s."
+                if request.method == "POST":
+                    text += " The change may have been made: look before you repeat it."
                 return self._error(503, "No answer", text, session)
+            if isinstance(page, str):
+                return RedirectResponse(page, 303)
             return self._render(page, session, request)
 
         return handle
@@ -179,33 +178,34 @@ class Console:
         offset = pages.number(given, "offset", 0, MAX_INT64)
         return await self._reader.record(session, given["topic"], partition, offset)
 
-    async def _life(self, request: Request) -> Response:
-        session, query = self._session(request), request.query_params
-        if session is None:
-            return RedirectResponse("/enter", 303)
-        values: dict[str, Any] = {
-            "view": None,
-            "picture": None,
-            "command": "oncelog producer resolve",
-        }
-        status, problem = 200, ""
-        try:
-            if query.get("error", "").strip():
-                return RedirectResponse(life.pasted(query), 303)
-            if query.get("producer") and query.get("sequence"):
-                async with asyncio.timeout(PAGE_S):
-                    values |= life.drawn(await life.ask(session, query))
-        except OncelogError as error:
-            status, problem = status_of(error), error.message
-        except TimeoutError:
-            status, problem = 503, f"The cluster did not answer within {PAGE_S:.0f} s."
-        fields = ("topic", "partition", "producer", "sequence", "epoch", "error")
-        values |= {"problem": problem, "given": {name: query.get(name, "") for name in fields}}
-        page = Page(
-            "Did my record get in, once?", (), values.pop("command"), "life",
-            template="life.html", status=status, extra=values,
-        )  # fmt: skip
-        return self._render(page, session, request)
+    async def _transaction(self, session: BrowserSession, request: Request) -> Page:
+        given = request.path_params["transaction"]
+        return await transactions.transaction(session.admin, request.query_params, given)
+
+    async def _sink(self, session: BrowserSession, request: Request) -> Page:
+        name = request.path_params["sink"]
+        return await transactions.sink(session.admin, request.query_params, name)
+
+    async def _life(self, session: BrowserSession, request: Request) -> Page | str:
+        return await life.page(session, request.query_params)
+
+    async def _look(self, session: BrowserSession, request: Request) -> Page:
+        return await changes.show(session, self._task(request), request.query_params)
+
+    async def _change(self, session: BrowserSession, request: Request) -> Page | str:
+        _refuse_strangers(request)
+        task = self._task(request)
+        return await changes.make(session, task, await _form(request))
+
+    def _task(self, request: Request) -> changes.ChangeTask:
+        """Return the kind of change of an address. Raises HTTPException."""
+        if not self._config.allows_changes:
+            text = "This console only reads: start it with --allow-changes"
+            raise HTTPException(403, text)
+        task = TASKS.get(request.path_params["task"])
+        if task is None:
+            raise HTTPException(404)
+        return task
 
     # --- logging in and out ----------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Console:
     def _entrance(self, problem: str = "", status: int = 200) -> Response:
         return self._html(
             "enter.html", status, title="Log in", login=self._config.login, problem=problem,
-            session=None, area="", command="oncelog console", refreshes=False,
+            session=None, area="", command="oncelog console", refreshes=False, said="",
         )  # fmt: skip
 
     async def _leave(self, request: Request) -> Response:
@@ -260,6 +260,7 @@ class Console:
         return self._html(
             page.template, page.status, title=page.title, parts=page.parts, area=page.area,
             command=page.command, refreshes=page.refreshes, session=session, live=live,
+            changes=page.changes, said=session.take_said(),
             again=_local(request.url.remove_query_params("live")),
             renewing=_local(request.url.include_query_params(live=1)), **page.extra,
         )  # fmt: skip
@@ -280,6 +281,7 @@ class Console:
         return self._html(
             "page.html", status, title=title, parts=[Notes("Problem", [text], "problem")], area="",
             command="oncelog cluster health", refreshes=False, session=session, live=False,
+            changes=(), said="",
         )  # fmt: skip
 
     async def _http_error(self, request: Request, error: HTTPException) -> Response:
@@ -287,7 +289,9 @@ class Console:
         return self._error(error.status_code, error.detail, f"{error.detail}.", session)
 
     def _html(self, template: str, status: int, **values: Any) -> Response:
-        html = self._templates.get_template(template).render(version=__version__, **values)
+        html = self._templates.get_template(template).render(
+            version=__version__, allows=self._config.allows_changes, **values
+        )
         return HTMLResponse(html, status, {"cache-control": "no-store"})
 
     async def _file(self, request: Request) -> Response:
@@ -328,13 +332,6 @@ def _local(url: URL) -> str:
     return url.path + (f"?{url.query}" if url.query else "")
 
 
-def status_of(error: OncelogError) -> int:
-    for kind, status in STATUSES:
-        if isinstance(error, kind):
-            return status
-    return 503 if error.retriable else 400
-
-
 def _refuse_strangers(request: Request) -> None:
     """Refuse a form that a page of another site sent. Raises HTTPException."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
@@ -350,7 +347,10 @@ async def _form(request: Request) -> dict[str, str]:
         body += part
         if len(body) > MAX_FORM_BYTES:
             raise HTTPException(413, f"The form is larger than {MAX_FORM_BYTES} bytes")
-    fields = parse_qs(body.decode("utf-8", errors="replace"), max_num_fields=20)
+    try:
+        fields = parse_qs(body.decode("utf-8", errors="replace"), max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise HTTPException(400, f"The form has more than {MAX_FIELDS} fields") from None
     return {name: values[-1] for name, values in fields.items()}
 
 

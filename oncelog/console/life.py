@@ -7,14 +7,16 @@ fail alone, for instance for a missing permission: the page names it, and shows 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from oncelog import EventFilter, NodeEvent, ProducerName, ResolvedSequence, TopicPartition
 from oncelog.aio import Admin, Consumer
 from oncelog.config import MAX_INT32, MAX_INT64
+from oncelog.console.errors import status_of
 from oncelog.console.pages import is_number, number
-from oncelog.console.parts import path
+from oncelog.console.parts import Page, path
 from oncelog.console.picture import draw
 from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError, OncelogError
@@ -37,6 +39,30 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 FETCH_BYTES = 1024 * 1024
 READ_S = 3.0
 BEFORE = 500  # records before the one that is asked for
+
+
+async def page(session: BrowserSession, query: Mapping[str, str]) -> Page | str:
+    """Return the page of a question, or the address of the question in a pasted error.
+
+    A wrong question gets its error beside the form.
+    """
+    values: dict[str, object] = {"view": None, "picture": None}
+    command, status, problem = "oncelog producer resolve", 200, ""
+    try:
+        if query.get("error", "").strip():
+            return pasted(query)
+        if query.get("producer") and query.get("sequence"):
+            view = await ask(session, query)
+            command = _command(view)
+            values = {"view": view, "picture": draw(view)}
+    except OncelogError as error:
+        status, problem = status_of(error), error.message
+    fields = ("topic", "partition", "producer", "sequence", "epoch", "error")
+    values |= {"problem": problem, "given": {name: query.get(name, "") for name in fields}}
+    return Page(
+        "Did my record get in, once?", (), command, "life", template="life.html", status=status,
+        extra=values,
+    )  # fmt: skip
 
 
 def pasted(query: Mapping[str, str]) -> str:
@@ -162,14 +188,13 @@ async def _batches(
     return start, spans
 
 
-def drawn(view: LifeView) -> dict[str, object]:
-    """Return the values of the page's template."""
+def _command(view: LifeView) -> str:
     question = view.question
-    command = f"oncelog producer resolve {question.tp.topic} {question.tp.partition}"
-    command += f" {question.producer_id} {question.sequence}"
+    words = ["oncelog", "producer", "resolve", *map(str, question.tp)]
+    words += [str(question.producer_id), str(question.sequence)]
     if question.epoch is not None:
-        command += f" --epoch {question.epoch}"
-    return {"view": view, "picture": draw(view), "command": command}
+        words += ["--epoch", str(question.epoch)]
+    return shlex.join(words)
 
 
-__all__ = ["ask", "drawn", "pasted"]
+__all__ = ["ask", "page"]

@@ -25,7 +25,7 @@ class ConsoleConfig:
     """Settings of a console. Raises ConfigError.
 
     login: "own", everyone with the printed link acts as the caller of the command; "token", each
-    person pastes a token, and the nodes decide by it.
+    person pastes a token, and the nodes decide by it. allows_changes: else the pages only read.
     """
 
     host: str
@@ -34,6 +34,7 @@ class ConsoleConfig:
     login: Login = "own"
     cert_file: str | None = None
     key_file: str | None = None
+    allows_changes: bool = False
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):

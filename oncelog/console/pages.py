@@ -10,7 +10,7 @@ import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 
-from oncelog import EventFilter, NodeEvent, TopicInfo
+from oncelog import EventFilter, NodeEvent, NodeStatus, TopicInfo
 from oncelog.aio import Admin
 from oncelog.config import MAX_INT64
 from oncelog.console.parts import (
@@ -26,6 +26,7 @@ from oncelog.console.parts import (
     Part,
     Table,
     as_cell,
+    change,
     cut,
     listed,
     path,
@@ -123,11 +124,22 @@ async def nodes(admin: Admin, query: Query) -> Page:
     rows = node_rows(statuses).plus(
         "release", (releases.get(one.node_id) or None for one in statuses)
     )
-    parts: list[Part] = [listed("Nodes", rows)]
+    parts: list[Part] = [listed("Nodes", rows, changes=[_node_changes(one) for one in statuses])]
     waits = waiting(statuses)
     if waits:
         parts.append(Notes("Waits", waits))
-    return Page("Nodes", parts, "oncelog node list", "nodes", refreshes=True)
+    changes = (
+        change("node-add", "Add a node"), change("balance", "Balance the cluster"),
+        change("balance-cancel", "Stop the balance"),
+    )  # fmt: skip
+    command = "oncelog node list"
+    return Page("Nodes", parts, command, "nodes", refreshes=True, changes=changes)
+
+
+def _node_changes(one: NodeStatus) -> list[Link]:
+    drains = ("node-undrain", "Undrain") if one.drained else ("node-drain", "Drain")
+    stays = ("node-keep", "Keep") if one.leaving else ("node-remove", "Remove")
+    return [change(task, text, node=one.node_id) for task, text in (drains, stays)]
 
 
 # --- topics ------------------------------------------------------------------------------
@@ -142,7 +154,8 @@ async def topics(admin: Admin, query: Query) -> Page:
     empty = "No topic that you may describe has such a name."
     table = listed("Topics", rows, Linked("topic", lambda name: path("topics", name)), empty=empty)
     parts: list[Part] = [found_by(query, path("topics"), "Find a topic"), table]
-    return Page("Topics", parts, "oncelog topic list", "topics")
+    changes = (change("topic-create", "Create a topic"),)
+    return Page("Topics", parts, "oncelog topic list", "topics", changes=changes)
 
 
 async def topic(admin: Admin, query: Query, name: str) -> Page:
@@ -157,7 +170,7 @@ async def topic(admin: Admin, query: Query, name: str) -> Page:
         Link("Did my record get in?", path("life", topic=name)),
     )
     parts.append(Links("More of this topic", links))
-    settings = [(setting, str(value)) for setting, value in settings_of(info).items()]
+    settings = [(setting, str(value)) for setting, value in settings_of(info.config).items()]
     parts.append(Facts("Settings", [("created", when(info.created_ms)), *settings]))
     found = [partition_row(one) for one in info.partitions]
     rows: list[list[Cell]] = [
@@ -167,7 +180,16 @@ async def topic(admin: Admin, query: Query, name: str) -> Page:
     ]  # fmt: skip
     columns = (*(found[0] if found else ()), "known")
     parts.append(cut("Partitions", columns, rows))
-    return Page(f"Topic {name}", parts, f"oncelog topic describe {name}", "topics", refreshes=True)
+    changes = [
+        change(task, text, topic=name)
+        for task, text in (
+            ("topic-alter", "Settings"), ("topic-grow", "More partitions"),
+            ("topic-replicate", "Replicas"), ("record-send", "Send a record"),
+            ("topic-delete", "Delete"),
+        )
+    ]  # fmt: skip
+    command = f"oncelog topic describe {name}"
+    return Page(f"Topic {name}", parts, command, "topics", refreshes=True, changes=changes)
 
 
 async def partition(admin: Admin, query: Query, name: str, index: int) -> Page:
@@ -265,6 +287,10 @@ async def group(admin: Admin, query: Query, name: str) -> Page:
     parts.append(Links("More", [Link("Events of this group", path("events", group=name))]))
     return Page(
         f"Group {name}", parts, command, "groups", refreshes=True, template="group.html",
+        changes=(
+            change("group-seek", "Move its offsets", group=name),
+            change("group-delete", "Delete", group=name),
+        ),
         extra={"lag": view.lag},
     )  # fmt: skip
 
@@ -300,7 +326,8 @@ async def producers(admin: Admin, query: Query) -> Page:
         .plus("life", [Link("a sequence's life", path("life", producer=one)) for one in ids])
     )
     empty = "No producer name that you may describe. The page of a partition has all its producers."
-    table = listed("Producer names", rows, empty=empty)
+    changes = [[change("producer-fence", "Fence", producer=one.name)] for one in found]
+    table = listed("Producer names", rows, empty=empty, changes=changes)
     parts: list[Part] = [found_by(query, path("producers"), "Find a producer"), table]
     return Page("Producers", parts, "oncelog producer list", "producers")
 

@@ -24,7 +24,7 @@ Cell = str | int | bool | None | Link
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under named columns. more: rows that are left out."""
+    """Rows under named columns. more: rows that are left out. changes: links for each row."""
 
     kind: ClassVar[str] = "table"
     title: str
@@ -32,6 +32,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     empty: str = "None."
     more: int = 0
+    changes: Sequence[Sequence[Link]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Sentences. level: problem, note or good."""
+    """Sentences. level: problem, note, good or effects."""
 
     kind: ClassVar[str] = "notes"
     title: str
@@ -55,7 +56,10 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An input of a form; with options it is a list to choose from. fixed: it is shown only."""
+    """An input of a form; with options it is a list to choose from.
+
+    fixed: it is shown only. none: the text of the empty option.
+    """
 
     name: str
     label: str
@@ -63,17 +67,19 @@ class Field:
     options: Sequence[str] = ()
     hint: str = ""
     fixed: bool = False
+    none: str = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A form that asks the same page with other values."""
+    """A form that asks the same page with other values. hidden: values that are sent with them."""
 
     kind: ClassVar[str] = "filter"
     title: str
     action: str
     fields: Sequence[Field]
     button: str = "Show"
+    hidden: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +127,22 @@ def path(*segments: object, **query: object) -> str:
     return f"{where}?{urlencode(known)}" if known else where
 
 
-def cut(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], **more: str) -> Table:
+def change(task: str, text: str, **values: object) -> Link:
+    """Return the link to a change."""
+    return Link(text, path("change", task, **values))
+
+
+def cut(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], empty: str = "None."
+) -> Table:
     """Return a table of at most MAX_ROWS rows."""
-    return Table(title, columns, rows[:MAX_ROWS], more=max(0, len(rows) - MAX_ROWS), **more)
+    return Table(title, columns, rows[:MAX_ROWS], empty, max(0, len(rows) - MAX_ROWS))
 
 
-def listed(title: str, found: Listing, *links: Linked, empty: str = "None.") -> Table:
+def listed(
+    title: str, found: Listing, *links: Linked, empty: str = "None.",
+    changes: Sequence[Sequence[Link]] = (),
+) -> Table:  # fmt: skip
     """Return a list as a table; the values of some columns lead to pages."""
     at = {found.columns.index(one.column): one.to for one in links}
     rows = [
@@ -136,7 +152,8 @@ def listed(title: str, found: Listing, *links: Linked, empty: str = "None.") -> 
         ]
         for row in found.rows[:MAX_ROWS]
     ]
-    return Table(title, found.columns, rows, empty, more=max(0, len(found.rows) - MAX_ROWS))
+    more = max(0, len(found.rows) - MAX_ROWS)
+    return Table(title, found.columns, rows, empty, more, changes)
 
 
 def as_cell(value: object) -> Cell:
@@ -147,5 +164,5 @@ def as_cell(value: object) -> Cell:
 
 __all__ = [
     "MAX_ROWS", "Cell", "Facts", "Field", "Filter", "Link", "Linked", "Links", "Notes", "Page",
-    "Part", "Table", "as_cell", "cut", "listed", "path",
+    "Part", "Table", "as_cell", "change", "cut", "listed", "path",
 ]  # fmt: skip

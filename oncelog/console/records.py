@@ -120,7 +120,7 @@ def _parse(query: Mapping[str, str], topic: str, count: int) -> Search:
         text = f"partition: {given} is not in {topic}, which has the partitions 0 to {count - 1}"
         raise InvalidRequestError(text, field="partition")
     limit = min(max(1, number(query, "limit", DEFAULT_ROWS)), MAX_ROWS)
-    at = _positions(query.get("at", ""))
+    at = positions_of(query.get("at", ""))
     if not at.keys() <= set(partitions):
         raise InvalidRequestError(f"at: {query['at'][:80]!r} names other partitions", field="at")
     return Search(
@@ -129,7 +129,7 @@ def _parse(query: Mapping[str, str], topic: str, count: int) -> Search:
     )  # fmt: skip
 
 
-def _positions(given: str) -> dict[int, int]:
+def positions_of(given: str) -> dict[int, int]:
     """Parse `0:17,1:5`. Raises InvalidRequestError."""
     if not given:
         return {}
@@ -338,4 +338,4 @@ def _record_page(tp: TopicPartition, offset: int, batch: StoredBatch, record: Re
     )  # fmt: skip
 
 
-__all__ = ["RecordReader", "Search"]
+__all__ = ["RecordReader", "Search", "positions_of"]

@@ -22,6 +22,7 @@ from oncelog.settings import ClientSettings
 
 MAX_SESSIONS = 200  # the one that was idle longest makes room
 IDLE_S = 8 * 3600.0
+MAX_OFFERS = 50  # confirmations that wait in one session
 MAX_SEARCHES = 2  # of one session at a time
 _BYTES = 32
 
@@ -35,7 +36,26 @@ class BrowserSession:
         self.principal = principal
         self.searches = asyncio.Semaphore(MAX_SEARCHES)
         self.used_at = 0.0
+        self.said = ""  # result of a change, for the next page
+        self._offers: OrderedDict[str, None] = OrderedDict()
         self._owns = owns
+
+    def offer(self) -> str:
+        """Return the key of one confirmation. A page of another site cannot know it."""
+        while len(self._offers) >= MAX_OFFERS:
+            self._offers.popitem(last=False)
+        key = secrets.token_urlsafe(_BYTES)
+        self._offers[key] = None
+        return key
+
+    def take_offer(self, key: str) -> bool:
+        """Use a key up; False: it was used already, is too old, or was never offered."""
+        return self._offers.pop(key, self) is None
+
+    def take_said(self) -> str:
+        """Return the result of a change, once."""
+        said, self.said = self.said, ""
+        return said
 
     async def close(self) -> None:
         if self._owns:

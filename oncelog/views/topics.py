@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.types import PartitionInfo, TopicInfo
+from oncelog.types import PartitionInfo, TopicConfig, TopicInfo
 
 
 def summary(info: TopicInfo) -> dict[str, Any]:
@@ -16,9 +16,8 @@ def summary(info: TopicInfo) -> dict[str, Any]:
     }
 
 
-def settings_of(info: TopicInfo) -> dict[str, object]:
+def settings_of(config: TopicConfig) -> dict[str, object]:
     """Return the settings by name; None: the cluster's default."""
-    config = info.config
     return {
         "retention_ms": config.retention_ms,
         "retention_bytes": config.retention_bytes,

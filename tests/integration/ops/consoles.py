@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import re
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -19,11 +21,14 @@ from urllib.request import HTTPCookieProcessor, HTTPSHandler, Request, build_ope
 
 from harness.api import batch, verdict
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, ProducerLease
+from oncelog import Admin, PermissionRule, Producer, ProducerLease
 from oncelog.wire.batch import encode_payload
+from tests.integration.conftest import STEADY
 from tests.integration.waiting import eventually
 
 PATIENCE = 60.0
+SALT = b"s" * 16
+SECRETS = {"boss": b"c2VjcmV0", "reader": b"b3RoZXI"}
 
 
 def repeated(cluster: LocalCluster, topic: str, times: int, count: int = 10) -> ProducerLease:
@@ -42,6 +47,51 @@ def repeated(cluster: LocalCluster, topic: str, times: int, count: int = 10) -> 
         said = [verdict(cluster.produce(sent)) for _ in range(times if not number else 1)]
         assert said == ["APPENDED", *["DUPLICATE"] * (len(said) - 1)]
     return lease
+
+
+def token_of(name: str) -> str:
+    return f"oncelog.{name}.{SECRETS[name].decode()}"
+
+
+def as_person(cluster: LocalCluster, name: str) -> Any:
+    """Return the settings of a client of this person."""
+    ca = cluster.client_files["tls_ca_file"]
+    return {
+        "bootstrap_servers": cluster.bootstrap, "tls_ca_file": ca, "token": token_of(name),
+    }  # fmt: skip
+
+
+@contextmanager
+def guarded(root: Path) -> Iterator[LocalCluster]:
+    """One node that takes tokens: the boss may do all, the reader may read one topic."""
+    tokens = root / "tokens"
+    tokens.write_text("")
+    for name, secret in SECRETS.items():
+        digest = hashlib.scrypt(secret, salt=SALT, n=4096, r=8, p=1, dklen=32)
+        with tokens.open("a") as file:
+            file.write(f"{name} scrypt:4096:8:1:{SALT.hex()}:{digest.hex()}\n")
+    settings = {
+        **STEADY, "tls_ca": "", "tokens_file": str(tokens), "permissions": "true",
+        "superusers": "token:boss",
+    }  # fmt: skip
+    made = LocalCluster(root, 1, settings=settings, secured=True)
+    made._layout.make_certificates()
+    try:
+        made.start_nodes([1], wait=False)
+        made.wait_serving([1])
+        boss = as_person(made, "boss")
+        with Admin(**boss) as admin, Producer(**boss) as producer:
+            for topic in ("orders", "secret"):
+                admin.create_topic(topic, partitions=1)
+                producer.send(topic, b"in " + topic.encode()).result(60)
+            admin.alter_permissions(
+                [PermissionRule("token:reader", ("read", "describe"), "topic", "orders")]
+            )
+        with Admin(**as_person(made, "reader")) as one:
+            eventually(lambda: one.check_permission("read", "topic", "orders"), "the rule", 60)
+        yield made
+    finally:
+        made.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,16 @@ def test_errors_of_the_cluster_are_pages(person: Person) -> None:
     assert person.get("/events", producer="x").status == 400
 
 
+def test_a_console_only_reads_unless_it_is_told_otherwise(person: Person) -> None:
+    page = person.get("/topics/orders")
+    assert "This console only reads." in page.text and "/change/" not in page.html
+    for page in (
+        person.get("/change/topic-delete", topic=ORDERS),
+        person.post("/change/topic-delete", {"Origin": person.origin}, topic=ORDERS),
+    ):
+        assert (page.status, "start it with --allow-changes" in page.text) == (403, True)
+
+
 def test_an_address_that_others_reach_is_refused(
     cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from functools import partial
 
-import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from harness.api import batch, verdict
 from harness.local_cluster import LocalCluster
 from oncelog import Admin
 from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import STEADY
-from tests.integration.ops import chromium
+from tests.integration.ops.browsing import PATIENCE_MS, Open, flawless, launched, watched
 from tests.integration.ops.consoles import console, repeated
 from tests.integration.waiting import eventually
 
-PATIENCE_MS = 60_000
-AXE = next(Path(axe_playwright_python.__file__).parent.glob("axe.min.js")).read_text("utf-8")
-VIOLATIONS = """
-document.addEventListener("securitypolicyviolation", (e) => console.error("CSP", e.blockedURI));
-"""
 REPEATED = "orders-0 producer {pid} epoch 0 sequences 0..9 may be stored, resolve_sequence tells"
 # One page of each form; lists look alike.
 PAGES = (
@@ -60,41 +51,14 @@ def link(cluster: LocalCluster) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_MS)
-    flags = ["--no-sandbox", "--disable-background-networking"]  # root has no sandbox
-    with sync_playwright() as playwright:
-        one = playwright.chromium.launch(
-            executable_path=chromium.installed(), args=flags, timeout=PATIENCE_MS
-        )
+    with launched() as one:
         yield one
-        one.close()
-
-
-Open = Callable[..., Any]
 
 
 @pytest.fixture
 def visit(browser: Browser, link: str) -> Open:
     """Open a logged-in page; at its end nothing of it may have broken a rule."""
-
-    @contextmanager
-    def opened(**options: Any) -> Iterator[Page]:
-        origin = urlsplit(link)
-        context = browser.new_context(base_url=f"{origin.scheme}://{origin.netloc}", **options)
-        context.set_default_timeout(PATIENCE_MS)
-        context.add_init_script(VIOLATIONS)
-        page, said, hosts = context.new_page(), list[str](), set[str]()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-        page.goto(link)
-        yield page
-        told = list(said)
-        context.close()  # ends a renewal that is on its way
-        assert told == []
-        assert hosts == {origin.netloc}
-
-    return opened
+    return partial(watched, browser, link)
 
 
 def break_rules(visit: Open) -> None:
@@ -110,19 +74,10 @@ def test_a_violation_would_be_noticed(visit: Open) -> None:
 
 
 def test_no_page_breaks_a_rule_or_keeps_somebody_out(visit: Open) -> None:
-    """Dark pages differ in colours only."""
     with visit() as page:
         for path in PAGES:
             page.goto(path)
-            page.evaluate(AXE)
-            assert faults(page, "light", "{resultTypes: ['violations']}") == [], path
-            assert faults(page, "dark", "{runOnly: ['color-contrast']}") == [], path
-
-
-def faults(page: Page, scheme: Any, options: str) -> list[Any]:
-    page.emulate_media(color_scheme=scheme)
-    found = page.evaluate(f"axe.run(document, {options})")["violations"]
-    return [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in found]
+            flawless(page)
 
 
 def test_a_pasted_error_is_answered_and_leads_to_the_record(

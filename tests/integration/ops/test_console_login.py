@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 
 import pytest
 
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, PermissionRule, Producer
-from tests.integration.conftest import STEADY
-from tests.integration.ops.consoles import Person, console
-from tests.integration.waiting import eventually
-
-SALT = b"s" * 16
-SECRETS = {"boss": b"c2VjcmV0", "reader": b"b3RoZXI"}
-
-
-def token_of(name: str) -> str:
-    return f"oncelog.{name}.{SECRETS[name].decode()}"
+from tests.integration.ops.consoles import Person, console, guarded, token_of
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One node that takes tokens: the boss may do all, the reader may read one topic."""
-    root = tmp_path_factory.mktemp("login")
-    tokens = root / "tokens"
-    tokens.write_text("")
-    for name, secret in SECRETS.items():
-        digest = hashlib.scrypt(secret, salt=SALT, n=4096, r=8, p=1, dklen=32)
-        with tokens.open("a") as file:
-            file.write(f"{name} scrypt:4096:8:1:{SALT.hex()}:{digest.hex()}\n")
-    settings = {
-        **STEADY, "tls_ca": "", "tokens_file": str(tokens), "permissions": "true",
-        "superusers": "token:boss",
-    }  # fmt: skip
-    made = LocalCluster(root, 1, settings=settings, secured=True)
-    made._layout.make_certificates()
-    try:
-        made.start_nodes([1], wait=False)
-        made.wait_serving([1])
-        ca = made.client_files["tls_ca_file"]
-        boss = {"bootstrap_servers": made.bootstrap, "tls_ca_file": ca, "token": token_of("boss")}
-        with Admin(**boss) as admin, Producer(**boss) as producer:
-            for topic in ("orders", "secret"):
-                admin.create_topic(topic)
-                producer.send(topic, b"in " + topic.encode()).result(60)
-            admin.alter_permissions(
-                [PermissionRule("token:reader", ("read", "describe"), "topic", "orders")]
-            )
-        with Admin(
-            bootstrap_servers=made.bootstrap, tls_ca_file=ca, token=token_of("reader")
-        ) as one:
-            eventually(lambda: one.check_permission("read", "topic", "orders"), "the rule", 60)
+    with guarded(tmp_path_factory.mktemp("login")) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")

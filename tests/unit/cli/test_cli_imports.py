@@ -19,7 +19,7 @@ FOLDERS = {
 OURS = {
     "oncelog": "admin config dotted errors events lag moves permissions settings types version",
     "oncelog.cli": "app lazy names options output streams topics",
-    "oncelog.views": "nodes tables topics words",
+    "oncelog.views": "changes nodes tables topics words",
     "oncelog.wire": "batch compression foundings messages reasons status stored verdicts",
     "oncelog._engine": "admin arguments events sinks",
     "oncelog._engine.consume": "groups membership positions routes",

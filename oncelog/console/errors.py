@@ -1,0 +1,33 @@
+"""Errors of the cluster as statuses of pages."""
+
+from __future__ import annotations
+
+from oncelog.errors import (
+    NotAuthorizedError,
+    OffsetOutOfRangeError,
+    OncelogError,
+    ThrottledError,
+    UnauthenticatedError,
+    UnknownTopicOrPartitionError,
+    UnknownTransactionError,
+)
+
+# Error -> status of its page; other errors are the cluster's: 503 if a retry may help, else 400.
+STATUSES: tuple[tuple[type[OncelogError], int], ...] = (
+    (UnauthenticatedError, 401),
+    (NotAuthorizedError, 403),
+    (UnknownTopicOrPartitionError, 404),
+    (OffsetOutOfRangeError, 404),
+    (UnknownTransactionError, 404),
+    (ThrottledError, 429),
+)
+
+
+def status_of(error: OncelogError) -> int:
+    for kind, status in STATUSES:
+        if isinstance(error, kind):
+            return status
+    return 503 if error.retriable else 400
+
+
+__all__ = ["status_of"]
