@@ -434,9 +434,11 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
     nodes: dict[int, str] = values.get("nodes") or {}
     if nodes and "node_id" not in values:
         raise ConfigError(f"node_id: must be set where nodes is ({given['nodes'].source})")
-    if nodes and config.node_id not in nodes:
-        listed = ", ".join(map(str, sorted(nodes)))
-        raise _bad("node_id", given["node_id"], f"must be one of nodes: {listed}")
+    for address in config.join.split(",") if config.join else ():
+        check_address("join", given["join"], address.strip(), low_port=1)
+    if nodes and config.node_id not in nodes:  # it joins through them, once it is added
+        join = ",".join(filter(None, (config.join, *nodes.values())))
+        config, nodes = dataclasses.replace(config, join=join), {}
     own, first = config.node_id, config.advertise or config.listen
     steps = range(0, 1 if config.join else config.processes * PROCESS_STEP, PROCESS_STEP)
     nodes = nodes or {own + step: shifted(first, step) if step else first for step in steps}
@@ -445,8 +447,6 @@ def _resolve(values: dict[str, Any], given: Mapping[str, _Given]) -> NodeConfig:
         if address.rpartition(":")[0] in WILDCARD_HOSTS:
             text = f"clients cannot connect to {address}; name an address they can reach"
             raise ConfigError(f"{name}: {text}")
-    for address in config.join.split(",") if config.join else ():
-        check_address("join", given["join"], address.strip(), low_port=1)
     alone = len(nodes) == 1 and not config.join
     if not alone:
         check_peer_ports(config, nodes)

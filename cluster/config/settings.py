@@ -56,7 +56,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("listen", "addr", "address for clients"),
     Setting("advertise", "optaddr", "address told to clients (default: own in nodes)"),
     Setting("nodes", "nodes",
-            "all nodes, as 1=host:port,2=host:port; ids never change (default: only this node)"),
+            "nodes that the cluster begins with, as 1=host:port,2=host:port; ids never change; "
+            "another node joins through them (default: only this node)"),
     Setting("join", "optstr",
             "nodes of a cluster that a new data directory joins, host:port, separated by commas"),
     Setting("found", "optstr",

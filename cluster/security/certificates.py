@@ -9,6 +9,7 @@ the files fit together, and until then the last sound pair stays in use.
 from __future__ import annotations
 
 import logging
+import os
 import stat
 import threading
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 1024 * 1024
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_ROOT = 0  # user id
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class CertificateFiles:
 
     def read(self) -> Pem:
         """Read the files. Raises ConfigError, which names the setting and the file."""
-        found = self.key.stat().st_mode if self.key.exists() else 0
-        if found & _OTHERS:
-            text = f"others may use it (mode {stat.S_IMODE(found):o}); chmod 600"
+        found = self.key.stat() if self.key.exists() else None
+        if found is not None and may_be_used_by_others(found.st_mode, found.st_uid, os.geteuid()):
+            text = f"others may use it (mode {stat.S_IMODE(found.st_mode):o}); chmod 600"
             raise ConfigError(f"{self.name}_key: {self.key}: {text}")
         pem = Pem(
             certificate=_bytes(f"{self.name}_cert", self.certificate),
@@ -107,6 +109,16 @@ class Certificates:
                 self._pem = pem
                 log.info("certificates replaced setting=%s_cert", self._files.name)
             return self._pem
+
+
+def may_be_used_by_others(mode: int, owner: int, user: int) -> bool:
+    """Return whether a key file is open to more users than it has to be.
+
+    A key of root has to be readable through its group by a node that is another user: Kubernetes
+    mounts Secrets so.
+    """
+    needed = stat.S_IRGRP if owner == _ROOT and user != _ROOT else 0
+    return bool(mode & _OTHERS & ~needed)
 
 
 def _looked_at(files: CertificateFiles) -> Stamp:

@@ -240,10 +240,15 @@ def test_bad_nodes_in_the_file(tmp_path):
     assert "must be a table" in refused("--config", write(tmp_path, "nodes = 5\n"))
 
 
-def test_node_id_must_be_one_of_the_nodes():
-    message = refused("--nodes", THREE, "--node-id", "4")
-    assert message.startswith("node_id: ")
-    assert "1, 2, 3" in message
+def test_a_node_outside_nodes_joins_through_them():
+    config = load("--nodes", THREE, "--node-id", "4", "--advertise", "d:7001")
+    assert (config.nodes, config.join) == ({4: "d:7001"}, "a:7001,b:7001,c:7001")
+    assert config.peer_listen  # it is not alone
+    config = load("--nodes", THREE, "--node-id", "4", "--advertise", "d:7001", "--join", "e:1")
+    assert config.join == "e:1,a:7001,b:7001,c:7001"
+    everywhere = ("--listen", "0.0.0.0:7001", "--insecure")
+    message = refused("--nodes", THREE, "--node-id", "4", *everywhere)
+    assert message.startswith("advertise: clients cannot connect to 0.0.0.0:7001")
     assert refused("--nodes", THREE).startswith("node_id: must be set")
 
 

@@ -22,7 +22,7 @@ import pytest
 from cluster.consensus.message import Append, Message, Vote
 from cluster.errors import ConfigError
 from cluster.features import THIS_RELEASE, Finalized
-from cluster.security.certificates import CertificateFiles, Certificates
+from cluster.security.certificates import CertificateFiles, Certificates, may_be_used_by_others
 from cluster.security.peer_tls import Peer, PeerTls
 from cluster.transport import listener as listener_module
 from cluster.transport import stream
@@ -486,3 +486,8 @@ def test_a_node_refuses_certificates_that_are_not_its_own(tmp_path: Path) -> Non
     key.chmod(0o640)
     with pytest.raises(ConfigError, match=r"peer_key: .*others may use it \(mode 640\)"):
         CertificateFiles("peer", certificate, key, None).read()
+    root, other = 0, 10_001
+    assert not may_be_used_by_others(0o440, root, other), "as Kubernetes mounts Secrets"
+    for mode, owner, user in ((0o440, other, other), (0o440, root, root), (0o460, root, other)):
+        assert may_be_used_by_others(mode, owner, user)
+    assert may_be_used_by_others(0o444, root, other)
