@@ -290,6 +290,8 @@ class Node:
         )
         stack.callback(listener.stop)
         bind(config, listener)
+        if config.health_listen:  # from now on: a new node may wait for long to be added
+            stack.callback(serve_pages("health_listen", config.health_listen, probes.pages))
         said = await find_cluster(admission, config, listener, security.peers)
         addresses, identity = {**said, **named(config)}, identity_now()
         acceptance = Acceptance(
@@ -300,7 +302,7 @@ class Node:
             lambda hello: node.registering.refusal(hello),  # noqa: PLW0108
             lambda hello: node.others.heard_of(hello),  # noqa: PLW0108
         )
-        metrics = _serve_pages(config, stack, security, probes)
+        metrics = _serve_metrics(config, stack, security)
         stack.callback(record_log(metrics.events))
         memory = memory_budget(client_memory(config, memory_room()), metrics)
         gate = gate_of(security, lambda: node.metadata, metrics)
@@ -571,12 +573,10 @@ class Node:
         return result.first_producer_id
 
 
-def _serve_pages(
-    config: NodeConfig, stack: contextlib.AsyncExitStack, security: Security, probes: Probes
+def _serve_metrics(
+    config: NodeConfig, stack: contextlib.AsyncExitStack, security: Security
 ) -> Metrics:
-    """Serve probes and metrics, if they have ports. Raises ListenError."""
-    if config.health_listen:
-        stack.callback(serve_pages("health_listen", config.health_listen, probes.pages))
+    """Serve metrics, if they have a port. Raises ListenError."""
     metrics = Metrics()
     if config.metrics_listen:
         pages = {"/targets": lambda query: scrape_targets(config)}

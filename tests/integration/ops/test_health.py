@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from harness.local_cluster import LocalCluster
-from harness.ports import free_ports
 from tests.integration.conftest import MakeCluster
+from tests.integration.probes import READY, give_probes, probed
 from tests.integration.waiting import eventually
 
-TIMEOUT = 10.0
-READY, ALIVE = (200, "ready\n"), (200, "alive\n")
-
-
-def probed(cluster: LocalCluster, node: int, page: str) -> tuple[int, str]:
-    address = cluster.machines[node].spec.settings["health_listen"]
-    try:
-        with urllib.request.urlopen(f"http://{address}{page}", timeout=TIMEOUT) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refused:
-        return refused.code, refused.read().decode()
+ALIVE = (200, "alive\n")
 
 
 def with_probes(cluster: LocalCluster, module: str = "cluster") -> LocalCluster:
-    ports = free_ports(len(cluster.machines), cluster.processes + 1)
-    for node, port in zip(cluster.machines.values(), ports, strict=True):
-        settings = {**node.spec.settings, "health_listen": f"127.0.0.1:{port}"}
-        node.spec = dataclasses.replace(node.spec, settings=settings)
-    for node in {*cluster.machines.values(), *cluster.nodes.values()}:
-        node.spec = dataclasses.replace(node.spec, module=module)
+    give_probes(cluster, module=module)
     cluster.start()
     return cluster
 

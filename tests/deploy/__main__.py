@@ -1,0 +1,29 @@
+"""scripts/deploy-test: the Helm chart by itself, and before a real kube-apiserver.
+
+charts (lint, refused values, golden files), admission (dry run under *restricted*) --> exit code
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+
+from tests.deploy import admission, charts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/deploy-test", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only what needs helm alone: CI's part")
+    parser.add_argument("--update", action="store_true", help="write the golden files anew")
+    args = parser.parse_args()
+    began = time.monotonic()
+    later = () if args.quick else admission.faults()
+    found = list(itertools.chain(charts.faults(update=args.update), later))
+    print("\n\n".join([*found, f"{len(found)} faults after {time.monotonic() - began:.1f} s"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The chart without a cluster: lint, refused values, and its output beside the golden files.
+
+    cases/NAME.yaml (values) --helm template--> golden/NAME.yaml
+"""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.node_process import ROOT
+from tests.deploy.tools import tool
+
+CHART = ROOT / "deploy" / "helm" / "oncelog"
+HERE = Path(__file__).parent
+DEFAULT = HERE / "cases" / "default.yaml"
+NAMESPACE = "logs"
+# Values that the chart refuses, each with a part of the reason.
+REFUSED = {
+    "replicas=2": "replicas: 2 is below founders, 3",
+    "replicas=10": "at '/replicas': maximum: got 10, want 9",
+    "founders=1": "founders: 1 makes a cluster that stays alone",
+    "founders=2": "at '/founders': value must be one of",
+    "replica=4": "additional properties 'replica' not allowed",
+    "settings.node_id=4": "invalid propertyName 'node_id'",
+    "settings.Log=4": "invalid propertyName 'Log'",
+    "storage.size=many": "at '/storage/size': 'many' does not match pattern",
+    "antiAffinity=none": "at '/antiAffinity': value must be one of",
+}
+
+
+def faults(*, update: bool) -> Iterator[str]:
+    """Check the chart. update: write the golden files anew."""
+    linted = _helm("lint", "--strict", CHART)
+    if linted.returncode:
+        yield linted.stdout + linted.stderr
+    for values, reason in REFUSED.items():
+        refused = _helm("template", "oncelog", CHART, "--set", values)
+        if reason not in refused.stderr or not refused.returncode:
+            yield f"{values}: not refused with {reason!r}\n{refused.stderr}"
+    for case in cases():
+        golden, found = HERE / "golden" / case.name, rendered(case)
+        if update:
+            golden.write_text(found, encoding="utf-8")
+        wanted = golden.read_text(encoding="utf-8")
+        names = (str(golden.relative_to(ROOT)), f"helm template with {case.name}")
+        yield from _difference(wanted, found, *names)
+
+
+def cases() -> list[Path]:
+    """Return the values of each case."""
+    return sorted((HERE / "cases").glob("*.yaml"))
+
+
+def rendered(case: Path) -> str:
+    """Return the objects of a case. Raises CalledProcessError."""
+    done = _helm("template", "oncelog", CHART, "--namespace", NAMESPACE, "--values", case)
+    done.check_returncode()
+    return done.stdout
+
+
+def _difference(wanted: str, found: str, *names: str) -> Iterator[str]:
+    lines = [text.splitlines() for text in (wanted, found)]
+    changed = "\n".join(difflib.unified_diff(*lines, *names, lineterm=""))
+    if changed:
+        yield f"{changed}\nif that is intended: scripts/deploy-test --update"
+
+
+def _helm(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(word) for word in (tool("helm"), *words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,0 +1,64 @@
+"""Programs of the tests of the Helm chart, built once from Go modules into data/deploy-tools.
+
+    tests/deploy/go/go.mod --go build--> helm, etcd, kube-apiserver, controller-gen --> CRDs
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.node_process import ROOT
+
+MODULE = Path(__file__).parent / "go"
+PACKAGES = {
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "controller-gen": "sigs.k8s.io/controller-tools/cmd/controller-gen",
+}
+OPERATOR = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+MISSING = 77  # exit code without Go
+
+
+def tool(name: str) -> Path:
+    """Return the program. Ends the run with MISSING without Go."""
+    path = _folder() / name
+    if not path.exists():
+        if shutil.which("go") is None:
+            print("deploy-test: missing: go", file=sys.stderr)
+            sys.exit(MISSING)
+        print(f"builds {name}, once", flush=True)
+        new = path.with_suffix(".new")
+        run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", new, PACKAGES[name])
+        new.replace(path)
+    return path
+
+
+def operators_resources() -> list[Path]:
+    """Return the definitions of ServiceMonitor, PrometheusRule and others, made from their types."""
+    folder = _folder() / "crds"
+    if not folder.exists():
+        new = folder.with_suffix(".new")
+        run(tool("controller-gen"), "crd", f"paths={OPERATOR}", f"output:crd:dir={new}")
+        new.replace(folder)
+    return sorted(folder.glob("*.yaml"))
+
+
+def _folder() -> Path:
+    versions = hashlib.sha256((MODULE / "go.mod").read_bytes()).hexdigest()[:12]
+    folder = ROOT / "data" / "deploy-tools" / versions
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def run(*command: str | Path) -> None:
+    """Run one step of a build. Ends the run if it fails."""
+    env = {**os.environ, "CGO_ENABLED": "0"}
+    words = [str(word) for word in command]
+    if subprocess.run(words, cwd=MODULE, env=env, check=False).returncode:
+        sys.exit(f"deploy-test: {' '.join(words)} failed")
