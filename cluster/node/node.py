@@ -262,7 +262,7 @@ class Node:
 
     @classmethod
     async def _open(cls, config: NodeConfig, stack: contextlib.AsyncExitStack) -> Node:
-        shares, probes = Shares.of(config), Probes(time.monotonic)
+        shares, probes = Shares.of(config), _serve_probes(config, stack)
         security = Security.of(config)
         lock = claim(config.data_dir, config.cluster_id, config.node_id)
         stack.callback(lock.release)
@@ -290,8 +290,6 @@ class Node:
         )
         stack.callback(listener.stop)
         bind(config, listener)
-        if config.health_listen:  # from now on: a new node may wait for long to be added
-            stack.callback(serve_pages("health_listen", config.health_listen, probes.pages))
         said = await find_cluster(admission, config, listener, security.peers)
         addresses, identity = {**said, **named(config)}, identity_now()
         acceptance = Acceptance(
@@ -571,6 +569,17 @@ class Node:
         if result.error:
             raise ClusterError(f"{result.error}: {result.message}")
         return result.first_producer_id
+
+
+def _serve_probes(config: NodeConfig, stack: contextlib.AsyncExitStack) -> Probes:
+    """Serve probes first, if they have a port: a new node may wait for long to be added.
+
+    Raises ListenError.
+    """
+    probes = Probes(time.monotonic)
+    if config.health_listen:
+        stack.callback(serve_pages("health_listen", config.health_listen, probes.pages))
+    return probes
 
 
 def _serve_metrics(

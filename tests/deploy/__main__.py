@@ -15,7 +15,7 @@ from tests.deploy import admission, charts
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/deploy-test", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only what needs helm alone: CI's part")
+    parser.add_argument("--quick", action="store_true", help="only what needs helm alone")
     parser.add_argument("--update", action="store_true", help="write the golden files anew")
     args = parser.parse_args()
     began = time.monotonic()

@@ -19,13 +19,15 @@ from tests.deploy.tools import operators_resources
 
 NAMESPACE = charts.NAMESPACE
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-# Faults planted in the objects of `helm install`, each with a part of the server's reason.
+# Faults planted in the objects of the case `full`, each with a part of the server's reason.
 PLANTED = {
     ("podManagementPolicy: Parallel", "podManagementPolicy: Serial"): "must be 'OrderedReady'",
     ("minReadySeconds: 5", "minReadySecond: 5"): "unknown field",
     ("drop: [ALL]", "drop: [KILL]"): "violates PodSecurity",
     ("runAsNonRoot: true", "runAsNonRoot: false"): "violates PodSecurity",
     ("maxUnavailable: 1", "maxUnavailable: [1]"): "maxUnavailable",
+    ("interval: 30s", "interval: soon"): "spec.endpoints[0].interval",
+    ("severity: critical}", "severity: 1}"): "must be of type string",
     ("policyTypes: [Ingress]", "policyTypes: [Inside]"): "supported values",
 }
 
@@ -34,7 +36,7 @@ def faults() -> Iterator[str]:
     """Check the objects of all cases."""
     with apiserver() as server:
         _prepare(server)
-        sound = charts.rendered(charts.DEFAULT)
+        sound = charts.rendered(charts.FULL)
         for (old, new), reason in PLANTED.items():
             assert old in sound, f"{old} is not in the chart: plant another fault"
             refused = list(_refusals(server, sound.replace(old, new, 1)))
@@ -42,10 +44,8 @@ def faults() -> Iterator[str]:
                 yield f"the planted {new!r} is not refused with {reason!r}: {refused}"
         for case in charts.cases():
             server.warnings.clear()
-            for refused in _refusals(server, charts.rendered(case)):
-                yield f"{case.name}: {refused}"
-            for warning in server.warnings:
-                yield f"{case.name}: {warning}"
+            for fault in [*_refusals(server, charts.rendered(case)), *server.warnings]:
+                yield f"{case.name}: {fault}"
 
 
 def _refusals(server: Server, text: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The chart without a cluster: lint, refused values, and its output beside the golden files.
 
-    cases/NAME.yaml (values) --helm template--> golden/NAME.yaml
+cases/NAME.yaml (values) --helm template--> golden/NAME.yaml
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.deploy.tools import tool
 
 CHART = ROOT / "deploy" / "helm" / "oncelog"
 HERE = Path(__file__).parent
-DEFAULT = HERE / "cases" / "default.yaml"
+FULL = HERE / "cases" / "full.yaml"
 NAMESPACE = "logs"
 # Values that the chart refuses, each with a part of the reason.
 REFUSED = {
@@ -45,8 +45,7 @@ def faults(*, update: bool) -> Iterator[str]:
         if update:
             golden.write_text(found, encoding="utf-8")
         wanted = golden.read_text(encoding="utf-8")
-        names = (str(golden.relative_to(ROOT)), f"helm template with {case.name}")
-        yield from _difference(wanted, found, *names)
+        yield from _difference(wanted, found, f"golden/{case.name}", f"cases/{case.name}")
 
 
 def cases() -> list[Path]:
@@ -61,9 +60,9 @@ def rendered(case: Path) -> str:
     return done.stdout
 
 
-def _difference(wanted: str, found: str, *names: str) -> Iterator[str]:
-    lines = [text.splitlines() for text in (wanted, found)]
-    changed = "\n".join(difflib.unified_diff(*lines, *names, lineterm=""))
+def _difference(wanted: str, found: str, golden: str, made: str) -> Iterator[str]:
+    lines = difflib.unified_diff(wanted.splitlines(), found.splitlines(), golden, made, lineterm="")
+    changed = "\n".join(lines)
     if changed:
         yield f"{changed}\nif that is intended: scripts/deploy-test --update"
 

@@ -1,6 +1,6 @@
 """A real kube-apiserver over a real etcd, on loopback, without kubelets.
 
-    etcd <-- kube-apiserver <--objects in YAML or JSON-- Server.post --> what it stores
+etcd <-- kube-apiserver <--objects in YAML or JSON-- Server.post --> what it stores
 """
 
 from __future__ import annotations

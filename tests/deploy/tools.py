@@ -1,6 +1,6 @@
 """Programs of the tests of the Helm chart, built once from Go modules into data/deploy-tools.
 
-    tests/deploy/go/go.mod --go build--> helm, etcd, kube-apiserver, controller-gen --> CRDs
+tests/deploy/go/go.mod --go build--> helm, etcd, kube-apiserver, controller-gen --> CRDs
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tool(name: str) -> Path:
 
 
 def operators_resources() -> list[Path]:
-    """Return the definitions of ServiceMonitor, PrometheusRule and others, made from their types."""
+    """Return the definitions of ServiceMonitor, PrometheusRule and others, from their types."""
     folder = _folder() / "crds"
     if not folder.exists():
         new = folder.with_suffix(".new")

@@ -94,14 +94,15 @@ def test_a_statefulset_rolls_under_load(make_cluster: MakeCluster) -> None:
             eventually(lambda: len(load.sent) > 200 and load.sent[200].done(), "it writes")
             spans, quiet = {}, time.monotonic()
             for node in sorted(cluster.nodes, reverse=True):
+                eventually(lambda: all_ready(cluster), "no other one is down")
                 start = time.monotonic()
                 assert cluster.nodes[node].terminate() == 0
                 cluster.nodes[node].start()
                 eventually(lambda: all_ready(cluster), "it is ready")
                 spans[node] = start, time.monotonic()
-                assert "hands over leaderships" in cluster.nodes[node].log_text()
         finally:
             load.stop()
+    assert "hands over leaderships" in cluster.logs(1_000_000)
     found = [future.result(TIMEOUT) for future in load.sent]
     for number in range(PARTITIONS):
         offsets = [one.offset for one in found if one.partition == number]
