@@ -42,7 +42,7 @@ CANNOT = {
     "test_describe_configs_broker_resource_returns_configs": "a node's settings are in its file",
     "test_describe_configs_mixed_resources_returns_configs": "a node's settings are in its file",
     "test_delete_records": "records go by whole batches",
-    "test_create_partitions": "names the nodes of the new partitions",
+    "test_create_partitions": "places partitions on a node 0",
     "test_elect_leaders": "nodes hand leadership over by themselves",
     "test_alter_replica_log_dirs": NO_MOVES,
     "test_alter_partition_reassignments": NO_MOVES,
