@@ -77,6 +77,7 @@ class OpenTransactions:
         self._new_nonce = new_nonce
         self._decisions = Decisions(node, coordination, coordination.all_runs)
         self._newest = Newest()  # of calls that staged offsets
+        self._newest_owner = Newest()  # of calls that began and ended transactions
 
     # -- calls ----------------------------------------------------------------------------
 
@@ -105,14 +106,22 @@ class OpenTransactions:
             await self._ended(last)
         return holder
 
-    async def add(self, name: str, holder: Holder, groups: set[int]) -> int:
-        """Add partitions to the open transaction; begin one if none is. Returns its number."""
+    async def add(self, name: str, holder: Holder, sent: Sent, groups: set[int]) -> int:
+        """Add partitions to the open transaction; begin one if none is. Returns its number.
+
+        sent: by the call's connection; raises DelayedCallError before it begins one if its client
+        has gone on over a newer connection: nobody would end that.
+        """
+        self._newest_owner.note((name, holder), sent)
         is_current = False
         while True:
             row = await self._last_of(name, holder)
             is_open = row is not None and row.state is TransactionState.OPEN
             missing = groups - row.parts.keys() if row is not None and is_open else groups
             if not is_open:
+                self._newest_owner.check((name, holder), sent)
+                if row is not None:
+                    sent.check(name, row.transaction_id)
                 await self._begin(name, holder, row, missing, is_current=is_current)
             elif missing:
                 assert row is not None
@@ -132,6 +141,7 @@ class OpenTransactions:
         NotReadyError then: a client that still waits asks again. sent: by the call's connection;
         raises DelayedCallError if the transaction may have begun after the call was sent.
         """
+        self._newest_owner.note((name, holder), sent)
         row = await self._last_of(name, holder)
         if row is not None:
             sent.check(name, row.transaction_id)

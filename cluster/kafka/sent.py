@@ -59,7 +59,11 @@ class Newest:
         """Note a client's call. Raise DelayedCallError if one came by a newer connection."""
         if sent.number < self._numbers.get(client, -1):
             raise DelayedCallError(f"a call of {client} came over a newer connection than this")
-        self._numbers[client] = sent.number
+        self.note(client, sent)
+
+    def note(self, client: Hashable, sent: Sent) -> None:
+        """Note a client's call."""
+        self._numbers[client] = max(sent.number, self._numbers.get(client, -1))
         self._numbers.move_to_end(client)
         if len(self._numbers) > MAX_NEWEST:
             self._numbers.popitem(last=False)

@@ -154,10 +154,10 @@ class TransactionCalls:
         usage = rights.caller.usage
         try:
             if usage is None:
-                number = await self._open.add(name, holder, groups)
+                number = await self._open.add(name, holder, rights.sent, groups)
             else:
                 with usage.begin((name, holder)) as begun:
-                    number = await self._open.add(name, holder, groups)
+                    number = await self._open.add(name, holder, rights.sent, groups)
                     begun(number)
         except ExceededError:  # the client asks again
             return Error.COORDINATOR_LOAD_IN_PROGRESS

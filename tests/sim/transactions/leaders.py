@@ -172,7 +172,7 @@ class Leader:
         self, reply: Reply, name: str, holder: Holder, groups: set[int], sent: Sent
     ) -> None:
         async def added() -> None:
-            sent.added(name, await self.open_ones.add(name, holder, groups))
+            sent.added(name, await self.open_ones.add(name, holder, sent, groups))
 
         self.spawn(added(), reply)
 

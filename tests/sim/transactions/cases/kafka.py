@@ -42,8 +42,10 @@ class KafkaStage(Stage):
 
     def add(self, *groups: int, node: int = METADATA) -> Any:
         """Adds partitions. The answer, or the reason of its refusal."""
-        call = self.owned("add", node, groups=set(groups))
-        return self._said(self.ask(call))
+        said: Any = LOST
+        while said is LOST:  # a node that is behind takes the connection for an older one
+            said = self._said(self.ask(self.owned("add", node, groups=set(groups))))
+        return said
 
     def end_call(self, commit: bool, node: int = METADATA) -> Call:
         return self.owned("end", node, commit=commit)
