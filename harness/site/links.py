@@ -16,7 +16,7 @@ NOT_LOADED = {"canonical", "prev", "next", "alternate", "edit"}  # relations tha
 
 
 class Page(HTMLParser):
-    """ids: parts that a link may name. loads: what a browser fetches by itself."""
+    """ids: parts that a link may name. loads: addresses that a browser fetches by itself."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 
 def faults(site: Path) -> Iterator[str]:
-    """Yield "page: what is wrong" for each dead link, and for each file of another host."""
+    """Yield "page: link: fault" for each dead link, and for each file of another host."""
     pages = {path: Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()

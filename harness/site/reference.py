@@ -70,7 +70,7 @@ def _class(name: str, value: type) -> Iterator[str]:
 
 
 def _inherited(value: type) -> dict[str, object]:
-    """Return what a class has of bases of ours."""
+    """Return the members that a class has of bases of ours."""
     ours = [base for base in value.__mro__[1:] if base.__module__.startswith("oncelog")]
     return (
         {}
