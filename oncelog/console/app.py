@@ -41,6 +41,7 @@ PAGE_S = 30.0  # for a whole page, with all of its calls
 SWEEP_S = 60.0  # between two looks for sessions that were idle too long
 MAX_FORM_BYTES = 64 * 1024
 MAX_FIELDS = 20
+FORM_S = 10.0  # for a form to come
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -343,10 +344,14 @@ def _refuse_strangers(request: Request) -> None:
 async def _form(request: Request) -> dict[str, str]:
     """Return the fields of a form. Raises HTTPException."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            raise HTTPException(413, f"The form is larger than {MAX_FORM_BYTES} bytes")
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise HTTPException(413, f"The form is larger than {MAX_FORM_BYTES} bytes")
+    except TimeoutError:
+        raise HTTPException(408, f"The form did not come within {FORM_S:.0f} s") from None
     try:
         fields = parse_qs(body.decode("utf-8", errors="replace"), max_num_fields=MAX_FIELDS)
     except ValueError:

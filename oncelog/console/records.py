@@ -7,25 +7,22 @@ threads of its own, because decoding takes the processor.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
 import time
-from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from oncelog import Consumer, Record, StoredBatch, TopicPartition
 from oncelog.config import MAX_INT32
 from oncelog.console.pages import number
 from oncelog.console.parts import Facts, Field, Filter, Link, Links, Notes, Page, Part, Table, path
+from oncelog.console.search_threads import SearchThreads
 from oncelog.console.sessions import BrowserSession
 from oncelog.errors import (
     InvalidRequestError,
     OffsetOutOfRangeError,
     RequestTimeoutError,
-    ThrottledError,
 )
 from oncelog.settings import ClientSettings
 from oncelog.views.record_choice import choice, parse_start, places
@@ -36,7 +33,6 @@ DEFAULT_ROWS = 50
 MAX_BYTES = 64 * 1024 * 1024  # that one request reads
 MAX_S = 5.0
 MAX_PARTITIONS = 64  # in one search
-MAX_THREADS = 4
 SHOWN_CHARS = 200  # of a value in a row
 RECORD_CHARS = 64 * 1024  # of a value on its own page
 HEX_BYTES = 1024
@@ -71,18 +67,16 @@ class RecordReader:
     """Runs searches in its threads."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(MAX_THREADS, "oncelog-console-search")
+        self._threads = SearchThreads()
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def search(self, session: BrowserSession, query: Mapping[str, str], topic: str) -> Page:
         """Return the page of a search. Raises OncelogError."""
         info = await session.admin.describe_topic(topic)
         wanted = _parse(query, topic, info.partition_count)
-        async with _slot(session):
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._threads, _search, session.settings, wanted)
+        found = await self._threads.run(session, _search, session.settings, wanted)
         return _page(query, wanted, found)
 
     async def record(
@@ -90,19 +84,8 @@ class RecordReader:
     ) -> Page:
         """Return the page of one record. Raises OncelogError."""
         tp = TopicPartition(topic, partition)
-        async with _slot(session):
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._threads, _one, session.settings, tp, offset)
+        found = await self._threads.run(session, _one, session.settings, tp, offset)
         return _record_page(tp, offset, *found)
-
-
-@asynccontextmanager
-async def _slot(session: BrowserSession) -> AsyncIterator[None]:
-    """Take one of the few searches that a session may run at a time. Raises ThrottledError."""
-    if session.searches.locked():
-        raise ThrottledError("two searches of this session are running; wait for them")
-    async with session.searches:
-        yield
 
 
 # --- searching ---------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import uvicorn
 
 from oncelog.console.app import Console
+from oncelog.console.connections import bounded
 from oncelog.console.listening import ConsoleConfig
 from oncelog.errors import ConfigError
 
 BACKLOG = 128
-MAX_CONNECTIONS = 100  # also idle ones; beyond them each request gets 503
+MAX_CONNECTIONS = 100  # beyond them those end that wait for a request
 KEEP_ALIVE_S = 30
 GRACE_S = 5  # for requests in progress at the end
 
@@ -29,7 +30,7 @@ def serve(config: ConsoleConfig, ready: Callable[[str], None]) -> None:
         link += f"enter?key={console.sessions.key}"
     settings = uvicorn.Config(
         console.app(),
-        http="h11",
+        http=bounded(MAX_CONNECTIONS),
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -37,7 +38,6 @@ def serve(config: ConsoleConfig, ready: Callable[[str], None]) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=config.cert_file,

@@ -8,7 +8,6 @@ nowhere else.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import secrets
 import time
@@ -23,7 +22,6 @@ from oncelog.settings import ClientSettings
 MAX_SESSIONS = 200  # the one that was idle longest makes room
 IDLE_S = 8 * 3600.0
 MAX_OFFERS = 50  # confirmations that wait in one session
-MAX_SEARCHES = 2  # of one session at a time
 _BYTES = 32
 
 
@@ -34,7 +32,6 @@ class BrowserSession:
         self.admin = admin
         self.settings = settings
         self.principal = principal
-        self.searches = asyncio.Semaphore(MAX_SEARCHES)
         self.used_at = 0.0
         self.said = ""  # result of a change, for the next page
         self._offers: OrderedDict[str, None] = OrderedDict()

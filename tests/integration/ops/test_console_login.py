@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
 
 import pytest
 
 from harness.local_cluster import LocalCluster
+from oncelog.console.server import MAX_CONNECTIONS
 from tests.integration.ops.consoles import Person, console, guarded, token_of
 
 
@@ -64,3 +69,20 @@ def test_a_session_ends_with_its_logout(pages: tuple[str, str]) -> None:
     person.post("/leave", {"Origin": person.origin})
     person.cookies.set_cookie(cookie)
     assert person.get("/topics").url.endswith("/enter")
+
+
+def test_silent_connections_keep_nobody_out(pages: tuple[str, str]) -> None:
+    """Strangers who connect and say nothing, or half a request, make room for those who ask."""
+    person = logged_in(pages, "boss")
+    address = urlsplit(pages[0])
+    assert address.hostname is not None and address.port is not None
+    tls = ssl.create_default_context(cafile=pages[1])
+    with ExitStack() as silent:
+        for n in range(MAX_CONNECTIONS + 5):
+            raw = silent.enter_context(
+                socket.create_connection((address.hostname, address.port), timeout=60)
+            )
+            wrapped = silent.enter_context(tls.wrap_socket(raw, server_hostname=address.hostname))
+            if n % 2:
+                wrapped.sendall(b"GET / HTTP/1.1\r\nHost:")
+        assert "orders" in person.get("/topics").text
