@@ -72,7 +72,7 @@ def test_a_session_ends_with_its_logout(pages: tuple[str, str]) -> None:
 
 
 def test_silent_connections_keep_nobody_out(pages: tuple[str, str]) -> None:
-    """Strangers who connect and say nothing, or half a request, make room for those who ask."""
+    """Strangers that send nothing, or half a request, make room for people that ask."""
     person = logged_in(pages, "boss")
     address = urlsplit(pages[0])
     assert address.hostname is not None and address.port is not None
