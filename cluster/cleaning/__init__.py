@@ -1,0 +1,1 @@
+"""Which records of a compacted topic stay; see README.md."""
