@@ -18,6 +18,9 @@ from typing import NamedTuple
 from cluster.entries import CarriedEntry
 
 _RANGE = struct.Struct("<QQQ")
+# Of one partition: saves and compactions read all of them. Apply depends on it, so that it may change
+# only together with the cluster version.
+MAX_RANGES = 16_384
 
 
 class CarriedRange(NamedTuple):
@@ -47,6 +50,8 @@ class CarriedRanges:
         if not log_start <= begin < end <= next_offset:
             return False
         first, after = self._overlapping(begin, end)
+        if first == after and len(self._ranges) >= MAX_RANGES:
+            return False
         return all(
             begin <= one.base_offset and one.end <= end and one.raft_index <= entry.guard
             for one in self._ranges[first:after]

@@ -95,6 +95,7 @@ class Leadership:
         self._in_flight_bytes = 0
         self._proposed = 0  # batches and opens without an outcome
         self._carrying = 0  # carried batches without an outcome, or without written rows
+        self._retention_is_due = False  # it waits for them, and the next ones wait for it
         self.staging = Staging(machine, self._in_flight, self.propose)
 
     def close(self) -> None:
@@ -405,6 +406,8 @@ class Leadership:
         if stored.index.cuts_run(begin if begin > stored.log_start else 0, end):
             text = "a carried batch holds all of a transaction's batches or none of them"
             return Answer(Verdict(Kind.INVALID_BATCH, message=text))
+        if self._retention_is_due:
+            return Answer(Verdict(Kind.NOT_READY, message="the log's start is to move first"))
 
         def written(outcome: Outcome) -> None:
             self._carrying -= 1
@@ -426,6 +429,7 @@ class Leadership:
 
     def retain(self) -> None:
         """Proposes a new log start, if retention asks for one."""
+        self._retention_is_due = self._carrying > 0
         if self._rows_wait() or not self._node.clock_agreed():
             return
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())

@@ -94,6 +94,8 @@ class StoredBatches:
 
     def carry(self, index: int, entry: CarriedEntry, data: bytes, batch: WriteBatch) -> bool:
         """Replaces stored batches by a carried one, unless they changed since they were read."""
+        if not 0 <= entry.freed_bytes <= self.stored_bytes:
+            return False
         if not self.carried.judge(entry, self.log_start, self.next_offset):
             return False
         self.carried.put(CarriedRange(entry.base_offset, entry.record_count, index))

@@ -9,12 +9,14 @@ from typing import Any
 import crc32c
 import pytest
 
+from cluster.consensus.proposals import Applied, Done
 from cluster.dedup.last_seen import KAFKA_LIFETIME_MS
 from cluster.dedup.verdict import BatchMeta
 from cluster.entries import KAFKA_V2, CarriedEntry, LogStartEntry, pack_carried, pack_log_start
 from cluster.features import COMPACTION, Features, Finalized
 from cluster.kafka import ids
 from cluster.partition import batch_index
+from cluster.partition import carried as carried_ranges
 from cluster.partition.batch_index import BatchIndex
 from cluster.partition.carried import CarriedRange, CarriedRanges
 from cluster.partition.lookup import Miss, find_batch
@@ -67,6 +69,16 @@ def test_a_carried_batch_replaces_what_its_cleaner_read(
     ranges = CarriedRanges([CarriedRange(20, 10, 7), CarriedRange(30, 10, 9)])
     entry = CarriedEntry(0, count, 0, base, guard, 0, 0, 0, 0)
     assert ranges.judge(entry, 10, 60) == replaces
+
+
+def test_carried_ranges_of_a_partition_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the bound only such carried batches count that take the place of others."""
+    monkeypatch.setattr(carried_ranges, "MAX_RANGES", 2)
+    ranges = CarriedRanges([CarriedRange(20, 10, 7), CarriedRange(30, 10, 9)])
+    entry = CarriedEntry(0, 10, 0, 40, 9, 0, 0, 0, 0)
+    assert not ranges.judge(entry, 10, 60)
+    assert ranges.judge(entry._replace(base_offset=30), 10, 60)
+    assert ranges.judge(entry._replace(base_offset=30, record_count=20), 10, 60)
 
 
 def test_ranges_by_offset() -> None:
@@ -127,6 +139,18 @@ def test_a_carried_batch_counts_in_place_of_what_it_replaced(replica: Replica) -
     assert replica.put(carried(0, 2, freed=freed))
     stored = replica.part.machine.stored
     assert stored.stored_bytes == len(replica.log.entries[2]) + len(replica.log.entries[3])
+
+
+@pytest.mark.parametrize("off_by", [1, -(1 << 40)])
+def test_a_carried_batch_that_frees_what_is_not_there_changes_nothing(off_by: int) -> None:
+    """The state could not be saved with less than nothing."""
+    replica = Replica()
+    for first in range(2):
+        replica.batch(first)
+    stored = replica.part.machine.stored
+    assert not replica.put(carried(0, 2, freed=stored.stored_bytes + off_by))
+    assert replica.put(carried(0, 2, freed=stored.stored_bytes))
+    assert replica.part.dump()
 
 
 def _fails_while_it_starts(replica: Replica, states: list[Any], end: int) -> list[tuple[int, int]]:
@@ -400,6 +424,24 @@ def leading(replica: Replica) -> Replica:
     replica.part._node = replace(replica.part._node, features=on)
     replica.part.on_role(leader=True, ready=True, term=1)
     return replica
+
+
+def test_retention_has_its_turn_between_carried_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleaner that always has a batch in flight would put it off for ever."""
+    replica, confirms = leading(Replica()), list[Done]()
+    for first in range(4):
+        replica.batch(first)
+    replica.part.alter(replace(replica.part.policy, retention_bytes=1))
+    monkeypatch.setattr(replica.log, "confirm", confirms.append)
+    assert replica.part.carry(carried(0, 2), lambda outcome: None) is None
+    replica.part.retain()
+    assert replica.part.log_start_offset == 0, "the row of the carried batch is not written"
+    refused = replica.part.carry(carried(2, 2), lambda outcome: None)
+    assert refused is not None and refused.verdict.kind.name == "NOT_READY"
+    confirms.pop()(Applied(9, None))
+    replica.part.retain()
+    assert replica.part.log_start_offset > 0
+    assert replica.part.carry(carried(3, 1), lambda outcome: None) is None
 
 
 @pytest.mark.parametrize(("base", "count"), [(0, 4), (4, 2), (4, 4), (6, 4)])
