@@ -1,6 +1,6 @@
 """Cleaning by key: keeps the newest record of each key, and tombstones for a while. Pure.
 
-    stored batches --newest_by_key--> {key: offset} --cleaned--> one carried batch
+    stored batches --NewestByKey--> {key: offset} --kept--> batches --carried--> one carried batch
 
 A record that goes leaves a blank in its place, without key and value, so offsets have no holes.
 A tombstone (a key without a value) stays until log time passes a moment that is set when it is
@@ -13,21 +13,27 @@ first time, the older records of its key are blanks, and it may go later without
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cluster.entries import CarriedEntry, KeyTombstone
+from cluster.entries import KAFKA_V2, CarriedEntry, KeyTombstone, pack_carried
 from oncelog.types import Header
 from oncelog.wire.batch import DecodedPayload, encode_payload
 from oncelog.wire.compression import compress
 
 ZSTD = 1
+KEY_BYTES = 200  # of memory for each key, beside its own; measured: 150 to 190
+RECORD_BYTES = 17  # of a payload for each record, beside its key, value and headers
+_BLANK_HEADERS: tuple[Header, ...] = ()
 
 
 class BatchToClean(NamedTuple):
-    """A stored batch that is to be cleaned. tombstones: of a batch that was carried before."""
+    """A stored batch that is to be cleaned.
+
+    stored: its payload as it is stored, in that codec. tombstones: of a batch that was carried.
+    """
 
     base_offset: int
     raft_index: int
@@ -35,73 +41,147 @@ class BatchToClean(NamedTuple):
     append_time_ms: int
     max_timestamp_us: int
     payload: DecodedPayload
+    codec: int
+    stored: bytes | memoryview
+    was_carried: bool = False
     tombstones: Sequence[KeyTombstone] = ()
+
+    @property
+    def end(self) -> int:
+        return self.base_offset + len(self.payload)
 
 
 class CleaningTerms(NamedTuple):
-    """Log time now, and how long a tombstone stays after its first cleaning."""
+    """Log time now, and how long a tombstone stays after its first cleaning.
+
+    marks: whether tombstones are given their moment. Not behind a batch that cannot be cleaned: an
+    older record of the key may be there.
+    """
 
     log_time_ms: int
     delete_retention_ms: int
+    marks: bool = True
 
 
-def newest_by_key(
-    batches: Iterable[BatchToClean], most_keys: int
-) -> tuple[dict[bytes, int], int | None]:
-    """Returns the newest offset of each key, and the offset where the keys became too many.
+class NewestByKey:
+    """Newest offset of each key, in bounded memory."""
 
-    None: it has seen all batches. A batch counts as a whole or not at all.
+    def __init__(self, most_bytes: int) -> None:
+        self.offsets: dict[bytes, int] = {}
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def add(self, batch: BatchToClean) -> bool:
+        """Adds a batch as a whole; returns False, and adds nothing, if there is no room for it.
+
+        The first batch always has room.
+        """
+        keys, known = batch.payload.keys(), self.offsets
+        new = {key for key in keys if key not in known and key is not None}
+        size = sum(map(len, new)) + KEY_BYTES * len(new)
+        if known and size and self._bytes + size > self._most_bytes:
+            return False
+        self._bytes += size
+        offsets = range(batch.base_offset, batch.end)
+        known |= {key: at for key, at in zip(keys, offsets, strict=True) if key is not None}
+        return True
+
+
+class Kept(NamedTuple):
+    """The records of a batch that stay, as columns; None: all of them do.
+
+    size: of its payload, not compressed.
     """
-    newest: dict[bytes, int] = {}
-    for batch in batches:
-        keys = batch.payload.keys()
-        if len(newest) + len({*keys} - newest.keys()) > most_keys and newest:
-            return newest, batch.base_offset
-        offsets = range(batch.base_offset, batch.base_offset + len(keys))
-        newest |= {key: at for key, at in zip(keys, offsets, strict=True) if key is not None}
-    return newest, None
+
+    batch: BatchToClean
+    tombstones: tuple[KeyTombstone, ...]
+    size: int
+    columns: KeptColumns | None
+
+    @property
+    def is_changed(self) -> bool:
+        return self.columns is not None or self.tombstones != tuple(self.batch.tombstones)
 
 
-def cleaned(
-    batches: Sequence[BatchToClean], newest: Mapping[bytes, int], terms: CleaningTerms
-) -> tuple[CarriedEntry, bytes]:
-    """Returns the carried batch in place of adjoining ones: its header and payload."""
-    values: list[bytes | None] = []
-    keys: list[bytes | None] = []
-    headers: list[Sequence[Header]] = []
-    stamps: list[int] = []
-    tombstones: list[KeyTombstone] = []
-    for batch in batches:
-        assert batch.base_offset == batches[0].base_offset + len(values), "they adjoin"
-        known = dict(batch.tombstones)
-        columns = (batch.payload.keys(), batch.payload.values(), batch.payload.headers())
-        rows = zip(*columns, batch.payload.timestamps_us(), strict=True)
-        for offset, (key, value, header, stamp) in enumerate(rows, batch.base_offset):
-            stays = key is None or newest.get(key, offset) <= offset
-            if stays and key is not None and value is None:
-                mark = _marked(offset, known, terms)
-                stays = mark.drop_after_ms >= terms.log_time_ms
-                tombstones += [mark] if stays else []
-            keys.append(key if stays else None)
-            values.append(value if stays else None)
-            headers.append(header if stays else ())
-            stamps.append(stamp if stays else 0)
-    payload = compress(ZSTD, encode_payload(values, stamps, keys, headers))
+class KeptColumns(NamedTuple):
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[Sequence[Header]]
+    stamps: list[int]
+
+
+def kept(batch: BatchToClean, newest: Mapping[bytes, int], terms: CleaningTerms) -> Kept:
+    """Returns the batch without the records that go. Raises InvalidBatchError."""
+    keys, layout = batch.payload.keys(), batch.payload.layout
+    get = newest.get
+    stays = [key is None or get(key, at) <= at for at, key in enumerate(keys, batch.base_offset)]
+    tombstones = list[KeyTombstone]()
+    if layout.value_validity is not None:
+        values, known = batch.payload.values(), dict(batch.tombstones)
+        for place, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if value is None and key is not None and stays[place]:
+                mark = _mark(batch.base_offset + place, known, terms)
+                stays[place] = mark is None or mark.drop_after_ms >= terms.log_time_ms
+                tombstones += [mark] if mark is not None and stays[place] else []
+    if all(stays):
+        return Kept(batch, tuple(tombstones), layout.total, None)
+    columns = _columns(batch.payload)
+    rows = zip(*columns, strict=True)
+    left = [
+        row if stay else (None, None, _BLANK_HEADERS, 0)
+        for row, stay in zip(rows, stays, strict=True)
+    ]
+    columns = KeptColumns(*map(list, zip(*left, strict=True)))
+    size = sum(len(key) for key in columns.keys if key is not None)
+    size += sum(len(value) for value in columns.values if value is not None)
+    return Kept(batch, tuple(tombstones), size + RECORD_BYTES * len(keys), columns)
+
+
+def _columns(payload: DecodedPayload) -> KeptColumns:
+    headers: list[Sequence[Header]] = [*payload.headers()]
+    return KeptColumns(payload.keys(), payload.values(), headers, payload.timestamps_us())
+
+
+def _mark(offset: int, known: Mapping[int, int], terms: CleaningTerms) -> KeyTombstone | None:
+    """Returns the tombstone with the moment that was set when it was carried first."""
+    if offset in known:
+        return KeyTombstone(offset, known[offset])
+    if not terms.marks:
+        return None
+    return KeyTombstone(offset, terms.log_time_ms + terms.delete_retention_ms)
+
+
+def carried(group: Sequence[Kept], terms: CleaningTerms) -> bytes:
+    """Returns the carried batch in place of adjoining ones."""
+    batches = [one.batch for one in group]
+    first = batches[0]
+    if len(group) == 1 and group[0].columns is None and first.codec != KAFKA_V2:
+        codec, payload = first.codec, bytes(first.stored)
+    else:
+        codec, payload = ZSTD, compress(ZSTD, _encoded(group), level=1)
     entry = CarriedEntry(
-        codec=ZSTD,
-        record_count=len(values),
+        codec=codec,
+        record_count=batches[-1].end - first.base_offset,
         crc=crc32c(payload),
-        base_offset=batches[0].base_offset,
+        base_offset=first.base_offset,
         guard=max(batch.raft_index for batch in batches),
         freed_bytes=sum(batch.entry_bytes for batch in batches),
         append_time_ms=max(batch.append_time_ms for batch in batches),
         max_timestamp_us=max(batch.max_timestamp_us for batch in batches),
         stamp_ms=terms.log_time_ms,
-        tombstones=tuple(tombstones),
+        tombstones=tuple(mark for one in group for mark in one.tombstones),
     )
-    return entry, payload
+    return pack_carried(entry, payload)
 
 
-def _marked(offset: int, known: Mapping[int, int], terms: CleaningTerms) -> KeyTombstone:
-    """Returns the tombstone with the moment that was set when it was carried first."""
-    return KeyTombstone(offset, known.get(offset, terms.log_time_ms + terms.delete_retention_ms))
+def _encoded(group: Sequence[Kept]) -> bytes:
+    whole, end = KeptColumns([], [], [], []), group[0].batch.base_offset
+    for one in group:
+        assert one.batch.base_offset == end, "they adjoin"
+        end = one.batch.end
+        part = one.columns or _columns(one.batch.payload)
+        whole.keys.extend(part.keys)
+        whole.values.extend(part.values)
+        whole.headers.extend(part.headers)
+        whole.stamps.extend(part.stamps)
+    return encode_payload(whole.values, whole.stamps, whole.keys, whole.headers)

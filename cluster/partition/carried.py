@@ -18,7 +18,7 @@ from typing import NamedTuple
 from cluster.entries import CarriedEntry
 
 _RANGE = struct.Struct("<QQQ")
-# Of one partition: saves and compactions read all of them. Apply depends on it, so that it may change
+# Of one partition: saves and compactions read all of them. Apply depends on it, so it may change
 # only together with the cluster version.
 MAX_RANGES = 16_384
 

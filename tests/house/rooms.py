@@ -48,7 +48,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
         }
     ),
     "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
-    "cluster.cleaning": frozenset({"cluster.entries", "oncelog.types", "oncelog.wire"}),
+    "cluster.cleaning": frozenset(
+        {"cluster.entries", "oncelog.errors", "oncelog.types", "oncelog.wire"}
+    ),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
         {"cluster.dedup", "cluster.entries", "cluster.pieces", "cluster.v1", "oncelog.wire.varint"}

@@ -1,0 +1,144 @@
+"""Pass of a cleaning, in the worker: learns the newest offset of each key, then cleans. Pure.
+
+    Note(batches) --> NewestByKey            first the part that was never cleaned
+    Clean(batches) -> groups -> carried batches   then all batches from the log's start on
+
+Adjoining batches become one while their payload is below GROUP_BYTES. A group of which nothing
+changes is left as it is, unless it has many small batches that were carried one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from cluster.cleaning.by_key import BatchToClean, CleaningTerms, Kept, NewestByKey, carried, kept
+from cluster.entries import (
+    CARRIED,
+    CorruptEntryError,
+    is_intact,
+    payload_of,
+    unpack_batch,
+    unpack_carried,
+)
+from oncelog.errors import InvalidBatchError
+from oncelog.wire.batch import decode_payload
+from oncelog.wire.compression import decompress
+
+GROUP_BYTES = 1 << 20
+
+
+class SourceBatch(NamedTuple):
+    """A batch as it is stored. joined: it belongs to one transaction with the next batch."""
+
+    base_offset: int
+    end: int
+    raft_index: int
+    append_time_ms: int
+    joined: bool
+    data: bytes | memoryview
+
+
+class Piece(NamedTuple):
+    """Result for adjoining batches: a carried batch in their place, or none.
+
+    error: why they cannot be cleaned.
+    """
+
+    base_offset: int
+    end: int
+    data: bytes = b""
+    error: str = ""
+
+
+class CleaningPass:
+    """One pass over a partition."""
+
+    def __init__(self, terms: CleaningTerms, most_bytes: int) -> None:
+        self._terms = terms
+        self._newest = NewestByKey(most_bytes)
+
+    def note(self, batches: Iterable[SourceBatch]) -> int | None:
+        """Learns keys; returns the offset of a batch for whose keys there is no memory left."""
+        for stored in batches:
+            try:
+                has_room = self._newest.add(_decoded(stored))
+            except (InvalidBatchError, CorruptEntryError):
+                continue  # `clean` tells
+            if not has_room:
+                return stored.base_offset
+        return None
+
+    def left(self) -> None:
+        """Notes that a batch stays as it is, uncleaned: an older record of any key may be there."""
+        self._terms = self._terms._replace(marks=False)
+
+    def clean(self, batches: Iterable[SourceBatch]) -> Iterator[Piece]:
+        """Yields a result for each group of the batches, which adjoin."""
+        group, size, is_joined = list[Kept](), 0, False
+        for stored in batches:
+            try:
+                one = kept(_decoded(stored), self._newest.offsets, self._terms)
+            except (InvalidBatchError, CorruptEntryError) as error:
+                yield from self._piece(group)
+                group, size = [], 0
+                self.left()
+                yield Piece(stored.base_offset, stored.end, error=str(error))
+                continue
+            if group and not is_joined and _ends(group, size, one):
+                yield from self._piece(group)
+                group, size = [], 0
+            group.append(one)
+            size += one.size
+            is_joined = stored.joined
+        yield from self._piece(group)
+
+    def _piece(self, group: Sequence[Kept]) -> Iterator[Piece]:
+        if not group:
+            return
+        base, end = group[0].batch.base_offset, group[-1].batch.end
+        try:
+            data = carried(group, self._terms) if _is_worth_it(group) else b""
+        except InvalidBatchError as error:
+            self.left()
+            yield Piece(base, end, error=str(error))
+        else:
+            yield Piece(base, end, data)
+
+
+def _ends(group: Sequence[Kept], size: int, following: Kept) -> bool:
+    """Tells whether the group is whole without the batch that follows."""
+    if size + following.size > GROUP_BYTES:
+        return True
+    was, comes = group[-1].batch.was_carried, following.batch.was_carried
+    return was and not comes and size > GROUP_BYTES // 2
+
+
+def _is_worth_it(group: Sequence[Kept]) -> bool:
+    if any(one.is_changed or not one.batch.was_carried for one in group):
+        return True
+    # Batches of like size become one, so each record is carried few times.
+    sizes = [one.size for one in group]
+    return 2 * max(sizes) <= sum(sizes)
+
+
+def _decoded(stored: SourceBatch) -> BatchToClean:
+    """Raises InvalidBatchError, CorruptEntryError."""
+    data = bytes(stored.data)
+    header, payload = unpack_batch(data), payload_of(data)
+    if not is_intact(data):
+        raise InvalidBatchError("its checksum differs")
+    columns = decode_payload(decompress(header.codec, payload), header.record_count)
+    was_carried = data[0] == CARRIED
+    return BatchToClean(
+        stored.base_offset,
+        stored.raft_index,
+        len(data),
+        stored.append_time_ms,
+        header.max_timestamp_us,
+        columns,
+        header.codec,
+        payload,
+        was_carried,
+        unpack_carried(data).tombstones if was_carried else (),
+    )
