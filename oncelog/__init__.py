@@ -73,6 +73,7 @@ from oncelog.moves import Balance, PartitionMove, Resized
 from oncelog.permissions import AlteredPermissions, PermissionRule, Permissions, Quota
 from oncelog.types import (
     BatchMetadata,
+    CleanupPolicy,
     ClusterInfo,
     CommittedOffset,
     CommittedTransaction,
@@ -126,6 +127,7 @@ __all__ = [
     "BatchTooLargeError",
     "BrokerUnavailableError",
     "BufferFullError",
+    "CleanupPolicy",
     "ClientClosedError",
     "ClusterInfo",
     "CommitDiffersError",

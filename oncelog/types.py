@@ -184,6 +184,14 @@ class TopicFormats(StrEnum):
     BOTH = "both"
 
 
+class CleanupPolicy(StrEnum):
+    """Treatment of a topic's old records."""
+
+    DELETE = "delete"  # they are deleted by the limits of retention
+    COMPACT = "compact"  # each key's newest record stays, for ever
+    COMPACT_DELETE = "compact_delete"  # it stays up to the limits of retention
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """None is the cluster's default; in `alter_topic` the setting keeps its value."""
@@ -194,6 +202,12 @@ class TopicConfig:
     expected_offsets: ExpectedOffsets | None = None
     # Of an existing topic it can only change to both. Not columnar: needs the feature "kafka".
     formats: TopicFormats | None = None
+    # Not delete: needs the feature "compaction", as the settings below do.
+    cleanup_policy: CleanupPolicy | None = None
+    min_compaction_lag_ms: int | None = None  # records stay as they are for so long
+    max_compaction_lag_ms: int | None = None  # and are compacted at the latest then; -1: no limit
+    delete_retention_ms: int | None = None  # how long a record without a value stays after it
+    min_cleanable_dirty_ratio: float | None = None  # share of new bytes that makes one due
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +476,7 @@ class SinkInfo:
 
 __all__ = [
     "BatchMetadata",
+    "CleanupPolicy",
     "ClusterInfo",
     "CommittedOffset",
     "CommittedTransaction",

@@ -203,13 +203,7 @@ def _topic_of(record: pb.TopicRecord) -> TopicState:
     partitions = tuple(map(_partition_of, record.partitions))
     if not record.name or not partitions or not all(p.replicas for p in partitions):
         raise ValueError(f"topic {record.name!r} is not complete")
-    settings = TopicSettings(
-        config.retention_ms,
-        config.retention_bytes,
-        config.max_batch_bytes,
-        config.expected_offsets,
-        config.formats,
-    )
+    settings = TopicSettings().overlaid(config, set_expected_offsets=True)
     return TopicState(record.name, record.topic_id, partitions, settings, record.created_ms)
 
 

@@ -327,6 +327,7 @@ class MetadataState:
         rules.check_placements(placements, node_rules.holders(self._tables))
         settings = TopicSettings().altered(command.config, set_expected_offsets=True)
         settings.check_formats(None, self._tables.finalized)
+        settings.check_compaction(self._tables.finalized)
         if len(self._tables.topics) >= rules.MAX_TOPICS:
             raise invalid("name", f"there are {rules.MAX_TOPICS} topics, which is the limit")
         rules.check_room(len(self._tables.groups), len(placements))
@@ -350,6 +351,7 @@ class MetadataState:
             command.config, set_expected_offsets=command.set_expected_offsets
         )
         settings.check_formats(topic.settings.formats, self._tables.finalized)
+        settings.check_compaction(self._tables.finalized)
         if settings != topic.settings:
             topic = replace(topic, settings=settings)
             self._tables.topics[topic.name] = topic

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+from cluster.features import COMPACTION, Finalized
 from cluster.features import KAFKA as FEATURE
-from cluster.features import Finalized
 from oncelog.v1.cluster_pb2 import ExpectedOffsets, TopicConfig
 
 DAY_MS = 86_400_000
@@ -39,7 +39,17 @@ INTERNAL_TOPICS = (OFFSETS_TOPIC,)
 # The values that the replicas agreed on, even if the enum has more by now.
 EXPECTED_OFFSETS = (0, 1, 2)
 COLUMNAR, KAFKA, BOTH = FORMATS = (0, 1, 2)
+DELETE, COMPACT, COMPACT_DELETE = CLEANUP_POLICIES = (0, 1, 2)
 
+COMPACTION_FIELDS = (
+    "cleanup_policy",
+    "min_compaction_lag_ms",
+    "max_compaction_lag_ms",
+    "delete_retention_ms",
+    "min_cleanable_dirty_ratio",
+)
+# Fields of TopicConfig that a message may lack.
+_OPTIONAL = ("retention_ms", "retention_bytes", "max_batch_bytes", "formats", *COMPACTION_FIELDS)
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -79,18 +89,24 @@ class TopicSettings:
     max_batch_bytes: int = 4 * MIB
     expected_offsets: int = ExpectedOffsets.EXPECTED_OFFSETS_CHECKED
     formats: int = COLUMNAR
+    cleanup_policy: int = DELETE
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = UNLIMITED
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
 
     def altered(self, config: TopicConfig, *, set_expected_offsets: bool) -> TopicSettings:
         """Returns the settings with the fields that `config` sets. Raises Rejected."""
-        settings = TopicSettings(
-            config.retention_ms if config.HasField("retention_ms") else self.retention_ms,
-            config.retention_bytes if config.HasField("retention_bytes") else self.retention_bytes,
-            config.max_batch_bytes if config.HasField("max_batch_bytes") else self.max_batch_bytes,
-            config.expected_offsets if set_expected_offsets else self.expected_offsets,
-            config.formats if config.HasField("formats") else self.formats,
-        )
+        settings = self.overlaid(config, set_expected_offsets=set_expected_offsets)
         settings._check()
         return settings
+
+    def overlaid(self, config: TopicConfig, *, set_expected_offsets: bool) -> TopicSettings:
+        """Returns the settings with the fields that `config` sets, unchecked."""
+        given = {name: getattr(config, name) for name in _OPTIONAL if config.HasField(name)}
+        if set_expected_offsets:
+            given["expected_offsets"] = config.expected_offsets
+        return replace(self, **given)
 
     def to_proto(self) -> TopicConfig:
         return TopicConfig(
@@ -100,7 +116,23 @@ class TopicSettings:
             expected_offsets=self.expected_offsets,  # type: ignore[arg-type]
             # Releases before the feature do not know the field.
             formats=self.formats or None,  # type: ignore[arg-type]
+            **self._compaction(),
         )
+
+    def _compaction(self) -> dict[str, Any]:
+        """Returns the settings of compaction, if they are not those that all releases have."""
+        known = TopicSettings()
+        given = {name: getattr(self, name) for name in COMPACTION_FIELDS}
+        return given if any(given[name] != getattr(known, name) for name in given) else {}
+
+    def check_compaction(self, finalized: Finalized) -> None:
+        """Raises Rejected unless a topic may have these settings of compaction."""
+        if self._compaction() and not finalized.has(COMPACTION):
+            text = (
+                f"cleanup_policy: {self.cleanup_policy} and its settings need the feature "
+                f"{COMPACTION!r}, which is not on"
+            )
+            raise Rejected(NOT_SUPPORTED, text)
 
     def check_formats(self, before: int | None, finalized: Finalized) -> None:
         """Raises Rejected unless a topic may have these formats after `before`.
@@ -126,6 +158,22 @@ class TopicSettings:
         if self.formats not in FORMATS:
             text = f"{self.formats} must be 0 (columnar), 1 (kafka) or 2 (both)"
             raise invalid("formats", text, "0..2")
+        self._check_compaction()
+
+    def _check_compaction(self) -> None:
+        if self.cleanup_policy not in CLEANUP_POLICIES:
+            text = f"{self.cleanup_policy} must be 0 (delete), 1 (compact) or 2 (compact_delete)"
+            raise invalid("cleanup_policy", text, "0..2")
+        lag, most = self.min_compaction_lag_ms, self.max_compaction_lag_ms
+        _limit("min_compaction_lag_ms", lag, 0, MAX_RETENTION_MS)
+        _limit("max_compaction_lag_ms", most, 1, MAX_RETENTION_MS, unlimited=True)
+        if 0 <= most < lag:
+            text = f"{most} must be at least min_compaction_lag_ms, {lag}, or -1 for no limit"
+            raise invalid("max_compaction_lag_ms", text, f"{lag}..{MAX_RETENTION_MS}")
+        _limit("delete_retention_ms", self.delete_retention_ms, 0, MAX_RETENTION_MS)
+        if not 0 <= self.min_cleanable_dirty_ratio <= 1:
+            text = f"{self.min_cleanable_dirty_ratio} must be 0..1"
+            raise invalid("min_cleanable_dirty_ratio", text, "0..1")
 
 
 class DamagedReplica(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from cluster.dedup.verdict import BatchMeta, Formats, OffsetRule, Verdict
@@ -40,15 +41,33 @@ class NoNames:
 NO_NAMES = NoNames()
 
 
+class Cleanup(IntEnum):
+    """Treatment of old records; the values are those of the protocol's CleanupPolicy."""
+
+    DELETE = 0
+    COMPACT = 1
+    COMPACT_DELETE = 2
+
+
 @dataclass(slots=True)
 class Policy:
-    """Topic and cluster settings that the leader stamps into entries. Times in ms."""
+    """Topic and cluster settings that the leader stamps into entries. Times in ms.
+
+    min_compaction_lag_ms: age of the records that a cleaner may touch. max_compaction_lag_ms: age
+    at which it must; -1: never. delete_retention_ms: how long a tombstone stays after its first
+    cleaning. min_cleanable_dirty_ratio: of the bytes that were never cleaned to all.
+    """
 
     max_batch_bytes: int = 4 * 1024 * 1024
     expected_offsets: int = OffsetRule.CHECKED
     formats: int = Formats.COLUMNAR
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
+    cleanup: Cleanup = Cleanup.DELETE
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = -1
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
     lease_lifetime_ms: int = 24 * 3600 * 1000
     expired_below: Callable[[], int] = lambda: 0
     names: Names = NO_NAMES

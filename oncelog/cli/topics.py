@@ -10,6 +10,7 @@ import click
 
 from oncelog import (
     Admin,
+    CleanupPolicy,
     ExpectedOffsets,
     PartitionInfo,
     TopicConfig,
@@ -53,6 +54,29 @@ def config_options(command: Any) -> Any:
                 type=click.Choice([choice.value for choice in TopicFormats]),
                 help="Formats of batches; later only to both.",
             ),
+            click.option(
+                "--cleanup-policy",
+                type=click.Choice([choice.value for choice in CleanupPolicy]),
+                help="Delete old records, or keep each key's newest.",
+            ),
+            click.option(
+                "--min-compaction-lag-ms", type=INT64, help="Leave younger records as they are."
+            ),
+            click.option(
+                "--max-compaction-lag-ms",
+                type=INT64,
+                help="Compact at the latest after this; -1: no limit.",
+            ),
+            click.option(
+                "--delete-retention-ms",
+                type=INT64,
+                help="Keep records without a value after their first compaction.",
+            ),
+            click.option(
+                "--min-cleanable-dirty-ratio",
+                type=float,
+                help="Share of new bytes, 0..1, that makes a compaction due.",
+            ),
         )
     ):
         command = option(command)
@@ -60,20 +84,23 @@ def config_options(command: Any) -> Any:
 
 
 def to_config(options: dict[str, Any]) -> TopicConfig:
-    expected, formats = options["expected_offsets"], options["formats"]
-    return TopicConfig(
-        options["retention_ms"],
-        options["retention_bytes"],
-        options["max_batch_bytes"],
-        None if expected is None else ExpectedOffsets(expected),
-        None if formats is None else TopicFormats(formats),
-    )
+    words: dict[str, Any] = {
+        "expected_offsets": ExpectedOffsets,
+        "formats": TopicFormats,
+        "cleanup_policy": CleanupPolicy,
+    }
+    given: dict[str, Any] = {
+        name: words[name](value) if name in words and value is not None else value
+        for name, value in options.items()
+    }
+    return TopicConfig(**given)
 
 
 @topic.command()
 @click.argument("name")
 @click.option("--partitions", "-p", type=INT32, default=0, help="Default: the cluster's.")
 @click.option("--replicas", "-r", type=INT32, default=0, help="Default: the cluster's.")
+@click.option("--compact", is_flag=True, help="Keep each key's newest record, for ever.")
 @config_options
 @click.option("--timeout-ms", type=click.IntRange(1, MAX_INT32), default=30_000, show_default=True)
 @with_admin
@@ -82,6 +109,7 @@ def create(
     name: str,
     partitions: int,
     replicas: int,
+    compact: bool,
     timeout_ms: int,
     as_json: bool,
     **options: Any,
@@ -90,6 +118,10 @@ def create(
 
     Waits until each partition has a leader.
     """
+    if compact:
+        if options["cleanup_policy"] is not None:
+            raise click.UsageError("--compact and --cleanup-policy are one setting: name one")
+        options["cleanup_policy"] = CleanupPolicy.COMPACT
     config = to_config(options)
     with progress(lambda: f"waiting for a leader of each partition of {name}"):
         info = admin.create_topic(name, partitions, replicas, config, timeout_ms=timeout_ms)

@@ -19,6 +19,12 @@ class TopicFormats(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOPIC_FORMATS_KAFKA: _ClassVar[TopicFormats]
     TOPIC_FORMATS_BOTH: _ClassVar[TopicFormats]
 
+class CleanupPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CLEANUP_POLICY_DELETE: _ClassVar[CleanupPolicy]
+    CLEANUP_POLICY_COMPACT: _ClassVar[CleanupPolicy]
+    CLEANUP_POLICY_COMPACT_DELETE: _ClassVar[CleanupPolicy]
+
 class NodeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     NODE_ACTION_UNSPECIFIED: _ClassVar[NodeAction]
@@ -42,6 +48,9 @@ EXPECTED_OFFSETS_REQUIRED: ExpectedOffsets
 TOPIC_FORMATS_COLUMNAR: TopicFormats
 TOPIC_FORMATS_KAFKA: TopicFormats
 TOPIC_FORMATS_BOTH: TopicFormats
+CLEANUP_POLICY_DELETE: CleanupPolicy
+CLEANUP_POLICY_COMPACT: CleanupPolicy
+CLEANUP_POLICY_COMPACT_DELETE: CleanupPolicy
 NODE_ACTION_UNSPECIFIED: NodeAction
 NODE_ACTION_ADD: NodeAction
 NODE_ACTION_REPLACE: NodeAction
@@ -184,18 +193,28 @@ class RequestLimits(_message.Message):
     def __init__(self, produce_batches: _Optional[int] = ..., fetch_partitions: _Optional[int] = ..., fetch_wait_ms: _Optional[int] = ..., producer_partitions: _Optional[int] = ..., produce_timeout_ms: _Optional[int] = ..., stream_waiting_bytes: _Optional[int] = ..., fetch_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ...) -> None: ...
 
 class TopicConfig(_message.Message):
-    __slots__ = ("retention_ms", "retention_bytes", "max_batch_bytes", "expected_offsets", "formats")
+    __slots__ = ("retention_ms", "retention_bytes", "max_batch_bytes", "expected_offsets", "formats", "cleanup_policy", "min_compaction_lag_ms", "max_compaction_lag_ms", "delete_retention_ms", "min_cleanable_dirty_ratio")
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
+    CLEANUP_POLICY_FIELD_NUMBER: _ClassVar[int]
+    MIN_COMPACTION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_COMPACTION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_CLEANABLE_DIRTY_RATIO_FIELD_NUMBER: _ClassVar[int]
     retention_ms: int
     retention_bytes: int
     max_batch_bytes: int
     expected_offsets: ExpectedOffsets
     formats: TopicFormats
-    def __init__(self, retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., expected_offsets: _Optional[_Union[ExpectedOffsets, str]] = ..., formats: _Optional[_Union[TopicFormats, str]] = ...) -> None: ...
+    cleanup_policy: CleanupPolicy
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    def __init__(self, retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., expected_offsets: _Optional[_Union[ExpectedOffsets, str]] = ..., formats: _Optional[_Union[TopicFormats, str]] = ..., cleanup_policy: _Optional[_Union[CleanupPolicy, str]] = ..., min_compaction_lag_ms: _Optional[int] = ..., max_compaction_lag_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., min_cleanable_dirty_ratio: _Optional[float] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("name", "partitions", "replicas", "config", "timeout_ms")

@@ -18,12 +18,20 @@ def summary(info: TopicInfo) -> dict[str, Any]:
 
 def settings_of(config: TopicConfig) -> dict[str, object]:
     """Return the settings by name; None: the cluster's default."""
+    compaction = {
+        "min_compaction_lag_ms": config.min_compaction_lag_ms,
+        "max_compaction_lag_ms": config.max_compaction_lag_ms,
+        "delete_retention_ms": config.delete_retention_ms,
+        "min_cleanable_dirty_ratio": config.min_cleanable_dirty_ratio,
+    }
     return {
         "retention_ms": config.retention_ms,
         "retention_bytes": config.retention_bytes,
         "max_batch_bytes": config.max_batch_bytes,
         "expected_offsets": config.expected_offsets,
         "formats": config.formats,
+        "cleanup_policy": config.cleanup_policy,
+        **{name: value for name, value in compaction.items() if value is not None},
     }
 
 

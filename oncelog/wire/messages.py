@@ -22,6 +22,23 @@ _FORMATS = {
 }
 _FORMATS_BACK: dict[int, t.TopicFormats] = {number: name for name, number in _FORMATS.items()}
 
+_CLEANUPS = {
+    t.CleanupPolicy.DELETE: cluster_pb2.CLEANUP_POLICY_DELETE,
+    t.CleanupPolicy.COMPACT: cluster_pb2.CLEANUP_POLICY_COMPACT,
+    t.CleanupPolicy.COMPACT_DELETE: cluster_pb2.CLEANUP_POLICY_COMPACT_DELETE,
+}
+_CLEANUPS_BACK: dict[int, t.CleanupPolicy] = {number: name for name, number in _CLEANUPS.items()}
+# Fields of TopicConfig that are the same in the message.
+_NUMBERS = (
+    "retention_ms",
+    "retention_bytes",
+    "max_batch_bytes",
+    "min_compaction_lag_ms",
+    "max_compaction_lag_ms",
+    "delete_retention_ms",
+    "min_cleanable_dirty_ratio",
+)
+
 _RESOLUTIONS: dict[int, t.Resolution] = {
     log_pb2.RESOLUTION_UNSPECIFIED: t.Resolution.FORGOTTEN,
     log_pb2.RESOLUTION_COMMITTED: t.Resolution.COMMITTED,
@@ -50,31 +67,38 @@ def formats(name: object) -> t.TopicFormats:
         raise ConfigError(f"formats must be one of {choices}, got {name!r}", "formats") from None
 
 
+def cleanup_policy(name: object) -> t.CleanupPolicy:
+    """Parse a name. Raises ConfigError for any but the three."""
+    try:
+        return t.CleanupPolicy(str(name))
+    except ValueError:
+        choices = ", ".join(t.CleanupPolicy)
+        text = f"cleanup_policy must be one of {choices}, got {name!r}"
+        raise ConfigError(text, "cleanup_policy") from None
+
+
 def topic_config_to_message(config: t.TopicConfig) -> cluster_pb2.TopicConfig:
     message = cluster_pb2.TopicConfig()
-    if config.retention_ms is not None:
-        message.retention_ms = config.retention_ms
-    if config.retention_bytes is not None:
-        message.retention_bytes = config.retention_bytes
-    if config.max_batch_bytes is not None:
-        message.max_batch_bytes = config.max_batch_bytes
+    for name in _NUMBERS:
+        value = getattr(config, name)
+        if value is not None:
+            setattr(message, name, value)
     if config.expected_offsets is not None:
         message.expected_offsets = _EXPECTED[expected_offsets(config.expected_offsets)]
     if config.formats is not None:
         message.formats = _FORMATS[formats(config.formats)]
+    if config.cleanup_policy is not None:
+        message.cleanup_policy = _CLEANUPS[cleanup_policy(config.cleanup_policy)]
     return message
 
 
 def topic_config(message: cluster_pb2.TopicConfig) -> t.TopicConfig:
-    def given(name: str) -> int | None:
-        return getattr(message, name) if message.HasField(name) else None
-
+    given = {name: getattr(message, name) for name in _NUMBERS if message.HasField(name)}
     return t.TopicConfig(
-        given("retention_ms"),
-        given("retention_bytes"),
-        given("max_batch_bytes"),
-        _EXPECTED_BACK.get(message.expected_offsets, t.ExpectedOffsets.CHECKED),
-        _FORMATS_BACK.get(message.formats, t.TopicFormats.COLUMNAR),
+        expected_offsets=_EXPECTED_BACK.get(message.expected_offsets, t.ExpectedOffsets.CHECKED),
+        formats=_FORMATS_BACK.get(message.formats, t.TopicFormats.COLUMNAR),
+        cleanup_policy=_CLEANUPS_BACK.get(message.cleanup_policy, t.CleanupPolicy.DELETE),
+        **given,
     )
 
 

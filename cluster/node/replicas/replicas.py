@@ -29,7 +29,7 @@ from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState, TopicSettings, TopicState
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.partition.replica import Partition, Policy
-from cluster.partition.types import Names, NodeView
+from cluster.partition.types import Cleanup, Names, NodeView
 from storage.checkpoints import CheckpointStore
 from storage.errors import StorageError
 from storage.kv import KeyValue, WriteBatch
@@ -448,6 +448,11 @@ class Replicas:
             formats=settings.formats,
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
+            cleanup=Cleanup(settings.cleanup_policy),
+            min_compaction_lag_ms=settings.min_compaction_lag_ms,
+            max_compaction_lag_ms=settings.max_compaction_lag_ms,
+            delete_retention_ms=settings.delete_retention_ms,
+            min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
             lease_lifetime_ms=metadata.lease_lifetime_ms,
             expired_below=lambda: metadata.expired_below(now_ms(), metadata.lease_lifetime_ms),
             names=metadata,

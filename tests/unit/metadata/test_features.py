@@ -14,6 +14,7 @@ from cluster.features import (
     CLUSTER_SETTINGS,
     CLUSTER_VERSIONS,
     COMMANDS,
+    COMPACTION,
     ENTRIES,
     FEATURES,
     GROUPS,
@@ -111,6 +112,10 @@ LATER_FIELDS: dict[str | int, str] = {
         ResetSink: sink
         TransactionCommand: abort begin commit markers_done register
         TransactionCommand: begin_batch draw_ticket reset_sink
+    """,
+    COMPACTION: """
+        TopicConfig: cleanup_policy delete_retention_ms max_compaction_lag_ms
+            min_cleanable_dirty_ratio min_compaction_lag_ms
     """,
     KAFKA: """
         AbortTransaction: kafka

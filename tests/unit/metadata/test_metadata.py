@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.features import KAFKA, PLACES, Finalized
+from cluster.features import COMPACTION, KAFKA, PLACES, Finalized
 from cluster.metadata.places import NodePlace
 from cluster.metadata.state import (
     FIRST_PARTITION_GROUP_ID,
@@ -15,9 +15,11 @@ from cluster.metadata.state import (
     MetadataState,
     TopicAltered,
 )
-from cluster.metadata.topics import MAX_PARTITIONS, MAX_TOPICS
+from cluster.metadata.topics import MAX_PARTITIONS, MAX_TOPICS, TopicSettings
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.v1.cluster_pb2 import (
+    CLEANUP_POLICY_COMPACT,
+    CLEANUP_POLICY_DELETE,
     TOPIC_FORMATS_BOTH,
     TOPIC_FORMATS_COLUMNAR,
     TOPIC_FORMATS_KAFKA,
@@ -198,6 +200,53 @@ def test_formats_need_their_feature_and_can_only_grow(log):
     assert other.dump() == log.state.dump()
     loaded = other.topic("kafka")
     assert loaded is not None and loaded.settings.formats == TOPIC_FORMATS_BOTH
+
+
+def test_compaction_needs_its_feature(log):
+    compact: Any = {"cleanup_policy": CLEANUP_POLICY_COMPACT}
+    log.state.take_events()
+    before: Any = log.state.dump()
+    for config in (compact, {"delete_retention_ms": 1}, {"min_cleanable_dirty_ratio": 0.1}):
+        text = log.rejected(log.create("a", **config), before)
+        assert text.startswith("NOT_SUPPORTED cleanup_policy: "), text
+    assert not log.create("plain", cleanup_policy=CLEANUP_POLICY_DELETE).error
+    # A state without the settings has the bytes of a release before them.
+    assert not log.state.topic("plain").config.HasField("cleanup_policy")
+    log.state.take_events()
+    log.rejected(log.alter("plain", **compact), log.state.dump())
+    log.state.tables.finalized = Finalized(3, frozenset({COMPACTION}))
+    assert not log.alter("plain", **compact, min_compaction_lag_ms=5).error
+    assert not log.create("b", cleanup_policy=2, max_compaction_lag_ms=7).error
+    other = MetadataState()
+    other.load(log.state.dump())
+    assert other.dump() == log.state.dump()
+    assert [topic.settings for topic in reversed(other.topics())] == [
+        TopicSettings(cleanup_policy=1, min_compaction_lag_ms=5),
+        TopicSettings(cleanup_policy=2, max_compaction_lag_ms=7),
+    ]
+    assert not log.alter("b", cleanup_policy=CLEANUP_POLICY_DELETE, max_compaction_lag_ms=-1).error
+    assert log.state.topic("b").settings == TopicSettings()
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"cleanup_policy": 3}, "cleanup_policy: 3 must be 0 (delete), 1 (compact) or 2"),
+        ({"min_compaction_lag_ms": -1}, "min_compaction_lag_ms: -1 must be 0.."),
+        ({"max_compaction_lag_ms": 0}, "max_compaction_lag_ms: 0 must be 1.."),
+        (
+            {"min_compaction_lag_ms": 9, "max_compaction_lag_ms": 8},
+            "max_compaction_lag_ms: 8 must be at least min_compaction_lag_ms, 9",
+        ),
+        ({"delete_retention_ms": -1}, "delete_retention_ms: -1 must be 0.."),
+        ({"min_cleanable_dirty_ratio": 1.01}, "min_cleanable_dirty_ratio: 1.01 must be 0..1"),
+        ({"min_cleanable_dirty_ratio": float("nan")}, "min_cleanable_dirty_ratio: nan must be"),
+    ],
+)
+def test_settings_of_compaction_have_limits(log, config, text):
+    log.state.tables.finalized = Finalized(3, frozenset({COMPACTION}))
+    before = log.state.dump()
+    assert text in log.rejected(log.create("a", **config), before)
 
 
 def test_create_topic_fills_in_the_defaults(log):
