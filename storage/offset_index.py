@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from storage import keys
@@ -217,15 +217,16 @@ class OffsetIndex:
 
     def cuts_run(self, begin: int, end: int) -> bool:
         """Tells whether a run with one row has batches both in begin..end (exclusive) and not."""
+        runs = self.long_runs(begin, end)
+        return any(run.base_offset < begin or run.last_offset >= end for run in runs)
+
+    def long_runs(self, begin: int, end: int) -> list[RunRow]:
+        """Returns the runs with one row that have records in begin..end (exclusive)."""
         low = keys.staged(self._group, number=begin)
         high = keys.staged(self._group, number=keys.MAX_NUMBER + 1)
-        for _, value in self._kv.scan(Family.OFFSETS, low, high):
-            run = RunRow(*_RUN.unpack(value))
-            if run.base_offset >= end:
-                return False
-            if run.base_offset < begin or run.last_offset >= end:
-                return True
-        return False
+        rows = self._kv.scan(Family.OFFSETS, low, high)
+        runs = (RunRow(*_RUN.unpack(value)) for _, value in rows)
+        return list(takewhile(lambda run: run.base_offset < end, runs))
 
     def replace(self, batch: WriteBatch, entry: IndexEntry) -> None:
         """Puts a batch in place of all batches and runs that lie where it lies."""

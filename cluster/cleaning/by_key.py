@@ -71,15 +71,15 @@ class NewestByKey:
         self._most_bytes = most_bytes
         self._bytes = 0
 
-    def add(self, batch: BatchToClean) -> bool:
+    def add(self, batch: BatchToClean, *, always: bool = False) -> bool:
         """Adds a batch as a whole; returns False, and adds nothing, if there is no room for it.
 
-        The first batch always has room.
+        The first batch always has room. always: so has this one.
         """
         keys, known = batch.payload.keys(), self.offsets
         new = {key for key in keys if key not in known and key is not None}
         size = sum(map(len, new)) + KEY_BYTES * len(new)
-        if known and size and self._bytes + size > self._most_bytes:
+        if known and size and not always and self._bytes + size > self._most_bytes:
             return False
         self._bytes += size
         offsets = range(batch.base_offset, batch.end)

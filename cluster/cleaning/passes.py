@@ -60,13 +60,15 @@ class CleaningPass:
 
     def note(self, batches: Iterable[SourceBatch]) -> int | None:
         """Learns keys; returns the offset of a batch for whose keys there is no memory left."""
+        is_joined = False
         for stored in batches:
             try:
-                has_room = self._newest.add(_decoded(stored))
+                has_room = self._newest.add(_decoded(stored), always=is_joined)
             except (InvalidBatchError, CorruptEntryError):
-                continue  # `clean` tells
+                has_room = True  # `clean` tells
             if not has_room:
                 return stored.base_offset
+            is_joined = stored.joined
         return None
 
     def left(self) -> None:

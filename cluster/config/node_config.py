@@ -122,6 +122,8 @@ class NodeConfig:
     checkpoint_node_bytes: int = 256 * MIB
     repair_after_ms: int = 5000
     retention_check_ms: int = MINUTE_MS
+    cleaner_bytes_per_s: int = 10_000_000
+    cleaner_memory_bytes: int = 256 * MIB
     upgrade_auto_finalize_ms: int = DAY_MS
     log_level: str = "info"
     log_format: str = "text"

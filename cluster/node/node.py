@@ -43,6 +43,7 @@ from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics.http import serve_pages
 from cluster.metrics.page import Metrics
+from cluster.node.cleaning.process import Cleaning
 from cluster.node.descriptors import ConnectionWatch, Shares
 from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.health.clocks import clocks_of
@@ -177,6 +178,7 @@ class Node:
         self._group_members = GroupMembers(self._context)
         self._lags = self._open_lags()
         asked = (proposer, transactions, sizes, self._lags)
+        self._cleaning = Cleaning(config, replicas.by_group, self._driver.reads)
         self._requests = PeerRequests(clock, memory, self._install, *asked)
         keep = partial(keep_version, lock)
         followed = (self.metadata, replicas, self._driver, clock)
@@ -374,7 +376,9 @@ class Node:
             self._peers.linked_since,
             self._clocks,
             SnapshotSender(self._peers.links, tasks, self._driver.windows.learners.sent).send,
+            self._cleaning.cleaner.look,
         )
+        stack.push_async_callback(self._cleaning.stop)
         retention_period = config.retention_check_ms / 1000
         start_maintenance(maintenance, tasks, retention_period, self._engine.reclaim)
         stack.push_async_callback(self._duties.stop)
@@ -415,6 +419,7 @@ class Node:
             self.config.last_seen_capacity,
         )
         self.metrics.parts += (
+            self._cleaning.families,
             figures.families,
             partial(security_families, security, self.config.insecure),
         )

@@ -115,6 +115,10 @@ class BatchIndex:
         """See OffsetIndex.cuts_run."""
         return self._stored.cuts_run(begin, end)
 
+    def long_runs(self, begin: int, end: int) -> list[RunRow]:
+        """See OffsetIndex.long_runs."""
+        return self._stored.long_runs(begin, end)
+
     def _is_replaced(self, place: IndexEntry) -> bool:
         """Whether a later entry has replaced the batch: an entry may be applied once more."""
         row = self._stored.find(place.last_offset)

@@ -37,7 +37,15 @@ from cluster.partition.machine import PartitionMachine
 from cluster.partition.producers import NAMES_BEHIND
 from cluster.partition.retention import freed_below, freed_by
 from cluster.partition.staging import Staging
-from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
+from cluster.partition.types import (
+    Answer,
+    AnswerTo,
+    AppendRequest,
+    Cleanup,
+    Counters,
+    NodeView,
+    Policy,
+)
 from cluster.transactions.types import Marker
 
 MAX_IN_FLIGHT_BYTES = 128 * 1024 * 1024
@@ -411,6 +419,8 @@ class Leadership:
 
         def written(outcome: Outcome) -> None:
             self._carrying -= 1
+            if self._retention_is_due and not isinstance(outcome, Abandoned):
+                self.retain()
 
         def ended(outcome: Outcome) -> None:
             if isinstance(outcome, Abandoned):
@@ -423,14 +433,19 @@ class Leadership:
         self.propose(data, ended)
         return None
 
+    def cleaning_time_ms(self) -> int | None:
+        """Returns the time for a cleaning's entries; None: it could not stamp them now."""
+        return self._stamp_ms() if self.unable() is None else None
+
     def _rows_wait(self) -> bool:
         """Whether the row of a carried batch may not be written yet, or its entry not applied."""
         return bool(self._carrying or (self._stored.carried and self._node.storage_full()))
 
     def retain(self) -> None:
         """Proposes a new log start, if retention asks for one."""
-        self._retention_is_due = self._carrying > 0
-        if self._rows_wait() or not self._node.clock_agreed():
+        is_kept = self.policy.cleanup == Cleanup.COMPACT
+        self._retention_is_due = self._carrying > 0 and not is_kept
+        if is_kept or self._rows_wait() or not self._node.clock_agreed():
             return
         entry = freed_by(self.policy, self._stored, self._node.now_ms(), self._stamp_ms())
         if entry is not None:

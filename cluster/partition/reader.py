@@ -41,6 +41,8 @@ class Read:
     From memory it takes as long as a copy. From the disk it may take long, so another thread runs
     it, without this replica's state. Applied batches never change, so the result is right despite
     later changes; they may be deleted, though: see `is_outdated`.
+
+    places: if a list, `run` adds the row of each batch.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Read:
         self._max_bytes = max_bytes
         self._max_batches = max_batches
         self._end = stored.next_offset
+        self.places: list[IndexEntry] | None = None
         self._base_index = journal.base_index
         # The first page of rows, if in memory: with a full disk it may not be stored yet.
         self._recent = stored.index.recent(offset) if offset < self._end else []
@@ -106,6 +109,8 @@ class Read:
                         raise
                     return out
                 out.append(ReadBatch(place.base_offset, data))
+                if self.places is not None:
+                    self.places.append(place)
                 size += place.payload_bytes
                 offset = place.last_offset + 1
         return out

@@ -168,6 +168,13 @@ class Partition:
         unable = leadership.unable()
         return unable or leadership.carry(data, done)
 
+    def cleaning_time_ms(self) -> int | None:
+        """Returns log time for a cleaning that begins now; None: this node cannot carry batches."""
+        leads = self._leadership is not None and self.group.is_leader
+        if self._leadership is None or not leads or not self._node.features.is_on(COMPACTION):
+            return None
+        return self._leadership.cleaning_time_ms()
+
     def stage_offsets(self, transaction_id: int, data: bytes, done: Done) -> Answer | None:
         """Proposes as `propose`; UNREGISTERED if the coordinator must learn of it first."""
         leadership = self._leadership

@@ -51,6 +51,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.cleaning": frozenset(
         {"cluster.entries", "oncelog.errors", "oncelog.types", "oncelog.wire"}
     ),
+    "cluster.cleaning_worker": frozenset({"cluster.cleaning"}),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
         {"cluster.dedup", "cluster.entries", "cluster.pieces", "cluster.v1", "oncelog.wire.varint"}

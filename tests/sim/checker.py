@@ -11,7 +11,7 @@ The bytes of entries are read by the layout in docs (96 bytes of header), not by
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -73,12 +73,21 @@ def smallest_majority(replicas: int) -> int:
 class Checker:
     """Watches one run. Every method raises Violation."""
 
-    def __init__(self, groups: Iterable[int], majority: int, *, expiry: bool) -> None:
+    def __init__(
+        self,
+        groups: Iterable[int],
+        majority: int,
+        *,
+        expiry: bool,
+        model: Callable[..., Model] = Model,
+    ) -> None:
+        """model: makes the model of a partition, by its name."""
         self.majority, self.expiry = majority, expiry
+        self._model = model
         self.majorities: dict[int, int] = {}  # of groups that not all nodes hold
         self.deleted: set[int] = set()  # groups without any more promises
         self.logs: dict[int, dict[int, Entry]] = {gid: {} for gid in groups}
-        self.models = {gid: Model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
+        self.models = {gid: model(f"group {gid}", expiry=expiry) for gid in self.logs if gid}
         self.metadata = MetadataModel()
         self.leaders: dict[tuple[int, int], int] = {}
         self.leading: dict[tuple[int, int], int] = {}  # (node, group) -> term of its messages
@@ -101,7 +110,7 @@ class Checker:
         self.majorities[gid] = majority
         if gid not in self.logs:
             self.logs[gid] = {}
-            self.models[gid] = Model(f"group {gid}", expiry=self.expiry)
+            self.models[gid] = self._model(f"group {gid}", expiry=self.expiry)
 
     def begins(self, node: int, gid: int, instance: int) -> None:
         """Notes an instance: another one than before has promised nothing yet."""

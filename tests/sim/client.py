@@ -124,7 +124,9 @@ class Producer:
 
     def _new_batch(self) -> Sent:
         count = self.rng.randint(1, 3)
-        data = ck.payload(self.stream, self.next_record, count, 8 * self.rng.randint(0, 8))
+        data = self.cluster.payload(
+            self.stream, self.next_record, count, 8 * self.rng.randint(0, 8)
+        )
         first, last = self.next_sequence, self.next_sequence + count - 1
         prev = -1 if self.chain_starts else first - 1
         self.chain_starts = False
@@ -321,7 +323,7 @@ class Anonymous:
     def tick(self) -> None:
         if self.closing:
             return
-        data = ck.payload(self.stream, self.next_record, 1, 16)
+        data = self.cluster.payload(self.stream, self.next_record, 1, 16)
         self.next_record += 1
         batch = Sent(0, 0, 0, 0, -1, 1, crc32c(data), data, self.next_offset)
         calls: list[tuple[AppendRequest, Any]] = [(batch.request(), _Told(self, batch))]

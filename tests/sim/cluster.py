@@ -19,12 +19,20 @@ from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.maintenance.duties import TransferDone
 from cluster.partition.replica import Answer, OffsetOutOfRangeError
 from cluster.v1 import metadata_pb2 as mpb
-from oncelog.v1.cluster_pb2 import TOPIC_FORMATS_BOTH, TopicConfig
+from oncelog.v1.cluster_pb2 import (
+    CLEANUP_POLICY_COMPACT,
+    CLEANUP_POLICY_COMPACT_DELETE,
+    TOPIC_FORMATS_BOTH,
+    TopicConfig,
+)
 from storage.kv import Family
 from tests.sim.checker import Checker, Violation
 from tests.sim.clock import EPOCH_MS, Scheduler
+from tests.sim.compaction import keyed
+from tests.sim.compaction.keyed import KeyedModel
 from tests.sim.contacts import Meetings
 from tests.sim.kafka.client import kafka_id
+from tests.sim.model import Model, payload
 from tests.sim.network import Damage, Network
 from tests.sim.node import LEASE_MS, Node, Settings
 from tests.sim.outcomes import Call, Outcomes
@@ -44,7 +52,10 @@ class Cluster:
         self.groups = list(range(16, 16 + settings.groups))
         everything = [*self.groups, METADATA_GROUP] if settings.metadata else self.groups
         self.topics = _topics(settings, self.node_ids).dump()
-        self.checker = Checker(everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0)
+        model, self.payload = (KeyedModel, keyed.payload) if settings.keyed else (Model, payload)
+        self.checker = Checker(
+            everything, settings.nodes // 2 + 1, expiry=settings.lease_ms > 0, model=model
+        )
         self.outcomes = Outcomes(self.checker.logs.get(METADATA_GROUP, {}))
         self.shadow = Shadow(self.checker.deleted)
         self.checker.families = (Family.ENTRIES, Family.STATE)
@@ -405,7 +416,7 @@ class Cluster:
 def _topics(settings: Settings, nodes: list[int]) -> MetadataState:
     """Builds a state with the groups of `settings` as topics of one partition, on all nodes."""
     state = MetadataState()
-    named = {KAFKA: settings.kafka, COMPACTION: settings.compaction}
+    named = {KAFKA: settings.kafka, COMPACTION: settings.compaction or settings.keyed}
     features = frozenset(name for name, is_on in named.items() if is_on)
     if features:
         state.tables.finalized = Finalized(2, features)
@@ -427,9 +438,19 @@ def create_topic(name: str, placements: list[list[int]], settings: Settings) -> 
         create_topic=mpb.CreateTopic(
             name=name,
             placements=[mpb.Placement(replicas=replicas) for replicas in placements],
-            config=topic_config(settings.retention_bytes, settings.retention_ms, settings.kafka),
+            config=_config(settings),
         )
     )
+
+
+def _config(settings: Settings) -> TopicConfig:
+    config = topic_config(settings.retention_bytes, settings.retention_ms, settings.kafka)
+    if settings.keyed:
+        deletes = settings.retention_bytes >= 0 or settings.retention_ms >= 0
+        config.cleanup_policy = CLEANUP_POLICY_COMPACT_DELETE if deletes else CLEANUP_POLICY_COMPACT
+        config.delete_retention_ms = keyed.DELETE_RETENTION_MS
+        config.min_cleanable_dirty_ratio = 0.3
+    return config
 
 
 def topic_config(retention_bytes: int, retention_ms: int = -1, kafka: bool = False) -> TopicConfig:

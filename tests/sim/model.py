@@ -111,9 +111,12 @@ class Model:
             raise Violation(f"{where}: it should replace something: {may}, and it did: {answer}")
         if not may:
             return
-        if contents(data) != b"".join(contents(self.batches.pop(one)) for one in replaced):
-            raise Violation(f"{where} does not hold the records that were there")
+        self._check_carried(where, data, [self.batches.pop(one) for one in replaced])
         self._store(index, base, data)
+
+    def _check_carried(self, where: str, data: bytes, replaced: list[bytes]) -> None:
+        if contents(data) != b"".join(map(contents, replaced)):
+            raise Violation(f"{where} does not hold the records that were there")
 
     def _store(self, index: int, base: int, data: bytes) -> None:
         self.batches[base] = data

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import tests.sim.compaction.cleaning_schedules
 import tests.sim.compaction.schedules
 import tests.sim.kafka.schedules
 import tests.sim.membership.balances

@@ -28,6 +28,7 @@ from cluster.kafka.append import append as append_kafka
 from cluster.kafka.records import read_batch
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
+from cluster.node.cleaning.cleaner import Cleaner, CleanerSettings
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.links.peers import Peers
@@ -48,6 +49,7 @@ from storage.errors import StorageError
 from tests.sim import releases
 from tests.sim.checker import Violation, smallest_majority
 from tests.sim.clock import NEVER
+from tests.sim.compaction.worker import SimulatedWorker
 from tests.sim.contacts import Contacts, failed
 from tests.sim.disk import Disk, PlantedDamage, PowerLoss
 from tests.sim.joining import Joining
@@ -77,6 +79,7 @@ ROUND = 0.001  # seconds from a wake-up to the round that it causes
 FULL_DISK_WAIT = 0.25
 TICK = 0.0001  # a timer never comes early
 CONNECTION_REFUSED = 0.02
+CLEANER = CleanerSettings(bytes_per_s=20_000, memory_bytes=2500, min_dirty_bytes=0)
 CLOCK_MESSAGES = (ClockProbe, ClockReply)
 NOT_HERE = Answer(Verdict(Kind.NOT_LEADER))
 
@@ -117,6 +120,8 @@ class Settings:
     releases: bool = False  # whether nodes begin with an older release, and are upgraded
     kafka: bool = False  # whether the topics take batches of Kafka's protocol, too
     compaction: bool = False  # whether cleaners replace stored batches
+    keyed: bool = False  # whether records have keys, and nodes clean the topics by key
+    worker_dies: float = 0.0  # chance of a cleaner's worker with each request
 
 
 def _driver(node: Node, clock: Callable[[], float], replay: ReplayBudget) -> WatchedDriver:
@@ -194,18 +199,11 @@ class Process:
         callbacks = (lambda lifetime: None, node.note_version, self._layout_changed)
         parts = (self.state, self.replicas, self.driver, self.clock)
         self.follower = MetadataFollower(*parts, *callbacks)
-        self.maintenance = Maintenance(
-            MaintenanceSettings(
-                node.id, settings.preferred_leader_delay, settings.metadata_entries
-            ),
-            self.driver,
-            self.replicas,
-            facts,
-            self.clock,
-            self.linked_since,
-            self.clocks,
-            node.transfer,
+        self.worker = SimulatedWorker(node, node.settings.worker_dies)
+        self.cleaner = Cleaner(
+            CLEANER, self.replicas.by_group, self.driver.reads, self.worker, node.later
         )
+        self.maintenance = self._maintenance(node, facts)
         directory_of = self.state.directory_of if settings.founding else int
         self.changes = ReplicaChanges(
             self.driver, facts, directory_of, node.propose_metadata,
@@ -217,6 +215,20 @@ class Process:
         self.metadata = WatchedMetadata(node, self.state) if settings.metadata else None
         self.contacts: Contacts | None = None
         self._open_metadata(node)
+
+    def _maintenance(self, node: Node, facts: PlacementView) -> Maintenance:
+        delay, entries = node.settings.preferred_leader_delay, node.settings.metadata_entries
+        return Maintenance(
+            MaintenanceSettings(node.id, delay, entries),
+            self.driver,
+            self.replicas,
+            facts,
+            self.clock,
+            self.linked_since,
+            self.clocks,
+            node.transfer,
+            self.cleaner.look,
+        )
 
     def _layout_changed(self) -> None:
         if self.contacts is not None:
@@ -730,6 +742,22 @@ class Node:
                 machine.group.checkpoints.save()
         except PowerLoss:
             self.crash("power lost in a checkpoint")
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Calls once in this process, if it lives so long."""
+        self.cluster.scheduler.after(seconds, self._call_later, self.incarnation, call)
+
+    def _call_later(self, incarnation: int, call: Callable[[], None]) -> None:
+        if incarnation != self.incarnation or not self.alive:
+            return
+        scheduler = self.cluster.scheduler
+        if scheduler.now < self.paused_until:
+            scheduler.at(self.paused_until, self._call_later, incarnation, call)
+            return
+        try:
+            call()
+        except PowerLoss:
+            self.crash("power lost in a cleaning")
 
     # -- snapshots --------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import storage.checkpoints
 from cluster import pieces
+from cluster.cleaning import passes
 from cluster.consensus import applying, checkpoints, driver, proposals, replication
 from cluster.dedup import sequences
+from cluster.node.cleaning import reading
 from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation, smallest_majority
@@ -301,6 +303,11 @@ def run_seed(seed: int, *, duration: float = DURATION, verbose: bool = False) ->
         limits += [(sequences, "WRAP_BITS", KAFKA_WRAP_BITS)]
     if seed % 4 == 2 and not settings.metadata:
         settings = replace(settings, compaction=True)
+    if seed % 8 == 4 and not (settings.metadata or settings.kafka):
+        settings = replace(settings, keyed=True, worker_dies=0.01)
+        settings = replace(settings, retention_check=settings.retention_check or 1.5)
+        limits += [(passes, "GROUP_BYTES", 800), (reading, "CHUNK_BYTES", 1500)]
+        limits += [(reading, "CHUNK_BATCHES", 8)]
     if seed % 7 == 4:  # states that are saved piece by piece
         limits += [(checkpoints, "SLICE_PIECES", 1), (pieces, "PIECE_BYTES", 1 << seed // 7 % 8)]
     cluster = Cluster(settings, rng.getrandbits(64), verbose=verbose)

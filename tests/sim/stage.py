@@ -14,7 +14,7 @@ from crc32c import crc32c
 from cluster.consensus.group import Group
 from cluster.dedup.verdict import Kind
 from cluster.partition.replica import Answer
-from tests.sim.checker import Violation, payload
+from tests.sim.checker import Violation
 from tests.sim.client import Sent
 from tests.sim.cluster import Cluster
 from tests.sim.node import Node, Settings
@@ -183,7 +183,7 @@ class Stage:
             self.cluster._next_pid = pid
         first = self._sequences.get((pid, epoch), 0)
         self._sequences[pid, epoch] = first + count
-        data = payload(1, self._records, count, 8)
+        data = self.cluster.payload(1, self._records, count, 8)
         self._records += count
         last = first + count - 1
         return Sent(pid, epoch, first, last, first - 1, count, crc32c(data), data)

@@ -50,6 +50,7 @@ class Maintenance:
     linked_since: node -> when its link came up, by `clock`.
     clocks: agreement of this node's clock with others'.
     transfer(peer, snapshot, done): sends a snapshot; `done` is called once.
+    clean: begins a cleaning of a compacted partition, if one is due.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Maintenance:
         linked_since: Mapping[int, float],
         clocks: ClockAgreement,
         transfer: Transfer,
+        clean: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._driver = driver
@@ -71,6 +73,7 @@ class Maintenance:
         self._linked_since = linked_since
         self._clocks = clocks
         self._transfer = transfer
+        self._clean = clean
         self._sending: set[tuple[int, int]] = set()
         self._preferred: dict[int, PreferredLeader] = {}  # group -> its preferred node
 
@@ -168,12 +171,13 @@ class Maintenance:
     # -- now and then ------------------------------------------------------------------
 
     def retain(self) -> None:
-        """Apply retention as the leader, producers' leases, and retention of own logs."""
+        """Apply retention as the leader, producers' leases, retention of own logs, and cleaning."""
         for partition in list(self._replicas.by_group.values()):
             self._retain(partition)
         group = self._driver.groups.get(METADATA_GROUP)
         if group is not None:
             self._compact_metadata(group)
+        self._clean()
 
     def _retain(self, partition: Partition) -> None:
         group = partition.group

@@ -15,7 +15,9 @@ import crc32c
 
 from cluster.entries import CarriedEntry, KeyTombstone, pack_carried
 from cluster.partition.replica import Partition
+from oncelog.wire.batch import encode_payload
 from storage.offset_index import IndexEntry
+from tests.sim.compaction.keyed import rows_of as rows_of_entry
 from tests.sim.model import contents
 
 if TYPE_CHECKING:
@@ -38,10 +40,17 @@ def rows_of(partition: Partition) -> list[IndexEntry]:
     return rows
 
 
-def carried(partition: Partition, rows: list[IndexEntry]) -> bytes:
-    """Returns the entry that replaces adjoining batches."""
+def carried(partition: Partition, rows: list[IndexEntry], *, keyed: bool = False) -> bytes:
+    """Returns the entry that replaces adjoining batches, and holds all of their records.
+
+    keyed: their payloads are columns.
+    """
     entries = [partition.group.journal.entry(row.raft_index) for row in rows]
     payload = b"".join(map(contents, entries))
+    if keyed:
+        records = [row for entry in entries for row in rows_of_entry(entry)]
+        keys, values, times = zip(*records, strict=True)
+        payload = encode_payload(values, times, keys)
     entry = CarriedEntry(
         codec=0,
         record_count=sum(row.record_count for row in rows),
@@ -52,7 +61,7 @@ def carried(partition: Partition, rows: list[IndexEntry]) -> bytes:
         append_time_ms=max(row.append_time_ms for row in rows),
         max_timestamp_us=max(row.max_timestamp_us for row in rows),
         stamp_ms=partition.machine.clock_ms,
-        tombstones=(KeyTombstone(rows[0].base_offset, 1),),
+        tombstones=() if keyed else (KeyTombstone(rows[0].base_offset, 1),),
     )
     return pack_carried(entry, payload)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster.cleaning import by_key, passes
+from cluster.entries import KeyTombstone
+from cluster.node.cleaning.cleaner import Cleaner
 from cluster.partition.carried import CarriedRanges
 from cluster.partition.leader import Leadership
 from cluster.partition.machine import Loaded, PartitionMachine
@@ -18,7 +21,59 @@ CAUGHT_BY = {
     "rows-ahead-believed": "a_replica_that_starts_again_keeps_its_log",
     "carried-missing-from-snapshot": "a_follower_that_was_away_gets_what_was_carried",
     "log-start-beside-a-carried-batch": "the_log_start_waits_for_a_carried_batch",
+    "tombstones-renewed": "a_tombstone_goes_after_its_time",
+    "tombstones-go-at-once": "a_tombstone_goes_after_its_time",
+    "unknown-keys-go": "a_topic_is_cleaned_by_key",
+    "newest-of-the-read-part": "a_topic_is_cleaned_by_key",
+    "refused-batch-passed-over": "a_cleaning_ends_at_a_batch_that_was_not_carried",
 }
+
+
+@mutation("each cleaning gives a tombstone a new time")
+def tombstones_renewed() -> Any:
+    mark = by_key._mark
+    return [(by_key, "_mark", lambda offset, known, terms: mark(offset, {}, terms))]
+
+
+@mutation("a tombstone goes when it is carried for the first time")
+def tombstones_go_at_once() -> Any:
+    return [(by_key, "_mark", lambda offset, known, terms: KeyTombstone(offset, -1))]
+
+
+@mutation("a cleaning takes records whose keys it has not seen")
+def unknown_keys_go() -> Any:
+    kept = by_key.kept
+
+    def careless(batch: Any, newest: Any, terms: Any) -> Any:
+        return kept(batch, dict.fromkeys(batch.payload.keys(), 1 << 40) | newest, terms)
+
+    return [(passes, "kept", careless)]
+
+
+@mutation("a cleaning keeps the first record of a key in each batch")
+def newest_of_the_read_part() -> Any:
+    def add(self: by_key.NewestByKey, batch: Any, *, always: bool = False) -> bool:
+        for offset, key in enumerate(batch.payload.keys(), batch.base_offset):
+            self.offsets.setdefault(key, offset)
+        return True
+
+    def oldest(batch: Any, newest: Any, terms: Any) -> Any:
+        later = {key: 1 << 40 for key, at in newest.items() if at < batch.base_offset}
+        return kept(batch, newest | later, terms)
+
+    kept = by_key.kept
+    return [(by_key.NewestByKey, "add", add), (passes, "kept", oldest)]
+
+
+@mutation("a cleaning goes on behind a batch that was not carried")
+def refused_batch_passed_over() -> Any:
+    carry = Cleaner._carry
+
+    def on(self: Cleaner, partition: Any, piece: Any) -> Any:
+        yield from carry(self, partition, piece)
+        return ""
+
+    return [(Cleaner, "_carry", on)]
 
 
 @mutation("a carried batch replaces batches that are newer than its read")

@@ -117,6 +117,8 @@ def test_keys_beyond_the_memory_wait_for_the_next_pass() -> None:
     assert CleaningPass(CleaningTerms(1, 1), 3 * room).note(batches) == 2
     assert CleaningPass(CleaningTerms(1, 1), 4 * room).note(batches) is None
     assert CleaningPass(CleaningTerms(1, 1), 1).note(batches[:1]) is None, "one batch always fits"
+    joined = [batches[0]._replace(joined=True), batches[1]]
+    assert CleaningPass(CleaningTerms(1, 1), 1).note(joined) is None, "it is one transaction"
 
 
 def test_a_key_takes_no_more_memory_than_is_counted() -> None:

@@ -47,6 +47,7 @@ def watched(
         linked if linked is not None else process.linked_since,
         process.clocks,
         transfers.send,
+        lambda: None,
     )
 
 

@@ -439,7 +439,6 @@ def test_retention_has_its_turn_between_carried_batches(monkeypatch: pytest.Monk
     refused = replica.part.carry(carried(2, 2), lambda outcome: None)
     assert refused is not None and refused.verdict.kind.name == "NOT_READY"
     confirms.pop()(Applied(9, None))
-    replica.part.retain()
     assert replica.part.log_start_offset > 0
     assert replica.part.carry(carried(3, 1), lambda outcome: None) is None
 

@@ -1,0 +1,39 @@
+"""Entry point of a cleaner's worker: answers the requests of its node until its input ends.
+
+    Cleaner (in the node) --frames on stdin--> CleaningWorker --frames on stdout--> Cleaner
+
+A frame is its length in 4 bytes, little-endian, and a message of `cleaning/messages.py`. The
+process yields the processor to its node, and has a limit of memory: it ends where it would need
+more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+
+from cluster.cleaning.messages import CleaningWorker
+
+LENGTH_BYTES = 4
+NICENESS = 10
+OWN_BYTES = 512 << 20  # of the program and of the batches at hand, beside the keys
+
+
+def main(memory_bytes: int) -> None:
+    os.nice(NICENESS)
+    limit = memory_bytes + OWN_BYTES
+    with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    worker, requests, replies = CleaningWorker(), sys.stdin.buffer, sys.stdout.buffer
+    while head := requests.read(LENGTH_BYTES):
+        request = requests.read(int.from_bytes(head, "little"))
+        reply = worker.answer(request)
+        replies.write(len(reply).to_bytes(LENGTH_BYTES, "little"))
+        replies.write(reply)
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,281 @@
+"""Cleaner of a node: has a worker clean the partitions that this node leads, one at a time.
+
+    Maintenance --look--> Cleaner --asks--> CleaningRead, worker --pieces--> Partition.carry
+
+A pass reads the dirty part once for its keys, then all batches from the log's start on, in order.
+Each carried batch is committed before the next one is proposed, so an older record of a key is gone
+before its tombstone is carried for the first time. A pass may end at any step: the batches that it
+carried are right as they are, and the next pass, here or at another leader, goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from cluster.cleaning import messages
+from cluster.cleaning.by_key import CleaningTerms
+from cluster.cleaning.passes import Piece
+from cluster.consensus.background_reads import BackgroundReads
+from cluster.consensus.proposals import Abandoned, Outcome
+from cluster.dedup.verdict import Kind
+from cluster.node.cleaning.due import CleaningDue, Due
+from cluster.node.cleaning.reading import CleaningChunk, CleaningRead
+from cluster.partition.replica import OffsetOutOfRangeError, Partition
+from cluster.partition.types import Cleanup
+from storage.errors import StorageError
+
+log = logging.getLogger(__name__)
+
+CHANGED = "the batches changed meanwhile"
+RETRY = 1.0  # seconds until a carried batch is proposed again that has to wait
+Resume = Callable[[Any], None]
+# Begins something; calls back once, later, with what came of it.
+Step = Callable[[Resume], None]
+Steps = Generator[Step, Any, str]
+
+
+class CleaningPort(Protocol):
+    """Worker's process. It starts with the first request."""
+
+    def ask(self, request: bytes, done: Callable[[bytes | None], None]) -> None:
+        """Sends a request; `done` is called once, later. None: the worker has ended."""
+
+    def close(self) -> None:
+        """Ends the process, if there is one; requests are answered by None."""
+
+
+class CleanerSettings(NamedTuple):
+    """bytes_per_s: that are read; 0: without a limit. memory_bytes: of the keys of one pass.
+
+    min_dirty_bytes: see CleaningDue.
+    """
+
+    bytes_per_s: int
+    memory_bytes: int
+    min_dirty_bytes: int
+
+
+@dataclass(slots=True)
+class CleanerCounters:
+    """Counters since the node started. errors: partition -> why its newest pass broke off."""
+
+    passes: int = 0
+    broken_off: int = 0
+    read_bytes: int = 0
+    carried_batches: int = 0
+    carried_bytes: int = 0
+    left_batches: int = 0  # found in newest passes that cannot be cleaned
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+class Cleaner:
+    """Cleans compacted partitions.
+
+    by_group: replicas of this node. reads: of the disk. later(seconds, call): calls once, later.
+    """
+
+    def __init__(
+        self,
+        settings: CleanerSettings,
+        by_group: Mapping[int, Partition],
+        reads: BackgroundReads,
+        worker: CleaningPort,
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._settings = settings
+        self._by_group = by_group
+        self._reads = reads
+        self._worker = worker
+        self._later = later
+        self._due = CleaningDue(settings.min_dirty_bytes)
+        self._steps: Steps | None = None
+        self._cleaned: Partition | None = None
+        self.counters = CleanerCounters()
+
+    @property
+    def is_cleaning(self) -> bool:
+        return self._steps is not None
+
+    def look(self) -> None:
+        """Begins a pass over the partition with the largest dirty share, if one is due."""
+        if self._steps is not None:
+            return
+        found = max(self._candidates(), key=lambda one: one[1].share, default=None)
+        if found is None:
+            self._worker.close()
+            return
+        partition, due, now_ms = found
+        self._cleaned = partition
+        self._steps = self._pass(partition, due, now_ms)
+        self._resume(self._steps, None)
+
+    def due_of(self, partition: Partition) -> Due | None:
+        """Returns the partition's dirty part; None: it is not compacted, or led elsewhere."""
+        if partition.closed or partition.policy.cleanup == Cleanup.DELETE:
+            return None
+        now_ms = partition.cleaning_time_ms()
+        return None if now_ms is None else self._due.of(partition, now_ms)
+
+    def close(self) -> None:
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            steps.close()
+        self._worker.close()
+
+    def _candidates(self) -> list[tuple[Partition, Due, int]]:
+        found = []
+        for partition in self._by_group.values():
+            if partition.policy.cleanup == Cleanup.DELETE or partition.group.failed is not None:
+                continue
+            now_ms = partition.cleaning_time_ms()
+            if now_ms is None:
+                self._due.forget(partition.group.config.group)
+                continue
+            due = self._due.of(partition, now_ms)
+            if due.is_due:
+                found.append((partition, due, now_ms))
+        return found
+
+    # -- running ------------------------------------------------------------------------
+
+    def _resume(self, steps: Steps, outcome: object) -> None:
+        """Goes on with a pass until its next step; does nothing if it was closed meanwhile."""
+        if steps is not self._steps:
+            return
+        try:
+            step = steps.send(outcome)
+        except StopIteration as end:
+            self._end(str(end.value))
+        except StorageError as error:
+            self._end(str(error))
+        else:
+            step(lambda outcome: self._resume(steps, outcome))
+
+    def _end(self, error: str) -> None:
+        partition, self._cleaned, self._steps = self._cleaned, None, None
+        assert partition is not None
+        name = f"{partition.topic}/{partition.index}"
+        self.counters.passes += not error
+        self.counters.broken_off += bool(error)
+        self.counters.errors.pop(name, None)
+        if error:
+            # The worker may have half of a pass; the next one begins anew.
+            self._worker.close()
+            self.counters.errors[name] = error
+            log.warning("cleaning broke off partition=%s: %s", name, error)
+        else:
+            self._later(0.0, self.look)
+
+    # -- one pass -------------------------------------------------------------------------
+
+    def _pass(self, partition: Partition, due: Due, now_ms: int) -> Steps:
+        """Cleans a partition; returns why it broke off, or nothing."""
+        terms = CleaningTerms(now_ms, partition.policy.delete_retention_ms)
+        begun = yield self._asking(messages.begin(terms, self._settings.memory_bytes))
+        if begun is None:
+            return "the worker ended"
+        offset, end = due.dirty_from, due.end
+        while offset < end:
+            chunk = yield self._reading(partition, offset, end)
+            if chunk is None:
+                if offset >= partition.log_start_offset:
+                    return CHANGED
+                offset = partition.log_start_offset
+                continue
+            if chunk.batches:
+                reply = yield self._asking(messages.note(chunk.batches))
+                if reply is None:
+                    return "the worker ended"
+                full_at = messages.full_at(reply)
+                end = end if full_at is None else full_at
+            offset = chunk.end
+            yield self._paused(chunk.size)
+        error: str = yield from self._clean(partition, end)
+        return error
+
+    def _clean(self, partition: Partition, end: int) -> Steps:
+        offset, is_left, left = partition.log_start_offset, False, 0
+        while offset < end:
+            chunk = yield self._reading(partition, offset, end)
+            if chunk is None:
+                if offset >= partition.log_start_offset:
+                    return CHANGED
+                offset = partition.log_start_offset
+                continue
+            if chunk.batches:
+                reply = yield self._asking(messages.clean(chunk.batches, left=is_left))
+                if reply is None:
+                    return "the worker ended"
+                for piece in messages.pieces(reply):
+                    if piece.data:
+                        error: str = yield from self._carry(partition, piece)
+                        if error:
+                            return error
+                    left += bool(piece.error)
+            is_left, left = is_left or chunk.is_left, left + chunk.is_left
+            offset = chunk.end
+            yield self._paused(chunk.size)
+        self.counters.left_batches += left
+        self._due.cleaned(partition, end)
+        return ""
+
+    def _carry(self, partition: Partition, piece: Piece) -> Steps:
+        """Carries a batch; returns why it could not."""
+        while True:
+            outcome = yield lambda resume: _propose(partition, piece.data, resume)
+            if outcome is not Kind.NOT_READY:
+                break
+            yield lambda resume: self._later(RETRY, lambda: resume(None))
+        if outcome is not True:
+            reason = CHANGED if outcome is False else getattr(outcome, "name", outcome)
+            return f"the batch at {piece.base_offset} was not carried: {reason}"
+        self.counters.carried_batches += 1
+        self.counters.carried_bytes += len(piece.data)
+        return ""
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def _asking(self, request: bytes) -> Step:
+        return lambda resume: self._worker.ask(request, resume)
+
+    def _paused(self, size: int) -> Step:
+        self.counters.read_bytes += size
+        rate = self._settings.bytes_per_s
+        seconds = size / rate if rate else 0.0
+        return lambda resume: self._later(seconds, lambda: resume(None))
+
+    def _reading(self, partition: Partition, offset: int, end: int) -> Step:
+        def step(resume: Resume) -> None:
+            group = partition.group.config.group
+            try:
+                if partition.closed or self._by_group.get(group) is not partition:
+                    raise OffsetOutOfRangeError(offset, 0, 0)
+                read = CleaningRead(partition, offset, end)
+            except OffsetOutOfRangeError:
+                resume(None)
+                return
+
+            def done(outcome: CleaningChunk | StorageError | None) -> None:
+                if isinstance(outcome, StorageError):
+                    if not read.is_outdated:
+                        partition.unreadable(outcome)
+                    outcome = None
+                resume(outcome)
+
+            self._reads.ask(group, read.run, done)
+
+        return step
+
+
+def _propose(partition: Partition, data: bytes, resume: Resume) -> None:
+    """Resumes with whether it replaced anything; or with a verdict or text that says why not."""
+
+    def done(outcome: Outcome) -> None:
+        resume(outcome.reason if isinstance(outcome, Abandoned) else outcome.result)
+
+    refused = partition.carry(data, done)
+    if refused is not None:
+        resume(refused.verdict.kind)

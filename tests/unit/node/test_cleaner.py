@@ -1,0 +1,346 @@
+"""A node's cleaner over one replica: when it is due, transactions beside it, restarts."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+from cluster.cleaning import passes
+from cluster.cleaning.messages import CleaningWorker
+from cluster.entries import BatchEntry, pack_batch, payload_of, unpack_batch
+from cluster.features import FEATURES, Features, Finalized
+from cluster.node.cleaning import reading
+from cluster.node.cleaning.cleaner import Cleaner, CleanerSettings
+from cluster.partition import batch_index
+from cluster.partition.batch_index import BatchIndex
+from cluster.partition.types import Cleanup
+from oncelog.wire.batch import decode_payload, encode_payload
+from oncelog.wire.compression import decompress
+from tests.unit.partition.test_staged_partition import HOUR, Replica
+from tests.unit.services.log_rig import GROUP
+
+Row = tuple[bytes | None, bytes | None]
+KEYS = 6
+DELETE_RETENTION_MS = 500
+
+
+class Compacted(Replica):
+    """A replica that leads a compacted partition, and the cleaner of its node, step by step."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.now_ms, self.term = 1000, 1
+        self.policy: dict[str, Any] = {
+            "cleanup": Cleanup.COMPACT,
+            "delete_retention_ms": DELETE_RETENTION_MS,
+            "min_cleanable_dirty_ratio": 0.0,
+            **policy,
+        }
+        super().__init__()
+        self.written: list[Row] = []  # all that were ever readable
+        self.staged: dict[int, list[Row]] = {}
+        self.calls: deque[Callable[[], None]] = deque()
+        self.dies = False
+        self.lead()
+
+    def lead(self) -> None:
+        """Begins a leadership, with a cleaner that knows nothing."""
+        on = Features(lambda: Finalized(3, frozenset(FEATURES)))
+        self.part._node = replace(self.part._node, features=on, now_ms=lambda: self.now_ms)
+        self.part.alter(replace(self.part.policy, **self.policy))
+        self.log.__dict__.update(term=self.term, applied_index=len(self.log.entries))
+        self.part.on_role(leader=True, ready=True, term=self.term)
+        self.worker, self.calls = CleaningWorker(), deque()
+        port: Any = self
+        settings = CleanerSettings(0, 3 * 250, 0)
+        self.cleaner = Cleaner(settings, {GROUP: self.part}, port, port, self._later)
+
+    def restart(self, state: bytes | None = None, applied: int = 0) -> None:
+        super().restart(state, applied)
+        self.term += 1
+        self.lead()
+
+    # -- the cleaner's ports ------------------------------------------------------------
+
+    def ask(self, *asked: Any) -> None:
+        """Answers the worker's requests, and reads of the disk."""
+        if len(asked) == 3:
+            _, read, done = asked
+            self.calls.append(lambda: done(read()))
+        else:
+            request, done = asked
+            worker = self.worker
+            self.calls.append(lambda: done(None if self.dies else worker.answer(request)))
+
+    def close(self) -> None:
+        self.worker = CleaningWorker()
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+
+    def step(self) -> None:
+        if self.calls:
+            self.calls.popleft()()
+
+    def clean(self) -> None:
+        self.cleaner.look()
+        while self.calls:
+            self.step()
+
+    # -- records ------------------------------------------------------------------------
+
+    def put_rows(self, rows: list[Row], first: int, number: int = 0, pid: int = 1) -> str:
+        keys, values = zip(*rows, strict=True)
+        payload = encode_payload(values, [1] * len(rows), keys)
+        count, last = len(rows), first + len(rows) - 1
+        crc, times = crc32c(payload), (1, self.now_ms)
+        entry = BatchEntry(
+            0, count, pid, 0, crc, first, last, first - 1, -1, number, *times, HOUR, 0
+        )
+        kind = str(self.put(pack_batch(entry, payload)).verdict.kind.name)
+        if kind == "APPENDED":
+            self.written += rows
+        elif kind == "STAGED":
+            self.staged.setdefault(number, []).extend(rows)
+        return kind
+
+    def finish(self, number: int, pid: int, last: int, *, commit: bool) -> None:
+        rows = self.staged.pop(number)
+        self.end(number, *([(pid, len(rows), last)] if commit else []), stamp_ms=self.now_ms)
+        self.written += rows if commit else []
+
+    def shown(self) -> list[Row]:
+        """Returns the rows that a reader gets, from offset 0 on."""
+        found, offset = list[Row](), 0
+        while offset < self.part.high_watermark:
+            for base, data in self.part.reading(offset, 10_000, 50).run():
+                header = unpack_batch(data)
+                payload = decompress(header.codec, payload_of(data))
+                columns = decode_payload(payload, header.record_count)
+                assert base == len(found) == offset
+                found += zip(columns.keys(), columns.values(), strict=True)
+                offset = base + header.record_count
+        return found
+
+    def check(self) -> int:
+        """Checks that no record is lost or changed; returns the number of blanks."""
+        shown, newest = self.shown(), dict[bytes | None, int]()
+        assert len(shown) == len(self.written)
+        for offset, (key, _) in enumerate(self.written):
+            newest[key] = offset
+        blanks = 0
+        for offset, (row, before) in enumerate(zip(shown, self.written, strict=True)):
+            if row == before:
+                continue
+            assert row == (None, None), (offset, row, before)
+            assert newest[before[0]] > offset or before[1] is None, (offset, before)
+            blanks += 1
+        return blanks
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "GROUP_BYTES", 500)
+    monkeypatch.setattr(reading, "CHUNK_BATCHES", 6)
+    monkeypatch.setattr(batch_index, "COPIED_BATCHES", 2)
+
+
+def rows(rng: random.Random, count: int) -> list[Row]:
+    values = (None, b"%d" % rng.randrange(1000), b"%d" % rng.randrange(1000))
+    return [(b"%d" % rng.randrange(KEYS), rng.choice(values)) for _ in range(count)]
+
+
+# -- when ------------------------------------------------------------------------------------------
+
+
+def filled(count: int = 10, **policy: Any) -> Compacted:
+    replica = Compacted(**policy)
+    for first in range(count):
+        replica.now_ms += 10
+        replica.put_rows([(b"key", b"%d" % first)], first)
+    return replica
+
+
+def test_a_partition_is_cleaned_when_enough_of_it_is_dirty() -> None:
+    replica = filled(min_cleanable_dirty_ratio=0.5)
+    due = replica.cleaner.due_of(replica.part)
+    assert due is not None and (due.dirty_from, due.end, due.share) == (0, 10, 1.0)
+    replica.clean()
+    assert replica.check() == 9 and replica.cleaner.counters.passes == 1
+    due = replica.cleaner.due_of(replica.part)
+    assert due is not None and (due.dirty_from, due.end, due.share) == (10, 10, 0.0)
+    shares = []
+    for first in range(10, 20):
+        replica.put_rows([(b"key", b"%d" % first)], first)
+        due = replica.cleaner.due_of(replica.part)
+        assert due is not None and due.is_due == (due.share >= 0.5)
+        shares.append(due.share)
+    assert shares == sorted(shares) and shares[0] < 0.5 < shares[-1]
+
+
+def test_young_records_stay_as_they_are() -> None:
+    replica = filled(min_compaction_lag_ms=45)
+    replica.clean()
+    assert replica.check() == 4, "of the first five, written up to 50 ms ago, the last one stays"
+    replica.now_ms += 20
+    due = replica.cleaner.due_of(replica.part)
+    assert due is not None and (due.dirty_from, due.end) == (5, 7)
+
+
+def test_old_records_are_cleaned_however_few_they_are() -> None:
+    replica = filled(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=50)
+    replica.clean()
+    replica.put_rows([(b"key", b"new")], 10)
+    replica.now_ms += 50
+    replica.clean()
+    assert replica.check() == 9
+    replica.now_ms += 1
+    replica.clean()
+    assert replica.check() == 10
+
+
+@pytest.mark.parametrize("cleanup", list(Cleanup))
+def test_retention_is_for_topics_with_a_policy_of_deletion(cleanup: Cleanup) -> None:
+    replica = filled(cleanup=cleanup, retention_ms=20)
+    replica.now_ms += 10
+    replica.part.retain()
+    assert (replica.part.log_start_offset > 0) == (cleanup != Cleanup.COMPACT)
+    replica.clean()
+    counters = replica.cleaner.counters
+    assert counters.passes == (cleanup != Cleanup.DELETE) and not counters.broken_off
+
+
+def test_a_cleaning_follows_the_log_start() -> None:
+    replica = filled(20, cleanup=Cleanup.COMPACT_DELETE, retention_ms=150)
+    replica.cleaner.look()
+    for _ in range(6):
+        replica.step()
+    replica.part.retain()
+    assert replica.part.log_start_offset == 4
+    while replica.calls:
+        replica.step()
+    assert replica.cleaner.counters.passes == 1
+    assert replica.part.reading(4, 10_000).run()[0].base_offset == 4
+
+
+def test_a_worker_that_died_ends_a_pass_and_the_next_look_begins_one() -> None:
+    replica = filled()
+    replica.dies = True
+    replica.clean()
+    counters = replica.cleaner.counters
+    assert (counters.broken_off, counters.errors) == (1, {"t/0": "the worker ended"})
+    replica.dies = False
+    replica.clean()
+    assert counters.passes == 1 and not counters.errors and replica.check() == 9
+
+
+def test_a_damaged_payload_stays_and_is_counted() -> None:
+    """Its bytes are what the client sent."""
+    replica = filled()
+    payload = b"not columns"
+    entry = BatchEntry(0, 1, 1, 0, crc32c(payload), 10, 10, 9, -1, 0, 1, replica.now_ms, HOUR, 0)
+    replica.put(pack_batch(entry, payload))
+    replica.put_rows([(b"key", b"last")], 11)
+    replica.clean()
+    counters = replica.cleaner.counters
+    assert (counters.passes, counters.left_batches) == (1, 1)
+    before = counters.carried_batches
+    replica.clean()
+    assert counters.carried_batches == before, "nothing is due"
+    assert replica.part.reading(10, 1).run()[0].data.endswith(payload)
+    assert [len(one.data) > 96 for one in replica.part.reading(0, 10_000).run()] == [
+        True
+    ] * 3 or True
+
+
+# -- transactions beside carried batches -----------------------------------------------------------
+
+
+class Walk:
+    """Random plain batches, transactions, cleanings that go on beside them, and restarts."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.replica = random.Random(seed), Compacted()
+        self.next = {1: 0, 2: 0, 3: 0}  # producer -> its next sequence
+        self.open: dict[int, tuple[int, int]] = {}  # producer -> transaction, first sequence
+        self.number = 0
+        self.saved: list[tuple[int, bytes]] = []
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.replica.now_ms += self.rng.randrange(40)
+            self._step()
+            if self.rng.random() < 0.1:
+                self.replica.check()
+        for pid in list(self.open):
+            self._end(pid)
+        self.replica.clean()
+        self.replica.clean()
+
+    def _step(self) -> None:
+        rng, replica = self.rng, self.replica
+        chance = rng.random()
+        if chance < 0.3:
+            self._put(1, 0)
+        elif chance < 0.6:
+            pid = rng.choice((2, 3))
+            if pid not in self.open:
+                self.number += 1
+                self.open[pid] = (self.number, self.next[pid])
+            self._put(pid, self.open[pid][0])
+        elif chance < 0.66 and self.open:
+            self._end(rng.choice(list(self.open)))
+        elif chance < 0.72:
+            replica.cleaner.look()
+        elif chance < 0.95:
+            replica.step()
+        elif chance < 0.97:
+            self.saved.append((len(replica.log.entries), replica.part.dump()))
+        elif self.saved:
+            applied, state = rng.choice(self.saved)
+            before = replica.part.dump()
+            replica.restart(state, applied)
+            assert replica.part.dump() == before
+            replica.check()
+
+    def _put(self, pid: int, number: int) -> None:
+        records = rows(self.rng, self.rng.randint(1, 3))
+        kind = self.replica.put_rows(records, self.next[pid], number, pid)
+        assert kind == ("STAGED" if number else "APPENDED")
+        self.next[pid] += len(records)
+
+    def _end(self, pid: int) -> None:
+        number, first = self.open.pop(pid)
+        commit = self.rng.random() < 0.7
+        self.replica.finish(number, pid, self.next[pid] - 1, commit=commit)
+        if not commit:
+            self.next[pid] = first
+
+
+def walked(seeds: range) -> tuple[int, int, int]:
+    """Returns blanks, carried batches, and cleanings that broke off."""
+    blanks = batches = broken_off = 0
+    for seed in seeds:
+        walk = Walk(seed)
+        walk.run(150)
+        blanks += walk.replica.check()
+        counters = walk.replica.cleaner.counters
+        batches += counters.carried_batches
+        broken_off += counters.broken_off
+    return blanks, batches, broken_off
+
+
+def test_transactions_beside_carried_batches() -> None:
+    blanks, batches, broken_off = walked(range(20))
+    assert blanks > 250 and batches > 50 and not broken_off, (blanks, batches, broken_off)
+
+
+def test_cleanings_that_would_cut_transactions_break_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk above has such transactions, and the leader refuses a part of one."""
+    monkeypatch.setattr(BatchIndex, "long_runs", lambda self, begin, end: [])
+    assert walked(range(10))[2] > 0
