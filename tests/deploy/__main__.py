@@ -1,6 +1,7 @@
-"""scripts/deploy-test: the Helm chart by itself, and before a real kube-apiserver.
+"""scripts/deploy-test: the Helm chart by itself, before a real kube-apiserver, and rolled.
 
-charts (lint, refused values, golden files), admission (dry run under *restricted*) --> exit code
+charts (lint, refused values, golden files), admission (dry run under *restricted*), roll (real
+nodes by the real controller of StatefulSets) --> exit code
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import itertools
 import sys
 import time
 
-from tests.deploy import admission, charts
+from tests.deploy import admission, charts, roll
 
 
 def main() -> int:
@@ -19,7 +20,7 @@ def main() -> int:
     parser.add_argument("--update", action="store_true", help="write the golden files anew")
     args = parser.parse_args()
     began = time.monotonic()
-    later = () if args.quick else admission.faults()
+    later = () if args.quick else itertools.chain(admission.faults(), roll.faults())
     found = list(itertools.chain(charts.faults(update=args.update), later))
     print("\n\n".join([*found, f"{len(found)} faults after {time.monotonic() - began:.1f} s"]))
     return 1 if found else 0

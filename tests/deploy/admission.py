@@ -8,16 +8,15 @@ Each check first finds a planted fault.
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from harness.local_cluster import LOOK_AGAIN
 from tests.deploy import charts
-from tests.deploy.kubernetes import TIMEOUT, Refused, Server, apiserver
+from tests.deploy.charts import NAMESPACE
+from tests.deploy.kubernetes import Refused, Server, apiserver, make_namespace
 from tests.deploy.tools import operators_resources
+from tests.integration.waiting import eventually
 
-NAMESPACE = charts.NAMESPACE
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 # Faults planted in the objects of the case `full`, each with a part of the server's reason.
 PLANTED = {
@@ -35,7 +34,8 @@ PLANTED = {
 def faults() -> Iterator[str]:
     """Check the objects of all cases."""
     with apiserver() as server:
-        _prepare(server)
+        make_namespace(server, NAMESPACE)
+        _define_operators(server)
         sound = charts.rendered(charts.FULL)
         for (old, new), reason in PLANTED.items():
             assert old in sound, f"{old} is not in the chart: plant another fault"
@@ -72,32 +72,20 @@ def _pod(made: Any) -> Any:
     return {"apiVersion": "v1", "kind": "Pod", **pod}
 
 
-def _prepare(server: Server) -> None:
-    labels = {"pod-security.kubernetes.io/enforce": "restricted",
-              "pod-security.kubernetes.io/warn": "restricted"}  # fmt: skip
-    namespace = {"metadata": {"name": NAMESPACE, "labels": labels}}
-    server.ask("/api/v1/namespaces", namespace)
-    # No controller makes it here.
-    account = {"metadata": {"name": "default"}}
-    server.ask(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", account)
+def _define_operators(server: Server) -> None:
     priority = {"metadata": {"name": "important"}, "value": 1000}  # of the case `full`
     server.ask("/apis/scheduling.k8s.io/v1/priorityclasses", priority)
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for path in operators_resources():
         server.ask(definitions, path.read_text(encoding="utf-8"))
-    served = "/apis/monitoring.coreos.com/v1/namespaces/default/prometheusrules"
-    for each in (served, served.replace("prometheusrules", "servicemonitors")):
-        _until(lambda each=each: server.ask(each), f"{each} is served")  # type: ignore[misc]
+    for kind in ("prometheusrules", "servicemonitors"):
+        at = f"/apis/monitoring.coreos.com/v1/namespaces/default/{kind}"
+        eventually(lambda at=at: _is_served(server, at), f"{at} is served")  # type: ignore[misc]
 
 
-def _until(ask: Callable[[], object], what: str) -> None:
-    """Ask until it is not refused. Raises RuntimeError."""
-    end = time.monotonic() + TIMEOUT
-    while time.monotonic() < end:
-        try:
-            ask()
-        except Refused:
-            time.sleep(LOOK_AGAIN)
-        else:
-            return
-    raise RuntimeError(f"not so after {TIMEOUT} s: {what}")
+def _is_served(server: Server, path: str) -> bool:
+    try:
+        server.ask(path)
+    except Refused:
+        return False
+    return True

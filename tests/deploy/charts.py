@@ -15,6 +15,7 @@ from tests.deploy.tools import tool
 
 CHART = ROOT / "deploy" / "helm" / "oncelog"
 HERE = Path(__file__).parent
+DEFAULT = HERE / "cases" / "default.yaml"
 FULL = HERE / "cases" / "full.yaml"
 NAMESPACE = "logs"
 # Values that the chart refuses, each with a part of the reason.
@@ -53,9 +54,9 @@ def cases() -> list[Path]:
     return sorted((HERE / "cases").glob("*.yaml"))
 
 
-def rendered(case: Path) -> str:
-    """Return the objects of a case. Raises CalledProcessError."""
-    done = _helm("template", "oncelog", CHART, "--namespace", NAMESPACE, "--values", case)
+def rendered(case: Path, *words: str) -> str:
+    """Return the objects of a case. words: more for helm. Raises CalledProcessError."""
+    done = _helm("template", "oncelog", CHART, "-n", NAMESPACE, "--values", case, *words)
     done.check_returncode()
     return done.stdout
 

@@ -27,7 +27,7 @@ from tests.deploy.tools import tool
 
 TOKEN = "tests"
 TIMEOUT = 120.0  # seconds until it serves, on a busy machine
-_KIND = re.compile(r"^(apiVersion|kind): (\S+)$", re.MULTILINE)
+_FIELD = re.compile(r"^(apiVersion|kind|  name): (\S+)$", re.MULTILINE)
 # Paths of the kinds that a chart of ours has, below the namespace.
 PLURALS = {
     "NetworkPolicy": "networkpolicies",
@@ -47,23 +47,31 @@ class Server:
     """Client of the server, which lets everybody do everything."""
 
     def __init__(self, address: str, certificate: Path) -> None:
-        self._address = address
-        self._context = ssl.create_default_context(cafile=str(certificate))
+        self.address = address
+        self.certificate = certificate
         self.warnings: list[str] = []
+        self._context = ssl.create_default_context(cafile=str(certificate))
 
-    def ask(self, path: str, body: str | Mapping[str, Any] | None = None) -> Any:
-        """Get a path, or post a new object there. Raises Refused, OSError."""
-        kind = "application/yaml" if isinstance(body, str) else "application/json"
+    def ask(
+        self,
+        path: str,
+        body: str | Mapping[str, Any] | None = None,
+        *,
+        method: str | None = None,
+        kind: str = "",
+    ) -> Any:
+        """Get a path, or post an object there. Raises Refused, OSError.
+
+        kind: media type of the body, if it is neither YAML text nor JSON.
+        """
         text = body if isinstance(body, str) else json.dumps(body)
-        request = urllib.request.Request(
-            self._address + path,
-            data=None if body is None else text.encode(),
-            headers={
-                "Content-Type": kind,
-                "Accept": "application/json",
-                "Authorization": f"Bearer {TOKEN}",
-            },
-        )
+        headers = {
+            "Content-Type": kind or f"application/{'yaml' if body is text else 'json'}",
+            "Accept": "application/json",
+            "Authorization": f"Bearer {TOKEN}",
+        }
+        data = None if body is None else text.encode()
+        request = urllib.request.Request(self.address + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, context=self._context, timeout=TIMEOUT) as answer:
                 self.warnings += answer.headers.get_all("Warning") or []
@@ -73,11 +81,31 @@ class Server:
 
     def dry_run(self, namespace: str, body: str) -> Any:
         """Have the server check an object without storing it; returns it with its defaults."""
-        found = dict(_KIND.findall(body))
-        version, kind = found["apiVersion"], found["kind"]
-        group = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        path = f"{group}/namespaces/{namespace}/{PLURALS[kind]}"
+        path, _ = place_of(namespace, body)
         return self.ask(f"{path}?dryRun=All&fieldValidation=Strict", body)
+
+    def apply(self, namespace: str, body: str) -> None:
+        """Make or change an object, as Helm does."""
+        path, name = place_of(namespace, body)
+        query = "fieldManager=helm&force=true&fieldValidation=Strict"
+        kind = "application/apply-patch+yaml"
+        self.ask(f"{path}/{name}?{query}", body, method="PATCH", kind=kind)
+
+
+def place_of(namespace: str, body: str) -> tuple[str, str]:
+    """Return the path of an object's collection, and the object's name."""
+    found = dict(_FIELD.findall(body))
+    version, name = found["apiVersion"], found["  name"]
+    group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{group}/namespaces/{namespace}/{PLURALS[found['kind']]}", name
+
+
+def make_namespace(server: Server, name: str) -> None:
+    """Make a *restricted* namespace, with the account that a controller makes elsewhere."""
+    level = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
+    server.ask("/api/v1/namespaces", {"metadata": {"name": name, "labels": level}})
+    account = {"metadata": {"name": "default"}}
+    server.ask(f"/api/v1/namespaces/{name}/serviceaccounts", account)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Programs of the tests of the Helm chart, built once from Go modules into data/deploy-tools.
 
 tests/deploy/go/go.mod --go build--> helm, etcd, kube-apiserver, controller-gen --> CRDs
+    tests/deploy/go/controller ------> the controller of StatefulSets
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ PACKAGES = {
     "helm": "helm.sh/helm/v4/cmd/helm",
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "controller": "./controller",
     "controller-gen": "sigs.k8s.io/controller-tools/cmd/controller-gen",
 }
 OPERATOR = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"

@@ -6,6 +6,7 @@ require (
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.2
 	go.etcd.io/etcd/server/v3 v3.7.3
 	helm.sh/helm/v4 v4.3.1
+	k8s.io/client-go v0.37.2
 	k8s.io/kubernetes v1.37.2
 	sigs.k8s.io/controller-tools v0.21.0
 )
@@ -181,7 +182,6 @@ require (
 	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/cli-runtime v0.37.2 // indirect
-	k8s.io/client-go v0.37.2 // indirect
 	k8s.io/cloud-provider v0.37.2 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/code-generator v0.37.2 // indirect

@@ -1,0 +1,91 @@
+"""The chart on a real controller of StatefulSets: a cluster begins, grows, and rolls under load.
+
+    helm template --> kube-apiserver <--> controller --pods--> Kubelet --> real nodes <-- load
+
+Nothing is lost, nothing is stored twice, and never are two nodes down.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from oncelog import Admin
+from tests.deploy import charts
+from tests.deploy.charts import NAMESPACE
+from tests.deploy.kubelet import Kubelet, Stop
+from tests.deploy.kubernetes import TOKEN, Server, apiserver, make_namespace
+from tests.deploy.tools import tool
+from tests.integration.counted_load import CountedLoad
+from tests.integration.waiting import eventually
+
+PODS = [f"oncelog-{number}" for number in range(1, 5)]
+FOUNDERS = PODS[:3]
+ZONES = {1: "a", 2: "b", 3: "c", 4: "a"}  # of the machine of each node
+
+
+def faults() -> Iterator[str]:
+    """Run it all; only assertions fail."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(apiserver())
+        make_namespace(server, NAMESPACE)
+        for number, name in ZONES.items():
+            zone = {"topology.kubernetes.io/zone": name}
+            machine = {"metadata": {"name": f"machine-{number}", "labels": zone}}
+            server.ask("/api/v1/nodes", machine)
+        words = [str(tool("controller")), server.address, TOKEN, str(server.certificate)]
+        with (folder / "controller.log").open("wb") as log:
+            controller = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT)
+        stack.callback(controller.wait)
+        stack.callback(controller.kill)
+        kubelet = stack.enter_context(Kubelet(server, NAMESPACE, folder, PODS))
+        _life(server, kubelet)
+        yield from _broken(kubelet)
+
+
+def _life(server: Server, kubelet: Kubelet) -> None:
+    _install(server, "replicas=3")
+    _ready(kubelet, FOUNDERS)
+    with Admin(bootstrap_servers=kubelet.bootstrap) as admin:
+        _install(server, "replicas=4")
+        eventually(
+            lambda: "node 4 is not expected" in kubelet.log_of(PODS[3]), "pod 4 waits, and says why"
+        )
+        admin.add_node(4)
+        _ready(kubelet, PODS)
+        assert {*kubelet.starts.values()} == {1}, "growth restarts nobody"
+        eventually(lambda: _racks(admin) == ZONES, "the racks are the zones")
+        with CountedLoad(admin, kubelet.bootstrap) as load:
+            _install(server, "replicas=4,podAnnotations.rolled=once")
+            eventually(lambda: {*kubelet.starts.values()} == {2}, "all were restarted", 300)
+            _ready(kubelet, PODS)
+        load.check()
+
+
+def _racks(admin: Admin) -> dict[int, str]:
+    return {node.node_id: node.rack for node in admin.list_nodes()}
+
+
+def _broken(kubelet: Kubelet) -> Iterator[str]:
+    wanted = [Stop(pod, []) for pod in reversed(PODS)]
+    if kubelet.stops != wanted:
+        yield f"pods were stopped in another order, or two at once: {kubelet.stops}"
+
+
+def _install(server: Server, values: str) -> None:
+    text = charts.rendered(charts.DEFAULT, "--set", values)
+    for body in text.split("\n---\n"):
+        server.apply(NAMESPACE, body)
+
+
+def _ready(kubelet: Kubelet, pods: list[str]) -> None:
+    def all_ready() -> bool:
+        if kubelet.failure is not None:
+            raise kubelet.failure
+        return kubelet.ready >= {*pods}
+
+    eventually(all_ready, f"{pods} are ready", 300)
