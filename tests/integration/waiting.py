@@ -20,7 +20,7 @@ RETRIED = ("NOT_READY", "NOT_LEADER", "REQUEST_TIMEOUT", "UNAVAILABLE", "")
 
 
 def eventually(condition: Callable[[], bool], what: str, timeout: float = TIMEOUT) -> None:
-    """Looks until the condition holds; fails with `what` after `timeout` seconds."""
+    """Looks until the condition holds; fails and says so after `timeout` seconds."""
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end, f"not so after {timeout} s: {what}"
@@ -32,7 +32,7 @@ def answered(
 ) -> T:
     """Asks the running nodes in turn; returns the first final answer.
 
-    Raises errors that are not worth a retry; fails with `what` after `timeout` seconds.
+    Raises errors that are not worth a retry; fails and says so after `timeout` seconds.
     """
     end = time.monotonic() + timeout
     for attempt in count():
