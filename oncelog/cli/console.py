@@ -24,6 +24,18 @@ PACKAGES = ("starlette", "uvicorn", "jinja2")
 @click.option("--https-cert-file", type=_FILE, help="Certificate of the pages.")
 @click.option("--https-key-file", type=_FILE, help="Its key.")
 @click.option("--allow-changes", is_flag=True, help="Offer changes, each with its effects first.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen beyond loopback without TLS: in a container with a port on loopback.",
+)
+@click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="TOPIC:PART",
+    help="Hide value, key, header=NAME or json=PATH of a topic's records.",
+)
 @common
 def console(
     bootstrap: tuple[str, ...],
@@ -33,6 +45,8 @@ def console(
     https_cert_file: str | None,
     https_key_file: str | None,
     allow_changes: bool,
+    insecure: bool,
+    masks: tuple[str, ...],
 ) -> None:
     """Show the cluster in a web browser.
 
@@ -43,13 +57,15 @@ def console(
     if missing is not None:
         raise MissingExtraError("oncelog console", missing, "console")
     from oncelog.console.listening import ConsoleConfig, Login, parse_listen
+    from oncelog.console.masks import parse_mask
     from oncelog.console.server import serve
 
     host, port = parse_listen(listen)
     clients = AdminConfig(bootstrap_servers=bootstrap)
     config = ConsoleConfig(
-        host, port, clients, cast(Login, login), https_cert_file, https_key_file, allow_changes
-    )
+        host, port, clients, cast(Login, login), https_cert_file, https_key_file, allow_changes,
+        insecure, tuple(map(parse_mask, masks)),
+    )  # fmt: skip
 
     def ready(link: str) -> None:
         if as_json:

@@ -29,6 +29,7 @@ from oncelog.config import MAX_INT32, MAX_INT64
 from oncelog.console import changes, cluster_tasks, life, pages, security, topic_tasks, transactions
 from oncelog.console.errors import status_of
 from oncelog.console.listening import ConsoleConfig
+from oncelog.console.masks import Masks
 from oncelog.console.parts import Notes, Page
 from oncelog.console.records import RecordReader
 from oncelog.console.sessions import BrowserSession, Sessions
@@ -72,7 +73,7 @@ class Console:
     def __init__(self, config: ConsoleConfig) -> None:
         self.sessions = Sessions(config)
         self._config = config
-        self._reader = RecordReader()
+        self._reader = RecordReader(Masks(config.masks))
         # Cookies of one host are shared by all its ports; browsers tie __Host- to TLS.
         self._cookie = "__Host-oncelog" if config.secured else f"oncelog_{secrets.token_hex(4)}"
         self._static = {name: (HERE / "static" / name).read_bytes() for name in STATIC}

@@ -11,13 +11,15 @@ from ipaddress import ip_address
 from typing import Literal
 
 from oncelog.config import AdminConfig
+from oncelog.console.masks import Mask
 from oncelog.errors import ConfigError
 from oncelog.settings import ClientSettings
 
 Login = Literal["own", "token"]
 DEFAULT_LISTEN = "127.0.0.1:8470"
 REQUEST_MS = 10_000  # longest attempt of one call to a node
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+LOOPBACK = "127.0.0.1"
+LOOPBACK_NAMES = frozenset({"localhost", LOOPBACK, "[::1]"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class ConsoleConfig:
 
     login: "own", everyone with the printed link acts as the caller of the command; "token", each
     person pastes a token, and the nodes decide by it. allows_changes: else the pages only read.
+    insecure: other addresses than loopback without TLS, for a container whose port is published on
+    loopback only.
     """
 
     host: str
@@ -35,6 +39,8 @@ class ConsoleConfig:
     cert_file: str | None = None
     key_file: str | None = None
     allows_changes: bool = False
+    insecure: bool = False
+    masks: tuple[Mask, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.cert_file is None) != (self.key_file is None):
@@ -48,7 +54,7 @@ class ConsoleConfig:
                 "login",
                 "tls",
             )
-        if self.is_loopback:
+        if self.is_loopback or self.insecure:
             return
         if self.login == "own":
             raise ConfigError(
@@ -78,7 +84,8 @@ class ConsoleConfig:
 
     def url(self, port: int) -> str:
         """Return the address of the first page on this port."""
-        return f"{'https' if self.secured else 'http'}://{self.host}:{port}/"
+        host = LOOPBACK if self.insecure and not self.is_loopback else self.host
+        return f"{'https' if self.secured else 'http'}://{host}:{port}/"
 
     def names_host(self, header: str) -> bool:
         """Tell whether a request's Host may be this console's.
@@ -87,7 +94,8 @@ class ConsoleConfig:
         """
         name, _, port = header.rpartition(":")
         name = name if port.isdecimal() else header
-        return not self.is_loopback or name in LOOPBACK_NAMES or name == self.host
+        is_local = self.is_loopback or self.insecure
+        return not is_local or name in LOOPBACK_NAMES or name == self.host
 
     def settings(self, token: str | None = None) -> ClientSettings:
         """Return the settings of a client: the caller's own, or those of a person with a token.

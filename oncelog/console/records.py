@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from oncelog import Consumer, Record, StoredBatch, TopicPartition
 from oncelog.config import MAX_INT32
+from oncelog.console.masks import Change, Masks
 from oncelog.console.pages import number
 from oncelog.console.parts import Facts, Field, Filter, Link, Links, Notes, Page, Part, Table, path
 from oncelog.console.search_threads import SearchThreads
@@ -66,7 +67,8 @@ class Findings:
 class RecordReader:
     """Runs searches in its threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, masks: Masks) -> None:
+        self._masks = masks
         self._threads = SearchThreads()
 
     def close(self) -> None:
@@ -76,7 +78,9 @@ class RecordReader:
         """Return the page of a search. Raises OncelogError."""
         info = await session.admin.describe_topic(topic)
         wanted = _parse(query, topic, info.partition_count)
-        found = await self._threads.run(session, _search, session.settings, wanted)
+        found = await self._threads.run(
+            session, _search, session.settings, wanted, self._masks.of_topic(topic)
+        )
         return _page(query, wanted, found)
 
     async def record(
@@ -85,7 +89,9 @@ class RecordReader:
         """Return the page of one record. Raises OncelogError."""
         tp = TopicPartition(topic, partition)
         found = await self._threads.run(session, _one, session.settings, tp, offset)
-        return _record_page(tp, offset, *found)
+        batch, record = found
+        hide = self._masks.of_topic(topic)
+        return _record_page(tp, offset, batch, hide(record) if hide else record)
 
 
 # --- searching ---------------------------------------------------------------------------
@@ -121,8 +127,11 @@ def positions_of(given: str) -> dict[int, int]:
     return {int(p): int(o) for p, _, o in (one.partition(":") for one in given.split(","))}
 
 
-def _search(settings: ClientSettings, wanted: Search) -> Findings:
-    """Read until a bound is reached. Runs in a thread of the reader."""
+def _search(settings: ClientSettings, wanted: Search, hide: Change | None) -> Findings:
+    """Read until a bound is reached. Runs in a thread of the reader.
+
+    hide: masks each record before it is chosen, so that no filter finds what is hidden.
+    """
     chosen = choice(
         wanted.key, (wanted.header,) if wanted.header else (),
         re.escape(wanted.contains) if wanted.contains else None, None, None,
@@ -152,8 +161,9 @@ def _search(settings: ClientSettings, wanted: Search) -> Findings:
                 positions[tp] = record.offset + 1
                 read += 1
                 size += size_of(record)
-                if chosen(record):
-                    found.append(record)
+                shown_record = hide(record) if hide else record
+                if chosen(shown_record):
+                    found.append(shown_record)
             else:
                 positions[tp] = min(batch.last_offset + 1, ends[tp])
             if positions[tp] >= ends[tp]:

@@ -182,6 +182,21 @@ def test_records_are_chosen_by_key_header_and_text(person: Person) -> None:
     assert person.get(where, **{"from": "soon"}).status == 400
 
 
+def test_no_filter_and_no_page_finds_a_masked_part(cluster: LocalCluster) -> None:
+    masks = ("--mask", "orders:value", "--mask", "ord*:header=n")
+    with console(*LOCAL, "-b", cluster.bootstrap, *masks) as link:
+        person = Person(link)
+        person.get(link)
+        where = "/topics/orders/records"
+        page = person.until("masked: 15 bytes", where, partition=1, **{"from": "start"})
+        assert "value 17" not in page.text
+        for query in ({"contains": "value 17"}, {"header": "n=17"}):
+            assert "No record matches." in person.until("up to the end", where, **query).text
+        page = person.until("masked: 15 bytes", f"{where}/1/17")
+        assert "value 17" not in page.text and "76616c75" not in page.text
+        assert b"value".hex() not in page.html and "***" in page.text
+
+
 def test_one_record_leads_to_the_life_of_its_sequence(person: Person) -> None:
     page = person.until("<b>value 17</b>", "/topics/orders/records/1/17")
     assert "<b>" not in page.html

@@ -45,6 +45,12 @@ def test_an_address_that_would_expose_an_identity_is_refused(
 def test_addresses_that_are_allowed() -> None:
     for host in ("127.0.0.1", "127.0.0.9", "localhost", "[::1]"):
         assert ConsoleConfig(host, 8470, PLAIN).url(8470) == f"http://{host}:8470/"
+    published = ConsoleConfig("0.0.0.0", 8470, PLAIN, insecure=True)
+    assert published.url(8470) == "http://127.0.0.1:8470/"
+    assert [published.names_host(one) for one in ("localhost:8470", "evil.example")] == [
+        True,
+        False,
+    ]
     public = ConsoleConfig("0.0.0.0", 443, SECURED, "token", "c", "k")
     assert public.url(443) == "https://0.0.0.0:443/"
     with pytest.raises(ConfigError, match="is not HOST:PORT"):
