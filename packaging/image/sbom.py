@@ -2,7 +2,7 @@
 
     python sbom.py VERSION > sbom.cdx.json
 
-It lists the distributions of this Python and the packages in Debian's list. It needs the standard
+It lists the distributions of this Python and its base, and the packages in Debian's list. It needs the standard
 library only and gives the same bytes for the same content.
 """
 
@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import re
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator
 from email.parser import Parser
 from pathlib import Path
@@ -65,7 +66,8 @@ def bill(version: str, components: Iterable[Component]) -> dict[str, Any]:
 
 
 def main(version: str) -> None:
-    components = list(of_python(importlib.metadata.distributions()))
+    base = sysconfig.get_path("purelib", "posix_prefix", {"base": sys.base_prefix})
+    components = list(of_python(importlib.metadata.distributions(path=[*sys.path, base])))
     if DEBIAN_LIST.is_file():
         components += of_debian(DEBIAN_LIST.read_text(), SYSTEM.read_text())
     json.dump(bill(version, components), sys.stdout, indent=1)
