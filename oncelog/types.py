@@ -166,6 +166,7 @@ class PartitionInfo:
     group_id: int = 0
     target: tuple[int, ...] = ()  # nodes the partition moves to; empty: it does not move
     added_ms: int = 0  # when the partition was added; 0: with the topic
+    cleaned_offset: int | None = None  # of a compacted topic: end of the compacted records
 
 
 class ExpectedOffsets(StrEnum):

@@ -30,7 +30,15 @@ from cluster.partition.reader import (
     ReplicaReader,
 )
 from cluster.partition.staging import UNREGISTERED
-from cluster.partition.types import Answer, AnswerTo, AppendRequest, Counters, NodeView, Policy
+from cluster.partition.types import (
+    Answer,
+    AnswerTo,
+    AppendRequest,
+    Cleanup,
+    Counters,
+    NodeView,
+    Policy,
+)
 from cluster.transactions.types import Expected, Marker
 from storage.errors import CorruptionError, StorageError
 from storage.kv import WriteBatch
@@ -263,6 +271,14 @@ class Partition:
     @property
     def log_start_offset(self) -> int:
         return self.machine.stored.log_start
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """The end of the batches that were cleaned, from the log's start on; None: none may be."""
+        stored = self.machine.stored
+        if self._policy.cleanup == Cleanup.DELETE:
+            return None
+        return stored.carried.end_from(stored.log_start)
 
     @property
     def last_seen(self) -> LastSeen:

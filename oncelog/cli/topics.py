@@ -25,7 +25,7 @@ from oncelog.cli.streams import confirm, progress
 from oncelog.config import MAX_INT32
 from oncelog.views.changes import KEYS_MOVE, effects_of_resize, move_rows
 from oncelog.views.tables import matching, topic_rows
-from oncelog.views.topics import find_lacking, partition_row, settings_of, summary
+from oncelog.views.topics import find_lacking, partition_rows, settings_of, summary
 from oncelog.views.words import plural, when
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
@@ -166,7 +166,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         ]
     )
     click.echo()
-    rows = [partition_row(one) for one in info.partitions]
+    rows = partition_rows(info)
     print_table(list(rows[0]), [list(row.values()) for row in rows])
     for line in find_lacking(info):
         click.echo(line)

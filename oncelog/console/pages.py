@@ -37,7 +37,7 @@ from oncelog.views.events import KINDS, sequences_of, subject_of
 from oncelog.views.groups import GroupView, group_view
 from oncelog.views.nodes import waiting
 from oncelog.views.tables import group_rows, node_rows, producer_rows, topic_rows
-from oncelog.views.topics import find_lacking, partition_row, settings_of
+from oncelog.views.topics import find_lacking, partition_rows, settings_of
 from oncelog.views.words import when
 
 Query = Mapping[str, str]
@@ -172,7 +172,7 @@ async def topic(admin: Admin, query: Query, name: str) -> Page:
     parts.append(Links("More of this topic", links))
     settings = [(setting, str(value)) for setting, value in settings_of(info.config).items()]
     parts.append(Facts("Settings", [("created", when(info.created_ms)), *settings]))
-    found = [partition_row(one) for one in info.partitions]
+    found = partition_rows(info)
     rows: list[list[Cell]] = [
         [*(as_cell(value) for value in row.values()),
          Link("producers", path("topics", name, row["partition"]))]

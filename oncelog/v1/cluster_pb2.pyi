@@ -287,7 +287,7 @@ class ResizeTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("partition", "group_id", "leader_id", "term", "replicas", "log_start_offset", "high_watermark", "target", "added_ms")
+    __slots__ = ("partition", "group_id", "leader_id", "term", "replicas", "log_start_offset", "high_watermark", "target", "added_ms", "cleaned_offset")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -297,6 +297,7 @@ class PartitionInfo(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     ADDED_MS_FIELD_NUMBER: _ClassVar[int]
+    CLEANED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     partition: int
     group_id: int
     leader_id: int
@@ -306,7 +307,8 @@ class PartitionInfo(_message.Message):
     high_watermark: int
     target: _containers.RepeatedScalarFieldContainer[int]
     added_ms: int
-    def __init__(self, partition: _Optional[int] = ..., group_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., term: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., added_ms: _Optional[int] = ...) -> None: ...
+    cleaned_offset: int
+    def __init__(self, partition: _Optional[int] = ..., group_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., term: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., target: _Optional[_Iterable[int]] = ..., added_ms: _Optional[int] = ..., cleaned_offset: _Optional[int] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "config", "created_ms")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.types import PartitionInfo, TopicConfig, TopicInfo
+from oncelog.types import CleanupPolicy, PartitionInfo, TopicConfig, TopicInfo
 
 
 def summary(info: TopicInfo) -> dict[str, Any]:
@@ -35,7 +35,13 @@ def settings_of(config: TopicConfig) -> dict[str, object]:
     }
 
 
-def partition_row(one: PartitionInfo) -> dict[str, object]:
+def partition_rows(info: TopicInfo) -> list[dict[str, object]]:
+    """Return the rows of a topic's partitions, with one column more if it is compacted."""
+    is_compacted = info.config.cleanup_policy not in (None, CleanupPolicy.DELETE)
+    return [partition_row(one, is_compacted=is_compacted) for one in info.partitions]
+
+
+def partition_row(one: PartitionInfo, *, is_compacted: bool = False) -> dict[str, object]:
     """Return the row of a partition; None: there is none, or it is not known."""
     return {
         "partition": one.partition,
@@ -45,6 +51,7 @@ def partition_row(one: PartitionInfo) -> dict[str, object]:
         "moves to": one.target or None,
         "start": None if one.log_start_offset < 0 else one.log_start_offset,
         "high watermark": None if one.high_watermark < 0 else one.high_watermark,
+        **({"compacted to": one.cleaned_offset} if is_compacted else {}),
     }
 
 

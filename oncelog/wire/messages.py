@@ -117,6 +117,7 @@ def topic_info(message: cluster_pb2.TopicInfo) -> t.TopicInfo:
                 p.group_id,
                 tuple(p.target),
                 p.added_ms,
+                p.cleaned_offset if p.HasField("cleaned_offset") else None,
             )
             for p in message.partitions
         ),

@@ -45,6 +45,7 @@ class Group:
 class Replica:
     high_watermark: int = 7
     log_start_offset: int = 2
+    cleaned_offset: int | None = None
     last_seen: LastSeen = field(default_factory=LastSeen)
     group: Group = field(default_factory=Group)
     closed: bool = False

@@ -15,10 +15,7 @@ from cluster.metadata import upgrade
 from cluster.metadata.places import NodePlace
 from cluster.metadata.settings import MAX_BATCH_BYTES, changed
 from cluster.metadata.topics import (
-    DELETE,
-    NOT_SUPPORTED,
     PartitionState,
-    Rejected,
     TopicSettings,
     TopicState,
     check_placements,
@@ -236,7 +233,6 @@ class ClusterService:
             settings.max_batch_bytes = min(default, self._max_batch_bytes)
         made = TopicSettings().altered(settings, set_expected_offsets=True)
         made.check_formats(None, self.node.metadata.finalized)
-        _check_compaction(made)
         made.check_compaction(self.node.metadata.finalized)
         _check_cap(settings, self._max_batch_bytes)
         if placements:
@@ -260,7 +256,6 @@ class ClusterService:
             request.config, set_expected_offsets=request.set_expected_offsets
         )
         settings.check_formats(topic.settings.formats, self.node.metadata.finalized)
-        _check_compaction(settings)
         settings.check_compaction(self.node.metadata.finalized)
         _check_cap(request.config, self._max_batch_bytes)
         return meta.AlterTopic(
@@ -407,14 +402,9 @@ class ClusterService:
             target=partition.target,
             added_ms=partition.added_ms,
             log_start_offset=-1 if replica is None else replica.log_start_offset,
+            cleaned_offset=None if replica is None else replica.cleaned_offset,
             high_watermark=-1 if replica is None else replica.high_watermark,
         )
-
-
-def _check_compaction(settings: TopicSettings) -> None:
-    if settings.cleanup_policy != DELETE:
-        text = "cleanup_policy: must be delete (0), as not all clients skip compacted records yet"
-        raise Rejected(NOT_SUPPORTED, text)
 
 
 def _check_cap(config: pb.TopicConfig, cap: int) -> None:

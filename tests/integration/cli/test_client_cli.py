@@ -186,6 +186,27 @@ def test_alter_changes_each_setting_and_no_other(cli: Cli, topic: str) -> None:
     assert cli("topic", "alter", topic, "--retention-ms", "-1").out == f"altered topic {topic}\n"
 
 
+def test_a_compacted_topic_shows_its_settings_and_progress(cli: Cli, topic: str) -> None:
+    both = cli("topic", "create", topic, "--compact", "--cleanup-policy", "compact")
+    assert both.code == 2 and "--compact and --cleanup-policy" in both.err
+    assert cli("topic", "create", topic, "-p", "1", "--compact").code == 0
+    wanted = cli("topic", "describe", topic, "--format", "json").json["config"]
+    assert wanted["cleanup_policy"] == "compact"
+    for name, word, value in [
+        ("min_compaction_lag_ms", "5", 5),
+        ("max_compaction_lag_ms", "70", 70),
+        ("delete_retention_ms", "0", 0),
+        ("min_cleanable_dirty_ratio", "0.25", 0.25),
+        ("cleanup_policy", "compact_delete", "compact_delete"),
+    ]:
+        wanted[name] = value
+        option = "--" + name.replace("_", "-")
+        done = cli("topic", "alter", topic, option, word, "--format", "json")
+        assert (done.code, done.err, done.json["config"]) == (0, "", wanted)
+    shown = cli("topic", "describe", topic).out
+    assert "min_cleanable_dirty_ratio" in shown and "compacted to" in shown
+
+
 def test_alter_that_is_refused_names_field_and_limit(cli: Cli, topic: str) -> None:
     assert cli("topic", "create", topic, "-p", "1").code == 0
     before = cli("topic", "describe", topic, "--format", "json").json["config"]

@@ -122,6 +122,56 @@ func (TopicFormats) EnumDescriptor() ([]byte, []int) {
 	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{1}
 }
 
+// Treatment of old records.
+type CleanupPolicy int32
+
+const (
+	CleanupPolicy_CLEANUP_POLICY_DELETE         CleanupPolicy = 0 // they are deleted by the limits of retention
+	CleanupPolicy_CLEANUP_POLICY_COMPACT        CleanupPolicy = 1 // each key's newest record stays, for ever
+	CleanupPolicy_CLEANUP_POLICY_COMPACT_DELETE CleanupPolicy = 2 // each key's newest one stays, up to the limits of retention
+)
+
+// Enum value maps for CleanupPolicy.
+var (
+	CleanupPolicy_name = map[int32]string{
+		0: "CLEANUP_POLICY_DELETE",
+		1: "CLEANUP_POLICY_COMPACT",
+		2: "CLEANUP_POLICY_COMPACT_DELETE",
+	}
+	CleanupPolicy_value = map[string]int32{
+		"CLEANUP_POLICY_DELETE":         0,
+		"CLEANUP_POLICY_COMPACT":        1,
+		"CLEANUP_POLICY_COMPACT_DELETE": 2,
+	}
+)
+
+func (x CleanupPolicy) Enum() *CleanupPolicy {
+	p := new(CleanupPolicy)
+	*p = x
+	return p
+}
+
+func (x CleanupPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CleanupPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_oncelog_v1_cluster_proto_enumTypes[2].Descriptor()
+}
+
+func (CleanupPolicy) Type() protoreflect.EnumType {
+	return &file_oncelog_v1_cluster_proto_enumTypes[2]
+}
+
+func (x CleanupPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CleanupPolicy.Descriptor instead.
+func (CleanupPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
 type NodeAction int32
 
 const (
@@ -167,11 +217,11 @@ func (x NodeAction) String() string {
 }
 
 func (NodeAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_oncelog_v1_cluster_proto_enumTypes[2].Descriptor()
+	return file_oncelog_v1_cluster_proto_enumTypes[3].Descriptor()
 }
 
 func (NodeAction) Type() protoreflect.EnumType {
-	return &file_oncelog_v1_cluster_proto_enumTypes[2]
+	return &file_oncelog_v1_cluster_proto_enumTypes[3]
 }
 
 func (x NodeAction) Number() protoreflect.EnumNumber {
@@ -180,7 +230,7 @@ func (x NodeAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NodeAction.Descriptor instead.
 func (NodeAction) EnumDescriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 type BalanceAction int32
@@ -222,11 +272,11 @@ func (x BalanceAction) String() string {
 }
 
 func (BalanceAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_oncelog_v1_cluster_proto_enumTypes[3].Descriptor()
+	return file_oncelog_v1_cluster_proto_enumTypes[4].Descriptor()
 }
 
 func (BalanceAction) Type() protoreflect.EnumType {
-	return &file_oncelog_v1_cluster_proto_enumTypes[3]
+	return &file_oncelog_v1_cluster_proto_enumTypes[4]
 }
 
 func (x BalanceAction) Number() protoreflect.EnumNumber {
@@ -235,7 +285,7 @@ func (x BalanceAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BalanceAction.Descriptor instead.
 func (BalanceAction) EnumDescriptor() ([]byte, []int) {
-	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_oncelog_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 type NodeInfo struct {
@@ -979,9 +1029,19 @@ type TopicConfig struct {
 	ExpectedOffsets ExpectedOffsets `protobuf:"varint,4,opt,name=expected_offsets,json=expectedOffsets,proto3,enum=oncelog.v1.ExpectedOffsets" json:"expected_offsets,omitempty"`
 	// Default: columnar. It can only change to both, as stored batches keep their format. Anything
 	// but columnar needs the feature "kafka".
-	Formats       *TopicFormats `protobuf:"varint,5,opt,name=formats,proto3,enum=oncelog.v1.TopicFormats,oneof" json:"formats,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Formats *TopicFormats `protobuf:"varint,5,opt,name=formats,proto3,enum=oncelog.v1.TopicFormats,oneof" json:"formats,omitempty"`
+	// Default: delete. This and the fields below need the feature "compaction".
+	CleanupPolicy *CleanupPolicy `protobuf:"varint,6,opt,name=cleanup_policy,json=cleanupPolicy,proto3,enum=oncelog.v1.CleanupPolicy,oneof" json:"cleanup_policy,omitempty"`
+	// Records stay as they are for this long. Default 0.
+	MinCompactionLagMs *int64 `protobuf:"varint,7,opt,name=min_compaction_lag_ms,json=minCompactionLagMs,proto3,oneof" json:"min_compaction_lag_ms,omitempty"`
+	// Records are compacted at the latest after this; -1, the default: when enough of them are new.
+	MaxCompactionLagMs *int64 `protobuf:"varint,8,opt,name=max_compaction_lag_ms,json=maxCompactionLagMs,proto3,oneof" json:"max_compaction_lag_ms,omitempty"`
+	// How long a record with a key and no value stays after its first compaction. Default 1 day.
+	DeleteRetentionMs *int64 `protobuf:"varint,9,opt,name=delete_retention_ms,json=deleteRetentionMs,proto3,oneof" json:"delete_retention_ms,omitempty"`
+	// Share of a partition's bytes that was never compacted and makes a compaction due. Default 0.5.
+	MinCleanableDirtyRatio *float64 `protobuf:"fixed64,10,opt,name=min_cleanable_dirty_ratio,json=minCleanableDirtyRatio,proto3,oneof" json:"min_cleanable_dirty_ratio,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *TopicConfig) Reset() {
@@ -1047,6 +1107,41 @@ func (x *TopicConfig) GetFormats() TopicFormats {
 		return *x.Formats
 	}
 	return TopicFormats_TOPIC_FORMATS_COLUMNAR
+}
+
+func (x *TopicConfig) GetCleanupPolicy() CleanupPolicy {
+	if x != nil && x.CleanupPolicy != nil {
+		return *x.CleanupPolicy
+	}
+	return CleanupPolicy_CLEANUP_POLICY_DELETE
+}
+
+func (x *TopicConfig) GetMinCompactionLagMs() int64 {
+	if x != nil && x.MinCompactionLagMs != nil {
+		return *x.MinCompactionLagMs
+	}
+	return 0
+}
+
+func (x *TopicConfig) GetMaxCompactionLagMs() int64 {
+	if x != nil && x.MaxCompactionLagMs != nil {
+		return *x.MaxCompactionLagMs
+	}
+	return 0
+}
+
+func (x *TopicConfig) GetDeleteRetentionMs() int64 {
+	if x != nil && x.DeleteRetentionMs != nil {
+		return *x.DeleteRetentionMs
+	}
+	return 0
+}
+
+func (x *TopicConfig) GetMinCleanableDirtyRatio() float64 {
+	if x != nil && x.MinCleanableDirtyRatio != nil {
+		return *x.MinCleanableDirtyRatio
+	}
+	return 0
 }
 
 type CreateTopicRequest struct {
@@ -1506,7 +1601,10 @@ type PartitionInfo struct {
 	Target         []int32 `protobuf:"varint,8,rep,packed,name=target,proto3" json:"target,omitempty"` // the nodes that it is being moved to; empty: it is not moved
 	// When the topic got it; 0: with its creation. What has no position in a partition that came
 	// later reads it from its start, though it begins at the end of others.
-	AddedMs       int64 `protobuf:"varint,9,opt,name=added_ms,json=addedMs,proto3" json:"added_ms,omitempty"`
+	AddedMs int64 `protobuf:"varint,9,opt,name=added_ms,json=addedMs,proto3" json:"added_ms,omitempty"`
+	// Of a compacted topic: the records from the log's start up to this offset were compacted. From
+	// the answering node's replica, if it has one.
+	CleanedOffset *int64 `protobuf:"varint,10,opt,name=cleaned_offset,json=cleanedOffset,proto3,oneof" json:"cleaned_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1600,6 +1698,13 @@ func (x *PartitionInfo) GetTarget() []int32 {
 func (x *PartitionInfo) GetAddedMs() int64 {
 	if x != nil {
 		return x.AddedMs
+	}
+	return 0
+}
+
+func (x *PartitionInfo) GetCleanedOffset() int64 {
+	if x != nil && x.CleanedOffset != nil {
+		return *x.CleanedOffset
 	}
 	return 0
 }
@@ -2641,18 +2746,29 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x14stream_waiting_bytes\x18\x06 \x01(\x03R\x12streamWaitingBytes\x12\x1f\n" +
 	"\vfetch_bytes\x18\a \x01(\x03R\n" +
 	"fetchBytes\x12#\n" +
-	"\rmessage_bytes\x18\b \x01(\x03R\fmessageBytes\"\xd6\x02\n" +
+	"\rmessage_bytes\x18\b \x01(\x03R\fmessageBytes\"\xff\x05\n" +
 	"\vTopicConfig\x12&\n" +
 	"\fretention_ms\x18\x01 \x01(\x03H\x00R\vretentionMs\x88\x01\x01\x12,\n" +
 	"\x0fretention_bytes\x18\x02 \x01(\x03H\x01R\x0eretentionBytes\x88\x01\x01\x12+\n" +
 	"\x0fmax_batch_bytes\x18\x03 \x01(\x05H\x02R\rmaxBatchBytes\x88\x01\x01\x12F\n" +
 	"\x10expected_offsets\x18\x04 \x01(\x0e2\x1b.oncelog.v1.ExpectedOffsetsR\x0fexpectedOffsets\x127\n" +
-	"\aformats\x18\x05 \x01(\x0e2\x18.oncelog.v1.TopicFormatsH\x03R\aformats\x88\x01\x01B\x0f\n" +
+	"\aformats\x18\x05 \x01(\x0e2\x18.oncelog.v1.TopicFormatsH\x03R\aformats\x88\x01\x01\x12E\n" +
+	"\x0ecleanup_policy\x18\x06 \x01(\x0e2\x19.oncelog.v1.CleanupPolicyH\x04R\rcleanupPolicy\x88\x01\x01\x126\n" +
+	"\x15min_compaction_lag_ms\x18\a \x01(\x03H\x05R\x12minCompactionLagMs\x88\x01\x01\x126\n" +
+	"\x15max_compaction_lag_ms\x18\b \x01(\x03H\x06R\x12maxCompactionLagMs\x88\x01\x01\x123\n" +
+	"\x13delete_retention_ms\x18\t \x01(\x03H\aR\x11deleteRetentionMs\x88\x01\x01\x12>\n" +
+	"\x19min_cleanable_dirty_ratio\x18\n" +
+	" \x01(\x01H\bR\x16minCleanableDirtyRatio\x88\x01\x01B\x0f\n" +
 	"\r_retention_msB\x12\n" +
 	"\x10_retention_bytesB\x12\n" +
 	"\x10_max_batch_bytesB\n" +
 	"\n" +
-	"\b_formats\"\xb4\x01\n" +
+	"\b_formatsB\x11\n" +
+	"\x0f_cleanup_policyB\x18\n" +
+	"\x16_min_compaction_lag_msB\x18\n" +
+	"\x16_max_compaction_lag_msB\x16\n" +
+	"\x14_delete_retention_msB\x1c\n" +
+	"\x1a_min_cleanable_dirty_ratio\"\xb4\x01\n" +
 	"\x12CreateTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -2685,7 +2801,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x13ResizeTopicResponse\x12+\n" +
 	"\x05topic\x18\x01 \x01(\v2\x15.oncelog.v1.TopicInfoR\x05topic\x12/\n" +
 	"\x05moves\x18\x02 \x03(\v2\x19.oncelog.v1.PartitionMoveR\x05moves\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x05R\x05count\"\x99\x02\n" +
+	"\x05count\x18\x03 \x01(\x05R\x05count\"\xd8\x02\n" +
 	"\rPartitionInfo\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x05R\tpartition\x12\x19\n" +
 	"\bgroup_id\x18\x02 \x01(\x04R\agroupId\x12\x1b\n" +
@@ -2695,7 +2811,10 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\x10log_start_offset\x18\x06 \x01(\x03R\x0elogStartOffset\x12%\n" +
 	"\x0ehigh_watermark\x18\a \x01(\x03R\rhighWatermark\x12\x16\n" +
 	"\x06target\x18\b \x03(\x05R\x06target\x12\x19\n" +
-	"\badded_ms\x18\t \x01(\x03R\aaddedMs\"\xc5\x01\n" +
+	"\badded_ms\x18\t \x01(\x03R\aaddedMs\x12*\n" +
+	"\x0ecleaned_offset\x18\n" +
+	" \x01(\x03H\x00R\rcleanedOffset\x88\x01\x01B\x11\n" +
+	"\x0f_cleaned_offset\"\xc5\x01\n" +
 	"\tTopicInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\btopic_id\x18\x02 \x01(\x04R\atopicId\x129\n" +
@@ -2777,7 +2896,11 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\fTopicFormats\x12\x1a\n" +
 	"\x16TOPIC_FORMATS_COLUMNAR\x10\x00\x12\x17\n" +
 	"\x13TOPIC_FORMATS_KAFKA\x10\x01\x12\x16\n" +
-	"\x12TOPIC_FORMATS_BOTH\x10\x02*\xb5\x01\n" +
+	"\x12TOPIC_FORMATS_BOTH\x10\x02*i\n" +
+	"\rCleanupPolicy\x12\x19\n" +
+	"\x15CLEANUP_POLICY_DELETE\x10\x00\x12\x1a\n" +
+	"\x16CLEANUP_POLICY_COMPACT\x10\x01\x12!\n" +
+	"\x1dCLEANUP_POLICY_COMPACT_DELETE\x10\x02*\xb5\x01\n" +
 	"\n" +
 	"NodeAction\x12\x1b\n" +
 	"\x17NODE_ACTION_UNSPECIFIED\x10\x00\x12\x13\n" +
@@ -2823,105 +2946,107 @@ func file_oncelog_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_oncelog_v1_cluster_proto_rawDescData
 }
 
-var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_oncelog_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_oncelog_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_oncelog_v1_cluster_proto_goTypes = []any{
 	(ExpectedOffsets)(0),               // 0: oncelog.v1.ExpectedOffsets
 	(TopicFormats)(0),                  // 1: oncelog.v1.TopicFormats
-	(NodeAction)(0),                    // 2: oncelog.v1.NodeAction
-	(BalanceAction)(0),                 // 3: oncelog.v1.BalanceAction
-	(*NodeInfo)(nil),                   // 4: oncelog.v1.NodeInfo
-	(*DescribeClusterRequest)(nil),     // 5: oncelog.v1.DescribeClusterRequest
-	(*DescribeClusterResponse)(nil),    // 6: oncelog.v1.DescribeClusterResponse
-	(*ClusterSetting)(nil),             // 7: oncelog.v1.ClusterSetting
-	(*SetClusterSettingRequest)(nil),   // 8: oncelog.v1.SetClusterSettingRequest
-	(*SetClusterSettingResponse)(nil),  // 9: oncelog.v1.SetClusterSettingResponse
-	(*UpgradeInfo)(nil),                // 10: oncelog.v1.UpgradeInfo
-	(*FinalizeUpgradeRequest)(nil),     // 11: oncelog.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),    // 12: oncelog.v1.FinalizeUpgradeResponse
-	(*RequestLimits)(nil),              // 13: oncelog.v1.RequestLimits
-	(*TopicConfig)(nil),                // 14: oncelog.v1.TopicConfig
-	(*CreateTopicRequest)(nil),         // 15: oncelog.v1.CreateTopicRequest
-	(*CreateTopicResponse)(nil),        // 16: oncelog.v1.CreateTopicResponse
-	(*DeleteTopicRequest)(nil),         // 17: oncelog.v1.DeleteTopicRequest
-	(*DeleteTopicResponse)(nil),        // 18: oncelog.v1.DeleteTopicResponse
-	(*AlterTopicRequest)(nil),          // 19: oncelog.v1.AlterTopicRequest
-	(*AlterTopicResponse)(nil),         // 20: oncelog.v1.AlterTopicResponse
-	(*ResizeTopicRequest)(nil),         // 21: oncelog.v1.ResizeTopicRequest
-	(*ResizeTopicResponse)(nil),        // 22: oncelog.v1.ResizeTopicResponse
-	(*PartitionInfo)(nil),              // 23: oncelog.v1.PartitionInfo
-	(*TopicInfo)(nil),                  // 24: oncelog.v1.TopicInfo
-	(*DescribeTopicsRequest)(nil),      // 25: oncelog.v1.DescribeTopicsRequest
-	(*DescribeTopicsResponse)(nil),     // 26: oncelog.v1.DescribeTopicsResponse
-	(*ReassignPartitionRequest)(nil),   // 27: oncelog.v1.ReassignPartitionRequest
-	(*ReassignPartitionResponse)(nil),  // 28: oncelog.v1.ReassignPartitionResponse
-	(*TransferLeadershipRequest)(nil),  // 29: oncelog.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 30: oncelog.v1.TransferLeadershipResponse
-	(*ChangeNodeRequest)(nil),          // 31: oncelog.v1.ChangeNodeRequest
-	(*ChangeNodeResponse)(nil),         // 32: oncelog.v1.ChangeNodeResponse
-	(*BalanceClusterRequest)(nil),      // 33: oncelog.v1.BalanceClusterRequest
-	(*BalanceClusterResponse)(nil),     // 34: oncelog.v1.BalanceClusterResponse
-	(*PartitionMove)(nil),              // 35: oncelog.v1.PartitionMove
-	(*ListNodesRequest)(nil),           // 36: oncelog.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 37: oncelog.v1.ListNodesResponse
-	(*NodeStatus)(nil),                 // 38: oncelog.v1.NodeStatus
+	(CleanupPolicy)(0),                 // 2: oncelog.v1.CleanupPolicy
+	(NodeAction)(0),                    // 3: oncelog.v1.NodeAction
+	(BalanceAction)(0),                 // 4: oncelog.v1.BalanceAction
+	(*NodeInfo)(nil),                   // 5: oncelog.v1.NodeInfo
+	(*DescribeClusterRequest)(nil),     // 6: oncelog.v1.DescribeClusterRequest
+	(*DescribeClusterResponse)(nil),    // 7: oncelog.v1.DescribeClusterResponse
+	(*ClusterSetting)(nil),             // 8: oncelog.v1.ClusterSetting
+	(*SetClusterSettingRequest)(nil),   // 9: oncelog.v1.SetClusterSettingRequest
+	(*SetClusterSettingResponse)(nil),  // 10: oncelog.v1.SetClusterSettingResponse
+	(*UpgradeInfo)(nil),                // 11: oncelog.v1.UpgradeInfo
+	(*FinalizeUpgradeRequest)(nil),     // 12: oncelog.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),    // 13: oncelog.v1.FinalizeUpgradeResponse
+	(*RequestLimits)(nil),              // 14: oncelog.v1.RequestLimits
+	(*TopicConfig)(nil),                // 15: oncelog.v1.TopicConfig
+	(*CreateTopicRequest)(nil),         // 16: oncelog.v1.CreateTopicRequest
+	(*CreateTopicResponse)(nil),        // 17: oncelog.v1.CreateTopicResponse
+	(*DeleteTopicRequest)(nil),         // 18: oncelog.v1.DeleteTopicRequest
+	(*DeleteTopicResponse)(nil),        // 19: oncelog.v1.DeleteTopicResponse
+	(*AlterTopicRequest)(nil),          // 20: oncelog.v1.AlterTopicRequest
+	(*AlterTopicResponse)(nil),         // 21: oncelog.v1.AlterTopicResponse
+	(*ResizeTopicRequest)(nil),         // 22: oncelog.v1.ResizeTopicRequest
+	(*ResizeTopicResponse)(nil),        // 23: oncelog.v1.ResizeTopicResponse
+	(*PartitionInfo)(nil),              // 24: oncelog.v1.PartitionInfo
+	(*TopicInfo)(nil),                  // 25: oncelog.v1.TopicInfo
+	(*DescribeTopicsRequest)(nil),      // 26: oncelog.v1.DescribeTopicsRequest
+	(*DescribeTopicsResponse)(nil),     // 27: oncelog.v1.DescribeTopicsResponse
+	(*ReassignPartitionRequest)(nil),   // 28: oncelog.v1.ReassignPartitionRequest
+	(*ReassignPartitionResponse)(nil),  // 29: oncelog.v1.ReassignPartitionResponse
+	(*TransferLeadershipRequest)(nil),  // 30: oncelog.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 31: oncelog.v1.TransferLeadershipResponse
+	(*ChangeNodeRequest)(nil),          // 32: oncelog.v1.ChangeNodeRequest
+	(*ChangeNodeResponse)(nil),         // 33: oncelog.v1.ChangeNodeResponse
+	(*BalanceClusterRequest)(nil),      // 34: oncelog.v1.BalanceClusterRequest
+	(*BalanceClusterResponse)(nil),     // 35: oncelog.v1.BalanceClusterResponse
+	(*PartitionMove)(nil),              // 36: oncelog.v1.PartitionMove
+	(*ListNodesRequest)(nil),           // 37: oncelog.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 38: oncelog.v1.ListNodesResponse
+	(*NodeStatus)(nil),                 // 39: oncelog.v1.NodeStatus
 }
 var file_oncelog_v1_cluster_proto_depIdxs = []int32{
-	4,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	13, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
-	10, // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
-	7,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	7,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
-	7,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
-	10, // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	5,  // 0: oncelog.v1.DescribeClusterResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	14, // 1: oncelog.v1.DescribeClusterResponse.limits:type_name -> oncelog.v1.RequestLimits
+	11, // 2: oncelog.v1.DescribeClusterResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
+	8,  // 3: oncelog.v1.DescribeClusterResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	8,  // 4: oncelog.v1.SetClusterSettingRequest.setting:type_name -> oncelog.v1.ClusterSetting
+	8,  // 5: oncelog.v1.SetClusterSettingResponse.settings:type_name -> oncelog.v1.ClusterSetting
+	11, // 6: oncelog.v1.FinalizeUpgradeResponse.upgrade:type_name -> oncelog.v1.UpgradeInfo
 	0,  // 7: oncelog.v1.TopicConfig.expected_offsets:type_name -> oncelog.v1.ExpectedOffsets
 	1,  // 8: oncelog.v1.TopicConfig.formats:type_name -> oncelog.v1.TopicFormats
-	14, // 9: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	24, // 10: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	14, // 11: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
-	24, // 12: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	24, // 13: oncelog.v1.ResizeTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
-	35, // 14: oncelog.v1.ResizeTopicResponse.moves:type_name -> oncelog.v1.PartitionMove
-	23, // 15: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
-	14, // 16: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
-	24, // 17: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
-	4,  // 18: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
-	24, // 19: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
-	2,  // 20: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
-	3,  // 21: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
-	35, // 22: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
-	38, // 23: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
-	5,  // 24: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
-	15, // 25: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
-	17, // 26: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
-	19, // 27: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
-	21, // 28: oncelog.v1.ClusterService.ResizeTopic:input_type -> oncelog.v1.ResizeTopicRequest
-	25, // 29: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
-	27, // 30: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
-	29, // 31: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
-	31, // 32: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
-	36, // 33: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
-	33, // 34: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
-	11, // 35: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
-	8,  // 36: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
-	6,  // 37: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
-	16, // 38: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
-	18, // 39: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
-	20, // 40: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
-	22, // 41: oncelog.v1.ClusterService.ResizeTopic:output_type -> oncelog.v1.ResizeTopicResponse
-	26, // 42: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
-	28, // 43: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
-	30, // 44: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
-	32, // 45: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
-	37, // 46: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
-	34, // 47: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
-	12, // 48: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
-	9,  // 49: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
-	37, // [37:50] is the sub-list for method output_type
-	24, // [24:37] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	2,  // 9: oncelog.v1.TopicConfig.cleanup_policy:type_name -> oncelog.v1.CleanupPolicy
+	15, // 10: oncelog.v1.CreateTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	25, // 11: oncelog.v1.CreateTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	15, // 12: oncelog.v1.AlterTopicRequest.config:type_name -> oncelog.v1.TopicConfig
+	25, // 13: oncelog.v1.AlterTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	25, // 14: oncelog.v1.ResizeTopicResponse.topic:type_name -> oncelog.v1.TopicInfo
+	36, // 15: oncelog.v1.ResizeTopicResponse.moves:type_name -> oncelog.v1.PartitionMove
+	24, // 16: oncelog.v1.TopicInfo.partitions:type_name -> oncelog.v1.PartitionInfo
+	15, // 17: oncelog.v1.TopicInfo.config:type_name -> oncelog.v1.TopicConfig
+	25, // 18: oncelog.v1.DescribeTopicsResponse.topics:type_name -> oncelog.v1.TopicInfo
+	5,  // 19: oncelog.v1.DescribeTopicsResponse.nodes:type_name -> oncelog.v1.NodeInfo
+	25, // 20: oncelog.v1.ReassignPartitionResponse.topic:type_name -> oncelog.v1.TopicInfo
+	3,  // 21: oncelog.v1.ChangeNodeRequest.action:type_name -> oncelog.v1.NodeAction
+	4,  // 22: oncelog.v1.BalanceClusterRequest.action:type_name -> oncelog.v1.BalanceAction
+	36, // 23: oncelog.v1.BalanceClusterResponse.moves:type_name -> oncelog.v1.PartitionMove
+	39, // 24: oncelog.v1.ListNodesResponse.nodes:type_name -> oncelog.v1.NodeStatus
+	6,  // 25: oncelog.v1.ClusterService.DescribeCluster:input_type -> oncelog.v1.DescribeClusterRequest
+	16, // 26: oncelog.v1.ClusterService.CreateTopic:input_type -> oncelog.v1.CreateTopicRequest
+	18, // 27: oncelog.v1.ClusterService.DeleteTopic:input_type -> oncelog.v1.DeleteTopicRequest
+	20, // 28: oncelog.v1.ClusterService.AlterTopic:input_type -> oncelog.v1.AlterTopicRequest
+	22, // 29: oncelog.v1.ClusterService.ResizeTopic:input_type -> oncelog.v1.ResizeTopicRequest
+	26, // 30: oncelog.v1.ClusterService.DescribeTopics:input_type -> oncelog.v1.DescribeTopicsRequest
+	28, // 31: oncelog.v1.ClusterService.ReassignPartition:input_type -> oncelog.v1.ReassignPartitionRequest
+	30, // 32: oncelog.v1.ClusterService.TransferLeadership:input_type -> oncelog.v1.TransferLeadershipRequest
+	32, // 33: oncelog.v1.ClusterService.ChangeNode:input_type -> oncelog.v1.ChangeNodeRequest
+	37, // 34: oncelog.v1.ClusterService.ListNodes:input_type -> oncelog.v1.ListNodesRequest
+	34, // 35: oncelog.v1.ClusterService.BalanceCluster:input_type -> oncelog.v1.BalanceClusterRequest
+	12, // 36: oncelog.v1.ClusterService.FinalizeUpgrade:input_type -> oncelog.v1.FinalizeUpgradeRequest
+	9,  // 37: oncelog.v1.ClusterService.SetClusterSetting:input_type -> oncelog.v1.SetClusterSettingRequest
+	7,  // 38: oncelog.v1.ClusterService.DescribeCluster:output_type -> oncelog.v1.DescribeClusterResponse
+	17, // 39: oncelog.v1.ClusterService.CreateTopic:output_type -> oncelog.v1.CreateTopicResponse
+	19, // 40: oncelog.v1.ClusterService.DeleteTopic:output_type -> oncelog.v1.DeleteTopicResponse
+	21, // 41: oncelog.v1.ClusterService.AlterTopic:output_type -> oncelog.v1.AlterTopicResponse
+	23, // 42: oncelog.v1.ClusterService.ResizeTopic:output_type -> oncelog.v1.ResizeTopicResponse
+	27, // 43: oncelog.v1.ClusterService.DescribeTopics:output_type -> oncelog.v1.DescribeTopicsResponse
+	29, // 44: oncelog.v1.ClusterService.ReassignPartition:output_type -> oncelog.v1.ReassignPartitionResponse
+	31, // 45: oncelog.v1.ClusterService.TransferLeadership:output_type -> oncelog.v1.TransferLeadershipResponse
+	33, // 46: oncelog.v1.ClusterService.ChangeNode:output_type -> oncelog.v1.ChangeNodeResponse
+	38, // 47: oncelog.v1.ClusterService.ListNodes:output_type -> oncelog.v1.ListNodesResponse
+	35, // 48: oncelog.v1.ClusterService.BalanceCluster:output_type -> oncelog.v1.BalanceClusterResponse
+	13, // 49: oncelog.v1.ClusterService.FinalizeUpgrade:output_type -> oncelog.v1.FinalizeUpgradeResponse
+	10, // 50: oncelog.v1.ClusterService.SetClusterSetting:output_type -> oncelog.v1.SetClusterSettingResponse
+	38, // [38:51] is the sub-list for method output_type
+	25, // [25:38] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_oncelog_v1_cluster_proto_init() }
@@ -2930,12 +3055,13 @@ func file_oncelog_v1_cluster_proto_init() {
 		return
 	}
 	file_oncelog_v1_cluster_proto_msgTypes[10].OneofWrappers = []any{}
+	file_oncelog_v1_cluster_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_oncelog_v1_cluster_proto_rawDesc), len(file_oncelog_v1_cluster_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,

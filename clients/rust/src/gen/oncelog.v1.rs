@@ -262,7 +262,7 @@ pub struct RequestLimits {
     #[prost(int64, tag = "8")]
     pub message_bytes: i64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct TopicConfig {
     /// Drop records older than this; -1 keeps them for ever. Default 7 days.
     #[prost(int64, optional, tag = "1")]
@@ -279,8 +279,23 @@ pub struct TopicConfig {
     /// but columnar needs the feature "kafka".
     #[prost(enumeration = "TopicFormats", optional, tag = "5")]
     pub formats: ::core::option::Option<i32>,
+    /// Default: delete. This and the fields below need the feature "compaction".
+    #[prost(enumeration = "CleanupPolicy", optional, tag = "6")]
+    pub cleanup_policy: ::core::option::Option<i32>,
+    /// Records stay as they are for this long. Default 0.
+    #[prost(int64, optional, tag = "7")]
+    pub min_compaction_lag_ms: ::core::option::Option<i64>,
+    /// Records are compacted at the latest after this; -1, the default: when enough of them are new.
+    #[prost(int64, optional, tag = "8")]
+    pub max_compaction_lag_ms: ::core::option::Option<i64>,
+    /// How long a record with a key and no value stays after its first compaction. Default 1 day.
+    #[prost(int64, optional, tag = "9")]
+    pub delete_retention_ms: ::core::option::Option<i64>,
+    /// Share of a partition's bytes that was never compacted and makes a compaction due. Default 0.5.
+    #[prost(double, optional, tag = "10")]
+    pub min_cleanable_dirty_ratio: ::core::option::Option<f64>,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateTopicRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -308,7 +323,7 @@ pub struct DeleteTopicRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteTopicResponse {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AlterTopicRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -380,6 +395,10 @@ pub struct PartitionInfo {
     /// later reads it from its start, though it begins at the end of others.
     #[prost(int64, tag = "9")]
     pub added_ms: i64,
+    /// Of a compacted topic: the records from the log's start up to this offset were compacted. From
+    /// the answering node's replica, if it has one.
+    #[prost(int64, optional, tag = "10")]
+    pub cleaned_offset: ::core::option::Option<i64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TopicInfo {
@@ -614,6 +633,39 @@ impl TopicFormats {
             "TOPIC_FORMATS_COLUMNAR" => Some(Self::Columnar),
             "TOPIC_FORMATS_KAFKA" => Some(Self::Kafka),
             "TOPIC_FORMATS_BOTH" => Some(Self::Both),
+            _ => None,
+        }
+    }
+}
+/// Treatment of old records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum CleanupPolicy {
+    /// they are deleted by the limits of retention
+    Delete = 0,
+    /// each key's newest record stays, for ever
+    Compact = 1,
+    /// each key's newest one stays, up to the limits of retention
+    CompactDelete = 2,
+}
+impl CleanupPolicy {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Delete => "CLEANUP_POLICY_DELETE",
+            Self::Compact => "CLEANUP_POLICY_COMPACT",
+            Self::CompactDelete => "CLEANUP_POLICY_COMPACT_DELETE",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CLEANUP_POLICY_DELETE" => Some(Self::Delete),
+            "CLEANUP_POLICY_COMPACT" => Some(Self::Compact),
+            "CLEANUP_POLICY_COMPACT_DELETE" => Some(Self::CompactDelete),
             _ => None,
         }
     }

@@ -1,0 +1,104 @@
+"""Compacted topics on real nodes: the worker's process, repeats afterwards, a killed leader."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from harness.api import Result, batch, verdict
+from harness.local_cluster import LocalCluster
+from harness.replicas import compare
+from oncelog import Admin, CleanupPolicy, InvalidRequestError, Producer, TopicConfig
+from oncelog.wire.batch import encode_payload
+from tests.integration.conftest import STEADY
+from tests.integration.records import read_all
+from tests.integration.waiting import eventually
+
+SOON = {"retention_check_ms": 300, "cleaner_bytes_per_s": 0}
+# All records are due at the next look.
+COMPACT = TopicConfig(cleanup_policy=CleanupPolicy.COMPACT, max_compaction_lag_ms=1)
+BATCHES, RECORDS, KEYS = 12, 5, 7
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three nodes that look for topics to compact all the time."""
+    with LocalCluster(tmp_path_factory.mktemp("compacting"), settings=STEADY | SOON) as made:
+        yield made
+
+
+def payload(number: int) -> bytes:
+    """Builds the batch of this number: its records overwrite some of those before it."""
+    offsets = range(number * RECORDS, (number + 1) * RECORDS)
+    values = [b"%d" % offset for offset in offsets]
+    return encode_payload(values, [*offsets], [b"%d" % (offset % KEYS) for offset in offsets])
+
+
+def send(cluster: LocalCluster, topic: str, pid: int, number: int) -> Result:
+    first, data = number * RECORDS, payload(number)
+    return cluster.produce(batch(topic, 0, pid, first, data, count=RECORDS, codec=0))
+
+
+def shown(cluster: LocalCluster, topic: str) -> list[int]:
+    """Returns the offsets of the records that a reader gets."""
+    records = read_all(cluster, topic)
+    assert all(record.value == b"%d" % record.offset for record in records)
+    return [record.offset for record in records]
+
+
+def newest(batches: int) -> list[int]:
+    return [*range(batches * RECORDS - KEYS, batches * RECORDS)]
+
+
+def workers(cluster: LocalCluster) -> list[str]:
+    """Returns the lines of `ps` of the nodes' workers."""
+    nodes = {process.pid_file.read_text().strip() for process in cluster.nodes.values()}
+    ran = subprocess.run(["ps", "-eo", "ppid,args"], capture_output=True, text=True, check=True)
+    lines = [line for line in ran.stdout.splitlines() if "cluster.cleaning_worker" in line]
+    return [line for line in lines if line.split()[0] in nodes]
+
+
+def test_repeats_are_known_after_a_cleaning_and_a_killed_leader(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3, COMPACT)
+    pid = cluster.api(1).lease().producer_id
+    for number in range(BATCHES):
+        assert verdict(send(cluster, topic, pid, number)) == "APPENDED"
+    eventually(lambda: shown(cluster, topic) == newest(BATCHES), "all is cleaned")
+    eventually(lambda: not workers(cluster), "no worker runs where nothing is due")
+    leader = cluster.leader(topic, 0)
+    cluster.kill([leader])
+    for number in range(BATCHES):
+        repeat = send(cluster, topic, pid, number)
+        assert verdict(repeat) == "DUPLICATE", (number, repeat)
+        is_recent = number >= BATCHES - 5
+        assert repeat.base_offset == (number * RECORDS if is_recent else -1), number
+    assert verdict(send(cluster, topic, pid, BATCHES)) == "APPENDED"
+    eventually(lambda: shown(cluster, topic) == newest(BATCHES + 1), "the next leader cleans")
+    cluster.start_nodes([leader])
+    cluster.wait_level(topic)
+    assert compare({n: cluster.api(n) for n in cluster.nodes}, topic, [0]) == []
+
+
+def test_policies_of_a_topic_change(cluster: LocalCluster, admin: Admin, topic: str) -> None:
+    """Retention is for those with a policy of deletion."""
+    info = admin.create_topic(topic, 1, 3, TopicConfig(retention_ms=-1))
+    assert info.config.cleanup_policy == CleanupPolicy.DELETE
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for number in range(30):
+            producer.send(topic, b"%d" % number, key=b"%d" % (number % 3))
+        producer.flush()
+    assert len(shown(cluster, topic)) == 30
+    changed = admin.alter_topic(
+        topic,
+        TopicConfig(retention_ms=1, cleanup_policy=CleanupPolicy.COMPACT, max_compaction_lag_ms=1),
+    )
+    assert changed.config.cleanup_policy == CleanupPolicy.COMPACT
+    eventually(lambda: shown(cluster, topic) == [27, 28, 29], "it is compacted, and keeps those")
+    admin.alter_topic(topic, TopicConfig(cleanup_policy=CleanupPolicy.COMPACT_DELETE))
+    eventually(lambda: not shown(cluster, topic), "old records are deleted, too")
+    with pytest.raises(InvalidRequestError, match=r"min_cleanable_dirty_ratio: 2.0 must be 0..1"):
+        admin.alter_topic(topic, TopicConfig(min_cleanable_dirty_ratio=2.0))
