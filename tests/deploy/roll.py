@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from tests.integration.waiting import eventually
 
 PODS = [f"oncelog-{number}" for number in range(1, 5)]
 FOUNDERS = PODS[:3]
+TIMEOUT = 300.0  # seconds, on a busy machine
 ZONES = {1: "a", 2: "b", 3: "c", 4: "a"}  # of the machine of each node
 
 
@@ -52,16 +53,14 @@ def _life(server: Server, kubelet: Kubelet) -> None:
     _ready(kubelet, FOUNDERS)
     with Admin(bootstrap_servers=kubelet.bootstrap) as admin:
         _install(server, "replicas=4")
-        eventually(
-            lambda: "node 4 is not expected" in kubelet.log_of(PODS[3]), "pod 4 waits, and says why"
-        )
+        _await(kubelet, lambda: "node 4 is not expected" in kubelet.log_of(PODS[3]), "pod 4 waits")
         admin.add_node(4)
         _ready(kubelet, PODS)
         assert {*kubelet.starts.values()} == {1}, "growth restarts nobody"
-        eventually(lambda: _racks(admin) == ZONES, "the racks are the zones")
+        _await(kubelet, lambda: _racks(admin) == ZONES, "the racks are the zones")
         with CountedLoad(admin, kubelet.bootstrap) as load:
             _install(server, "replicas=4,podAnnotations.rolled=once")
-            eventually(lambda: {*kubelet.starts.values()} == {2}, "all were restarted", 300)
+            _await(kubelet, lambda: {*kubelet.starts.values()} == {2}, "all were restarted")
             _ready(kubelet, PODS)
         load.check()
 
@@ -83,9 +82,15 @@ def _install(server: Server, values: str) -> None:
 
 
 def _ready(kubelet: Kubelet, pods: list[str]) -> None:
-    def all_ready() -> bool:
+    _await(kubelet, lambda: kubelet.ready >= {*pods}, f"{pods} are ready")
+
+
+def _await(kubelet: Kubelet, condition: Callable[[], bool], what: str) -> None:
+    """Wait for the condition. Raises the kubelet's error if that has ended."""
+
+    def holds() -> bool:
         if kubelet.failure is not None:
             raise kubelet.failure
-        return kubelet.ready >= {*pods}
+        return condition()
 
-    eventually(all_ready, f"{pods} are ready", 300)
+    eventually(holds, what, TIMEOUT)
