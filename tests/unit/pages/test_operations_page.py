@@ -1,4 +1,4 @@
-"""Each `oncelog` command line of docs/operations.md is one that the CLI takes."""
+"""Each `oncelog` command line of the pages for operators is one that the CLI takes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 from harness.node_process import ROOT
 from oncelog.cli.app import cli
 
-PAGE = (ROOT / "docs" / "operations.md").read_text()
+PAGES = [(ROOT / "docs" / page).read_text() for page in ("operations.md", "kubernetes.md")]
 
 
 def command_lines() -> list[str]:
-    typed = re.findall(r"^\$ (oncelog .*?)(?:  +#.*)?$", PAGE, re.MULTILINE)
-    named = re.findall(r"`(oncelog [a-z]+ [^`]*)`", PAGE)
+    text = "\n".join(PAGES).replace("\\\n", " ")
+    shell = r"^\$ (?:kubectl .* exec \S+ -- )?(oncelog .*?)(?:  +#.*)?$"
+    typed = re.findall(shell, text, re.MULTILINE)
+    named = re.findall(r"`(oncelog [a-z]+ [^`]*)`", text)
     return sorted({*typed, *(" ".join(one.split()) for one in named)})
 
 
