@@ -2,8 +2,8 @@
 
     python sbom.py VERSION > sbom.cdx.json
 
-It lists the distributions of this Python and its base, and the packages in Debian's list. It needs the standard
-library only and gives the same bytes for the same content.
+It lists the distributions of this Python and its base, and the packages in Debian's list. It needs
+the standard library only and gives the same bytes for the same content.
 """
 
 from __future__ import annotations
