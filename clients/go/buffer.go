@@ -15,6 +15,7 @@ type chunk struct {
 	tp         TopicPartition
 	header     *pb.BatchHeader
 	payload    []byte
+	carried    bool // compaction made it: some of its records may be blanks
 	base, end  int64
 	next       atomic.Int64 // the user's place in it
 	generation int
@@ -49,13 +50,19 @@ func corrupt(tp TopicPartition, offset int64, format string, args ...any) *Error
 	return e
 }
 
-// take appends up to limit records from the user's place on.
+// take appends up to limit records from the user's place on, which passes over blanks.
 func (c *chunk) take(into []Record, limit int) []Record {
 	next := c.next.Load()
-	for ; limit > 0 && next < c.end; limit-- {
+	for ; next < c.end; next++ {
+		if c.carried && c.decoded.isBlank(int(next-c.base)) {
+			continue
+		}
+		if limit == 0 {
+			break
+		}
 		into = append(into, Record{Topic: c.tp.Topic, Partition: c.tp.Partition, Offset: next})
 		c.decoded.record(int(next-c.base), &into[len(into)-1])
-		next++
+		limit--
 	}
 	c.next.Store(next)
 	return into
@@ -523,7 +530,7 @@ func (b *fetchBuffer) add(w wanted, answer *pb.PartitionRecords) added {
 		}
 		fresh := &chunk{
 			tp: w.tp, header: stored.GetHeader(), payload: stored.GetPayload(),
-			base: base, end: end, generation: c.generation,
+			carried: stored.GetCarried(), base: base, end: end, generation: c.generation,
 		}
 		fresh.next.Store(at)
 		c.chunks = append(c.chunks, fresh)

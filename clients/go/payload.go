@@ -348,6 +348,11 @@ func utf8Columns(c *readColumn, n int) bool {
 }
 
 // record fills in what the payload says of a record.
+// isBlank says of a row of a carried batch that compaction has removed the record.
+func (d *decoded) isBlank(row int) bool {
+	return d.values.at(row) == nil && (d.keys == nil || d.keys.at(row) == nil)
+}
+
 func (d *decoded) record(row int, into *Record) {
 	into.Value = d.values.at(row)
 	if d.keys != nil {

@@ -13,7 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.dedup.verdict import Kind
-from cluster.features import KAFKA, PERMISSIONS, PLACES, QUOTAS, REPLICA_CHANGES, TRANSACTIONS
+from cluster.features import (
+    COMPACTION,
+    KAFKA,
+    PERMISSIONS,
+    PLACES,
+    QUOTAS,
+    REPLICA_CHANGES,
+    TRANSACTIONS,
+)
 from cluster.metadata.lease_tokens import proves, sign
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import (
@@ -36,7 +44,7 @@ from oncelog.v1 import cluster_pb2
 
 SECRET = bytes(range(32))
 FOR_EVER = 2**31 - 1
-FEATURES = (PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS, KAFKA, PLACES)
+FEATURES = (COMPACTION, PERMISSIONS, QUOTAS, REPLICA_CHANGES, TRANSACTIONS, KAFKA, PLACES)
 
 
 class Cluster:
@@ -235,6 +243,16 @@ class Cluster:
     def truncate(self, topic: str, partition: int, start: int) -> None:
         """Deletes batches below `start`, as retention does."""
         self.partitions[topic, partition].start_at(start)
+
+    def carry(
+        self, topic: str, partition: int, offset: int, records: list[list[str | None]]
+    ) -> None:
+        """Replaces whole batches, as compaction does. `records`: pairs of key and value."""
+        keys, values = (
+            [None if pair[n] is None else str(pair[n]).encode() for pair in records] for n in (0, 1)
+        )
+        payload = payloads.pack(values, payloads.OTHERS_US, keys)
+        self.partitions[topic, partition].carry(offset, len(records), payload)
 
     def lag(self, topic: str, partition: int, node: int, offset: int) -> None:
         """Holds the node's replica back at `offset`, or at the batch before; -1: level again."""

@@ -17,20 +17,41 @@ PREAMBLE = struct.Struct("<4s7I")
 OTHERS_US = 1_700_000_000_000_000  # timestamp of other clients' records
 
 
-def pack(values: Sequence[bytes], timestamp_us: int) -> bytes:
-    """Packs a payload of values alone: no nulls, keys or headers."""
-    offsets = [0]
-    for value in values:
-        offsets.append(offsets[-1] + len(value))
-    body = b"".join(values)
+def pack(
+    values: Sequence[bytes | None], timestamp_us: int, keys: Sequence[bytes | None] = ()
+) -> bytes:
+    """Packs a payload of values, and of keys if one is not null. Without headers."""
+    has_nulls, body = _column(values)
+    flags, size, key_size = int(has_nulls), _size(values), 0
+    if any(key is not None for key in keys):
+        has_nulls, column = _column(keys)
+        flags |= 2 | 4 * has_nulls
+        key_size = _size(keys)
+        body += column
     return b"".join(
         (
-            PREAMBLE.pack(b"OLB1", 0, len(values), 0, len(body), 0, 0, 0),
-            _padded(struct.pack(f"<{len(offsets)}i", *offsets)),
-            _padded(body),
+            PREAMBLE.pack(b"OLB1", flags, len(values), 0, size, key_size, 0, 0),
+            body,
             struct.pack(f"<{len(values)}q", *[timestamp_us] * len(values)),
         )
     )
+
+
+def _size(column: Sequence[bytes | None]) -> int:
+    return sum(len(item or b"") for item in column)
+
+
+def _column(column: Sequence[bytes | None]) -> tuple[bool, bytes]:
+    """Returns whether the column has nulls, and [validity,] offsets and data."""
+    has_nulls = None in column
+    bits = sum(1 << n for n, item in enumerate(column) if item is not None)
+    validity = bits.to_bytes((len(column) + 7) // 8, "little") if has_nulls else b""
+    offsets = [0]
+    for item in column:
+        offsets.append(offsets[-1] + len(item or b""))
+    data = b"".join(item or b"" for item in column)
+    parts = (validity, struct.pack(f"<{len(offsets)}i", *offsets), data)
+    return has_nulls, b"".join(map(_padded, parts))
 
 
 def batch(topic: str, partition: int, payload: bytes, *, timestamp_us: int, codec: int) -> Batch:

@@ -14,12 +14,16 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+from crc32c import crc32c
+
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Applied, Done
 from cluster.dedup.last_seen import LastSeen
 from cluster.entries import (
     BATCH,
+    CarriedEntry,
     LogStartEntry,
+    pack_carried,
     pack_log_start,
     payload_of,
     unpack_batch,
@@ -27,6 +31,7 @@ from cluster.entries import (
 from cluster.partition.replica import AppendRequest, Partition, Policy
 from cluster.partition.types import Answer, NodeView
 from cluster.services.log.produce import meta_of
+from conformance.broker.payloads import OTHERS_US
 from oncelog.v1 import batch_pb2
 from storage.kv import Family
 from storage.offset_index import OffsetIndex
@@ -238,6 +243,16 @@ class PartitionLog:
         """Deletes batches below the offset, as retention does."""
         entry = LogStartEntry(self.log_start, offset, 0, 0)
         self.leader.propose(pack_log_start(entry), lambda outcome: None)
+
+    def carry(self, offset: int, count: int, payload: bytes) -> None:
+        """Replaces the batches at these offsets by a carried one."""
+        stamp_ms = OTHERS_US // 1000
+        entry = CarriedEntry(
+            0, count, crc32c(payload), offset, len(self.entries), 0, stamp_ms, OTHERS_US, stamp_ms
+        )
+        outcomes = list[object]()
+        refusal = self.leader.carry(pack_carried(entry, payload), outcomes.append)
+        assert refusal is None and outcomes == [Applied(len(self.entries), True)], outcomes
 
     def forget_producers(self) -> None:
         """Replaces the replicas' states by ones without producers."""

@@ -30,6 +30,7 @@ CLUSTER_ACTIONS = (
     "move_leader",
     "append_others",
     "truncate",
+    "carry",
     "lag",
     "advance_time",
     "forget_producers",

@@ -56,10 +56,14 @@ export class Chunk {
     return this.#payload;
   }
 
-  /** Adds up to limit records from the user's place on. */
+  /** Adds up to limit records from the user's place on, which passes over blanks. */
   take(payload: Payload, into: StoredRecord[], limit: number): void {
-    for (let left = limit; left > 0 && this.next < this.end; left--, this.next++) {
-      into.push(payload.record(this.tp, this.next, Number(this.next - this.base)));
+    let left = limit;
+    for (; this.next < this.end; this.next++) {
+      const row = Number(this.next - this.base);
+      if (this.stored.carried && payload.isBlank(row)) continue;
+      if (left-- === 0) return;
+      into.push(payload.record(this.tp, this.next, row));
     }
   }
 }

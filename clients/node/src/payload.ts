@@ -28,10 +28,12 @@ class Column {
     readonly data: Buffer,
   ) {}
 
+  isNull(row: number): boolean {
+    return this.valid !== undefined && (((this.valid[row >> 3] ?? 0) >> (row & 7)) & 1) === 0;
+  }
+
   at(row: number): Buffer | null {
-    if (this.valid !== undefined && (((this.valid[row >> 3] ?? 0) >> (row & 7)) & 1) === 0) {
-      return null;
-    }
+    if (this.isNull(row)) return null;
     return this.data.subarray(this.ends.readInt32LE(4 * row), this.ends.readInt32LE(4 * row + 4));
   }
 }
@@ -119,6 +121,11 @@ export class Payload {
     if (cut.at !== payload.length) {
       throw damaged(`the payload has ${payload.length - cut.at} bytes more than it should`);
     }
+  }
+
+  /** Whether compaction has removed the record, in a batch that it made. */
+  isBlank(row: number): boolean {
+    return this.#values.isNull(row) && (this.#keys?.isNull(row) ?? true);
   }
 
   record(tp: TopicPartition, offset: bigint, row: number): StoredRecord {

@@ -27,6 +27,8 @@ pub(crate) struct Chunk {
     tp: TopicPartition,
     header: pb::BatchHeader,
     payload: Bytes,
+    /// Compaction made it: some of its records may be blanks.
+    carried: bool,
     base: i64,
     end: i64,
     /// The user's place in it.
@@ -53,12 +55,18 @@ impl Chunk {
         Decoded::new(plain, self.header.record_count as usize)
     }
 
-    /// Appends records from the user's place on, until there are `limit`.
+    /// Appends records from the user's place on, until there are `limit`. The place passes over
+    /// blanks.
     pub(crate) fn take(&self, decoded: &Decoded, into: &mut Vec<Record>, limit: usize) {
         let mut next = self.next.load(Ordering::Relaxed);
-        while into.len() < limit && next < self.end {
+        while next < self.end {
             let row = (next - self.base) as usize;
-            into.push(decoded.record(&self.tp.topic, self.tp.partition, self.base, row));
+            if !(self.carried && decoded.is_blank(row)) {
+                if into.len() == limit {
+                    break;
+                }
+                into.push(decoded.record(&self.tp.topic, self.tp.partition, self.base, row));
+            }
             next += 1;
         }
         self.next.store(next, Ordering::Relaxed);
@@ -539,6 +547,7 @@ impl FetchBuffer {
                 tp: wanted.tp.clone(),
                 header,
                 payload: stored.payload.clone(),
+                carried: stored.carried,
                 base,
                 end,
                 next: AtomicI64::new(at),

@@ -367,6 +367,12 @@ impl Decoded {
         Ok(())
     }
 
+    /// Whether compaction has removed the record, in a batch that it made.
+    pub(crate) fn is_blank(&self, row: usize) -> bool {
+        let has_key = self.keys.as_ref().is_some_and(|keys| keys.at(row).is_some());
+        !has_key && self.values.at(row).is_none()
+    }
+
     /// Returns the record of a row.
     pub(crate) fn record(&self, topic: &Arc<str>, partition: i32, base: i64, row: usize) -> Record {
         let mut stamp = [0; 8];

@@ -2,6 +2,7 @@ package io.github.oncelog.client;
 
 import com.google.protobuf.ByteString;
 import io.github.oncelog.client.proto.BatchHeader;
+import io.github.oncelog.client.proto.StoredBatch;
 import java.util.List;
 
 /** One stored batch that was fetched, decoded when it is first looked at. */
@@ -13,15 +14,16 @@ final class Chunk {
   final int bytes;
   long next; // the user's place in it
   private final BatchHeader header;
+  private final boolean carried; // compaction made it: some of its records may be blanks
   private ByteString raw;
   private Payload payload;
 
-  Chunk(
-      TopicPartition tp, BatchHeader header, ByteString raw, long base, long next, int generation) {
+  Chunk(TopicPartition tp, StoredBatch stored, long next, int generation) {
     this.tp = tp;
-    this.header = header;
-    this.raw = raw;
-    this.base = base;
+    header = stored.getHeader();
+    carried = stored.getCarried();
+    raw = stored.getPayload();
+    base = stored.getBaseOffset();
     this.next = next;
     this.generation = generation;
     end = base + header.getRecordCount();
@@ -45,10 +47,17 @@ final class Chunk {
     }
   }
 
-  /** Adds up to limit records from the user's place on. */
+  /** Adds up to limit records from the user's place on, which passes over blanks. */
   void take(List<StoredRecord> into, int limit) {
-    for (; limit > 0 && next < end; limit--, next++) {
-      into.add(payload.record(tp, next, (int) (next - base)));
+    for (; next < end; next++) {
+      int row = (int) (next - base);
+      if (carried && payload.isBlank(row)) {
+        continue;
+      }
+      if (limit-- == 0) {
+        return;
+      }
+      into.add(payload.record(tp, next, row));
     }
   }
 }

@@ -436,19 +436,17 @@ final class FetchBuffer {
       return Added.STALE; // another answer has already brought these
     }
     for (StoredBatch stored : answer.getBatchesList()) {
-      long base = stored.getBaseOffset();
       long at = cursor.fetchOffset;
-      Chunk chunk =
-          new Chunk(w.tp, stored.getHeader(), stored.getPayload(), base, at, cursor.generation);
+      Chunk chunk = new Chunk(w.tp, stored, at, cursor.generation);
       // It may begin before the position: batches are sent whole, and may have been cut anew.
-      if (base > at || chunk.end <= at) {
+      if (chunk.base > at || chunk.end <= at) {
         cursor.error =
             Detail.corrupt(
                 w.tp,
                 at,
                 "after offset %d came a batch with offsets %d to %d",
                 at - 1,
-                base,
+                chunk.base,
                 chunk.end - 1);
         break;
       }

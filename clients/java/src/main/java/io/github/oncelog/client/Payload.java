@@ -21,8 +21,12 @@ final class Payload {
 
   /** Where a column's buffers begin; {@code valid} is -1 if nothing is null. */
   private record Column(byte[] payload, int valid, int ends, int data) {
+    boolean isNull(int row) {
+      return valid >= 0 && (payload[valid + row / 8] >> row % 8 & 1) == 0;
+    }
+
     byte[] at(int row) {
-      if (valid >= 0 && (payload[valid + row / 8] >> row % 8 & 1) == 0) {
+      if (isNull(row)) {
         return null;
       }
       int from = Bytes.getInt(payload, ends + 4 * row);
@@ -147,6 +151,11 @@ final class Payload {
     } catch (CharacterCodingException e) {
       throw damaged("a header key is not UTF-8");
     }
+  }
+
+  /** Whether compaction has removed the record, in a batch that it made. */
+  boolean isBlank(int row) {
+    return values.isNull(row) && (keys == null || keys.isNull(row));
   }
 
   StoredRecord record(TopicPartition tp, long offset, int row) {
