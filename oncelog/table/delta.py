@@ -111,10 +111,11 @@ class DeltaTopic(TopicTable):
         found: dict[TablePartition, list[TableFile]] = {}
         if table.num_rows:
             names = [f"partition.{name}" for name in PARTITION_COLUMNS]
-            names += ["path", "size_bytes", "min.offset", "num_records"]
+            names += ["path", "size_bytes", "min.offset", "num_records", "max.offset"]
             columns = [table[name].to_pylist() for name in names]
-            for topic_id, partition, *file in zip(*columns, strict=True):
-                found.setdefault(TablePartition(topic_id, partition), []).append(TableFile(*file))
+            for topic_id, partition, path, size, first, records, last in zip(*columns, strict=True):
+                file = TableFile(path, size, first, records, last + 1 - first - records)
+                found.setdefault(TablePartition(topic_id, partition), []).append(file)
         return found
 
     def _add(

@@ -47,11 +47,12 @@ class TableFile(NamedTuple):
     size: int
     first: int
     records: int
+    blanks: int = 0  # offsets whose records compaction had removed
     moments: tuple[int, int] = (0, 0)  # lowest and highest timestamp; of files to add
 
     @property
     def end(self) -> int:
-        return self.first + self.records
+        return self.first + self.records + self.blanks
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -199,7 +200,8 @@ class TopicTable(ABC):
                     raise
             if "://" not in self.url:
                 _sync(Path(self.url) / path)
-        return TableFile(path, len(built.data), built.first, built.records, built.moments)
+        blanks = built.end - built.first - built.records
+        return TableFile(path, len(built.data), built.first, built.records, blanks, built.moments)
 
     def spark_path(self, path: str) -> str:
         """Return a file's URL as Spark's file systems name it."""

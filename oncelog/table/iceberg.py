@@ -156,8 +156,10 @@ class IcebergTopic(TopicTable):
             file = entry.data_file
             path = file.file_path.removeprefix("file://").removeprefix(f"{self.url}/")
             first = from_bytes(LongType(), file.lower_bounds[offset])
+            blanks = from_bytes(LongType(), file.upper_bounds[offset]) + 1 - first
+            blanks -= file.record_count
             place = TablePartition(file.partition[0], file.partition[1])
-            found = TableFile(path, file.file_size_in_bytes, first, file.record_count)
+            found = TableFile(path, file.file_size_in_bytes, first, file.record_count, blanks)
             entries.append((place, found))
         return entries
 

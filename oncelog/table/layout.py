@@ -1,10 +1,10 @@
 """Layout of a table's Parquet files: columns, row groups, and slices with checksums.
 
 Place in the flow: `run` and `merge` build files here, `verify` reads them. A file holds a stretch
-of one partition in offset order, without holes. A slice is a stretch of at most 1 MiB (a larger
-record is a slice of its own); the footer has the checksum of each slice's payload, as a producer
-would send its records (docs/protocol.md). The payload of equal records is the same bytes, so the
-checksum proves that the file gives back each record.
+of one partition in offset order, without holes but for records that compaction removed. A slice is
+a stretch of at most 1 MiB (a larger record is a slice of its own); the footer has the checksum of
+each slice's payload, as a producer would send its records (docs/protocol.md). The payload of equal
+records is the same bytes, so the checksum proves that the file gives back each record.
 """
 
 from __future__ import annotations
@@ -69,24 +69,21 @@ def rows_of(batch: StoredBatch, begin: int) -> Any:
     Rows without a producer id, or whose batch has gaps in its sequences, have no sequence.
     """
     pa = import_pyarrow()
-    count = batch.record_count
+    skip = begin - batch.base_offset
     try:
-        columns = to_arrow(batch.decoded()).columns
+        found = to_arrow(batch.decoded(), batch.topic, batch.partition, batch.base_offset, skip)
     except InvalidBatchError as error:
         raise batch.corrupt(error) from error
-    key, value, timestamp, headers = columns
-    if batch.producer_id and batch.last_sequence - batch.base_sequence == count - 1:
-        sequence = pa.arange(batch.base_sequence, batch.base_sequence + count)
+    count = found.num_rows
+    if batch.producer_id and batch.last_sequence - batch.base_sequence == batch.record_count - 1:
+        sequence = pa.arange(batch.base_sequence + skip, batch.last_sequence + 1)
     else:
         sequence = pa.nulls(count, pa.int64())
     stamp = pa.scalar(batch.append_time_ms * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    rows = pa.RecordBatch.from_arrays(
+    columns = ("offset", "key", "value", "timestamp", "headers")
+    return pa.RecordBatch.from_arrays(
         [
-            pa.arange(batch.base_offset, batch.base_offset + count),
-            key,
-            value,
-            timestamp,
-            headers,
+            *(found[name] for name in columns),
             pa.repeat(stamp, count),
             pa.repeat(pa.scalar(batch.producer_id, pa.int64()), count),
             pa.repeat(pa.scalar(batch.epoch, pa.int32()), count),
@@ -94,7 +91,6 @@ def rows_of(batch: StoredBatch, begin: int) -> Any:
         ],
         schema=file_schema(),
     )
-    return rows.slice(begin - batch.base_offset)
 
 
 class BuiltFile(NamedTuple):
@@ -102,13 +98,10 @@ class BuiltFile(NamedTuple):
 
     data: Any  # pyarrow.Buffer
     first: int
-    end: int  # offset after the last record
+    end: int  # next offset behind it
+    records: int
     payload_bytes: int
     moments: tuple[int, int]
-
-    @property
-    def records(self) -> int:
-        return self.end - self.first
 
 
 class FileBuilder:
@@ -121,6 +114,7 @@ class FileBuilder:
 
         self.first = first
         self.end = first
+        self.records = 0
         self.payload_bytes = 0
         self._origin = origin
         self._slices: list[Slice] = []
@@ -152,9 +146,10 @@ class FileBuilder:
         return int(self._sink.tell())
 
     def add(self, rows: Any, payload_bytes: int) -> None:
-        """Append rows that follow the last ones."""
-        assert rows["offset"][0].as_py() == self.end, "rows have a gap"
-        self.end += rows.num_rows
+        """Append rows behind the last ones; compaction has removed those in between."""
+        assert rows["offset"][0].as_py() >= self.end, "rows go back"
+        self.end = rows["offset"][-1].as_py() + 1
+        self.records += rows.num_rows
         self.payload_bytes += payload_bytes
         if self._small_bytes + payload_bytes > SLICE_BYTES:
             self._end_slice()
@@ -163,6 +158,11 @@ class FileBuilder:
         else:
             self._small.append(rows)
             self._small_bytes += payload_bytes
+
+    def pass_to(self, end: int) -> None:
+        """Note that compaction has removed all records from the last row to `end`."""
+        assert end >= self.end, "the end goes back"
+        self.end = end
 
     def _cut(self, rows: Any, payload_bytes: int) -> None:
         pieces = min(-(-payload_bytes // SLICE_BYTES), rows.num_rows)
@@ -208,8 +208,11 @@ class FileBuilder:
         data = self._sink.getvalue()
         for _ in checked_slices(data, f"file of offsets {self.first} to {self.end - 1}"):
             pass
-        low, high = zip(*self._moments, strict=True)
-        return BuiltFile(data, self.first, self.end, self.payload_bytes, (min(low), max(high)))
+        moments = (0, 0)
+        if self._moments:
+            low, high = zip(*self._moments, strict=True)
+            moments = min(low), max(high)
+        return BuiltFile(data, self.first, self.end, self.records, self.payload_bytes, moments)
 
 
 def checked_slices(data: Any, name: str) -> Iterator[Any]:

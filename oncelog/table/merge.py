@@ -45,6 +45,7 @@ def merge(
     for file in old:
         for rows in checked_slices(table.get(file.path), f"{table.url}/{file.path}"):
             builder.add(rows, rows.select(PAYLOAD_COLUMNS).nbytes)
+        builder.pass_to(file.end)
     table.replace(place, old, table.put(place, builder.finish()))
 
 

@@ -241,11 +241,6 @@ class Archiver:
             self._flush([tp])
             self._begin(tp, TablePartition(batch.topic_id, tp.partition))
             return
-        if batch.carried:
-            raise TableError(
-                f"{tp}: compaction has removed records from offset {batch.base_offset} on, and a "
-                "table has no holes; archive topics that are not compacted"
-            )
         begin = batch.base_offset + batch.skip
         if part.next is None:
             part.next = begin
@@ -263,8 +258,10 @@ class Archiver:
         if part.builder is None:
             part.builder = FileBuilder(self._origin(tp.topic, part.place), part.next)
             part.opened_at = time.monotonic()
-        part.builder.add(rows, rows.select(["key", "value", "headers"]).nbytes)
+        if rows.num_rows:
+            part.builder.add(rows, rows.select(["key", "value", "headers"]).nbytes)
         part.next = batch.last_offset + 1
+        part.builder.pass_to(part.next)
         if part.builder.file_bytes >= self._settings.roll_bytes:
             self._roll(part)
         self._make_room()

@@ -16,8 +16,10 @@ from oncelog.consumer import Consumer
 from oncelog.errors import CorruptLogError
 from oncelog.table.files import TablePartition, TopicTable, owner_of
 from oncelog.table.formats import TablePlace
-from oncelog.table.layout import checked_slices, file_schema, rows_of
+from oncelog.table.layout import PAYLOAD_COLUMNS, checked_slices, file_schema, rows_of
 from oncelog.types import TopicPartition
+from oncelog.wire.arrow import import_pyarrow, rows_between
+from oncelog.wire.stored import StoredBatch
 
 _WAIT_MS = 30_000
 
@@ -74,21 +76,24 @@ class _Topic:
         (self.end,) = consumer.end_offsets([tp]).values()
         self._consumer = consumer
         self._tp = tp
+        self._batch: StoredBatch | None = None
         self._rows: Any = None
 
     def seek(self, offset: int) -> None:
         self._consumer.assign([self._tp])
         self._consumer.seek(self._tp, offset)
 
-    def take(self, begin: int, count: int) -> Any:
-        """Return at most `count` rows from offset `begin` on."""
-        while self._rows is None or not self._rows.num_rows:
-            batch = self._consumer.stored_batch(timeout_ms=_WAIT_MS)
-            if batch is None:
+    def take(self, begin: int, end: int) -> tuple[Any, int, bool]:
+        """Return rows from offset `begin` on, their end, at most `end`, and whether compaction has
+        removed some.
+        """
+        if self._batch is None or self._batch.last_offset < begin:
+            self._batch = self._consumer.stored_batch(timeout_ms=_WAIT_MS)
+            if self._batch is None:
                 raise CorruptLogError(f"{self._tp}: no record from {begin} in {_WAIT_MS} ms")
-            self._rows = rows_of(batch, begin)
-        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
-        return taken
+            self._rows = rows_of(self._batch, begin)
+        end = min(end, self._batch.last_offset + 1)
+        return rows_between(self._rows, begin, end), end, self._batch.carried
 
 
 def _partition(table: TopicTable, place: TablePartition, reader: _Topic | None) -> Finding:
@@ -102,62 +107,88 @@ def _partition(table: TopicTable, place: TablePartition, reader: _Topic | None) 
             found.faults.append(f"the topic ends at {reader.end}, before the table")
         if common:
             reader.seek(common.start)
+    at = common.start
     try:
-        for rows in _rows(table, place, found):
-            first = rows["offset"][0].as_py()
-            skip = max(0, common.start - first)
-            rows = rows.slice(skip, max(0, common.stop - first - skip))
-            if reader is not None and rows.num_rows:
-                _compare(rows, reader, found)
+        for rows, end in _rows(table, place, found):
+            if reader is not None and at < min(end, common.stop):
+                at = _compare(rows, reader, range(at, min(end, common.stop)), found)
     except CorruptLogError as error:
         found.faults.append(error.message)
-    if not found.faults and found.compared != len(common):
-        found.faults.append(f"{len(common) - found.compared} records of the topic are missing")
+    if not found.faults and at != common.stop:
+        found.faults.append(f"records of the topic from {at} to {common.stop - 1} are missing")
     return found
 
 
-def _rows(table: TopicTable, place: TablePartition, found: Finding) -> Iterator[Any]:
-    """Yield the table's rows. Raises CorruptLogError at a fault."""
+def _rows(table: TopicTable, place: TablePartition, found: Finding) -> Iterator[tuple[Any, int]]:
+    """Yield the table's rows, and the offset behind them. Raises CorruptLogError at a fault."""
+    pa = import_pyarrow()
     at = found.begin
     for file in table.files(place):
         if file.first != at:
             raise CorruptLogError(f"offset {at} should follow, and {file.path} begins elsewhere")
+        records = 0
         for rows in checked_slices(table.get(file.path), file.path):
-            offsets = rows["offset"]
-            if not _rises_from(offsets, at):
+            if not _rises_from(rows["offset"], at):
                 raise CorruptLogError(f"offset {at} should follow in {file.path}")
-            at += rows.num_rows
-            found.records += rows.num_rows
-            yield rows
-        if at != file.end:
-            raise CorruptLogError(f"{file.path} ends at {at}, the table says {file.end}")
+            at = rows["offset"][-1].as_py() + 1
+            records += rows.num_rows
+            yield rows, at
+        # Rows that rise, and are as many as there are offsets, have no hole.
+        if records != file.records or at > file.end or (at < file.end and not file.blanks):
+            raise CorruptLogError(
+                f"{file.path} has {records} records up to {at}, the table says {file.records} up "
+                f"to {file.end}"
+            )
+        found.records += records
+        at = file.end
+        if file.blanks:
+            yield pa.RecordBatch.from_pylist([], schema=file_schema()), at
     if at != found.end:
         raise CorruptLogError(f"the files end at {at}, the table's position is {found.end}")
 
 
 def _rises_from(offsets: Any, begin: int) -> bool:
-    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    return bool(offsets.equals(pa.arange(begin, begin + len(offsets))))
+    rises = pc.all(pc.greater(offsets[1:], offsets[:-1])).as_py() is not False
+    return rises and offsets[0].as_py() >= begin
 
 
-def _compare(rows: Any, reader: _Topic, found: Finding) -> None:
-    while rows.num_rows:
-        first = rows["offset"][0].as_py()
-        other = reader.take(first, rows.num_rows)
-        mine, rows = rows.slice(0, other.num_rows), rows.slice(other.num_rows)
+def _compare(rows: Any, reader: _Topic, wanted: range, found: Finding) -> int:
+    """Compare the table's rows of these offsets with the topic's; return the end."""
+    at = wanted.start
+    while at < wanted.stop:
+        other, end, carried = reader.take(at, wanted.stop)
+        mine = rows_between(rows, at, end)
+        if carried:
+            mine, other = _still_there(mine, other)
         if not mine.equals(other):
             offset, column = _difference(mine, other)
             raise CorruptLogError(f"offset {offset}: {column} differs from the topic's")
         found.compared += other.num_rows
+        at = end
+    return at
+
+
+def _still_there(mine: Any, other: Any) -> tuple[Any, Any]:
+    """Return the rows that compaction has left in the topic, by what it leaves of each.
+
+    The table may have been written before.
+    """
+    import pyarrow.compute as pc
+
+    left = mine.filter(pc.is_in(mine["offset"], value_set=other["offset"]))
+    columns = ["offset", *PAYLOAD_COLUMNS]
+    return left.select(columns), other.select(columns)
 
 
 def _difference(mine: Any, other: Any) -> tuple[int, str]:
-    for row in range(mine.num_rows):
-        for column in file_schema().names:
+    for row in range(min(mine.num_rows, other.num_rows)):
+        for column in mine.schema.names:
             if mine[column][row] != other[column][row]:
-                return mine["offset"][row].as_py(), column
-    raise AssertionError("the rows are equal")
+                return min(mine["offset"][row].as_py(), other["offset"][row].as_py()), column
+    longer = max(mine, other, key=lambda rows: rows.num_rows)
+    return longer["offset"][min(mine.num_rows, other.num_rows)].as_py(), "offset"
 
 
 __all__ = ["Finding", "verify"]

@@ -8,6 +8,7 @@ here only when used.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from functools import cache, lru_cache
 from typing import Any
 
@@ -90,6 +91,16 @@ def to_arrow(
     batch = pa.RecordBatch.from_arrays(columns, schema=schema(topic is not None))
     batch = batch.slice(skip) if skip else batch
     return _without_blanks(batch) if decoded.carried else batch
+
+
+def rows_between(rows: Any, start: int, end: int) -> Any:
+    """Return the rows with an offset from `start` to below `end`; their offsets rise."""
+    offsets = rows["offset"]
+    low, high = (
+        bisect_left(range(len(offsets)), at, key=lambda row: offsets[row].as_py())
+        for at in (start, end)
+    )
+    return rows.slice(low, max(0, high - low))
 
 
 def _without_blanks(batch: Any) -> Any:
@@ -369,6 +380,7 @@ __all__ = [
     "is_texts",
     "plain_texts",
     "rising_ends",
+    "rows_between",
     "schema",
     "to_arrow",
 ]

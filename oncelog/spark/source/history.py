@@ -16,6 +16,7 @@ from oncelog.spark.source.reading import join, read_range
 from oncelog.table.delta import DeltaTopic
 from oncelog.table.files import TablePartition
 from oncelog.table.layout import checked_slices
+from oncelog.wire.arrow import rows_between
 
 
 def first_offsets(options: SourceOptions, cluster: str, topic_id: int, log: Offsets) -> Offsets:
@@ -54,9 +55,7 @@ def _rows(
         if file.end <= one.start or file.first >= one.end:
             continue
         for rows in checked_slices(table.get(file.path), file.path):
-            first = rows["offset"][0].as_py()
-            skip = max(0, one.start - first)
-            rows = rows.slice(skip, max(0, one.end - first - skip))
+            rows = rows_between(rows, one.start, one.end)
             if rows.num_rows:
                 place = {
                     "topic": pa.repeat(one.tp.topic, rows.num_rows),

@@ -28,7 +28,7 @@ from oncelog.spark.allocator import keep_large_buffers
 from oncelog.spark.source.offsets import OffsetRange
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.source.planning import CLIENT_ID, TopicGoneError, log
-from oncelog.wire.arrow import to_arrow
+from oncelog.wire.arrow import rows_between, to_arrow
 from oncelog.wire.stored import StoredBatch
 
 # Bytes handed to Spark at once: below, the cost of each batch shows; above, memory does.
@@ -61,15 +61,9 @@ class BatchPart(NamedTuple):
         except InvalidBatchError as error:
             raise batch.corrupt(error) from error
         if batch.carried:
-            return _below(found, batch.base_offset + batch.skip + self.rows)
+            start = batch.base_offset + batch.skip
+            return rows_between(found, start, start + self.rows)
         return found.slice(0, self.rows)
-
-
-def _below(rows: Any, offset: int) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return rows.filter(pc.less(rows["offset"], pa.scalar(offset, pa.int64())))
 
 
 def read_range(options: SourceOptions, one: OffsetRange, columns: Sequence[str]) -> Iterator[Any]:

@@ -1,0 +1,235 @@
+"""Blanks, which compaction leaves in place of records: no reader takes one for a record or a gap.
+
+The kit's broker serves real partitions, and carries batches without a cleaner.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from oncelog import Admin, Consumer, InvalidRequestError, Producer, StoredBatch, TopicPartition, aio
+from oncelog.cli.app import run
+from oncelog.console.records import Search, _search
+from oncelog.errors import OutOfOrderError
+from oncelog.mirror import Mirror
+from oncelog.spark.mirroring import ranges
+from oncelog.spark.mirroring.run import MirrorSettings, claim
+from oncelog.spark.mirroring.writer import COLUMNS, PartitionCopy
+from oncelog.spark.source.history import read_both
+from oncelog.spark.source.offsets import OffsetRange
+from oncelog.spark.source.options import SourceOptions
+from oncelog.spark.source.reading import read_range, read_stored
+from oncelog.table.run import Archiver, TableSettings
+from oncelog.table.verify import verify
+from tests.integration.client.cancelling import Kit
+
+BLANK: list[str | None] = [None, None]
+LIVE = [1, 3, 9, 10]
+END = 14
+
+
+@pytest.fixture(scope="module")
+def kit() -> Iterator[Kit]:
+    made = Kit()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(kit: Kit) -> str:
+    """Offsets 0 to 13: a carried batch, one of blanks, a plain one, and blanks at the end."""
+    name = kit.topic()
+    append(kit, name, 0, 12)
+    carry(kit, name, 0, [BLANK, ["k", None], BLANK, [None, "3"], BLANK, BLANK])
+    carry(kit, name, 6, [BLANK, BLANK, BLANK])
+    carry(kit, name, 11, [BLANK])
+    append(kit, name, 12, 14)
+    carry(kit, name, 12, [BLANK, BLANK])
+    return name
+
+
+def append(kit: Kit, topic: str, start: int, end: int) -> None:
+    """A batch of one record for each offset."""
+    for n in range(start, end):
+        kit.do(lambda value=str(n): kit.broker.cluster.append_others(topic, 0, [value]))  # type: ignore[misc]
+
+
+def carry(kit: Kit, topic: str, offset: int, records: list[list[str | None]]) -> None:
+    kit.do(lambda: kit.broker.cluster.carry(topic, 0, offset, records))
+
+
+def stored(kit: Kit, topic: str) -> list[StoredBatch]:
+    with Consumer(bootstrap_servers=kit.servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        found = list[StoredBatch]()
+        while not found or found[-1].last_offset + 1 < END:
+            batch = consumer.stored_batch(timeout_ms=60_000)
+            assert batch is not None
+            found.append(batch)
+        return found
+
+
+async def test_python_clients_read_records_alone(kit: Kit, topic: str) -> None:
+    async with aio.Consumer(bootstrap_servers=kit.servers, auto_offset_reset="earliest") as client:
+        await client.assign([(topic, 0)])
+        assert (await client.getone()).offset == LIVE[0]
+        found = [r.offset async for batch in some(client, 3) for r in batch]
+        assert (found, await client.getmany()) == (LIVE[1:], {})
+        assert (await client.position((topic, 0)), await client.lag((topic, 0))) == (END, 0)
+        client.seek((topic, 0), 4)
+        arrow = [b["offset"].to_pylist() async for b in client.batches(timeout_ms=1000)]
+        assert arrow == [[9], [10]], "no batch is empty"
+        assert await client.position((topic, 0)) == END
+
+
+async def some(client: aio.Consumer, count: int) -> Any:
+    while count > 0:
+        for records in (await client.getmany(timeout_ms=60_000, max_records=2)).values():
+            count -= len(records)
+            yield records
+
+
+def test_commands_and_the_console_end_at_the_end(
+    kit: Kit, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(f"topic consume {topic} --from start -e -f %o --bootstrap {kit.servers}".split())
+    assert (ended.value.code, capsys.readouterr().out.split()) == (0, [str(n) for n in LIVE])
+    wanted = Search(topic, (0,), "start", {}, 100, None, "", "")
+    found = _search({"bootstrap_servers": kit.servers}, wanted)
+    assert [record.offset for record in found.records] == LIVE
+    assert (found.read, found.at) == (len(LIVE), {}), "all was read"
+
+
+def test_a_carried_batch_is_not_sent_on_as_it_is(kit: Kit, topic: str) -> None:
+    carried = stored(kit, topic)[0]
+    with (
+        Producer(bootstrap_servers=kit.servers) as producer,
+        pytest.raises(InvalidRequestError, match="compaction has removed records of it"),
+    ):
+        producer.send_stored_batch(topic, 1, carried)
+
+
+def test_a_mirror_copies_records_by_their_offsets(kit: Kit, topic: str) -> None:
+    copy = kit.topic()
+    for _ in range(2):  # the second run finds that all is there
+        with Mirror(topic, copy, bootstrap_servers=kit.servers) as mirror:
+            mirror.run(exit_at_end=True)
+            assert mirror.progress[0].position == LIVE[-1]
+    assert [(b.base_sequence, b.last_sequence) for b in stored_of(kit, copy)] == [(1, 10)]
+
+
+def stored_of(kit: Kit, topic: str) -> list[StoredBatch]:
+    with Consumer(bootstrap_servers=kit.servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, 0)])
+        end = consumer.end_offsets([(topic, 0)])[TopicPartition(topic, 0)]
+        found = list[StoredBatch]()
+        while consumer.position((topic, 0)) < end:
+            batch = consumer.stored_batch(timeout_ms=60_000)
+            assert batch is not None
+            found.append(batch)
+        return found
+
+
+def options(kit: Kit, topic: str, **more: str) -> SourceOptions:
+    return SourceOptions.parse({"bootstrap.servers": kit.servers, "subscribe": topic, **more})
+
+
+def test_sparks_ranges_have_records_alone(kit: Kit, topic: str) -> None:
+    for start, end in ((0, END), (0, 6), (2, 10), (4, 9), (11, END)):
+        one = OffsetRange(TopicPartition(topic, 0), start, end)
+        assert offsets_in(read_range(options(kit, topic), one, ["offset"])) == [
+            offset for offset in LIVE if start <= offset < end
+        ]
+
+
+def offsets_in(batches: Iterable[Any]) -> list[int]:
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
+
+
+def mirroring(kit: Kit, topic: str, copy: str) -> MirrorSettings:
+    with Admin(bootstrap_servers=kit.servers) as admin:
+        topic_id = admin.describe_topic(copy).topic_id
+    return MirrorSettings(
+        secrets.token_hex(8), f"mirror/{copy}", (kit.servers,), topic, "1", (kit.servers,), copy,
+        topic_id, 2, 1024 * 1024, keeps_all=True,
+    )  # fmt: skip
+
+
+def test_sparks_mirror_tells_blanks_from_missing_records(kit: Kit, topic: str) -> None:
+    copy = kit.topic()
+    settings = mirroring(kit, topic, copy)
+    claim(settings, {})
+    for start, end in ((0, 3), (3, 8), (8, END)):  # each task goes on behind blanks
+        one = OffsetRange(TopicPartition(topic, 0), start, end)
+        task = PartitionCopy(settings, 0)
+        parts = read_stored(SourceOptions.parse(settings.source_options()), one)
+        for batch in ranges.to_copy(settings, parts):
+            task.take(batch)
+        task.finish()
+    assert [(b.base_sequence, b.last_sequence) for b in stored_of(kit, copy)] == [
+        (1, 1), (3, 3), (9, 10),
+    ]  # fmt: skip
+    other = mirroring(kit, topic, kit.topic())
+    claim(other, {})
+    whole = OffsetRange(TopicPartition(topic, 0), 0, END)
+    (rows,) = read_range(SourceOptions.parse(other.source_options()), whole, list(COLUMNS))
+    missing = PartitionCopy(other, 0)
+    with pytest.raises(OutOfOrderError, match="no filter explains it"):
+        missing.take(pa.concat_batches([rows.slice(0, 1), rows.slice(2)]))
+    missing.abort()
+
+
+def test_a_table_has_records_alone_and_stays_whole(kit: Kit, topic: str, tmp_path: Path) -> None:
+    append(kit, topic, END, END + 6)
+    for _ in range(2):
+        archive(kit, topic, tmp_path)
+    assert offsets_of(tmp_path, topic) == [*LIVE, *range(END, END + 6)]
+    (whole,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    assert (whole.faults, whole.begin, whole.end, whole.records) == ([], 0, END + 6, 10)
+    # Compaction goes on behind the table, up to a range that has blanks alone.
+    carry(kit, topic, END, [BLANK, [None, "15"], BLANK, BLANK, BLANK, BLANK])
+    append(kit, topic, END + 6, END + 8)
+    carry(kit, topic, END + 6, [BLANK, BLANK])
+    archive(kit, topic, tmp_path)
+    (later,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    assert (later.faults, later.end, later.records, later.compared) == ([], END + 8, 10, 5)
+    carry(kit, topic, END, [BLANK, ["k", "15"], BLANK, BLANK, BLANK, BLANK])
+    (other,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    assert other.faults == ["offset 15: key differs from the topic's"]
+    carry(kit, topic, END, [BLANK, [None, "15"], BLANK, [None, "17"], BLANK, BLANK])
+    carry(kit, topic, 0, [BLANK] * 2 + [[None, "2"]] + [BLANK] * 3)
+    (more,) = verify(topic, str(tmp_path), bootstrap_servers=kit.servers)
+    assert more.faults == ["offset 2: offset differs from the topic's"], "the table lacks it"
+
+
+def test_spark_reads_tables_with_blanks_by_offsets(kit: Kit, topic: str, tmp_path: Path) -> None:
+    archive(kit, topic, tmp_path)
+    append(kit, topic, END, END + 3)
+    with Admin(bootstrap_servers=kit.servers) as admin:
+        topic_id = admin.describe_topic(topic).topic_id
+    both = options(kit, topic, table=f"{tmp_path}/{topic}")
+    for start, end in ((0, END + 3), (2, 10), (11, END + 1)):
+        one = OffsetRange(TopicPartition(topic, 0), start, end)
+        every = [*LIVE, *range(END, END + 3)]
+        assert offsets_in(read_both(both, one, topic_id, ["offset"])) == [
+            offset for offset in every if start <= offset < end
+        ]
+
+
+def archive(kit: Kit, topic: str, to: Path) -> None:
+    settings = TableSettings(roll_bytes=4096, merge_below=4096)
+    kit.do(lambda: kit.broker.cluster.assign_member(2, [[topic, 0, 5], [topic, 1, 6]]))
+    archiver = Archiver([topic], str(to), bootstrap_servers=kit.servers, settings=settings)
+    archiver.run(exit_at_end=True)
+
+
+def offsets_of(to: Path, topic: str) -> list[int]:
+    return sorted(DeltaTable(f"{to}/{topic}").to_pyarrow_table()["offset"].to_pylist())
