@@ -97,6 +97,16 @@ def _all_stored(ok: Fields) -> None:
             result["ok"] = dict(stored)
 
 
+def _with_blanks(ok: Fields) -> None:
+    for record in ok["records"][:1]:
+        blank = {**record, "offset": record["offset"] - 1, "key": None, "value": None}
+        ok["records"] = [blank, *ok["records"]]
+
+
+def _without_nulls(ok: Fields) -> None:
+    ok["records"] = [record for record in ok["records"] if record["value"] is not None]
+
+
 # Fault -> verb -> change of its fields before it is carried out.
 COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
     "window-of-ten": {"open_producer": _configured(max_in_flight=10)},
@@ -137,6 +147,8 @@ COMMANDS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
 }
 # Fault -> verb -> change of its answer.
 ANSWERS: Mapping[str, Mapping[str, Callable[[Fields], None]]] = {
+    "gives-out-blanks": {"poll": _with_blanks},
+    "takes-tombstones-for-blanks": {"poll": _without_nulls},
     "everything-is-committed": {"resolve": lambda ok: ok.update(resolution="committed")},
     "sequences-begin-anew": {"last_sequence": lambda ok: ok.update(last_sequence=-1)},
     "forgets-outcomes": {"await": _certain},

@@ -72,6 +72,8 @@ WRONG_FAULTS = {
     "one-partition-topics": ["topic-from-birth-to-end"],
     "does-what-it-shall-only-plan": ["node-is-drained"],
     "removes-no-quota": ["quotas"],
+    "gives-out-blanks": ["blanks-are-no-records", "batches-of-blanks"],
+    "takes-tombstones-for-blanks": ["blanks-are-no-records"],
     "everything-is-committed": ["unknown-outcome", "resolve-never", "resolve-forgotten"],
     "sequences-begin-anew": ["last-sequence-of-the-predecessor", "name-with-own-sequences"],
     "forgets-outcomes": ["unknown-outcome", "fenced-in-doubt", "lease-is-over-in-doubt"],
