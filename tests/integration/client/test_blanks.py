@@ -103,7 +103,7 @@ def test_commands_and_the_console_end_at_the_end(
         run(f"topic consume {topic} --from start -e -f %o --bootstrap {kit.servers}".split())
     assert (ended.value.code, capsys.readouterr().out.split()) == (0, [str(n) for n in LIVE])
     wanted = Search(topic, (0,), "start", {}, 100, None, "", "")
-    found = _search({"bootstrap_servers": kit.servers}, wanted)
+    found = _search({"bootstrap_servers": kit.servers}, wanted, None)
     assert [record.offset for record in found.records] == LIVE
     assert (found.read, found.at) == (len(LIVE), {}), "all was read"
 
