@@ -81,12 +81,17 @@ async def test_python_clients_read_records_alone(kit: Kit, topic: str) -> None:
         await client.assign([(topic, 0)])
         assert (await client.getone()).offset == LIVE[0]
         found = [r.offset async for batch in some(client, 3) for r in batch]
-        assert (found, await client.getmany()) == (LIVE[1:], {})
-        assert (await client.position((topic, 0)), await client.lag((topic, 0))) == (END, 0)
+        assert found == LIVE[1:]
+        while await client.position((topic, 0)) < END:
+            assert await client.getmany(timeout_ms=100) == {}
+        assert await client.lag((topic, 0)) == 0
         client.seek((topic, 0), 4)
-        arrow = [b["offset"].to_pylist() async for b in client.batches(timeout_ms=1000)]
+        arrow = list[list[int]]()
+        async for batch in client.batches(timeout_ms=60_000):
+            arrow.append(batch["offset"].to_pylist())
+            if LIVE[-1] in arrow[-1]:
+                break
         assert arrow == [[9], [10]], "no batch is empty"
-        assert await client.position((topic, 0)) == END
 
 
 async def some(client: aio.Consumer, count: int) -> Any:
