@@ -145,6 +145,7 @@ class NodeStatus:
     copied_bytes: int = 0  # bytes of them that are here now
     rack: str = ""  # label; empty: none
     machine: str = ""
+    metadata_learner: bool = False  # it holds the metadata without a vote on it
 
     @property
     def settled(self) -> bool:

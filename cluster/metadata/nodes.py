@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from cluster.features import KAFKA, PLACES
+from cluster.features import KAFKA, METADATA_LEARNERS, PLACES
 from cluster.metadata.places import MAX_LABEL_CHARS, NodePlace, Spread
 from cluster.metadata.registrations import (
     Registration,
@@ -33,7 +33,8 @@ from cluster.metadata.voters import MOST
 from cluster.v1 import metadata_pb2 as pb
 
 MAX_NODES = 64  # that a cluster may begin with
-MAX_GROWN = 9  # nodes to which a cluster may grow: the metadata group takes no more voters
+MAX_GROWN = 32  # nodes to which a cluster may grow, see docs/how-large.md
+MAX_VOTING = 9  # the same where all nodes vote on the metadata: its group takes no more voters
 MAX_NODE_ID = 1_000_000
 MAX_ADDRESS_CHARS = 255
 MAX_NAMED = 20  # partitions in an error
@@ -217,8 +218,9 @@ def _add(tables: Tables, node: int) -> bool:
     everybody = {*tables.nodes, *tables.own.replicas, *tables.expected}
     if node in everybody:
         raise invalid("node_id", f"{node} is a node of the cluster")
-    if len(everybody) >= MAX_GROWN:
-        text = f"the cluster has {len(everybody)} nodes; it can grow to {MAX_GROWN}"
+    most = MAX_GROWN if tables.finalized.has(METADATA_LEARNERS) else MAX_VOTING
+    if len(everybody) >= most:
+        text = f"the cluster has {len(everybody)} nodes; it can grow to {most}"
         raise invalid("node_id", text)
     tables.expected.add(node)
     return True

@@ -91,11 +91,11 @@ class Spread:
         racks = Counter(self._racks.get(node, (node,)) for node in replicas)
         return len(racks) > 2 and 2 * max(racks.values()) >= len(replicas)
 
-    def fullest(self, replicas: Collection[int]) -> str:
+    def fullest(self, replicas: Collection[int], kind: str = "replicas") -> str:
         """Returns the rack that holds the most of them, for people."""
         racks = Counter(self._racks.get(node, ("node", node)) for node in replicas)
         (rack, held), *_ = racks.most_common(1)
-        return f"{held} of its {len(replicas)} replicas are in {' '.join(map(str, rack))}"
+        return f"{held} of its {len(replicas)} {kind} are in {' '.join(map(str, rack))}"
 
 
 def _rack(node: int, place: NodePlace) -> _Domain:

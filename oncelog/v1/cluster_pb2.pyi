@@ -441,7 +441,7 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for", "coming_bytes", "copied_bytes", "rack", "machine")
+    __slots__ = ("node_id", "address", "alive", "expected", "joining", "leaving", "drained", "replicas", "leaderships", "coming", "going", "waits_for", "coming_bytes", "copied_bytes", "rack", "machine", "metadata_learner")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -458,6 +458,7 @@ class NodeStatus(_message.Message):
     COPIED_BYTES_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_LEARNER_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
     alive: bool
@@ -474,4 +475,5 @@ class NodeStatus(_message.Message):
     copied_bytes: int
     rack: str
     machine: str
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., coming_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., rack: _Optional[str] = ..., machine: _Optional[str] = ...) -> None: ...
+    metadata_learner: bool
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., alive: _Optional[bool] = ..., expected: _Optional[bool] = ..., joining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., drained: _Optional[bool] = ..., replicas: _Optional[int] = ..., leaderships: _Optional[int] = ..., coming: _Optional[int] = ..., going: _Optional[int] = ..., waits_for: _Optional[_Iterable[str]] = ..., coming_bytes: _Optional[int] = ..., copied_bytes: _Optional[int] = ..., rack: _Optional[str] = ..., machine: _Optional[str] = ..., metadata_learner: _Optional[bool] = ...) -> None: ...

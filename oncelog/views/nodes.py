@@ -17,5 +17,12 @@ def state_of(status: NodeStatus) -> str:
     return ", ".join(name for name, there in marks.items() if there) or "member"
 
 
+def vote_of(status: NodeStatus) -> str:
+    """Return the node's part in the metadata group."""
+    if status.expected or status.joining:
+        return ""
+    return "learns" if status.metadata_learner else "votes"
+
+
 def waiting(nodes: Iterable[NodeStatus]) -> list[str]:
     return [f"node {one.node_id} waits: {reason}" for one in nodes for reason in one.waits_for]

@@ -16,7 +16,7 @@ from oncelog.types import (
     TopicInfo,
     TransactionInfo,
 )
-from oncelog.views.nodes import state_of
+from oncelog.views.nodes import state_of, vote_of
 from oncelog.views.words import copied, seconds, when
 
 T = TypeVar("T")
@@ -53,12 +53,16 @@ def group_rows(groups: Iterable[GroupInfo]) -> Listing:
 
 
 def node_rows(nodes: Iterable[NodeStatus]) -> Listing:
-    """Return nodes in their order, with columns for the labels that any of them has."""
+    """Return nodes in their order.
+
+    With columns for the labels that any of them has, and for votes if not all nodes vote.
+    """
     nodes = list(nodes)
+    votes = ("metadata",) if any(one.metadata_learner for one in nodes) else ()
     labels = [name for name in ("rack", "machine") if any(getattr(one, name) for one in nodes)]
     counts = ("replicas", "leads", "coming", "going", "copied")
     return Listing(
-        ("node", "address", *labels, "alive", "state", *counts),
+        ("node", "address", *labels, "alive", "state", *votes, *counts),
         [
             (
                 one.node_id,
@@ -66,6 +70,7 @@ def node_rows(nodes: Iterable[NodeStatus]) -> Listing:
                 *(getattr(one, name) or None for name in labels),
                 one.alive,
                 state_of(one),
+                *(vote_of(one) or None for _ in votes),
                 one.replicas,
                 one.leaderships,
                 one.coming,

@@ -176,6 +176,7 @@ def node_status(message: cluster_pb2.NodeStatus) -> t.NodeStatus:
         message.copied_bytes,
         message.rack,
         message.machine,
+        message.metadata_learner,
     )
 
 

@@ -58,6 +58,11 @@ class ClusterFigures:
             "1 where this node leads the metadata",
             int(self._groups[METADATA_GROUP].is_leader),
         )
+        yield gauge(
+            "oncelog_metadata_voter",
+            "1 where this node votes on the metadata; in a large cluster the others learn",
+            int(self._groups[METADATA_GROUP].members.is_voter),
+        )
         records = [one for topic in self._metadata.topics() for one in topic.partitions]
         leaders = [self._leaders.leader_of(one.group_id)[0] for one in records]
         yield gauge(

@@ -131,13 +131,36 @@ def effects(node: NodeContext, change: meta.ChangeNode) -> list[str]:
         case meta.NODE_ACTION_REMOVE:
             return [
                 f"{rules.held_by(tables, number)} replicas move to other nodes",
+                *_gives_vote(node, number),
                 f"then node {number} is forgotten, and ends: its data directory is of no more use",
             ]
         case meta.NODE_ACTION_KEEP:
             return [f"node {number} stays; replicas that have moved do not come back"]
         case meta.NODE_ACTION_DRAIN:
-            return [f"node {number} leads nothing, until it is undrained"]
+            return [
+                f"node {number} leads nothing, until it is undrained",
+                *_last_vote(node, number),
+            ]
     return [f"node {number} leads its preferred partitions again"]
+
+
+def _gives_vote(node: NodeContext, number: int) -> list[str]:
+    view = node.metadata.membership
+    if number not in view.voters or not view.learners:
+        return []  # it has none to give, or no other node takes it
+    return [f"another node votes on the metadata in place of node {number}"]
+
+
+def _last_vote(node: NodeContext, number: int) -> list[str]:
+    """Warn if a stop of the drained node would stop the metadata."""
+    voters = node.metadata.membership.voters or node.config.nodes
+    silent = [one for one in voters if one != number and not node.alive(one)]
+    if number not in voters or not silent or 2 * (len(silent) + 1) < len(voters):
+        return []
+    return [
+        f"do not stop node {number} before nodes {silent} are back: without it the metadata has no "
+        f"majority of its {len(voters)} voters, and accepts no change"
+    ]
 
 
 def _replacing(node: NodeContext, change: meta.ChangeNode, lost: Sequence[str]) -> list[str]:
@@ -152,6 +175,7 @@ def _replacing(node: NodeContext, change: meta.ChangeNode, lost: Sequence[str]) 
         f"the data directory of node {number}, {change.directory_id:016x}, never counts again: "
         f"{held} replicas, and that of the metadata, are removed from their groups. Where it is "
         "still there, keep it aside under another name",
+        *_gives_vote(node, number),
         f"then node {number} may join: start it with an empty data directory",
     ]
 
@@ -195,6 +219,7 @@ async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> 
             copied_bytes=copied.get(number, (0, 0))[1],
             rack=view.places.get(number, NodePlace()).rack,
             machine=view.places.get(number, NodePlace()).machine,
+            metadata_learner=number in view.learners,
         )
         for number in sorted(known)
     ]
@@ -321,7 +346,7 @@ async def crowded(node: NodeContext) -> list[str]:
     voters = view.voters or tuple(node.config.nodes)
     if spread.rests_on_one(voters):
         text = "without them it accepts no change; add nodes in other racks"
-        shown.append(f"metadata: {spread.fullest(voters)}: {text}")
+        shown.append(f"metadata: {spread.fullest(voters, 'voters')}: {text}")
     return shown
 
 

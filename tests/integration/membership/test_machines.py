@@ -204,6 +204,16 @@ def test_commands_take_a_machine(machines: Machines, admin: Admin) -> None:
     assert machines.command("drain", "--machine", "m9").exit_code == 2
 
 
+def test_each_machine_has_a_vote_on_the_metadata(admin: Admin) -> None:
+    """Its other process learns, so the loss of a machine takes one vote of three."""
+
+    def is_spread() -> bool:
+        voting = [one.machine for one in admin.list_nodes() if not one.metadata_learner]
+        return sorted(voting) == ["m1", "m2", "m3"]
+
+    eventually(is_spread, "one process of each machine votes")
+
+
 def leaders(admin: Admin) -> dict[int, int]:
     parts = admin.describe_topic(TOPIC).partitions
     return {part.partition: part.leader_id for part in parts}

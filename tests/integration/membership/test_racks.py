@@ -42,6 +42,6 @@ def test_labels_of_a_running_cluster_spread_its_partitions(make_cluster: MakeClu
         admin.start_balance()
         eventually(lambda: admin.describe_balance().settled, "the cluster is balanced")
         (left,) = admin.describe_cluster().crowded_partitions
-        assert left.startswith("metadata: 2 of its 4 replicas are in rack a: without them")
+        assert left.startswith("metadata: 2 of its 4 voters are in rack a: without them")
         parts = admin.describe_topic(TOPIC).partitions
         assert not any({1, 2} <= {*part.replicas} for part in parts)

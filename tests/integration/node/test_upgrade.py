@@ -254,3 +254,30 @@ def test_an_upgrade_is_finalized_by_itself(make_cluster: MakeCluster, previous: 
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         eventually(lambda: bool(admin.describe_cluster().settings), "the cluster has settings")
         assert "step-before" in admin.list_topics()
+
+
+def test_all_nodes_vote_on_the_metadata_until_none_is_older(
+    make_cluster: MakeCluster, previous: Path
+) -> None:
+    """An older release would give a learner its vote. Of six nodes one learns after the upgrade."""
+    cluster = make_cluster(6, settings=SETTINGS, start=False)
+    for node in cluster.nodes:
+        runs(cluster, node, previous)
+    cluster.start()
+    upgraded = [node for node in cluster.nodes if node != 6]
+    for node in upgraded:
+        assert cluster.nodes[node].terminate() == 0
+        runs(cluster, node, ROOT)
+    cluster.start_nodes(upgraded)
+    commands(cluster, 1, "mixed")
+    with Admin(bootstrap_servers=cluster.addresses[1]) as admin:
+        with pytest.raises(NotSupportedError, match="node 6: a release from before"):
+            admin.finalize_upgrade()
+        assert not any(one.metadata_learner for one in admin.list_nodes())
+        roll(cluster, 6, ROOT)
+        eventually(lambda: facts(cluster, 1).hindered_by == (), "all run the newer release")
+        assert "metadata_learners" in admin.finalize_upgrade().features
+        eventually(
+            lambda: sum(one.metadata_learner for one in admin.list_nodes()) == 1, "one learns"
+        )
+    commands(cluster, 6, "after")

@@ -24,6 +24,7 @@ from oncelog.cli.records import _split
 from oncelog.cli.streams import progress
 from oncelog.types import ClusterInfo, NodeInfo, NodeStatus
 from oncelog.views.cluster import find_problems, find_small, find_warnings
+from oncelog.views.tables import node_rows
 from oncelog.views.words import when
 
 
@@ -199,6 +200,15 @@ def test_a_machine_is_found_by_its_label_and_rack() -> None:
     for machine, rack in (("m3", None), ("m1", "c")):
         with pytest.raises(click.UsageError, match="no node has the label"):
             of_machine(nodes, machine, rack)
+
+
+def test_nodes_have_a_column_for_votes_if_one_learns() -> None:
+    votes = NodeStatus(1, "h:1", True, False, False, False, False, 4, 2, 0, 0)
+    coming = replace(votes, node_id=3, expected=True)
+    assert "metadata" not in node_rows([votes]).columns
+    listing = node_rows([votes, replace(votes, node_id=2, metadata_learner=True), coming])
+    place = listing.columns.index("metadata")
+    assert [row[place] for row in listing.rows] == ["votes", "learns", None]
 
 
 def test_a_command_imports_no_module_of_another() -> None:

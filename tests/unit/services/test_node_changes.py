@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.features import THIS_RELEASE
+from cluster.features import REPLICA_CHANGES, THIS_RELEASE, Finalized
+from cluster.metadata import nodes as rules
+from cluster.metadata.nodes import MAX_GROWN, MAX_VOTING
 from cluster.metadata.places import NodePlace
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
@@ -22,6 +24,8 @@ from cluster.v1 import metadata_pb2 as meta
 from harness.node_process import ROOT
 from oncelog.v1.cluster_pb2 import NODE_ACTION_REPLACE, ChangeNodeRequest
 from tests.unit.small_node import Node
+
+ADD = meta.NODE_ACTION_ADD
 
 
 def topic(*replicas: tuple[int, ...]) -> TopicState:
@@ -68,11 +72,11 @@ def test_internal_topics_get_the_replicas_that_they_could_not_have_before() -> N
     assert not internal_growth([replace(offsets, partitions=(moving,))], {1, 2, 3}, 3)
 
 
-def own(version: int, *voters: int) -> meta.MetadataCommand:
+def own(version: int, *voters: int, learners: tuple[int, ...] = ()) -> meta.MetadataCommand:
     """The report of the metadata's leader: these nodes hold the metadata."""
     report = meta.ReportReplicas(
         group_id=0, version=version, index=version, index_term=1,
-        voters=voters, instances=[0] * len(voters),
+        voters=voters, learners=learners, instances=[0] * (len(voters) + len(learners)),
     )  # fmt: skip
     return meta.MetadataCommand(report_replicas=report)
 
@@ -240,3 +244,58 @@ async def test_health_names_partitions_with_a_majority_in_one_rack() -> None:
     )
     page = (ROOT / "docs" / "operations.md").read_text()
     assert "partitions have a majority in one rack: for another spread, add nodes in oth" in page
+
+
+async def test_votes_on_the_metadata() -> None:
+    """The sixth of six nodes learns; the fifth of five shall vote, and so is not settled yet."""
+    node = grown((1, 2, 3))
+    node.register(6)
+    node.releases[6] = THIS_RELEASE
+    assert not node.apply(own(1, 1, 2, 3, 4, learners=(5,))).message
+    marks = [(one.metadata_learner, one.coming) for one in await statuses(node, {})]
+    assert marks == [(False, 0)] * 4 + [(True, 1), (False, 0)]
+    assert not node.apply(own(2, 1, 2, 3, 4, 5, learners=(6,))).message
+    marks = [(one.metadata_learner, one.coming) for one in await statuses(node, {})]
+    assert marks == [(False, 0)] * 5 + [(True, 0)]
+    assert not node.apply(own(3, 1, 2, 3, 4, 5, 6)).message
+    assert not any(one.metadata_learner for one in await statuses(node, {}))
+
+
+def test_a_voter_that_goes_gives_its_vote_away() -> None:
+    node = grown((1, 2, 3))
+    node.register(6)
+
+    def said(number: int, action: meta.NodeAction) -> list[str]:
+        directory = max(0, node.metadata.directory_of(number))
+        change = meta.ChangeNode(node_id=number, action=action, directory_id=directory)
+        return node_changes.effects(node, change)
+
+    for action in (meta.NODE_ACTION_REMOVE, meta.NODE_ACTION_REPLACE):
+        assert not any("votes" in line for line in said(2, action)), "all vote, and go on"
+    assert not node.apply(own(1, 1, 2, 3, 4, 5, learners=(6,))).message
+    for action in (meta.NODE_ACTION_REMOVE, meta.NODE_ACTION_REPLACE):
+        text = "another node votes on the metadata in place of node 2"
+        assert text in said(2, action) and not any("votes" in one for one in said(6, action))
+    node.dead = {3}
+    assert len(said(2, meta.NODE_ACTION_DRAIN)) == 1, "three of five are left without it"
+    node.dead = {3, 4}
+    assert said(2, meta.NODE_ACTION_DRAIN)[1] == (
+        "do not stop node 2 before nodes [3, 4] are back: without it the metadata has no majority "
+        "of its 5 voters, and accepts no change"
+    )
+    assert len(said(6, meta.NODE_ACTION_DRAIN)) == 1, "it learns"
+    node.dead = {6, 3}
+    assert len(said(2, meta.NODE_ACTION_DRAIN)) == 1
+
+
+def test_a_cluster_grows_further_once_nodes_may_learn() -> None:
+    node = grown((1, 2, 3))
+    for features, most in ((frozenset({REPLICA_CHANGES}), MAX_VOTING), (None, MAX_GROWN)):
+        tables = node.metadata.tables.trial()
+        if features is not None:
+            tables.finalized = Finalized(3, features)
+        added = range(6, most + 1)
+        for number in added:
+            assert rules.change(tables, meta.ChangeNode(node_id=number, action=ADD))
+        with pytest.raises(Rejected, match=f"has {most} nodes; it can grow to {most}"):
+            rules.change(tables, meta.ChangeNode(node_id=most + 1, action=ADD))

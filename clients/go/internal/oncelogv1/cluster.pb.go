@@ -2530,12 +2530,13 @@ type NodeStatus struct {
 	Going    int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
 	WaitsFor []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
 	// Of the partitions in `coming`: what the node will hold, and what it holds by now.
-	ComingBytes   int64  `protobuf:"varint,30,opt,name=coming_bytes,json=comingBytes,proto3" json:"coming_bytes,omitempty"`
-	CopiedBytes   int64  `protobuf:"varint,31,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
-	Rack          string `protobuf:"bytes,32,opt,name=rack,proto3" json:"rack,omitempty"` // label of the node; empty: none
-	Machine       string `protobuf:"bytes,33,opt,name=machine,proto3" json:"machine,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ComingBytes     int64  `protobuf:"varint,30,opt,name=coming_bytes,json=comingBytes,proto3" json:"coming_bytes,omitempty"`
+	CopiedBytes     int64  `protobuf:"varint,31,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
+	Rack            string `protobuf:"bytes,32,opt,name=rack,proto3" json:"rack,omitempty"` // label of the node; empty: none
+	Machine         string `protobuf:"bytes,33,opt,name=machine,proto3" json:"machine,omitempty"`
+	MetadataLearner bool   `protobuf:"varint,34,opt,name=metadata_learner,json=metadataLearner,proto3" json:"metadata_learner,omitempty"` // it holds the metadata without a vote on it
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *NodeStatus) Reset() {
@@ -2678,6 +2679,13 @@ func (x *NodeStatus) GetMachine() string {
 		return x.Machine
 	}
 	return ""
+}
+
+func (x *NodeStatus) GetMetadataLearner() bool {
+	if x != nil {
+		return x.MetadataLearner
+	}
+	return false
 }
 
 var File_oncelog_v1_cluster_proto protoreflect.FileDescriptor
@@ -2869,7 +2877,7 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"\x12\n" +
 	"\x10ListNodesRequest\"A\n" +
 	"\x11ListNodesResponse\x12,\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\xbc\x03\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.oncelog.v1.NodeStatusR\x05nodes\"\xe7\x03\n" +
 	"\n" +
 	"NodeStatus\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\x05R\x06nodeId\x12\x18\n" +
@@ -2888,7 +2896,8 @@ const file_oncelog_v1_cluster_proto_rawDesc = "" +
 	"\fcoming_bytes\x18\x1e \x01(\x03R\vcomingBytes\x12!\n" +
 	"\fcopied_bytes\x18\x1f \x01(\x03R\vcopiedBytes\x12\x12\n" +
 	"\x04rack\x18  \x01(\tR\x04rack\x12\x18\n" +
-	"\amachine\x18! \x01(\tR\amachine*l\n" +
+	"\amachine\x18! \x01(\tR\amachine\x12)\n" +
+	"\x10metadata_learner\x18\" \x01(\bR\x0fmetadataLearner*l\n" +
 	"\x0fExpectedOffsets\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_CHECKED\x10\x00\x12\x1c\n" +
 	"\x18EXPECTED_OFFSETS_IGNORED\x10\x01\x12\x1d\n" +

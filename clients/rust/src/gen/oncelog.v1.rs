@@ -573,6 +573,9 @@ pub struct NodeStatus {
     pub rack: ::prost::alloc::string::String,
     #[prost(string, tag = "33")]
     pub machine: ::prost::alloc::string::String,
+    /// it holds the metadata without a vote on it
+    #[prost(bool, tag = "34")]
+    pub metadata_learner: bool,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
