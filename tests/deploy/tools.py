@@ -24,11 +24,11 @@ PACKAGES = {
     "controller-gen": "sigs.k8s.io/controller-tools/cmd/controller-gen",
 }
 OPERATOR = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-MISSING = 77  # exit code without Go
+MISSING = 77  # exit code if a program cannot be built: no Go, say, or no registry
 
 
 def tool(name: str) -> Path:
-    """Return the program. Ends the run with MISSING without Go."""
+    """Return the program. Ends the run with MISSING if it cannot be built."""
     path = _folder() / name
     if not path.exists():
         if shutil.which("go") is None:
@@ -59,8 +59,9 @@ def _folder() -> Path:
 
 
 def run(*command: str | Path) -> None:
-    """Run one step of a build. Ends the run if it fails."""
+    """Run one step of a build. Ends the run with MISSING if it fails."""
     env = {**os.environ, "CGO_ENABLED": "0"}
     words = [str(word) for word in command]
     if subprocess.run(words, cwd=MODULE, env=env, check=False).returncode:
-        sys.exit(f"deploy-test: {' '.join(words)} failed")
+        print(f"deploy-test: {' '.join(words)} failed", file=sys.stderr)
+        sys.exit(MISSING)
