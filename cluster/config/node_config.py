@@ -81,7 +81,7 @@ class NodeConfig:
     kafka_listen: str = ""
     kafka_advertise: str = ""
     kafka_auto_create: bool = False
-    kafka_compact: str = "refuse"
+    kafka_compact: str = "compact"
     kafka_initial_rebalance_delay_ms: int = 3000
     kafka_max_transaction_timeout_ms: int = 900_000
     metrics_listen: str = ""

@@ -17,7 +17,7 @@ DAY_MS = 24 * HOUR_MS
 ENV_PREFIX = "ONCELOG_"
 MAX_NODE_ID = 2**31 - 1
 PROCESS_STEP = 100  # from a process's node id and ports to those of the machine's next one
-KAFKA_COMPACT = ("refuse", "keep")
+KAFKA_COMPACT = ("compact", "keep")
 LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -76,7 +76,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("kafka_auto_create", "flag",
             "create a topic when a Kafka client asks for one that is missing"),
     Setting("kafka_compact", "choice",
-            "cleanup.policy=compact of a Kafka client: refuse it, or keep all records of the topic",
+            "cleanup.policy=compact of a Kafka client: compact the topic, or keep all its records",
             choices=KAFKA_COMPACT),
     _int("kafka_initial_rebalance_delay_ms", 0, 60_000,
          "how long an empty group of Kafka's clients waits for more members"),

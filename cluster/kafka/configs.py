@@ -5,7 +5,8 @@ session --> Configs --the services' AlterTopic--> ClusterService
 
 A name that is not in SETTINGS is refused, and so is another value of FIXED: a client must not
 believe in a setting that does nothing. With the node's setting `kafka_compact=keep` a topic of
-`cleanup.policy=compact` is one without a limit of retention, and is described as that.
+`cleanup.policy=compact` is one without a limit of retention, and is described as that; else nodes
+compact it, and COMPACTION has its settings.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ from oncelog.v1 import cluster_pb2 as pb
 
 SLICE = 50  # topics between two turns of other tasks
 TOPIC, BROKER = 2, 4  # kinds of resources
-STRING, INT, LONG = 2, 3, 5  # types of values
+STRING, INT, LONG, DOUBLE = 2, 3, 5, 6  # types of values
+MAX_LONG = 2**63 - 1
 SET_HERE, DEFAULT = 1, 5  # sources of values
 SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 EXPECTED_OFFSETS, FORMATS = "oncelog.expected.offsets", "oncelog.formats"
@@ -61,17 +63,32 @@ class TopicSetting(NamedTuple):
     kind: int
     words: tuple[str, ...] = ()
 
-    def read(self, name: str, text: str) -> int:
+    def read(self, name: str, text: str) -> int | float:
         """Return the field's value. Raises InvalidConfigError."""
         try:
-            return self.words.index(text) if self.words else int(text)
+            if self.kind == DOUBLE:
+                return float(text)
+            words = ",".join(sorted(word.strip() for word in text.split(",")))
+            return self.words.index(words) if self.words else int(text)
         except ValueError:
-            wanted = ", ".join(self.words) or "a whole number"
+            wanted = ", ".join(self.words) or "a number"
             raise _wrong(name, f"{text!r} must be {wanted}") from None
 
     def write(self, settings: TopicSettings) -> str:
-        value: int = getattr(settings, self.field)
+        value = getattr(settings, self.field)
         return self.words[value] if self.words else str(value)
+
+
+class EndlessSetting(TopicSetting):
+    """A setting without a limit here, -1, that has the highest number as its limit in Kafka."""
+
+    def read(self, name: str, text: str) -> int | float:
+        number = super().read(name, text)
+        return UNLIMITED if number == MAX_LONG else number
+
+    def write(self, settings: TopicSettings) -> str:
+        text = super().write(settings)
+        return str(MAX_LONG) if text == str(UNLIMITED) else text
 
 
 SETTINGS: Mapping[str, TopicSetting] = {
@@ -82,6 +99,14 @@ SETTINGS: Mapping[str, TopicSetting] = {
     FORMATS: TopicSetting("formats", STRING, ("columnar", "kafka", "both")),
 }
 CLEANUP, DELETE_ONLY, COMPACT = "cleanup.policy", "delete", "compact"
+# Settings that take the place of CLEANUP in FIXED, where nodes compact topics.
+COMPACTION: Mapping[str, TopicSetting] = {
+    CLEANUP: TopicSetting("cleanup_policy", STRING, ("delete", "compact", "compact,delete")),
+    "delete.retention.ms": TopicSetting("delete_retention_ms", LONG),
+    "max.compaction.lag.ms": EndlessSetting("max_compaction_lag_ms", LONG),
+    "min.cleanable.dirty.ratio": TopicSetting("min_cleanable_dirty_ratio", DOUBLE),
+    "min.compaction.lag.ms": TopicSetting("min_compaction_lag_ms", LONG),
+}
 # Settings of Kafka with the one value that holds here.
 FIXED: Mapping[str, str] = {
     CLEANUP: DELETE_ONLY,
@@ -94,13 +119,20 @@ UNUSED = frozenset(
     {"segment.bytes", "segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio",
      "min.compaction.lag.ms", "max.compaction.lag.ms"}
 )  # fmt: skip
+# Taken beside cleanup.policy=compact, where nodes compact: Kafka Streams sets them for each store.
+FILE_SIZES = frozenset({"segment.bytes", "segment.ms"})
 KEEP = "keep"  # the value of kafka_compact
-KEPT_TEXT = "Oncelog compacts no topic: all records of this one are kept."
+KEPT_TEXT = "kafka_compact=keep: all records of this topic are kept."
 
 
 def keeps_compacted(node: NodeContext) -> bool:
     """Return whether a topic may have cleanup.policy=compact, which keeps all of its records."""
     return node.config.kafka_compact == KEEP
+
+
+def settings_of(keeps_compacted: bool) -> Mapping[str, TopicSetting]:
+    """Return the settings that a topic has."""
+    return SETTINGS if keeps_compacted else {**SETTINGS, **COMPACTION}
 
 
 def created(values: Mapping[str, str | None], *, keeps_compacted: bool = False) -> pb.TopicConfig:
@@ -115,12 +147,15 @@ def _fill(
 ) -> None:
     """Write settings into `config`. Raises InvalidConfigError."""
     policies = {one.strip() for one in (values.get(CLEANUP) or "").split(",")}
-    is_compacted = keeps_compacted and COMPACT in policies <= {COMPACT, DELETE_ONLY}
+    is_compacted = COMPACT in policies <= {COMPACT, DELETE_ONLY}
+    is_kept = is_compacted and keeps_compacted
+    unused = UNUSED if keeps_compacted else FILE_SIZES if is_compacted else frozenset()
+    settings = settings_of(keeps_compacted)
     for name, value in values.items():
-        if not (is_compacted and name == CLEANUP) and not (keeps_compacted and name in UNUSED):
-            _put(config, name, value)
+        if not (is_kept and name == CLEANUP) and name not in unused:
+            _put(config, name, value, settings)
     # With "delete" beside it the topic has a limit of age, which holds here as well.
-    if is_compacted and DELETE_ONLY not in policies:
+    if is_kept and DELETE_ONLY not in policies:
         config.retention_ms = config.retention_bytes = UNLIMITED
 
 
@@ -138,13 +173,15 @@ def _is_unlimited(settings: TopicSettings) -> bool:
     return settings.retention_ms == settings.retention_bytes == UNLIMITED
 
 
-def _put(config: pb.TopicConfig, name: str, value: str | None) -> None:
+def _put(
+    config: pb.TopicConfig, name: str, value: str | None, settings: Mapping[str, TopicSetting]
+) -> None:
     """Write one setting into `config`; no value: its default. Raises InvalidConfigError."""
-    setting = SETTINGS.get(name)
+    setting = settings.get(name)
     if setting is None:
         fixed = FIXED.get(name)
         if fixed is None:
-            raise _wrong(name, f"not supported; a topic has {', '.join(SETTINGS)}")
+            raise _wrong(name, f"not supported; a topic has {', '.join(settings)}")
         if value not in (None, fixed):
             raise _wrong(name, f"{value!r} is not supported, only {fixed!r}")
         return
@@ -201,7 +238,8 @@ class Configs:
         """Set all settings; those that are not named get their defaults."""
         answer = AlterConfigsResponse()
         async for resource in in_slices(request.resources, SLICE):
-            values = dict.fromkeys(SETTINGS) | {one.name: one.value for one in resource.configs}
+            known = settings_of(self._keeps_compacted)
+            values = dict.fromkeys(known) | {one.name: one.value for one in resource.configs}
             # The stored batches have their format: no default can change it.
             if values[FORMATS] is None:
                 del values[FORMATS]
@@ -260,14 +298,17 @@ def described(
     settings: TopicSettings, *, keeps_compacted: bool
 ) -> Iterator[DescribeConfigsResourceResult]:
     defaults = TopicSettings()
-    for name, setting in SETTINGS.items():
+    settings_here = settings_of(keeps_compacted)
+    for name, setting in settings_here.items():
         value = setting.write(settings)
         source = DEFAULT if value == setting.write(defaults) else SET_HERE
         yield DescribeConfigsResourceResult(
             name, value, False, source, False, [], setting.kind, None
         )
     for name, value in FIXED.items():
-        if name == CLEANUP and keeps_compacted and _is_unlimited(settings):
+        if name in settings_here:
+            continue
+        if name == CLEANUP and _is_unlimited(settings):
             yield DescribeConfigsResourceResult(
                 name, COMPACT, False, SET_HERE, False, [], STRING, KEPT_TEXT
             )

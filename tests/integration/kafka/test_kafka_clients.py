@@ -197,7 +197,7 @@ REFUSED: list[tuple[dict[str, Any], int]] = [
     ({"topic": "a topic"}, KafkaError.TOPIC_EXCEPTION),
     ({"topic": "t", "num_partitions": 1001}, KafkaError.INVALID_PARTITIONS),
     ({"topic": "t", "replication_factor": 7}, KafkaError.INVALID_REPLICATION_FACTOR),
-    ({"topic": "t", "config": {"cleanup.policy": "compact"}}, KafkaError.INVALID_CONFIG),
+    ({"topic": "t", "config": {"cleanup.policy": "purge"}}, KafkaError.INVALID_CONFIG),
     ({"topic": "t", "config": {"min.insync.replicas": "2"}}, KafkaError.INVALID_CONFIG),
     ({"topic": "t", "config": {"retention.ms": "soon"}}, KafkaError.INVALID_CONFIG),
     ({"topic": "t", "config": {"retention.ms": "-7"}}, KafkaError.INVALID_CONFIG),

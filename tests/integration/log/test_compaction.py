@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 
+import confluent_kafka
 import pytest
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from harness.api import Result, batch, verdict
 from harness.local_cluster import LocalCluster
@@ -13,6 +15,7 @@ from harness.replicas import compare
 from oncelog import Admin, CleanupPolicy, InvalidRequestError, Producer, TopicConfig
 from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import STEADY
+from tests.integration.kafka import kafka_rig
 from tests.integration.records import read_all
 from tests.integration.waiting import eventually
 
@@ -25,7 +28,9 @@ BATCHES, RECORDS, KEYS = 12, 5, 7
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three nodes that look for topics to compact all the time."""
-    with LocalCluster(tmp_path_factory.mktemp("compacting"), settings=STEADY | SOON) as made:
+    with LocalCluster(
+        tmp_path_factory.mktemp("compacting"), settings=STEADY | SOON, kafka=True
+    ) as made:
         yield made
 
 
@@ -102,3 +107,28 @@ def test_policies_of_a_topic_change(cluster: LocalCluster, admin: Admin, topic: 
     eventually(lambda: not shown(cluster, topic), "old records are deleted, too")
     with pytest.raises(InvalidRequestError, match=r"min_cleanable_dirty_ratio: 2.0 must be 0..1"):
         admin.alter_topic(topic, TopicConfig(min_cleanable_dirty_ratio=2.0))
+
+
+def test_kafkas_clients_compact_a_topic_and_read_what_is_left(
+    cluster: LocalCluster, topic: str
+) -> None:
+    settings = {"cleanup.policy": "compact", "max.compaction.lag.ms": "1"}
+    client = kafka_rig.admin(cluster)
+    kafka_rig.create(client, topic, partitions=1, **settings)
+    kafka = {"bootstrap.servers": kafka_rig.servers(cluster)}
+    sender = confluent_kafka.Producer({**kafka, "linger.ms": 5, "compression.type": "gzip"})
+    for number in range(60):
+        sender.produce(topic, b"%d" % number, b"%d" % (number % 3))
+        if number % 7 == 6:
+            assert sender.flush(60) == 0
+    assert sender.flush(60) == 0
+
+    def left() -> list[tuple[int, bytes | None]]:
+        return [(one.offset(), one.value()) for one in kafka_rig.read(cluster, topic, 0, 3)]
+
+    eventually(lambda: left() == [(57, b"57"), (58, b"58"), (59, b"59")], "the newest are left")
+    assert [record.offset for record in read_all(cluster, topic)] == [57, 58, 59]
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    (described,) = client.describe_configs([resource]).values()
+    values = {name: entry.value for name, entry in described.result(60).items()}
+    assert values.items() >= settings.items()

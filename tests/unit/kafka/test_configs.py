@@ -7,7 +7,7 @@ import pytest
 from cluster.config.node_config import NodeConfig
 from cluster.kafka import configs
 from cluster.kafka.errors import InvalidConfigError
-from cluster.metadata.topics import TopicSettings
+from cluster.metadata.topics import COMPACT, COMPACT_DELETE, KAFKA, TopicSettings
 
 
 @pytest.mark.parametrize("name", ["retention.ms", "retention.bytes", "max.message.bytes"])
@@ -35,7 +35,6 @@ def test_a_compacted_topic_keeps_all_and_says_so(retention: dict[str, str | None
     assert (settings.retention_ms, settings.retention_bytes) == (-1, -1)
     told = values_of(settings)
     assert (told["cleanup.policy"], told["retention.ms"]) == ("compact", "-1")
-    assert values_of(settings, keeps_compacted=False)["cleanup.policy"] == "delete"
 
 
 @pytest.mark.parametrize("policy", ["compact,delete", "delete, compact"])
@@ -53,8 +52,51 @@ def test_other_topics_are_as_before() -> None:
             settings_of({configs.CLEANUP: policy})
 
 
-@pytest.mark.parametrize("name", [configs.CLEANUP, *configs.UNUSED])
-def test_a_node_refuses_compaction_unless_it_is_told_to_keep(name: str) -> None:
+COMPACTION = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "7",
+    "max.compaction.lag.ms": "90",
+    "min.cleanable.dirty.ratio": "0.25",
+    "min.compaction.lag.ms": "6",
+}
+
+
+def test_a_node_compacts_topics_unless_it_is_told_to_keep_all() -> None:
     assert NodeConfig().kafka_compact != configs.KEEP
+    config = configs.created({**COMPACTION, "segment.bytes": "1000", "retention.ms": "5"})
+    settings = TopicSettings().altered(config, set_expected_offsets=True)
+    assert settings == TopicSettings(
+        retention_ms=5,
+        formats=KAFKA,
+        cleanup_policy=COMPACT,
+        delete_retention_ms=7,
+        max_compaction_lag_ms=90,
+        min_cleanable_dirty_ratio=0.25,
+        min_compaction_lag_ms=6,
+    )
+    assert values_of(settings, keeps_compacted=False).items() >= COMPACTION.items()
+
+
+@pytest.mark.parametrize("policy", ["compact,delete", "delete, compact"])
+def test_a_policy_may_have_both_words(policy: str) -> None:
+    config = configs.created({configs.CLEANUP: policy})
+    assert config.cleanup_policy == COMPACT_DELETE
+    settings = TopicSettings().altered(config, set_expected_offsets=True)
+    assert values_of(settings, keeps_compacted=False)["cleanup.policy"] == "compact,delete"
+
+
+def test_no_limit_of_a_lag_is_kafkas_highest_number() -> None:
+    told = values_of(TopicSettings(), keeps_compacted=False)
+    assert told["max.compaction.lag.ms"] == str(2**63 - 1)
+    config = configs.created({"max.compaction.lag.ms": str(2**63 - 1)})
+    assert config.max_compaction_lag_ms == -1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("cleanup.policy", "purge"), ("min.cleanable.dirty.ratio", "half"), ("segment.bytes", "1000")],
+)
+def test_settings_of_compaction_are_refused_by_name(name: str, value: str) -> None:
+    """Sizes of files mean nothing for a topic that is not compacted, either."""
     with pytest.raises(InvalidConfigError, match=f"^{name}: "):
-        configs.created({name: "compact"})
+        configs.created({name: value})
