@@ -6,8 +6,9 @@
 
 How it works, as KIP-27 describes it:
 
-- A shard is a partition. Its log holds every change ever made: the key, and the new value
-  (None: deleted). The table in memory is the result of replaying that log.
+- A shard is a partition. Its log holds changes: the key, and the new value (None: deleted). The
+  table in memory is the result of replaying that log. The topic is compacted: of changes that are
+  older than KEPT_MS only the newest of each key is left, so the log is about as long as the table.
 - A writer starts by replaying the log (`catch_up`). It then knows the table and the next offset.
 - Each change is sent with `expected_offset`: store it only if it gets exactly that offset.
   If that succeeds, no other writer has written since our read, so the change is based on the
@@ -28,6 +29,7 @@ from collections.abc import Callable
 
 from oncelog import (
     Admin,
+    CleanupPolicy,
     Consumer,
     DeliveryTimeoutError,
     ExpectedOffsets,
@@ -38,6 +40,8 @@ from oncelog import (
     TopicPartition,
 )
 
+# Every change stays for so long: longer than any writer waits for an answer (delivery_timeout_ms).
+KEPT_MS = 3_600_000
 Change = Callable[[bytes | None], bytes | None]
 
 
@@ -94,7 +98,8 @@ class Shard:
                 self.catch_up()  # another writer was faster
             except DeliveryTimeoutError:
                 # The outcome is not known yet. A retry is safe: both attempts demand the same
-                # offset, so at most one is stored. And the id tells whether it was the first one.
+                # offset, so at most one is stored. And the id tells whether it was the first one:
+                # a change that is so young is not compacted.
                 if self.catch_up(look_for=change_id):
                     return value
             else:
@@ -109,7 +114,11 @@ class Store:
     def __init__(self, bootstrap: str, topic: str, shards: int = 4) -> None:
         with Admin(bootstrap_servers=bootstrap) as admin:
             try:
-                config = TopicConfig(expected_offsets=ExpectedOffsets.REQUIRED)
+                config = TopicConfig(
+                    expected_offsets=ExpectedOffsets.REQUIRED,
+                    cleanup_policy=CleanupPolicy.COMPACT,
+                    min_compaction_lag_ms=KEPT_MS,
+                )
                 admin.create_topic(topic, partitions=shards, config=config)
             except TopicAlreadyExistsError:
                 pass

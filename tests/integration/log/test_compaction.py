@@ -114,7 +114,7 @@ def test_kafkas_clients_compact_a_topic_and_read_what_is_left(
 ) -> None:
     settings = {"cleanup.policy": "compact", "max.compaction.lag.ms": "1"}
     client = kafka_rig.admin(cluster)
-    kafka_rig.create(client, topic, partitions=1, **settings)
+    kafka_rig.create(client, topic, cleanup_policy="compact", max_compaction_lag_ms="1")
     kafka = {"bootstrap.servers": kafka_rig.servers(cluster)}
     sender = confluent_kafka.Producer({**kafka, "linger.ms": 5, "compression.type": "gzip"})
     for number in range(60):
