@@ -93,6 +93,7 @@ class Cleaner:
         self._due = CleaningDue(settings.min_dirty_bytes)
         self._steps: Steps | None = None
         self._cleaned: Partition | None = None
+        self._closed = False
         self.counters = CleanerCounters()
 
     @property
@@ -101,7 +102,7 @@ class Cleaner:
 
     def look(self) -> None:
         """Begins a pass over the partition with the largest dirty share, if one is due."""
-        if self._steps is not None:
+        if self._steps is not None or self._closed:
             return
         found = max(self._candidates(), key=lambda one: one[1].share, default=None)
         if found is None:
@@ -120,13 +121,14 @@ class Cleaner:
         return None if now_ms is None else self._due.of(partition, now_ms)
 
     def close(self) -> None:
+        self._closed = True
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()
         self._worker.close()
 
     def _candidates(self) -> list[tuple[Partition, Due, int]]:
-        found = []
+        found, led = [], set[str]()
         for partition in self._by_group.values():
             if partition.policy.cleanup == Cleanup.DELETE or partition.group.failed is not None:
                 continue
@@ -134,9 +136,12 @@ class Cleaner:
             if now_ms is None:
                 self._due.forget(partition.group.config.group)
                 continue
+            led.add(_name(partition))
             due = self._due.of(partition, now_ms)
             if due.is_due:
                 found.append((partition, due, now_ms))
+        for name in self.counters.errors.keys() - led:
+            del self.counters.errors[name]
         return found
 
     # -- running ------------------------------------------------------------------------
@@ -157,7 +162,7 @@ class Cleaner:
     def _end(self, error: str) -> None:
         partition, self._cleaned, self._steps = self._cleaned, None, None
         assert partition is not None
-        name = f"{partition.topic}/{partition.index}"
+        name = _name(partition)
         self.counters.passes += not error
         self.counters.broken_off += bool(error)
         self.counters.errors.pop(name, None)
@@ -268,6 +273,10 @@ class Cleaner:
             self._reads.ask(group, read.run, done)
 
         return step
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.topic}/{partition.index}"
 
 
 def _propose(partition: Partition, data: bytes, resume: Resume) -> None:

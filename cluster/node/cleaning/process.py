@@ -54,8 +54,9 @@ class WorkerProcess:
 
     async def stop(self) -> None:
         """Ends the process and waits for its end; requests are not answered any more."""
-        self.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _ in range(2):  # a request may be starting the process meanwhile
+            self.close()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _ask(self, request: bytes, done: Done) -> None:
         process: asyncio.subprocess.Process | None = None

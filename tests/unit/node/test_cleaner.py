@@ -239,6 +239,26 @@ def test_a_worker_that_died_ends_a_pass_and_the_next_look_begins_one() -> None:
     assert counters.passes == 1 and not counters.errors and replica.check() == 9
 
 
+def test_errors_of_partitions_that_are_led_elsewhere_are_forgotten() -> None:
+    replica = filled()
+    replica.dies = True
+    replica.clean()
+    assert replica.cleaner.counters.errors
+    replica.part.on_role(leader=False, ready=False, term=2)
+    replica.clean()
+    assert not replica.cleaner.counters.errors
+
+
+def test_a_closed_cleaner_begins_nothing() -> None:
+    replica = filled()
+    replica.cleaner.look()
+    replica.cleaner.close()
+    while replica.calls:
+        replica.step()
+    replica.clean()
+    assert not replica.cleaner.is_cleaning and not replica.check()
+
+
 def test_a_damaged_payload_stays_and_is_counted() -> None:
     """Its bytes are what the client sent."""
     replica = filled()
