@@ -186,7 +186,7 @@ async def make(session: BrowserSession, task: ChangeTask, form: Query) -> Page |
     if not hmac.compare_digest(plan.seen, form.get("seen", "")):
         text = "The effects are no longer those that were shown. Nothing was changed: look again."
         return await show(session, task, fresh, text)
-    if form.get("typed", "").strip() != plan.typed:
+    if form.get("typed", "").strip() != plan.typed.strip():
         text = f"typed: it must be {plan.typed}. Nothing was changed."
         return await show(session, task, fresh, text)
     if plan.hindrances or not plan.effects:

@@ -11,7 +11,7 @@ from oncelog.config import MAX_INT32, MAX_INT64
 from oncelog.console.changes import PINNED, ChangePlan, ChangeTask, NeededPermission, Query
 from oncelog.console.pages import number
 from oncelog.console.parts import Field, listed, path
-from oncelog.console.records import positions_of
+from oncelog.console.records import MAX_PARTITIONS, positions_of
 from oncelog.console.sessions import BrowserSession
 from oncelog.console.topic_tasks import fixed, given
 from oncelog.errors import InvalidRequestError
@@ -56,7 +56,7 @@ async def _seek_fields(session: BrowserSession, query: Query) -> list[Field]:
 
 
 async def _seek(session: BrowserSession, query: Query) -> ChangePlan:
-    group, topic, to = given(query, "group"), given(query, "topic"), given(query, "to")
+    group, topic, to = given(query, "group"), given(query, "topic"), given(query, "to").strip()
     found = await session.admin.describe_group(group)
     wanted = await _offsets(session, query, topic, to)
     before = {tp: one.offset for tp, one in found.offsets.items()}
@@ -94,6 +94,9 @@ async def _offsets(
         if chosen[0] >= count:
             text = f"partition: {topic} has the partitions 0 to {count - 1}"
             raise InvalidRequestError(text, field="partition")
+    if len(chosen) > MAX_PARTITIONS:
+        text = f"partition: {topic} has {count}; name one, or use `oncelog group seek` for all"
+        raise InvalidRequestError(text, field="partition", limit=str(MAX_PARTITIONS))
     tps = [TopicPartition(topic, one) for one in chosen]
     async with Consumer(**session.settings) as consumer:
         begins, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
@@ -269,7 +272,7 @@ def _rule_of(query: Query) -> PermissionRule:
     operations = tuple(filter(None, (one.strip() for one in listed)))
     kind = given(query, "kind")
     return PermissionRule(
-        given(query, "principal"), operations, kind, query.get("name", "").strip(),
+        given(query, "principal").strip(), operations, kind, query.get("name", "").strip(),
         query.get("prefix") == "a prefix", query.get("effect") == "deny",
     )  # fmt: skip
 
@@ -327,7 +330,7 @@ async def _quota_fields(session: BrowserSession, query: Query) -> list[Field]:
 
 
 async def _set_quota(session: BrowserSession, query: Query) -> ChangePlan:
-    principal, name = given(query, "principal"), given(query, "name")
+    principal, name = given(query, "principal").strip(), given(query, "name")
     removes = not query.get("value", "").strip()
     value = number(query, "value", 0, MAX_INT64)
     there = {one.name: one.value for one in await session.admin.list_quotas(principal)}

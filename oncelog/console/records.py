@@ -331,4 +331,4 @@ def _record_page(tp: TopicPartition, offset: int, batch: StoredBatch, record: Re
     )  # fmt: skip
 
 
-__all__ = ["RecordReader", "Search", "positions_of"]
+__all__ = ["MAX_PARTITIONS", "RecordReader", "Search", "positions_of"]

@@ -17,7 +17,7 @@ from oncelog.views.record_choice import parse_header
 from oncelog.views.topics import settings_of
 from oncelog.views.words import grouped, plural, when
 
-TIMEOUT_MS = 20_000  # for the leaders of a new topic; a page has 30 s
+TIMEOUT_MS = 20_000  # for a change that waits for leaders; a page has 30 s
 CHOICES: Mapping[str, Sequence[str]] = {
     "expected_offsets": [choice.value for choice in ExpectedOffsets],
     "formats": [choice.value for choice in TopicFormats],
@@ -34,9 +34,12 @@ HINTS: Mapping[str, str] = {
 
 
 def given(query: Query, name: str) -> str:
-    """Return a value that must not be empty. Raises InvalidRequestError."""
-    value = query.get(name, "").strip()
-    if not value:
+    """Return a value that must not be empty, as it is: names may begin with a space.
+
+    Raises InvalidRequestError.
+    """
+    value = query.get(name, "")
+    if not value.strip():
         raise InvalidRequestError(f"{name}: it must not be empty", field=name)
     return value
 
@@ -279,7 +282,7 @@ async def _send(session: BrowserSession, query: Query) -> ChangePlan:
     headers = [parse_header(header)] if header else []
 
     async def run() -> str:
-        async with Producer(**session.settings) as producer:
+        async with Producer(**session.settings, delivery_timeout_ms=TIMEOUT_MS) as producer:
             sent = await producer.send(
                 topic, value.encode(), key.encode() if key else None,
                 partition=partition, headers=headers,

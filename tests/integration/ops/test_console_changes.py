@@ -350,6 +350,17 @@ def test_the_nodes_decide_also_if_a_form_is_forged(link: str, admin: Admin) -> N
     admin.alter_permissions(remove=[rule])
 
 
+def test_names_are_taken_as_they_are(link: str, admin: Admin) -> None:
+    """A group's name may begin with a space, and another group be named like the rest of it."""
+    for name in ("twin", " twin"):
+        admin.commit_offsets(name, {("orders", 0): 0})
+    boss = entered(link, "boss")
+    page = boss.get("/change/group-delete", group=" twin")
+    fields = fields_of(page.html)
+    boss.post("/change/group-delete", {"Origin": boss.origin}, **fields, typed="twin")
+    assert [admin.describe_group(one).exists for one in ("twin", " twin")] == [True, False]
+
+
 def test_a_wrong_name_changes_nothing(link: str, admin: Admin) -> None:
     boss = entered(link, "boss")
     fields = fields_of(boss.get("/change/topic-delete", topic="orders").html)
