@@ -90,8 +90,7 @@ def confirm(question: str, yes: bool) -> None:
 
     With a protected profile it always asks, for the profile's name.
     """
-    ctx = click.get_current_context(silent=True)
-    protected = None if ctx is None else ctx.meta.get(PROTECTED)
+    protected = protected_profile()
     if protected:
         if not sys.stdin.isatty():
             text = f"profile {protected} is protected: type its name at a terminal"
@@ -108,6 +107,12 @@ def confirm(question: str, yes: bool) -> None:
     click.confirm(f"{question} This cannot be undone.", abort=True, err=True)
 
 
+def protected_profile() -> str | None:
+    """Return the name of the command's profile if it is protected."""
+    ctx = click.get_current_context(silent=True)
+    return None if ctx is None else ctx.meta.get(PROTECTED)
+
+
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()
@@ -116,4 +121,4 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-__all__ = ["check_text", "confirm", "discard", "prepare", "progress"]
+__all__ = ["check_text", "confirm", "discard", "prepare", "progress", "protected_profile"]

@@ -14,7 +14,7 @@ import click
 from oncelog import Admin, GroupInfo, GroupLag
 from oncelog.cli.options import match_option, with_admin
 from oncelog.cli.output import print_json, print_rows
-from oncelog.errors import MissingExtraError, NotAuthorizedError
+from oncelog.errors import MissingExtraError, NotAuthorizedError, OncelogError
 from oncelog.views.live import Look, headline, tables
 from oncelog.views.tables import matching
 
@@ -95,7 +95,7 @@ def look_at(admin: Admin, patterns: tuple[str, ...] = ()) -> Look:
 
 
 def _lags(admin: Admin, groups: list[GroupInfo]) -> dict[str, GroupLag]:
-    """Return the lags of the groups that may be described and answer in time."""
+    """Return the lags of groups; of those that are refused, fail, or are too late, none."""
     until = time.monotonic() + LAGS_S
     found: dict[str, GroupLag] = {}
     for one in sorted(groups, key=lambda group: -group.last_commit_ms):
@@ -103,7 +103,7 @@ def _lags(admin: Admin, groups: list[GroupInfo]) -> dict[str, GroupLag]:
             break
         try:
             found[one.group] = admin.group_lag(one.group)
-        except NotAuthorizedError:
+        except OncelogError:
             continue
     return found
 

@@ -21,9 +21,9 @@ from oncelog.cli.lazy import LazyGroup
 from oncelog.cli.names import node_ids, topic_names
 from oncelog.cli.options import INT32, INT64, match_option, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_rows, print_table
-from oncelog.cli.streams import confirm, progress
+from oncelog.cli.streams import confirm, progress, protected_profile
 from oncelog.config import MAX_INT32
-from oncelog.views.changes import KEYS_MOVE, effects_of_resize, move_rows
+from oncelog.views.changes import KEYS_MOVE, effects_of_resize, effects_of_settings, move_rows
 from oncelog.views.tables import matching, topic_rows
 from oncelog.views.topics import find_lacking, partition_rows, settings_of, summary
 from oncelog.views.words import plural, when
@@ -176,7 +176,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 @click.argument("name", shell_complete=topic_names)
 @click.option("--partitions", "-p", type=INT32, help="New total number of partitions; only more.")
 @click.option("--replicas", "-r", type=INT32, help="New number of replicas of each partition.")
-@click.option("--dry-run", is_flag=True, help="Show new and moving partitions; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the effects; change nothing.")
 @click.option("--wait", is_flag=True, help="Return when all replicas are in place.")
 @yes_option
 @config_options
@@ -204,9 +204,9 @@ def alter(
     if changes > 1:
         raise click.UsageError("settings, --partitions and --replicas are changed one at a time")
     if settings:
-        if dry_run or wait:
-            raise click.UsageError("--dry-run and --wait are for --partitions and --replicas")
-        _alter_settings(admin, name, to_config(options), as_json)
+        if wait:
+            raise click.UsageError("--wait is for --partitions and --replicas")
+        _alter_settings(admin, name, to_config(options), as_json, dry_run)
         return
     if partitions is not None and not dry_run:
         confirm(f"{KEYS_MOVE} Go on?", yes)
@@ -238,7 +238,19 @@ def _wait_placed(admin: Admin, name: str) -> None:
         threading.Event().wait(LOOK_PERIOD)
 
 
-def _alter_settings(admin: Admin, name: str, config: TopicConfig, as_json: bool) -> None:
+def _alter_settings(
+    admin: Admin, name: str, config: TopicConfig, as_json: bool, dry_run: bool
+) -> None:
+    if dry_run or protected_profile():
+        effects = effects_of_settings(admin.describe_topic(name), config)
+        if dry_run and as_json:
+            print_json({"topic": name, "dry_run": True, **effects._asdict()})
+        elif dry_run:
+            click.echo("\n".join(f"would: {line}" for line in effects.lines) or "nothing to do")
+        if dry_run:
+            return
+        if not effects.undoable:
+            confirm(f"{name}: {'; '.join(effects.lines)}.", yes=True)
     info = admin.alter_topic(name, config)
     if as_json:
         print_json(asdict(info))

@@ -207,6 +207,33 @@ def test_a_compacted_topic_shows_its_settings_and_progress(cli: Cli, topic: str)
     assert "min_cleanable_dirty_ratio" in shown and "compacted to" in shown
 
 
+def test_less_retention_is_told_and_a_protected_profile_asks(
+    cluster: LocalCluster, cli: Cli, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("topic", "create", topic, "-p", "1", "--retention-ms", "60000").code == 0
+    less = ("topic", "alter", topic, "--retention-ms", "5000")
+    told = cli(*less, "--dry-run")
+    assert told.out.splitlines() == [
+        "would: retention_ms: 60000 becomes 5000",
+        "would: records beyond retention_ms 5000 are deleted",
+    ]
+    assert not cli(*less, "--dry-run", "--format", "json").json["undoable"]
+    same = cli("topic", "alter", topic, "--retention-ms", "60000", "--dry-run")
+    assert same.out == "nothing to do\n"
+
+    profiles = tmp_path / "profiles.toml"
+    node = cluster.addresses[1]
+    profiles.write_text(f'[prod]\nbootstrap_servers = "{node}"\nprotected = true\n')
+    monkeypatch.setenv("ONCELOG_PROFILES_FILE", str(profiles))
+    refused = cli(*less, "--profile", "prod", "--yes")
+    assert (refused.code, "profile prod is protected" in refused.err) == (2, True)
+    config = cli("topic", "describe", topic, "--format", "json").json["config"]
+    assert config["retention_ms"] == 60_000
+    more = ("topic", "alter", topic, "--retention-ms", "70000", "--profile", "prod")
+    assert cli(*more).code == 0, "it deletes nothing"
+    assert cli(*less).code == 0
+
+
 def test_alter_that_is_refused_names_field_and_limit(cli: Cli, topic: str) -> None:
     assert cli("topic", "create", topic, "-p", "1").code == 0
     before = cli("topic", "describe", topic, "--format", "json").json["config"]

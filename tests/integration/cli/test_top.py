@@ -19,12 +19,12 @@ import pytest
 from textual.widgets import DataTable, Static, TabbedContent
 
 from harness.local_cluster import LocalCluster
-from oncelog import Admin, Producer
+from oncelog import Admin, BrokerUnavailableError, GroupLag, Producer
 from oncelog._engine import admin as core
 from oncelog.cli import top
 from oncelog.cli.top import look_at
 from oncelog.cli.top_screen import TABLES, TopScreen
-from oncelog.views.live import Look, headline
+from oncelog.views.live import Look, headline, tables
 from tests.integration.waiting import eventually
 
 SIZE = (80, 24)
@@ -70,6 +70,18 @@ def knows(admin: Admin, name: str) -> bool:
 def cells(app: TopScreen, name: str) -> list[list[str]]:
     table = app.query_one(f"#{name} DataTable", DataTable)
     return [[str(cell) for cell in table.get_row_at(row)] for row in range(table.row_count)]
+
+
+def test_a_group_that_fails_has_no_lag_and_ends_nothing(
+    admin: Admin, watched: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(group: str) -> GroupLag:
+        raise BrokerUnavailableError(f"no coordinator of {group}")
+
+    monkeypatch.setattr(admin, "group_lag", failing)
+    look = look_at(admin, (watched,))
+    assert [one.group for one in look.groups] == [watched] and not look.lags
+    assert tables(look)["groups"].rows[0][-1] is None
 
 
 async def test_tables_are_refreshed_and_chosen_by_keys(admin: Admin, watched: str) -> None:
