@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
-from oncelog import ExpectedOffsets, TopicConfig, TopicFormats, TopicInfo
+from oncelog import CleanupPolicy, ExpectedOffsets, TopicConfig, TopicFormats, TopicInfo
 from oncelog.aio import Producer
 from oncelog.config import MAX_INT32, MAX_INT64
 from oncelog.console.changes import ChangePlan, ChangeTask, NeededPermission, Query
@@ -21,6 +22,7 @@ TIMEOUT_MS = 20_000  # for a change that waits for leaders; a page has 30 s
 CHOICES: Mapping[str, Sequence[str]] = {
     "expected_offsets": [choice.value for choice in ExpectedOffsets],
     "formats": [choice.value for choice in TopicFormats],
+    "cleanup_policy": [choice.value for choice in CleanupPolicy],
 }
 HINTS: Mapping[str, str] = {
     "retention_ms": "Older records are deleted; -1: never",
@@ -60,6 +62,13 @@ def _limit(query: Query, name: str, most: int) -> int | None:
     return -1 if text == "-1" else number(query, name, 0, most)
 
 
+def _share(query: Query, name: str) -> float | None:
+    text = query.get(name, "").strip()
+    if text and not re.fullmatch(r"[0-9](\.[0-9]{1,17})?", text, re.ASCII):
+        raise InvalidRequestError(f"{name}: {text[:40]!r} is not a number from 0 to 1", field=name)
+    return float(text) if text else None
+
+
 def _choice(query: Query, name: str) -> str | None:
     text = query.get(name, "").strip()
     if text and text not in CHOICES[name]:
@@ -71,12 +80,18 @@ def _choice(query: Query, name: str) -> str | None:
 def config_of(query: Query) -> TopicConfig:
     """Return the settings of a form. Raises InvalidRequestError."""
     expected, formats = _choice(query, "expected_offsets"), _choice(query, "formats")
+    cleanup = _choice(query, "cleanup_policy")
     return TopicConfig(
         _limit(query, "retention_ms", MAX_INT64),
         _limit(query, "retention_bytes", MAX_INT64),
         _limit(query, "max_batch_bytes", MAX_INT32),
         None if expected is None else ExpectedOffsets(expected),
         None if formats is None else TopicFormats(formats),
+        None if cleanup is None else CleanupPolicy(cleanup),
+        _limit(query, "min_compaction_lag_ms", MAX_INT64),
+        _limit(query, "max_compaction_lag_ms", MAX_INT64),
+        _limit(query, "delete_retention_ms", MAX_INT64),
+        _share(query, "min_cleanable_dirty_ratio"),
     )
 
 
@@ -153,7 +168,7 @@ async def _alter(session: BrowserSession, query: Query) -> ChangePlan:
     name, config = given(query, "topic"), config_of(query)
     info = await session.admin.describe_topic(name)
     before = settings_of(info.config)
-    changed = {n: v for n, v in settings_of(config).items() if v is not None and v != before[n]}
+    changed = {n: v for n, v in settings_of(config).items() if v is not None and v != before.get(n)}
     wanted = config_of({n: str(v) for n, v in changed.items()})
     effects = effects_of_settings(info, wanted)
 

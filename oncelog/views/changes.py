@@ -10,12 +10,18 @@ from typing import NamedTuple
 
 from oncelog.moves import PartitionMove, Resized
 from oncelog.permissions import PermissionRule
-from oncelog.types import TopicConfig, TopicFormats, TopicInfo, TopicPartition
+from oncelog.types import CleanupPolicy, TopicConfig, TopicFormats, TopicInfo, TopicPartition
 from oncelog.views.tables import Listing
 from oncelog.views.topics import settings_of
 from oncelog.views.words import plural
 
 FOR_EVER = -1
+CLEANUP = {
+    CleanupPolicy.DELETE: "records beyond the limits of retention are deleted",
+    CleanupPolicy.COMPACT: "records of a key are removed, except the newest",
+    CleanupPolicy.COMPACT_DELETE: "records of a key are removed, except the newest, and all beyond "
+    "the limits of retention",
+}
 KEYS_MOVE = (
     "KEYS MOVE: with another number of partitions, new records of most keys go to another "
     "partition. Stored records stay in their partition, so a reader of single partitions loses the "
@@ -35,12 +41,15 @@ def effects_of_settings(info: TopicInfo, wanted: TopicConfig) -> Effects:
     """Return the effects of an `alter_topic`: only settings that get another value."""
     before, lines, undoable = settings_of(info.config), [], True
     for name, value in settings_of(wanted).items():
-        old = before[name]
+        old = before.get(name)
         if value is None or value == old:
             continue
         lines.append(f"{name}: {_told(old)} becomes {_told(value)}")
         if name.startswith("retention_") and _is_less(value, old):
             lines.append(f"records beyond {name} {value} are deleted")
+            undoable = False
+        if name == "cleanup_policy":
+            lines.append(CLEANUP[CleanupPolicy(str(value))])
             undoable = False
         undoable = undoable and value is not TopicFormats.BOTH
     return Effects(lines, undoable)

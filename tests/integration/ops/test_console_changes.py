@@ -16,7 +16,7 @@ from tests.integration.ops.browsing import flawless, launched, watched
 from tests.integration.ops.consoles import Person, as_person, console, guarded, token_of
 from tests.integration.waiting import eventually
 
-SELECTED = ("deny", "streams")  # choices of a list
+SELECTED = ("deny", "streams", "compact")  # choices of a list
 REFUSED = (
     ("/change/topic-create?look=1&topic=mine", "create topic mine"),
     ("/change/topic-alter?look=1&topic=orders&retention_ms=1", "alter topic orders"),
@@ -127,6 +127,11 @@ def test_a_topic_is_created_altered_grown_written_and_deleted(log_in: LogIn, adm
         expect(done(page)).to_have_text("Altered topic made.")
         config = admin.describe_topic("made").config
         assert (config.retention_ms, config.max_batch_bytes) == (60000, 4096)
+
+        page.get_by_role("link", name="Settings", exact=True).click()
+        show_effects(page, cleanup_policy="compact")
+        expect(effects(page)).to_contain_text("records of a key are removed, except the newest")
+        page.get_by_role("link", name="Back, without a change").click()
 
         page.get_by_role("link", name="More partitions").click()
         show_effects(page, partitions="3")
