@@ -35,8 +35,8 @@ class Chunk:
     """One stored batch, decoded on first use."""
 
     __slots__ = (
-        "_decoded", "_meta", "_payload", "_places", "_records", "base_offset", "end_offset",
-        "generation", "looping_thread", "next", "size", "topic_id", "tp",
+        "_carried", "_decoded", "_meta", "_payload", "_places", "_records", "base_offset",
+        "end_offset", "generation", "looping_thread", "next", "size", "topic_id", "tp",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +45,7 @@ class Chunk:
         self.tp = tp
         self.topic_id = topic_id
         self._meta = fetched.meta
+        self._carried = fetched.meta.carried
         self._payload = fetched.payload
         self.size = len(fetched.payload)
         self.base_offset = fetched.meta.base_offset
@@ -66,7 +67,7 @@ class Chunk:
                 if check_crc and checksum(payload) != header.crc32c:
                     raise InvalidBatchError("checksum differs")
                 plain = decompress(header.codec, payload)
-                self._decoded = decode_payload(plain, header.record_count, self._meta.carried)
+                self._decoded = decode_payload(plain, header.record_count, self._carried)
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
         return self._decoded
@@ -94,7 +95,7 @@ class Chunk:
             header.epoch,
             header.base_sequence,
             header.last_sequence,
-            self._meta.carried,
+            self._carried,
         )
 
     def records(self, check_crc: bool) -> list[Record]:
@@ -104,21 +105,29 @@ class Chunk:
                 self._records = decoded.records(self.tp.topic, self.tp.partition, self.base_offset)
             except InvalidBatchError as error:
                 raise self._corrupt(error) from error
-            if self._meta.carried:
+            if self._carried:
                 self._places = [*(record.offset for record in self._records), self.end_offset]
         return self._records
 
-    def unread(
-        self, check_crc: bool, limit: int | None = None
-    ) -> tuple[list[Record], Sequence[int]]:
-        """Return the unread records, at most `limit`, and the positions before and after them.
+    def unread(self, check_crc: bool) -> tuple[list[Record], Sequence[int]]:
+        """Return the unread records, and the positions before and after them.
 
         Positions pass over blanks. Raises CorruptLogError.
         """
         records = self.records(check_crc)
         first = bisect_left(self._places, self.next)
-        last = len(records) if limit is None else min(first + limit, len(records))
-        return records[first:last], self._places[first : last + 1]
+        return records[first:], self._places[first:]
+
+    def take(self, check_crc: bool, limit: int) -> tuple[list[Record], int]:
+        """Return unread records, at most `limit`, and the position after them.
+
+        Raises CorruptLogError.
+        """
+        records = self.records(check_crc)
+        next_, places = self.next, self._places
+        first = bisect_left(places, next_) if self._carried else next_ - self.base_offset
+        some = records[first : first + limit]
+        return some, places[first + len(some)]
 
     def arrow(self, check_crc: bool) -> Any:
         """Return its unread part as a pyarrow.RecordBatch. Raises CorruptLogError."""

@@ -18,11 +18,11 @@ def take_records(
     chunk: Chunk | None = first
     try:
         while chunk is not None:
-            records, places = chunk.unread(check_crcs, limit)
+            records, after = chunk.take(check_crcs, limit)
             if records:  # else all are blanks
                 result.setdefault(chunk.tp, []).extend(records)
                 limit -= len(records)
-            buffer.move(chunk, places[-1], starts)
+            buffer.move(chunk, after, starts)
             chunk = buffer.peek(0.0, errors_wait=True) if limit > 0 else None
     except CorruptLogError:
         if not result:
