@@ -46,6 +46,14 @@ class Voting(Nodes):
         """Returns a voter that does not lead."""
         return min(self.votes - {self.leader.id})
 
+    def hand_over(self, number: int) -> None:
+        """Makes a voter the leader of the metadata."""
+        leader = self.leader
+        self.group(leader.id).transfer(number)
+        leader.driver.touch(METADATA_GROUP)
+        self.until(lambda: self.leader.id == number, f"{number} leads")
+        self.until(lambda: self.group(number).is_ready, f"{number} is ready")
+
     def settle(self) -> None:
         super().settle()
         self.until(
@@ -81,6 +89,23 @@ def a_silent_voter_loses_its_vote() -> None:
     for node in nodes.cluster.nodes.values():
         if not node.alive:
             node.start()
+    nodes.settle()
+
+
+@schedule
+def a_leader_that_leads_again_hears_the_voters_anew() -> None:
+    """It last heard them in its earlier term: one that is silent now keeps its vote for a while."""
+    nodes = Voting()
+    first = nodes.leader.id
+    second, third = sorted(nodes.votes - {first})
+    nodes.hand_over(second)
+    nodes.run(2 * nodes.cluster.settings.silent)
+    nodes.node(third).crash("down")
+    nodes.hand_over(first)
+    nodes.run(nodes.cluster.settings.silent / 2)
+    if third not in nodes.votes:
+        raise Violation(f"{third} was silent for half of the time, and has lost its vote")
+    nodes.node(third).start()
     nodes.settle()
 
 

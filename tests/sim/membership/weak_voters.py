@@ -18,6 +18,7 @@ from tests.sim.mutations import mutation
 CAUGHT_BY = {
     "votes-ignore-racks": "each_rack_has_a_vote",
     "silent-votes-on": "a_silent_voter_loses_its_vote",
+    "votes-by-an-earlier-term": "a_leader_that_leads_again_hears_the_voters_anew",
     "all-get-a-vote": "three_of_five_nodes_vote",
     "votes-before-the-upgrade": "all_vote_until_the_upgrade",
     "learners-never-told": "who_learns_at_the_upgrade_is_told",
@@ -41,6 +42,17 @@ def silent_votes_on() -> Any:
         return wanted(nodes, voters, nodes, spread, most)
 
     return [(votes, "wanted", all_live)]
+
+
+@mutation("a leader judges voters by what it heard in an earlier term")
+def votes_by_an_earlier_term() -> Any:
+    living = votes.MetadataVotes._living
+
+    def of_all_terms(self: Any, group: Group) -> Any:
+        self._term = group.term
+        return living(self, group)
+
+    return [(votes.MetadataVotes, "_living", of_all_terms)]
 
 
 @mutation("each node of a large cluster votes")
