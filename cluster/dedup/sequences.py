@@ -21,6 +21,11 @@ def nearest(sequence: int, following: int) -> int:
 
 
 def placed(meta: BatchMeta, following: int) -> BatchMeta:
-    """Returns the batch with its sequences in the chain whose next sequence is `following`."""
+    """Returns the batch with its sequences in the chain whose next sequence is `following`.
+
+    Without gaps: `last` and `prev` follow from `first`.
+    """
     first = nearest(meta.first, following)
+    if first == meta.first:
+        return meta
     return meta._replace(first=first, last=first + meta.count - 1, prev=first - 1)

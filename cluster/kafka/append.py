@@ -30,13 +30,14 @@ def meta_of(batch: KafkaBatch) -> BatchMeta:
 def append(
     partition: Partition,
     batch: KafkaBatch,
+    meta: BatchMeta,
     answer_to: AnswerTo,
     *,
     secret: bytes,
     principal: str,
     transaction_id: int = 0,
 ) -> None:
-    """Appends a batch that `read_batch` returned. `answer_to` is called once, always.
+    """Appends a batch of `read_batch` with its facts. `answer_to` is called once, always.
 
     The answer's verdict has the offset (APPENDED, DUPLICATE) or the reason. Beside the verdicts of
     gRPC there is UNSUPPORTED_FORMAT: the topic takes no batches of Kafka's protocol. secret: of the
@@ -44,7 +45,6 @@ def append(
     transaction_id: of the open transaction that takes the batch; it stands for its producer.
     """
     assert batch.is_transactional == bool(transaction_id), "the caller has looked for it"
-    meta = meta_of(batch)
     refused = _refusal(partition, batch, meta, secret, principal)
     if refused is not None:
         answer_to(Answer(refused))

@@ -84,6 +84,13 @@ class Source:
         return self._data[at : self.at]
 
     def uvarint(self) -> int:
+        at = self.at
+        if at < self._end and (first := self._data[at]) < 0x80:
+            self.at = at + 1
+            return first
+        return self._long_uvarint()
+
+    def _long_uvarint(self) -> int:
         value = shift = 0
         data, at = self._data, self.at
         while shift < _MAX_UVARINT_BITS:

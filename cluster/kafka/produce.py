@@ -287,7 +287,7 @@ class Producing:
         usage = self._rights.caller.usage
         number = 0 if ready.staged is None else ready.staged.transaction_id
         append(
-            replica, ready.batch, answer_to,
+            replica, ready.batch, ready.meta, answer_to,
             secret=secret, principal=principal, transaction_id=number,
         )  # fmt: skip
         is_handing = False

@@ -9,7 +9,7 @@ Versions 0 to 9 are one loop with two encodings of lengths. No batch is copied.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cluster.kafka.codec import Source, put_count, put_text
@@ -17,8 +17,8 @@ from cluster.kafka.versions import Head
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _ACKS = struct.Struct(">hi")
-_RESULT = struct.Struct(">ihq")
-_APPEND_TIME, _LOG_START = struct.Struct(">q"), struct.Struct(">q")
+_RESULT, _TIMED_RESULT, _NEW_RESULT = map(struct.Struct, (">ihq", ">ihqq", ">ihqqq"))
+_OWN_TIMES = -1  # append time: the records keep their own
 # Least bytes of a topic and of a partition: a name and a count, a number and a length.
 _TOPIC_BYTES, _PARTITION_BYTES = 2, 5
 
@@ -72,17 +72,23 @@ def produce_answer(
     """Return the answer of a request's partitions. wait_ms: until the connection is read on."""
     version, flexible = head.version, head.flexible
     out = head.begin_answer()
-    topics = list(_by_topic(pairs))
+    topics = list[tuple[str, list[tuple[int, Result]]]]()
+    for data, result in pairs:
+        if not topics or topics[-1][0] != data.topic:
+            topics.append((data.topic, []))
+        topics[-1][1].append((data.partition, result))
     put_count(len(topics), out, flexible=flexible)
     for topic, results in topics:
         put_text(topic, out, flexible=flexible)
         put_count(len(results), out, flexible=flexible)
         for index, result in results:
-            out += _RESULT.pack(index, result.error, result.base_offset)
-            if version >= 2:
-                out += _APPEND_TIME.pack(-1)  # the records keep their own times
+            error, offset, log_start, _ = result
             if version >= 5:
-                out += _LOG_START.pack(result.log_start_offset)
+                out += _NEW_RESULT.pack(index, error, offset, _OWN_TIMES, log_start)
+            elif version >= 2:
+                out += _TIMED_RESULT.pack(index, error, offset, _OWN_TIMES)
+            else:
+                out += _RESULT.pack(index, error, offset)
             if version >= 8:
                 put_count(0, out, flexible=flexible)  # no record fails alone
                 put_text(result.message or None, out, flexible=flexible)
@@ -95,18 +101,3 @@ def produce_answer(
     if flexible:
         out.append(0)
     return out
-
-
-def _by_topic(
-    pairs: Iterable[tuple[PartitionData, Result]],
-) -> Iterator[tuple[str, list[tuple[int, Result]]]]:
-    """Yield each topic with its partitions; a request names a topic's partitions together."""
-    topic, results = "", list[tuple[int, Result]]()
-    for data, result in pairs:
-        if results and data.topic != topic:
-            yield topic, results
-            results = []
-        topic = data.topic
-        results.append((data.partition, result))
-    if results:
-        yield topic, results

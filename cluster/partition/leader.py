@@ -72,6 +72,8 @@ class _Proposal:
     def done(self, outcome: Outcome) -> None:
         answer = again = self.leadership.ended(self, self.size, outcome)
         self.leadership.answer(self.answer_to, answer)
+        if not self.joined:
+            return
         if answer.verdict.kind is _APPENDED:
             again = Answer(answer.verdict._replace(kind=Kind.DUPLICATE), answer.append_time_ms)
         for waiter in self.joined:

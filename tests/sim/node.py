@@ -25,6 +25,7 @@ from cluster.consensus.snapshots import Checked
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.errors import ClusterError
 from cluster.kafka.append import append as append_kafka
+from cluster.kafka.append import meta_of
 from cluster.kafka.records import read_batch
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
@@ -665,7 +666,8 @@ class Node:
             call.answer(NOT_HERE)
         else:
             batch = read_batch(memoryview(request.data))
-            append_kafka(partition, batch, call.answer, secret=SECRET, principal=who)
+            facts = meta_of(batch)
+            append_kafka(partition, batch, facts, call.answer, secret=SECRET, principal=who)
 
     def open(self, gid: int, pid: int, epoch: int, reply: Any) -> None:
         """Opens a client's producer in a partition."""

@@ -9,7 +9,7 @@ import pytest
 from cluster.dedup.verdict import Formats, Kind
 from cluster.entries import HEADER_BYTES, KAFKA_BATCH, unpack_batch
 from cluster.features import KAFKA, Finalized
-from cluster.kafka.append import append
+from cluster.kafka.append import append, meta_of
 from cluster.kafka.ids import made
 from cluster.kafka.records import read_batch
 from cluster.partition.replica import Answer
@@ -38,7 +38,7 @@ class KafkaWorld(World):
         answers: list[Answer] = []
         found = read_batch(memoryview(data))
         part = self.parts[self.leader]
-        append(part, found, answers.append, secret=secret, principal=principal)
+        append(part, found, meta_of(found), answers.append, secret=secret, principal=principal)
         (answer,) = answers
         return answer
 
@@ -114,5 +114,5 @@ def test_a_follower_says_who_leads() -> None:
     world = KafkaWorld()
     answers: list[Answer] = []
     found = read_batch(memoryview(batch(**SOUND)))
-    append(world.parts[2], found, answers.append, secret=SECRET, principal="alice")
+    append(world.parts[2], found, meta_of(found), answers.append, secret=SECRET, principal="alice")
     assert answers[0].verdict.kind is Kind.NOT_LEADER and answers[0].leader_id == 1
