@@ -27,6 +27,7 @@ ZSTD = 1
 KEY_BYTES = 200  # of memory for each key, beside its own; measured: 150 to 190
 RECORD_BYTES = 17  # of a payload for each record, beside its key, value and headers
 _BLANK_HEADERS: tuple[Header, ...] = ()
+_NO_TIME = -(2**63)  # of a batch of blanks: below each record's
 
 
 class BatchToClean(NamedTuple):
@@ -167,11 +168,21 @@ def carried(group: Sequence[Kept], terms: CleaningTerms) -> bytes:
         guard=max(batch.raft_index for batch in batches),
         freed_bytes=sum(batch.entry_bytes for batch in batches),
         append_time_ms=max(batch.append_time_ms for batch in batches),
-        max_timestamp_us=max(batch.max_timestamp_us for batch in batches),
+        max_timestamp_us=max(map(_highest_time, group)),
         stamp_ms=terms.log_time_ms,
         tombstones=tuple(mark for one in group for mark in one.tombstones),
     )
     return pack_carried(entry, payload)
+
+
+def _highest_time(one: Kept) -> int:
+    """Returns that of the records that stay: a search by time must not stop at a blank."""
+    if one.columns is None:
+        return one.batch.max_timestamp_us
+    keys, values, _, times = one.columns
+    rows = zip(keys, values, times, strict=True)
+    live = (time for key, value, time in rows if key is not None or value is not None)
+    return max(live, default=_NO_TIME)
 
 
 def _encoded(group: Sequence[Kept]) -> bytes:

@@ -103,6 +103,14 @@ def test_the_newest_record_of_each_key_stays_at_its_offset() -> None:
     assert entry.freed_bytes == sum(len(batch.data) for batch in batches)
 
 
+def test_a_search_by_time_stops_at_no_blank() -> None:
+    newest = plain(7, [(b"a", b"2")], 2)
+    for rows, highest in (([(b"b", b"1"), (b"a", b"1")], 6), ([(b"a", b"1")] * 2, -(2**63))):
+        batch = plain(5, rows, 1)
+        (piece,) = cleaned([batch], CleaningTerms(50, KEEP_MS), [batch, newest])
+        assert unpack_carried(piece.data).max_timestamp_us == highest
+
+
 @pytest.mark.parametrize("codec", [NONE, ZSTD, LZ4])
 def test_a_batch_that_keeps_all_keeps_its_bytes(codec: int) -> None:
     batch = plain(0, [(b"a", b"1"), (b"b", b"1")], codec=codec)
