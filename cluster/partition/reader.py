@@ -78,29 +78,32 @@ class Read:
         is not. Raises OffsetOutOfRangeError, storage.CorruptionError.
         """
         index, out, size, offset = self._stored.index, list[ReadBatch](), 0, self._offset
+        end, base_index, rows = self._end, self._base_index, self.places
+        max_bytes, max_batches = self._max_bytes, self._max_batches
         covering = index.recent if self._in_memory else index.stored
         entry = _entries(self._journal, in_memory=self._in_memory, cached_only=cached_only)
-        while offset < self._end:
+        while offset < end:
             places = (self._recent if offset == self._offset else []) or covering(offset)
             if not places:  # the newest rows wait to be written, for long if the disk is full
                 # A replica that was given a state lacks rows until their replacement is applied.
-                given = index.has_runs or self._base_index > UNTRIMMED
-                assert out or given, f"no index entry for offset {offset} of {self._end}"
+                given = index.has_runs or base_index > UNTRIMMED
+                assert out or given, f"no index entry for offset {offset} of {end}"
                 return out
             for place in places:
                 # After a restart the index is ahead of the applied state.
-                if place.last_offset >= self._end:
+                last = place.last_offset
+                if last >= end:
                     return out
                 # Another row may have come in its place since the one before was read.
                 if place.base_offset != offset and out:
                     return out
                 if place.base_offset > offset:
                     # A run that began below the state this replica was given.
-                    raise OffsetOutOfRangeError(offset, place.base_offset, self._end)
-                if place.raft_index <= self._base_index:
-                    raise OffsetOutOfRangeError(offset, place.last_offset + 1, self._end)
-                full = size + place.payload_bytes > self._max_bytes
-                if out and (full or len(out) >= self._max_batches):
+                    raise OffsetOutOfRangeError(offset, place.base_offset, end)
+                if place.raft_index <= base_index:
+                    raise OffsetOutOfRangeError(offset, last + 1, end)
+                full = size + place.payload_bytes > max_bytes
+                if out and (full or len(out) >= max_batches):
                     return out
                 try:
                     data = entry(place.raft_index, partial(is_intact, place))
@@ -109,10 +112,10 @@ class Read:
                         raise
                     return out
                 out.append(ReadBatch(place.base_offset, data))
-                if self.places is not None:
-                    self.places.append(place)
+                if rows is not None:
+                    rows.append(place)
                 size += place.payload_bytes
-                offset = place.last_offset + 1
+                offset = last + 1
         return out
 
 
