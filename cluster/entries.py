@@ -174,7 +174,7 @@ def unpack_batch(data: bytes) -> BatchEntry:
         raise CorruptEntryError(f"entry of {len(data)} bytes: {error}") from error
     if kind != (KAFKA_BATCH if codec == KAFKA_V2 else BATCH) or version != VERSION:
         if kind == CARRIED:
-            return _without_producer(unpack_carried(data))
+            return _without_producer(unpack_carried(data, with_tombstones=False))
         raise _unknown(kind, version)
     return BatchEntry(codec, *rest)._replace(flags=flags) if flags else BatchEntry(codec, *rest)
 
@@ -241,7 +241,8 @@ def pack_carried(entry: CarriedEntry, payload: bytes | memoryview) -> bytes:
     return b"".join((header, payload, tail))
 
 
-def unpack_carried(data: bytes) -> CarriedEntry:
+def unpack_carried(data: bytes, *, with_tombstones: bool = True) -> CarriedEntry:
+    """with_tombstones: there may be tens of thousands, which take milliseconds."""
     try:
         kind, version, codec, _, count, size, marks, crc, *rest = _BATCH.unpack_from(data)
     except struct.error as error:
@@ -252,7 +253,7 @@ def unpack_carried(data: bytes) -> CarriedEntry:
     if size < 0 or marks < 0 or len(data) != HEADER_BYTES + size + marks * _TOMBSTONE.size:
         text = f"entry of {len(data)} bytes for a payload of {size} and {marks} tombstones"
         raise CorruptEntryError(text)
-    tail = memoryview(data)[HEADER_BYTES + size :]
+    tail = memoryview(data)[HEADER_BYTES + size :] if with_tombstones else b""
     return CarriedEntry(
         codec,
         count,

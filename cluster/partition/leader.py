@@ -411,7 +411,7 @@ class Leadership:
         It may hold all of a published run with one row, or nothing of it: the row names its batches
         by their place in the run. All replicas have that row, so only this one looks.
         """
-        entry, stored = unpack_carried(data), self._stored
+        entry, stored = unpack_carried(data, with_tombstones=False), self._stored
         begin, end = entry.base_offset, entry.base_offset + entry.record_count
         if stored.index.cuts_run(begin if begin > stored.log_start else 0, end):
             text = "a carried batch holds all of a transaction's batches or none of them"

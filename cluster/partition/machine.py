@@ -185,7 +185,7 @@ class PartitionMachine:
 
     def _apply_carried(self, index: int, data: bytes, batch: WriteBatch) -> bool:
         """Replaces stored batches; returns False if they changed since they were read."""
-        entry = unpack_carried(data)
+        entry = unpack_carried(data, with_tombstones=False)
         self.clock_ms = max(self.clock_ms, entry.stamp_ms)
         return self.stored.carry(index, entry, data, batch)
 
