@@ -54,7 +54,7 @@ class CleaningRead:
             return None
         if not read or read[0].base_offset != self._offset:
             return None
-        runs = self._index.long_runs(self._offset, self._end)
+        runs = self._index.long_runs(self._offset, self._places[-1].last_offset + 1)
         batches = list[SourceBatch]()
         for place, (base, data) in zip(self._places, read, strict=True):
             end = base + place.record_count
