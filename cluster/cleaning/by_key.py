@@ -55,6 +55,8 @@ class BatchToClean(NamedTuple):
 class CleaningTerms(NamedTuple):
     """Log time now, and how long a tombstone stays after its first cleaning.
 
+    again_below: Raft index; a carried batch with a lower one is carried again, even if it loses
+    nothing.
     marks: whether tombstones are given their moment. Not behind a batch that cannot be cleaned: an
     older record of the key may be there.
     """
@@ -62,6 +64,7 @@ class CleaningTerms(NamedTuple):
     log_time_ms: int
     delete_retention_ms: int
     marks: bool = True
+    again_below: int = 0
 
 
 class NewestByKey:

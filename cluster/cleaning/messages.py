@@ -16,7 +16,7 @@ from cluster.cleaning.passes import CleaningPass, Piece, SourceBatch
 
 _BEGIN, _NOTE, _CLEAN = range(3)
 _TERMS = struct.Struct("<Bqqq")
-_CLEAN_HEAD = struct.Struct("<B?")
+_CLEAN_HEAD = struct.Struct("<B?qq")
 _BATCH = struct.Struct("<qqqq?I")
 _PIECE = struct.Struct("<qqII")
 _FULL_AT = struct.Struct("<q")
@@ -32,9 +32,12 @@ def note(batches: Iterable[SourceBatch]) -> bytes:
     return b"".join((bytes((_NOTE,)), *_packed(batches)))
 
 
-def clean(batches: Iterable[SourceBatch], *, left: bool) -> bytes:
+def clean(
+    batches: Iterable[SourceBatch], log_time_ms: int, again_below: int, *, left: bool
+) -> bytes:
     """left: batches before these stay uncleaned."""
-    return b"".join((_CLEAN_HEAD.pack(_CLEAN, left), *_packed(batches)))
+    head = _CLEAN_HEAD.pack(_CLEAN, left, log_time_ms, again_below)
+    return b"".join((head, *_packed(batches)))
 
 
 def full_at(reply: bytes) -> int | None:
@@ -84,7 +87,9 @@ class CleaningWorker:
         if kind == _NOTE:
             offset = self._pass.note(_unpacked(view[1:]))
             return _FULL_AT.pack(_NOWHERE if offset is None else offset)
-        if _CLEAN_HEAD.unpack_from(request)[1]:
+        _, left, log_time_ms, again_below = _CLEAN_HEAD.unpack_from(request)
+        self._pass.go_on(log_time_ms, again_below)
+        if left:
             self._pass.left()
         parts = list[bytes]()
         for piece in self._pass.clean(_unpacked(view[_CLEAN_HEAD.size :])):

@@ -4,7 +4,8 @@
     Clean(batches) -> groups -> carried batches   then all batches from the log's start on
 
 Adjoining batches become one while their payload is below GROUP_BYTES. A group of which nothing
-changes is left as it is, unless it has many small batches that were carried one by one.
+changes is left as it is, unless it has many small batches that were carried one by one, or an old
+one: the Raft log is kept from there on.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class CleaningPass:
             is_joined = stored.joined
         return None
 
+    def go_on(self, log_time_ms: int, again_below: int) -> None:
+        """Takes newer terms for the next batches; see CleaningTerms."""
+        self._terms = self._terms._replace(log_time_ms=log_time_ms, again_below=again_below)
+
     def left(self) -> None:
         """Notes that a batch stays as it is, uncleaned: an older record of any key may be there."""
         self._terms = self._terms._replace(marks=False)
@@ -79,8 +84,9 @@ class CleaningPass:
         """Yields a result for each group of the batches, which adjoin."""
         group, size, is_joined = list[Kept](), 0, False
         for stored in batches:
+            terms = self._terms
             try:
-                one = kept(_decoded(stored), self._newest.offsets, self._terms)
+                one = kept(_decoded(stored), self._newest.offsets, terms)
             except (InvalidBatchError, CorruptEntryError) as error:
                 yield from self._piece(group)
                 group, size = [], 0
@@ -90,6 +96,8 @@ class CleaningPass:
             if group and not is_joined and _ends(group, size, one):
                 yield from self._piece(group)
                 group, size = [], 0
+                if self._terms is not terms:  # the group stays as it is
+                    one = kept(one.batch, self._newest.offsets, self._terms)
             group.append(one)
             size += one.size
             is_joined = stored.joined
@@ -100,7 +108,7 @@ class CleaningPass:
             return
         base, end = group[0].batch.base_offset, group[-1].batch.end
         try:
-            data = carried(group, self._terms) if _is_worth_it(group) else b""
+            data = carried(group, self._terms) if _is_worth_it(group, self._terms) else b""
         except InvalidBatchError as error:
             self.left()
             yield Piece(base, end, error=str(error))
@@ -116,8 +124,10 @@ def _ends(group: Sequence[Kept], size: int, following: Kept) -> bool:
     return was and not comes and size > GROUP_BYTES // 2
 
 
-def _is_worth_it(group: Sequence[Kept]) -> bool:
+def _is_worth_it(group: Sequence[Kept], terms: CleaningTerms) -> bool:
     if any(one.is_changed or not one.batch.was_carried for one in group):
+        return True
+    if any(one.batch.raft_index < terms.again_below for one in group):
         return True
     # Batches of like size become one, so each record is carried few times.
     sizes = [one.size for one in group]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from math import ceil
 from typing import NamedTuple
 
 from cluster.entries import CarriedEntry
@@ -83,6 +84,12 @@ class CarriedRanges:
     def oldest_index(self, default: int) -> int:
         """Returns the lowest Raft index of a carried batch; without one, `default`."""
         return min((one.raft_index for one in self._ranges), default=default)
+
+    def oldest_part(self, share: float) -> int:
+        """Returns the Raft index below which that share of the carried batches lies, or more."""
+        indexes = sorted(one.raft_index for one in self._ranges)
+        count = min(ceil(share * len(indexes)), len(indexes))
+        return indexes[count - 1] + 1 if count > 0 else 0
 
     def _overlapping(self, begin: int, end: int) -> tuple[int, int]:
         """Returns the places of the ranges that hold any offset of begin..end (exclusive)."""

@@ -6,6 +6,9 @@ A pass reads the dirty part once for its keys, then all batches from the log's s
 Each carried batch is committed before the next one is proposed, so an older record of a key is gone
 before its tombstone is carried for the first time. A pass may end at any step: the batches that it
 carried are right as they are, and the next pass, here or at another leader, goes on with the rest.
+
+The Raft log is kept from the oldest carried batch on. So a pass carries as many bytes again of the
+oldest ones as it cleans for the first time, about: the log stays within a multiple of its records.
 """
 
 from __future__ import annotations
@@ -94,6 +97,7 @@ class Cleaner:
         self._steps: Steps | None = None
         self._cleaned: Partition | None = None
         self._closed = False
+        self._set_back = set[int]()  # groups: their passes broke off since one was cleaned
         self.counters = CleanerCounters()
 
     @property
@@ -101,10 +105,17 @@ class Cleaner:
         return self._steps is not None
 
     def look(self) -> None:
-        """Begins a pass over the partition with the largest dirty share, if one is due."""
+        """Begins a pass over the partition with the largest dirty share, if one is due.
+
+        After a pass that broke off, a partition waits until another one is cleaned, if one is due.
+        """
         if self._steps is not None or self._closed:
             return
-        found = max(self._candidates(), key=lambda one: one[1].share, default=None)
+        found = max(
+            self._candidates(),
+            key=lambda one: (one[0].group.config.group not in self._set_back, one[1].share),
+            default=None,
+        )
         if found is None:
             self._worker.close()
             return
@@ -129,7 +140,7 @@ class Cleaner:
 
     def _candidates(self) -> list[tuple[Partition, Due, int]]:
         found, led = [], set[str]()
-        for partition in self._by_group.values():
+        for partition in list(self._by_group.values()):
             if partition.policy.cleanup == Cleanup.DELETE or partition.group.failed is not None:
                 continue
             now_ms = partition.cleaning_time_ms()
@@ -137,7 +148,11 @@ class Cleaner:
                 self._due.forget(partition.group.config.group)
                 continue
             led.add(_name(partition))
-            due = self._due.of(partition, now_ms)
+            try:
+                due = self._due.of(partition, now_ms)
+            except StorageError as error:
+                partition.unreadable(error)
+                continue
             if due.is_due:
                 found.append((partition, due, now_ms))
         for name in self.counters.errors.keys() - led:
@@ -152,12 +167,11 @@ class Cleaner:
             return
         try:
             step = steps.send(outcome)
+            step(lambda outcome: self._resume(steps, outcome))
         except StopIteration as end:
             self._end(str(end.value))
         except StorageError as error:
             self._end(str(error))
-        else:
-            step(lambda outcome: self._resume(steps, outcome))
 
     def _end(self, error: str) -> None:
         partition, self._cleaned, self._steps = self._cleaned, None, None
@@ -170,8 +184,10 @@ class Cleaner:
             # The worker may have half of a pass; the next one begins anew.
             self._worker.close()
             self.counters.errors[name] = error
+            self._set_back.add(partition.group.config.group)
             log.warning("cleaning broke off partition=%s: %s", name, error)
         else:
+            self._set_back.clear()
             self._later(0.0, self.look)
 
     # -- one pass -------------------------------------------------------------------------
@@ -198,10 +214,13 @@ class Cleaner:
                 end = end if full_at is None else full_at
             offset = chunk.end
             yield self._paused(chunk.size)
-        error: str = yield from self._clean(partition, end)
+        dirty = due.share * (end - due.dirty_from) / (due.end - due.dirty_from)
+        again = dirty / (max(1 - due.share, dirty) or 1.0)
+        again_below = partition.machine.stored.carried.oldest_part(again)
+        error: str = yield from self._clean(partition, end, now_ms, again_below)
         return error
 
-    def _clean(self, partition: Partition, end: int) -> Steps:
+    def _clean(self, partition: Partition, end: int, now_ms: int, again_below: int) -> Steps:
         offset, is_left, left = partition.log_start_offset, False, 0
         while offset < end:
             chunk = yield self._reading(partition, offset, end)
@@ -211,7 +230,10 @@ class Cleaner:
                 offset = partition.log_start_offset
                 continue
             if chunk.batches:
-                reply = yield self._asking(messages.clean(chunk.batches, left=is_left))
+                # A tombstone's time counts from now: older records of its key were shown until now.
+                now_ms = partition.cleaning_time_ms() or now_ms
+                request = messages.clean(chunk.batches, now_ms, again_below, left=is_left)
+                reply = yield self._asking(request)
                 if reply is None:
                     return "the worker ended"
                 for piece in messages.pieces(reply):
@@ -230,6 +252,8 @@ class Cleaner:
     def _carry(self, partition: Partition, piece: Piece) -> Steps:
         """Carries a batch; returns why it could not."""
         while True:
+            if partition.policy.cleanup == Cleanup.DELETE:
+                return "the topic is not compacted any more"
             outcome = yield lambda resume: _propose(partition, piece.data, resume)
             if outcome is not Kind.NOT_READY:
                 break

@@ -174,6 +174,32 @@ def test_a_tombstone_behind_a_batch_that_stays_is_not_marked() -> None:
     assert entry.tombstones == (KeyTombstone(1, 60),)
 
 
+def test_a_tombstone_behind_a_group_that_stays_is_not_marked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One batch of the group cannot be written again; another has an older record of the key."""
+    payload = encode_payload([b"1"], [1], [b"x"], [[("name", b"")]]).replace(b"name", b"\xff\xffme")
+    entry = BatchEntry(NONE, 1, 1, 0, crc32c(payload), 0, 0, -1, -1, 0, 1, 1, 1, 0)
+    strange = SourceBatch(1, 2, 1, 1, False, pack_batch(entry, payload))
+    batches = [plain(0, [(b"a", b"1")]), strange, plain(2, [(b"a", None)])]
+    monkeypatch.setattr(passes, "GROUP_BYTES", by_key.RECORD_BYTES + len(payload))
+    left, piece = cleaned(batches, CleaningTerms(50, 0))
+    assert "UTF-8" in left.error and (left.base_offset, left.end) == (0, 2)
+    assert not unpack_carried(piece.data).tombstones
+    assert rows_of(as_stored(piece, 5)) == [(b"a", None)]
+
+
+def test_an_old_batch_is_carried_again() -> None:
+    """The Raft log is kept from the oldest one on."""
+    (piece,) = cleaned([plain(0, [(b"a", b"1"), (b"b", None)])], CleaningTerms(50, KEEP_MS))
+    stored = as_stored(piece, 10)
+    assert not cleaned([stored], CleaningTerms(60, KEEP_MS, again_below=10))[0].data
+    (again,) = cleaned([stored], CleaningTerms(60, KEEP_MS, again_below=11))
+    assert rows_of(as_stored(again, 20)) == rows_of(stored)
+    first, second = unpack_carried(piece.data), unpack_carried(again.data)
+    assert second.guard == 10 and second.tombstones == first.tombstones
+
+
 def test_a_damaged_batch_does_not_end_a_cleaning() -> None:
     batches = [
         plain(0, [(b"a", b"1")]), damaged(plain(1, [(b"a", b"2")])), plain(2, [(b"a", b"3")]),
@@ -215,14 +241,15 @@ def test_requests_and_replies_are_those_of_a_pass() -> None:
     terms, worker = CleaningTerms(50, KEEP_MS), messages.CleaningWorker()
     assert worker.answer(messages.begin(terms, PLENTY)) == b""
     assert messages.full_at(worker.answer(messages.note(batches))) is None
-    reply = worker.answer(messages.clean(batches, left=False))
+    reply = worker.answer(messages.clean(batches, 50, 0, left=False))
     assert list(messages.pieces(reply)) == cleaned(batches, terms)
     tombstone = plain(3, [(b"t", None)])
     for left in (False, True):
         worker.answer(messages.begin(terms, 1))
         assert messages.full_at(worker.answer(messages.note(batches))) is None
         assert messages.full_at(worker.answer(messages.note([tombstone]))) == 3
-        (piece,) = messages.pieces(worker.answer(messages.clean([tombstone], left=left)))
+        request = messages.clean([tombstone], 50, 0, left=left)
+        (piece,) = messages.pieces(worker.answer(request))
         assert len(unpack_carried(piece.data).tombstones) == (not left)
 
 
