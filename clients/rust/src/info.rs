@@ -209,7 +209,7 @@ pub(crate) fn message(config: &TopicConfig) -> pb::TopicConfig {
         retention_bytes: config.retention_bytes,
         max_batch_bytes: config.max_batch_bytes,
         expected_offsets: expected.into(),
-        formats: None,
+        ..pb::TopicConfig::default()
     }
 }
 

@@ -73,8 +73,9 @@ class Member:
                 session_timeout_ms=3000,
                 instance_id=self.instance_id,
             )
-            said = self.said = queue.Queue()
-        said.put(pb.JoinGroupRequest(hello=hello))
+            said: queue.Queue[pb.JoinGroupRequest | None] = queue.Queue()
+            said.put(pb.JoinGroupRequest(hello=hello))
+            self.said = said  # now that the hello is the first: `leave` may come at any time
         answers = api.groups.JoinGroup(self._requests(said))
         try:
             for answer in answers:
