@@ -2,9 +2,8 @@
 
     Cleaner (in the node) --frames on stdin--> CleaningWorker --frames on stdout--> Cleaner
 
-A frame is its length in 4 bytes, little-endian, and a message of `cleaning/messages.py`. The
-process yields the processor to its node, and has a limit of memory: it ends where it would need
-more.
+Frames are those of `cleaning/messages.py`. The process yields the processor to its node, and has a
+limit of memory: it ends where it would need more.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ import os
 import resource
 import sys
 
-from cluster.cleaning.messages import CleaningWorker
+from cluster.cleaning.messages import LENGTH_BYTES, CleaningWorker
 
-LENGTH_BYTES = 4
 NICENESS = 10
 OWN_BYTES = 512 << 20  # of the program and of the batches at hand, beside the keys
 

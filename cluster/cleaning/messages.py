@@ -3,7 +3,7 @@
     begin, note, clean -> bytes --pipe--> CleaningWorker.answer -> bytes --pipe--> full_at, pieces
 
 Each request has one reply. The node and its worker are of one release, so nothing here is read by
-another one.
+another one. A frame is a message behind its length in LENGTH_BYTES, little-endian.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from cluster.cleaning.by_key import CleaningTerms
 from cluster.cleaning.passes import CleaningPass, Piece, SourceBatch
 
+LENGTH_BYTES = 4
 _BEGIN, _NOTE, _CLEAN = range(3)
 _TERMS = struct.Struct("<Bqqq")
 _CLEAN_HEAD = struct.Struct("<B?qq")

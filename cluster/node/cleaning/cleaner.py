@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from cluster.cleaning import messages
 from cluster.cleaning.by_key import CleaningTerms
@@ -34,10 +34,16 @@ log = logging.getLogger(__name__)
 
 CHANGED = "the batches changed meanwhile"
 RETRY = 1.0  # seconds until a carried batch is proposed again that has to wait
+T = TypeVar("T")
 Resume = Callable[[Any], None]
 # Begins something; calls back once, later, with what came of it.
 Step = Callable[[Resume], None]
-Steps = Generator[Step, Any, str]
+Steps = Generator[Step, Any, T]
+Pass = Steps[None]
+
+
+class BrokenOffError(Exception):
+    """A pass cannot go on; the text says why."""
 
 
 class CleaningPort(Protocol):
@@ -94,7 +100,7 @@ class Cleaner:
         self._worker = worker
         self._later = later
         self._due = CleaningDue(settings.min_dirty_bytes)
-        self._steps: Steps | None = None
+        self._steps: Pass | None = None
         self._cleaned: Partition | None = None
         self._closed = False
         self._set_back = set[int]()  # groups: their passes broke off since one was cleaned
@@ -161,16 +167,16 @@ class Cleaner:
 
     # -- running ------------------------------------------------------------------------
 
-    def _resume(self, steps: Steps, outcome: object) -> None:
+    def _resume(self, steps: Pass, outcome: object) -> None:
         """Goes on with a pass until its next step; does nothing if it was closed meanwhile."""
         if steps is not self._steps:
             return
         try:
             step = steps.send(outcome)
             step(lambda outcome: self._resume(steps, outcome))
-        except StopIteration as end:
-            self._end(str(end.value))
-        except StorageError as error:
+        except StopIteration:
+            self._end("")
+        except (BrokenOffError, StorageError) as error:
             self._end(str(error))
 
     def _end(self, error: str) -> None:
@@ -192,83 +198,77 @@ class Cleaner:
 
     # -- one pass -------------------------------------------------------------------------
 
-    def _pass(self, partition: Partition, due: Due, now_ms: int) -> Steps:
-        """Cleans a partition; returns why it broke off, or nothing."""
+    def _pass(self, partition: Partition, due: Due, now_ms: int) -> Pass:
+        """Cleans a partition. Raises BrokenOffError, StorageError."""
         terms = CleaningTerms(now_ms, partition.policy.delete_retention_ms)
-        begun = yield self._asking(messages.begin(terms, self._settings.memory_bytes))
-        if begun is None:
-            return "the worker ended"
+        yield from self._asked(messages.begin(terms, self._settings.memory_bytes))
         offset, end = due.dirty_from, due.end
-        while offset < end:
-            chunk = yield self._reading(partition, offset, end)
-            if chunk is None:
-                if offset >= partition.log_start_offset:
-                    return CHANGED
-                offset = partition.log_start_offset
-                continue
+        while chunk := (yield from self._chunk(partition, offset, end)):
             if chunk.batches:
-                reply = yield self._asking(messages.note(chunk.batches))
-                if reply is None:
-                    return "the worker ended"
-                full_at = messages.full_at(reply)
+                full_at = messages.full_at((yield from self._asked(messages.note(chunk.batches))))
                 end = end if full_at is None else full_at
             offset = chunk.end
             yield self._paused(chunk.size)
         dirty = due.share * (end - due.dirty_from) / (due.end - due.dirty_from)
         again = dirty / (max(1 - due.share, dirty) or 1.0)
         again_below = partition.machine.stored.carried.oldest_part(again)
-        error: str = yield from self._clean(partition, end, now_ms, again_below)
-        return error
+        yield from self._clean(partition, end, now_ms, again_below)
 
-    def _clean(self, partition: Partition, end: int, now_ms: int, again_below: int) -> Steps:
+    def _clean(self, partition: Partition, end: int, now_ms: int, again_below: int) -> Pass:
         offset, is_left, left = partition.log_start_offset, False, 0
-        while offset < end:
-            chunk = yield self._reading(partition, offset, end)
-            if chunk is None:
-                if offset >= partition.log_start_offset:
-                    return CHANGED
-                offset = partition.log_start_offset
-                continue
+        while chunk := (yield from self._chunk(partition, offset, end)):
             if chunk.batches:
                 # A tombstone's time counts from now: older records of its key were shown until now.
                 now_ms = partition.cleaning_time_ms() or now_ms
                 request = messages.clean(chunk.batches, now_ms, again_below, left=is_left)
-                reply = yield self._asking(request)
-                if reply is None:
-                    return "the worker ended"
-                for piece in messages.pieces(reply):
+                for piece in messages.pieces((yield from self._asked(request))):
                     if piece.data:
-                        error: str = yield from self._carry(partition, piece)
-                        if error:
-                            return error
+                        yield from self._carry(partition, piece)
                     left += bool(piece.error)
             is_left, left = is_left or chunk.is_left, left + chunk.is_left
             offset = chunk.end
             yield self._paused(chunk.size)
         self.counters.left_batches += left
         self._due.cleaned(partition, end)
-        return ""
 
-    def _carry(self, partition: Partition, piece: Piece) -> Steps:
-        """Carries a batch; returns why it could not."""
+    def _chunk(self, partition: Partition, offset: int, end: int) -> Steps[CleaningChunk | None]:
+        """Reads the next chunk, behind batches that retention deleted; None: `end` is reached.
+
+        Raises BrokenOffError if the batches changed meanwhile.
+        """
+        while offset < end:
+            chunk: CleaningChunk | None = yield self._reading(partition, offset, end)
+            if chunk is not None:
+                return chunk
+            if offset >= partition.log_start_offset:
+                raise BrokenOffError(CHANGED)
+            offset = partition.log_start_offset
+        return None
+
+    def _asked(self, request: bytes) -> Steps[bytes]:
+        """Asks the worker. Raises BrokenOffError if it ended."""
+        reply: bytes | None = yield lambda resume: self._worker.ask(request, resume)
+        if reply is None:
+            raise BrokenOffError("the worker ended")
+        return reply
+
+    def _carry(self, partition: Partition, piece: Piece) -> Pass:
+        """Carries a batch. Raises BrokenOffError if it cannot."""
         while True:
             if partition.policy.cleanup == Cleanup.DELETE:
-                return "the topic is not compacted any more"
+                raise BrokenOffError("the topic is not compacted any more")
             outcome = yield lambda resume: _propose(partition, piece.data, resume)
             if outcome is not Kind.NOT_READY:
                 break
             yield lambda resume: self._later(RETRY, lambda: resume(None))
         if outcome is not True:
             reason = CHANGED if outcome is False else getattr(outcome, "name", outcome)
-            return f"the batch at {piece.base_offset} was not carried: {reason}"
+            text = f"the batch at {piece.base_offset} was not carried: {reason}"
+            raise BrokenOffError(text)
         self.counters.carried_batches += 1
         self.counters.carried_bytes += len(piece.data)
-        return ""
 
     # -- steps ----------------------------------------------------------------------------
-
-    def _asking(self, request: bytes) -> Step:
-        return lambda resume: self._worker.ask(request, resume)
 
     def _paused(self, size: int) -> Step:
         self.counters.read_bytes += size

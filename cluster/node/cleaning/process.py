@@ -13,9 +13,11 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from cluster.cleaning.messages import LENGTH_BYTES
 from cluster.config.node_config import NodeConfig
 from cluster.consensus.background_reads import BackgroundReads
 from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, counter, labels
@@ -24,7 +26,6 @@ from cluster.partition.replica import Partition
 
 log = logging.getLogger(__name__)
 
-LENGTH_BYTES = 4
 MIN_DIRTY_BYTES = 64 * 1024  # fewer wait for the topic's max_compaction_lag_ms
 ROOT = Path(__file__).resolve().parents[3]
 Done = Callable[[bytes | None], None]
@@ -37,26 +38,27 @@ class WorkerProcess:
         """memory_bytes: of the keys of one pass; the process may take some more."""
         self._memory_bytes = memory_bytes
         self._process: asyncio.subprocess.Process | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     def ask(self, request: bytes, done: Done) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask(request, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(self._ask(request, done))
 
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             process.kill()
-            task = asyncio.get_running_loop().create_task(_ended(process))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(process.wait())
 
     async def stop(self) -> None:
         """Ends the process and waits for its end; requests are not answered any more."""
         for _ in range(2):  # a request may be starting the process meanwhile
             self.close()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, request: bytes, done: Done) -> None:
         process: asyncio.subprocess.Process | None = None
@@ -93,10 +95,6 @@ async def _exchange(process: asyncio.subprocess.Process, request: bytes) -> byte
     await process.stdin.drain()
     length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "little")
     return await process.stdout.readexactly(length)
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    await process.wait()
 
 
 class Cleaning:
