@@ -25,7 +25,7 @@ from oncelog.cli.streams import confirm, progress, protected_profile
 from oncelog.config import MAX_INT32
 from oncelog.views.changes import KEYS_MOVE, effects_of_resize, effects_of_settings, move_rows
 from oncelog.views.tables import matching, topic_rows
-from oncelog.views.topics import find_lacking, partition_rows, settings_of, summary
+from oncelog.views.topics import CHOICES, find_lacking, partition_rows, settings_of, summary
 from oncelog.views.words import plural, when
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
@@ -84,13 +84,8 @@ def config_options(command: Any) -> Any:
 
 
 def to_config(options: dict[str, Any]) -> TopicConfig:
-    words: dict[str, Any] = {
-        "expected_offsets": ExpectedOffsets,
-        "formats": TopicFormats,
-        "cleanup_policy": CleanupPolicy,
-    }
     given: dict[str, Any] = {
-        name: words[name](value) if name in words and value is not None else value
+        name: CHOICES[name](value) if name in CHOICES and value is not None else value
         for name, value in options.items()
     }
     return TopicConfig(**given)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from oncelog import CleanupPolicy, ExpectedOffsets, TopicConfig, TopicFormats, TopicInfo
+from oncelog import TopicConfig, TopicInfo
 from oncelog.aio import Producer
 from oncelog.config import MAX_INT32, MAX_INT64
 from oncelog.console.changes import ChangePlan, ChangeTask, NeededPermission, Query
@@ -15,15 +16,10 @@ from oncelog.console.sessions import BrowserSession
 from oncelog.errors import InvalidRequestError, NotAuthorizedError, UnknownTopicOrPartitionError
 from oncelog.views.changes import KEYS_MOVE, effects_of_settings, move_rows
 from oncelog.views.record_choice import parse_header
-from oncelog.views.topics import settings_of
+from oncelog.views.topics import CHOICES, settings_of
 from oncelog.views.words import grouped, plural, when
 
 TIMEOUT_MS = 20_000  # for a change that waits for leaders; a page has 30 s
-CHOICES: Mapping[str, Sequence[str]] = {
-    "expected_offsets": [choice.value for choice in ExpectedOffsets],
-    "formats": [choice.value for choice in TopicFormats],
-    "cleanup_policy": [choice.value for choice in CleanupPolicy],
-}
 HINTS: Mapping[str, str] = {
     "retention_ms": "Older records are deleted; -1: never",
     "retention_bytes": "Of each partition; -1: no limit",
@@ -69,29 +65,31 @@ def _share(query: Query, name: str) -> float | None:
     return float(text) if text else None
 
 
-def _choice(query: Query, name: str) -> str | None:
+def _options(name: str) -> list[str]:
+    return [choice.value for choice in CHOICES[name]]
+
+
+def _choice(query: Query, name: str) -> Any:
+    """Return the choice, of its own type; None: it is omitted. Raises InvalidRequestError."""
     text = query.get(name, "").strip()
-    if text and text not in CHOICES[name]:
-        allowed = ", ".join(CHOICES[name])
+    if text and text not in _options(name):
+        allowed = ", ".join(_options(name))
         raise InvalidRequestError(f"{name}: {text[:40]!r} is not one of {allowed}", field=name)
-    return text or None
+    return CHOICES[name](text) if text else None
 
 
 def config_of(query: Query) -> TopicConfig:
     """Return the settings of a form. Raises InvalidRequestError."""
-    expected, formats = _choice(query, "expected_offsets"), _choice(query, "formats")
-    cleanup = _choice(query, "cleanup_policy")
+    choices = {name: _choice(query, name) for name in CHOICES}
     return TopicConfig(
-        _limit(query, "retention_ms", MAX_INT64),
-        _limit(query, "retention_bytes", MAX_INT64),
-        _limit(query, "max_batch_bytes", MAX_INT32),
-        None if expected is None else ExpectedOffsets(expected),
-        None if formats is None else TopicFormats(formats),
-        None if cleanup is None else CleanupPolicy(cleanup),
-        _limit(query, "min_compaction_lag_ms", MAX_INT64),
-        _limit(query, "max_compaction_lag_ms", MAX_INT64),
-        _limit(query, "delete_retention_ms", MAX_INT64),
-        _share(query, "min_cleanable_dirty_ratio"),
+        retention_ms=_limit(query, "retention_ms", MAX_INT64),
+        retention_bytes=_limit(query, "retention_bytes", MAX_INT64),
+        max_batch_bytes=_limit(query, "max_batch_bytes", MAX_INT32),
+        min_compaction_lag_ms=_limit(query, "min_compaction_lag_ms", MAX_INT64),
+        max_compaction_lag_ms=_limit(query, "max_compaction_lag_ms", MAX_INT64),
+        delete_retention_ms=_limit(query, "delete_retention_ms", MAX_INT64),
+        min_cleanable_dirty_ratio=_share(query, "min_cleanable_dirty_ratio"),
+        **choices,
     )
 
 
@@ -99,7 +97,7 @@ def _config_fields(query: Query, config: TopicConfig) -> list[Field]:
     found = []
     for name, value in settings_of(config).items():
         text = query.get(name, "" if value is None else str(value))
-        options = ("", *CHOICES[name]) if name in CHOICES else ()
+        options = ("", *_options(name)) if name in CHOICES else ()
         found.append(Field(name, name, text, options, HINTS.get(name, ""), none="as it is"))
     return found
 

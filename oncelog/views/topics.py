@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from oncelog.types import CleanupPolicy, PartitionInfo, TopicConfig, TopicInfo
+from oncelog.types import (
+    CleanupPolicy,
+    ExpectedOffsets,
+    PartitionInfo,
+    TopicConfig,
+    TopicFormats,
+    TopicInfo,
+)
+
+# Settings that have words as values.
+CHOICES: Mapping[str, type[ExpectedOffsets | TopicFormats | CleanupPolicy]] = {
+    "expected_offsets": ExpectedOffsets,
+    "formats": TopicFormats,
+    "cleanup_policy": CleanupPolicy,
+}
 
 
 def summary(info: TopicInfo) -> dict[str, Any]:
