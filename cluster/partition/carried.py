@@ -3,7 +3,7 @@
     PartitionMachine --CARRIED--> StoredBatches --judge--> CarriedRanges --offsets, index--> rows
 
 A cleaner reads stored batches, and later the leader proposes their replacement. Meanwhile another
-replacement or the retention may have changed what lies there. Rows on the disk cannot tell: after a
+replacement or the retention may have changed them. Rows on the disk cannot tell: after a
 restart they are ahead of the state. Only carried batches and the log's start ever change a stored
 batch, so the offsets and Raft indexes of carried batches tell all.
 """
@@ -46,7 +46,7 @@ class CarriedRanges:
         return len(self._ranges)
 
     def judge(self, entry: CarriedEntry, log_start: int, next_offset: int) -> bool:
-        """Tells whether the batch still replaces exactly what its cleaner read."""
+        """Tells whether the batch still replaces exactly the batches that its cleaner read."""
         begin, end = entry.base_offset, entry.base_offset + entry.record_count
         if not log_start <= begin < end <= next_offset:
             return False

@@ -313,7 +313,7 @@ class Moves:
         self.asked += not mpb.MetadataResult.FromString(result).error
 
     def finalize(self, leader: Node, state: MetadataState, release: Release = THIS_RELEASE) -> None:
-        """Proposes the upgrade to what `release` knows."""
+        """Proposes the upgrade to the version of `release`."""
         if len(state.nodes) < len(self.cluster.founding):
             return
         known = dict.fromkeys(state.nodes, release)

@@ -261,7 +261,7 @@ def test_a_closed_cleaner_begins_nothing() -> None:
 
 
 def test_a_damaged_payload_stays_and_is_counted() -> None:
-    """Its bytes are what the client sent."""
+    """Its bytes are those that the client sent."""
     replica = filled()
     payload = b"not columns"
     entry = BatchEntry(0, 1, 1, 0, crc32c(payload), 10, 10, 9, -1, 0, 1, replica.now_ms, HOUR, 0)
