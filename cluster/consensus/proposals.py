@@ -42,6 +42,7 @@ class Abandoned:
     lost: bool = False
 
 
+_OVERWRITTEN = Abandoned(0, "another leader's entry took its place", lost=True)
 Outcome = Applied | Abandoned
 Done = Callable[[Outcome], None]
 
@@ -119,7 +120,9 @@ class Undecided:
     """Callers of entries that this node appended as the leader of terms that have ended.
 
     The log decides at the entry's index: it is applied, or an entry of another term is. The entry
-    is known by index and term, since this node's later terms may write to the same index.
+    is known by index and term, since this node's later terms may write to the same index. An entry
+    of a later term decides on all of earlier terms above it, too: terms never fall along a log.
+    Else they would wait for entries that may never come there.
     """
 
     def __init__(self) -> None:
@@ -136,7 +139,14 @@ class Undecided:
             if own_term == term:
                 done(Applied(index, result))
             else:
-                done(Abandoned(0, "another leader's entry took its place", lost=True))
+                done(_OVERWRITTEN)
+        for above in [one for one in self._waiting if one > index]:
+            kept = [one for one in self._waiting[above] if one[0] >= term]
+            lost = [done for own_term, done in self._waiting.pop(above) if own_term < term]
+            if kept:
+                self._waiting[above] = kept
+            for done in lost:
+                done(_OVERWRITTEN)
 
     def abandon(self, outcome: Abandoned) -> None:
         ended, self._waiting = self._waiting, {}

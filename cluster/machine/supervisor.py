@@ -80,7 +80,11 @@ async def watch_hangs(
     while True:
         own.turned()
         running = supervisor.running
-        hung = await asyncio.to_thread(hangs.look)
+        try:
+            hung = await asyncio.to_thread(hangs.look)
+        except RuntimeError as error:  # the system has no thread for it
+            log.error("processes cannot be watched: %s", error)
+            hung = ()
         own.turned()
         for node in hung:
             if node in running and supervisor.end_hung(node, running[node]):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from cluster.consensus.configuration import (
+    MAX_VOTERS,
     ChangeRefusedError,
     ChangeStep,
     Configuration,
@@ -200,6 +201,7 @@ def next_change(
       after a restart, so it goes when the others are a majority without it. If it answers, it is
       sound again: it stays until the replica being filled has its vote.
     - A learner may always go.
+    - A group with as many voters as it may have takes one more only when one has gone.
     """
     if not target:
         return None
@@ -227,8 +229,9 @@ def next_change(
     coming = [node for node in learners if node in votes]
     if coming:
         dead = [node for node in leaving if node != leader and not is_responsive(node)]
-        if dead and len(voters) > 2:
-            return _without_vote(dead[0], target)
+        first = dead or (leaving if len(voters) >= MAX_VOTERS else ())
+        if first and len(voters) > 2:
+            return _without_vote(first[0], target)
         return ChangeStep.PROMOTE, coming[0]
     for node in target:
         if now.member(node) is None:

@@ -65,7 +65,7 @@ def test_what_was_never_appended_is_lost_and_the_log_decides_on_what_was():
     for term, name in ((7, "committed"), (8, "overwritten")):
         undecided = Undecided()
         undecided.add(6, 7, waiter(name))
-        undecided.applied(5, term, b"another")
+        undecided.applied(5, 7, b"another")
         assert name not in told
         undecided.applied(6, term, b"result")
         assert not undecided
@@ -82,3 +82,21 @@ def test_terms_that_wrote_to_the_same_index_are_told_apart():
     undecided.add(7, 5, told.append)
     undecided.abandon(Abandoned(0, "restarted from a snapshot"))
     assert told[2] == Abandoned(0, "restarted from a snapshot") and not undecided
+
+
+def test_a_later_terms_entry_decides_on_what_is_above_it():
+    """The log may end there, so that nothing is ever applied at their indexes."""
+    undecided, told = Undecided(), list[int]()
+
+    def add(index: int, term: int) -> None:
+        undecided.add(index, term, lambda outcome: told.append(10 * index + term))
+
+    for index, term in ((5, 3), (6, 3), (7, 3), (7, 4), (8, 5)):
+        add(index, term)
+    undecided.applied(4, 2, None)
+    undecided.applied(5, 3, None)
+    assert told == [53]
+    undecided.applied(6, 4, None)
+    assert told == [53, 63, 73] and undecided
+    undecided.applied(7, 4, None)
+    assert told == [53, 63, 73, 74] and undecided, "that of term 5 may commit"

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from cluster.machine import supervisor
-from cluster.machine.supervisor import Supervisor
+from cluster.machine.hangs import Hangs
+from cluster.machine.supervisor import Supervisor, watch_hangs
+from cluster.node.health.probes import Probes
 
 # Tells its number and pid to the file named first; then waits for the end of its stdin.
 CHILD = """
@@ -113,6 +116,26 @@ def test_a_process_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None
                 os.kill(one, signal.SIGCONT)
 
     asyncio.run(body())
+
+
+def test_a_look_without_a_thread_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the machine was told as hanging from then on."""
+
+    async def body() -> None:
+        loop, looks = asyncio.get_running_loop(), asyncio.Queue[None]()
+
+        def look() -> Any:
+            loop.call_soon_threadsafe(looks.put_nowait, None)
+            raise RuntimeError("can't start new thread")
+
+        own, hangs = Probes(time.monotonic), Hangs({}, time.monotonic)
+        monkeypatch.setattr(hangs, "look", look)
+        watch = asyncio.create_task(watch_hangs(Supervisor([], []), own, hangs, period=0.0))
+        for _ in range(3):
+            await looks.get()
+        watch.cancel()
+
+    asyncio.run(asyncio.wait_for(body(), 60))
 
 
 def test_starts_keep_the_pace_and_a_stop_does_not_wait_for_it(

@@ -301,3 +301,14 @@ def test_votes_move(
     target = (1, 2, 3, 4)
     lives = lambda node: node not in dead  # noqa: E731
     assert next_change(now, target, 1, lives, votes=votes) == step
+
+
+def test_a_group_that_is_full_of_voters_gives_a_vote_only_when_one_has_gone() -> None:
+    """As founded with more voters than it may take on: the wanted learner would wait for ever."""
+    now, target, votes = configuration(tuple(range(1, 12)), 12), range(1, 13), (1, 2, 3, 4, 12)
+    steps = []
+    while (step := next_change(now, target, 1, lambda node: True, votes=votes)) is not None:
+        steps.append(step[0])
+        now = changed(now, ConfigurationChange(*step, now.version))
+    assert {one.node for one in now.voters} == {*votes}
+    assert steps[:4] == [*[ChangeStep.DEMOTE] * 3, ChangeStep.PROMOTE]
