@@ -11,7 +11,7 @@ compact it, and COMPACTION has its settings.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,7 +28,6 @@ from cluster.kafka.messages import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
-    Call,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -43,7 +42,7 @@ from cluster.kafka.versions import Head
 from cluster.metadata.topics import UNLIMITED, TopicSettings, is_internal
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.context import NodeContext
-from cluster.services.requests import invalid, timeout_s
+from cluster.services.requests import Deadline, invalid
 from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
 
@@ -236,7 +235,7 @@ class Configs:
         self, rights: Rights, head: Head, request: AlterConfigsRequest
     ) -> AlterConfigsResponse:
         """Set all settings; those that are not named get their defaults."""
-        answer = AlterConfigsResponse()
+        answer, deadline = AlterConfigsResponse(), Deadline(0, self._service.node)
         async for resource in in_slices(request.resources, SLICE):
             known = settings_of(self._keeps_compacted)
             values = dict.fromkeys(known) | {one.name: one.value for one in resource.configs}
@@ -245,26 +244,21 @@ class Configs:
                 del values[FORMATS]
             key = resource.resource_type, resource.resource_name
             work = partial(self._alter, *key, values, request.validate_only)
-            answer.responses.append(await self._altered(rights, ALTER_CONFIGS, key, work))
+            done = await rights.changed(ALTER_CONFIGS, key[1], work, deadline)
+            answer.responses.append(AlterConfigsResourceResponse(*done, *key))
         return answer
 
     async def alter_some(
         self, rights: Rights, head: Head, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
         answer = IncrementalAlterConfigsResponse()
+        deadline = Deadline(0, self._service.node)
         async for resource in in_slices(request.resources, SLICE):
             key = resource.resource_type, resource.resource_name
             work = partial(self._alter_some, *key, resource.configs, request.validate_only)
-            result = await self._altered(rights, INCREMENTAL_ALTER_CONFIGS, key, work)
-            answer.responses.append(result)
+            done = await rights.changed(INCREMENTAL_ALTER_CONFIGS, key[1], work, deadline)
+            answer.responses.append(AlterConfigsResourceResponse(*done, *key))
         return answer
-
-    async def _altered(
-        self, rights: Rights, call: Call, key: tuple[int, str], work: Callable[[], Awaitable[None]]
-    ) -> AlterConfigsResourceResponse:
-        seconds = timeout_s(0, self._service.node)
-        done = await rights.changed(call, key[1], work, seconds)
-        return AlterConfigsResourceResponse(*done, *key)
 
     async def _alter_some(
         self, kind: int, name: str, changes: Sequence[OtherAlterableConfig], is_trial: bool

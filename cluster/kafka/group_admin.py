@@ -38,6 +38,7 @@ from cluster.partition.group_offsets import GROUP_SUBSCRIBED, TRANSACTION_CONFLI
 from cluster.services.groups.classic_groups import RunningClassicGroup
 from cluster.services.groups.running_groups import AnyGroup, RunningGroup
 from cluster.services.groups.service import MAX_LISTED, GroupService
+from cluster.services.requests import Deadline
 from cluster.services.slices import in_slices
 
 CLASSIC = "classic"  # the type of all groups here
@@ -61,12 +62,14 @@ class GroupAdmin:
         self, rights: Rights, head: Head, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
         answer, left = DescribeGroupsResponse(), MAX_DESCRIBED_BYTES
+        deadline = Deadline(0, self._service.node)
         async for name in in_slices(dict.fromkeys(request.groups), DESCRIBED_AT_ONCE):
             try:
                 refused = rights.refusal(DESCRIBE_GROUPS, name)
                 if refused is not None:
                     raise refused
-                offsets, running = await self._service.look(name)
+                async with deadline:
+                    offsets, running = await self._service.look(name)
             except EXPECTED as error:
                 answer.groups.append(DescribedGroup(of_coordinator(error), name))
                 continue
@@ -104,19 +107,20 @@ class GroupAdmin:
     async def delete(
         self, rights: Rights, head: Head, request: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
-        answer = DeleteGroupsResponse()
+        answer, deadline = DeleteGroupsResponse(), Deadline(0, self._service.node)
         for name in dict.fromkeys(request.groups_names):
-            error = await self._delete(rights, name)
+            error = await self._delete(rights, name, deadline)
             answer.results.append(DeletableGroupResult(name, error))
         return answer
 
-    async def _delete(self, rights: Rights, name: str) -> Error:
+    async def _delete(self, rights: Rights, name: str, deadline: Deadline) -> Error:
         try:
             refused = rights.refusal(DELETE_GROUPS, name)
             if refused is not None:
                 raise refused
             with rights.noting(DELETE_GROUPS, name, of_coordinator):
-                done = await self._service.delete(name)
+                async with deadline:
+                    done = await self._service.delete(name)
         except EXPECTED as error:
             return of_coordinator(error)
         if done is False:

@@ -34,6 +34,7 @@ from cluster.metadata.topics import (
     is_internal,
 )
 from cluster.services.context import NodeContext
+from cluster.services.requests import Deadline
 from cluster.services.slices import in_slices
 
 TOPICS_SLICE = 5  # each has up to 1,000 partitions
@@ -43,7 +44,7 @@ BROKER_ENDPOINTS = 1
 class Creates(Protocol):
     """Creation of a topic that a client's metadata request names."""
 
-    async def create_default(self, rights: Rights, name: str) -> Error: ...
+    async def create_default(self, rights: Rights, name: str, deadline: Deadline) -> Error: ...
 
 
 class Metadata:
@@ -68,10 +69,12 @@ class Metadata:
             async for topic in in_slices(shown, TOPICS_SLICE):
                 answer.topics.append(self._topic(topic))
             return answer
-        create = request.allow_auto_topic_creation and self._node.config.kafka_auto_create
+        create = None
+        if request.allow_auto_topic_creation and self._node.config.kafka_auto_create:
+            create = Deadline(0, self._node)
         names = dict.fromkeys(one.name or "" for one in request.topics)
         async for name in in_slices(names, TOPICS_SLICE):
-            answer.topics.append(await self._named(rights, name, create=create))
+            answer.topics.append(await self._named(rights, name, create))
         return answer
 
     async def cluster(
@@ -88,7 +91,10 @@ class Metadata:
             brokers=[DescribeClusterBroker(*broker) for broker in self._brokers.all()],
         )
 
-    async def _named(self, rights: Rights, name: str, *, create: bool) -> MetadataResponseTopic:
+    async def _named(
+        self, rights: Rights, name: str, create: Deadline | None
+    ) -> MetadataResponseTopic:
+        """create: a missing topic, until then."""
         refused = rights.refusal(METADATA, name)
         if refused is not None:
             return MetadataResponseTopic(error_code=of_error(refused), name=name)
@@ -97,8 +103,8 @@ class Metadata:
         except Rejected as fault:
             return MetadataResponseTopic(error_code=of_error(fault), name=name)
         topic = self._node.metadata.topic(name)
-        if topic is None and create:
-            error = await self._topics.create_default(rights, name)
+        if topic is None and create is not None:
+            error = await self._topics.create_default(rights, name, create)
             topic = self._node.metadata.topic(name)
             if topic is None:
                 return MetadataResponseTopic(error_code=error, name=name)

@@ -61,6 +61,7 @@ from cluster.kafka.sent import Sent
 from cluster.metrics.requests import CANCELLED
 from cluster.security.caller import RULES_VERSION, Caller
 from cluster.security.permissions import Need
+from cluster.services.requests import Deadline
 from oncelog import errors
 from oncelog.errors import OncelogError
 
@@ -159,22 +160,27 @@ class Rights:
         return permissions is None or permissions.allows(self.caller.principal, need)
 
     async def changed(
-        self, call: Call, name: str, work: Callable[[], Awaitable[object]], seconds: float = 0.0
+        self,
+        call: Call,
+        name: str,
+        work: Callable[[], Awaitable[object]],
+        deadline: Deadline,
+        *,
+        waits: bool = True,
     ) -> tuple[Error, str | None]:
         """Make a change that the caller may make; returns the error's number and text.
 
-        A change of the rules between this check and the log makes it fail. seconds: in which the
-        change is tried again while this node is not ready for it. A broker of Kafka waits for its
-        controller, and librdkafka repeats no change.
+        A change of the rules between this check and the log makes it fail. deadline: of the whole
+        request. waits: the change is tried again until then while this node is not ready for it. A
+        broker of Kafka waits for its controller, and librdkafka repeats no change.
         """
         try:
             self._let_in(call, name)
         except OncelogError as refused:
             return of_error(refused), text_of(refused)
-        until = asyncio.get_running_loop().time() + seconds
         try:
             with self.noting(call, name, of_command):
-                while not await _made(work, until):
+                while not await _made(work, deadline, waits=waits):
                     await asyncio.sleep(RETRY_WAIT)
                     self._let_in(call, name)
         except EXPECTED as error:
@@ -212,12 +218,13 @@ class Rights:
             )
 
 
-async def _made(work: Callable[[], Awaitable[object]], until: float) -> bool:
+async def _made(work: Callable[[], Awaitable[object]], deadline: Deadline, *, waits: bool) -> bool:
     """Make a change; returns False if the node is not ready, and there is time to try again."""
     try:
-        await work()
+        async with deadline:
+            await work()
     except (faults.NotReadyError, errors.NotReadyError):
-        if asyncio.get_running_loop().time() + RETRY_WAIT > until:
+        if not waits or deadline.left() < RETRY_WAIT:
             raise
         return False
     return True

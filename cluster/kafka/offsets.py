@@ -40,6 +40,7 @@ from cluster.kafka.needs import Required, Rights
 from cluster.kafka.versions import Head
 from cluster.partition.group_offsets import MAX_COMMITS
 from cluster.services.groups.service import GroupService
+from cluster.services.requests import Deadline
 from cluster.services.slices import in_slices
 from oncelog.errors import NotReadyError, OncelogError
 from oncelog.v1 import batch_pb2
@@ -143,17 +144,18 @@ class Offsets:
     async def find(
         self, rights: Rights, head: Head, request: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
+        keys = request.coordinator_keys if head.version >= 4 else [request.key]
+        answer, deadline = FindCoordinatorResponse(), Deadline(0, self._groups.node)
+        async for key in in_slices(dict.fromkeys(keys)):
+            answer.coordinators.append(await self._found(rights, key, request.key_type, deadline))
         if head.version >= 4:
-            answer = FindCoordinatorResponse()
-            async for key in in_slices(dict.fromkeys(request.coordinator_keys)):
-                answer.coordinators.append(await self._found(rights, key, request.key_type))
             return answer
-        one = await self._found(rights, request.key, request.key_type)
+        (one,) = answer.coordinators
         return FindCoordinatorResponse(
             0, one.error_code, one.error_message, one.node_id, one.host, one.port
         )
 
-    async def _found(self, rights: Rights, key: str, kind: int) -> Coordinator:
+    async def _found(self, rights: Rights, key: str, kind: int, deadline: Deadline) -> Coordinator:
         if kind not in (GROUP, TRANSACTION):
             text = f"key_type: {kind} must be {GROUP}, a group, or {TRANSACTION}, a transaction"
             return Coordinator(key, NO_NODE, "", NO_NODE, Error.INVALID_REQUEST, text)
@@ -165,7 +167,8 @@ class Offsets:
             if kind == TRANSACTION:  # any node is one
                 node_id = self._brokers.controller_id
             else:
-                node_id = await self._groups.coordinator(key)
+                async with deadline:
+                    node_id = await self._groups.coordinator(key)
             broker = self._brokers.find(node_id)
             if broker is None:
                 raise NotReadyError("the coordinator has no Kafka address")
@@ -218,12 +221,14 @@ class Offsets:
     async def fetch(
         self, rights: Rights, head: Head, request: OffsetFetchRequest
     ) -> OffsetFetchResponse:
-        stable = request.require_stable
+        stable, deadline = request.require_stable, Deadline(0, self._groups.node)
         if head.version < 8:
             topics = None
             if request.topics is not None:
                 topics = [(one.name, one.partition_indexes) for one in request.topics]
-            found, error = await self._fetched(rights, request.group_id, topics, stable=stable)
+            found, error = await self._fetched(
+                rights, request.group_id, topics, deadline, stable=stable
+            )
             return OffsetFetchResponse(
                 error_code=error,
                 topics=[
@@ -238,7 +243,9 @@ class Offsets:
             topics = None
             if group.topics is not None:
                 topics = [(one.name, one.partition_indexes) for one in group.topics]
-            found, error = await self._fetched(rights, group.group_id, topics, stable=stable)
+            found, error = await self._fetched(
+                rights, group.group_id, topics, deadline, stable=stable
+            )
             listed = [
                 OffsetFetchResponseTopics(
                     name, [OffsetFetchResponsePartitions(*one) for one in partitions]
@@ -253,6 +260,7 @@ class Offsets:
         rights: Rights,
         group: str,
         topics: Iterable[tuple[str, list[int]]] | None,
+        deadline: Deadline,
         *,
         stable: bool,
     ) -> tuple[list[tuple[str, list[tuple[int, int, int, str, int]]]], Error]:
@@ -268,7 +276,8 @@ class Offsets:
             refused = rights.refusal(OFFSET_FETCH, group, _READ_GROUP if stable else None)
             if refused is not None:
                 raise refused
-            stored, unstable = await self._stored(group, keys, stable=stable)
+            async with deadline:
+                stored, unstable = await self._stored(group, keys, stable=stable)
         except EXPECTED as fault:
             error = of_coordinator(fault)
         found: dict[str, list[tuple[int, int, int, str, int]]] = {}

@@ -32,7 +32,7 @@ from cluster.kafka.needs import Rights
 from cluster.kafka.versions import Head
 from cluster.metadata.topics import invalid
 from cluster.services.admin.cluster_service import ClusterService
-from cluster.services.requests import MAX_TIMEOUT_MS, timeout_s
+from cluster.services.requests import MAX_TIMEOUT_MS, Deadline
 from cluster.services.slices import in_slices
 from oncelog.v1 import cluster_pb2 as pb
 
@@ -52,7 +52,7 @@ class Topics:
     async def create(
         self, rights: Rights, head: Head, request: CreateTopicsRequest
     ) -> CreateTopicsResponse:
-        answer = CreateTopicsResponse()
+        answer, deadline = CreateTopicsResponse(), self._deadline(request.timeout_ms)
         names = Counter(topic.name for topic in request.topics)
         async for topic in in_slices(request.topics, SLICE):
             if names[topic.name] > 1:
@@ -60,8 +60,7 @@ class Topics:
                 error = Error.INVALID_REQUEST
             else:
                 work = partial(self._create, topic, request.timeout_ms, request.validate_only)
-                seconds = timeout_s(_timeout(request.timeout_ms), self._service.node)
-                error, text = await rights.changed(CREATE_TOPICS, topic.name, work, seconds)
+                error, text = await rights.changed(CREATE_TOPICS, topic.name, work, deadline)
             result = CreatableTopicResult(topic.name, error, text)
             made = self._service.node.metadata.topic(topic.name)
             if not error and made is not None:
@@ -70,10 +69,10 @@ class Topics:
             answer.topics.append(result)
         return answer
 
-    async def create_default(self, rights: Rights, name: str) -> Error:
+    async def create_default(self, rights: Rights, name: str, deadline: Deadline) -> Error:
         """Create a topic that a client's metadata request names."""
         work = partial(self._create, CreatableTopic(name, -1, -1), 0, False)
-        error, _ = await rights.changed(CREATE_TOPICS, name, work)
+        error, _ = await rights.changed(CREATE_TOPICS, name, work, deadline, waits=False)
         return Error.LEADER_NOT_AVAILABLE if error in _CREATED_LATER else error
 
     async def _create(self, topic: CreatableTopic, timeout_ms: int, is_trial: bool) -> None:
@@ -106,22 +105,20 @@ class Topics:
     async def delete(
         self, rights: Rights, head: Head, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse:
-        answer = DeleteTopicsResponse()
+        answer, deadline = DeleteTopicsResponse(), self._deadline(request.timeout_ms)
         async for name in in_slices(request.topic_names, SLICE):
             work = partial(self._service.DeleteTopic, pb.DeleteTopicRequest(name=name))
-            seconds = timeout_s(_timeout(request.timeout_ms), self._service.node)
-            error, text = await rights.changed(DELETE_TOPICS, name, work, seconds)
+            error, text = await rights.changed(DELETE_TOPICS, name, work, deadline)
             answer.responses.append(DeletableTopicResult(name, error, text))
         return answer
 
     async def create_partitions(
         self, rights: Rights, head: Head, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
-        answer = CreatePartitionsResponse()
+        answer, deadline = CreatePartitionsResponse(), self._deadline(request.timeout_ms)
         async for topic in in_slices(request.topics, SLICE):
             work = partial(self._grow, topic, request)
-            seconds = timeout_s(_timeout(request.timeout_ms), self._service.node)
-            error, text = await rights.changed(CREATE_PARTITIONS, topic.name, work, seconds)
+            error, text = await rights.changed(CREATE_PARTITIONS, topic.name, work, deadline)
             answer.results.append(CreatePartitionsTopicResult(topic.name, error, text))
         return answer
 
@@ -137,6 +134,9 @@ class Topics:
             ),
             [one.broker_ids for one in topic.assignments or ()],
         )
+
+    def _deadline(self, timeout_ms: int) -> Deadline:
+        return Deadline(_timeout(timeout_ms), self._service.node)
 
 
 def _timeout(timeout_ms: int) -> int:

@@ -58,6 +58,7 @@ from cluster.metadata.topics import is_internal
 from cluster.security.quotas import ExceededError
 from cluster.services.context import NodeContext
 from cluster.services.groups.service import GroupService
+from cluster.services.requests import Deadline
 from cluster.services.routing import leading
 from cluster.services.slices import in_slices
 from cluster.transactions.transaction import TransactionRow
@@ -266,7 +267,7 @@ class TransactionCalls:
     async def describe(
         self, rights: Rights, head: Head, request: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
-        answer = DescribeTransactionsResponse()
+        answer, deadline = DescribeTransactionsResponse(), Deadline(0, self._node)
         async for name in in_slices(request.transactional_ids):
             refused = rights.refusal(DESCRIBE_TRANSACTIONS, name)
             one = TransactionState(transactional_id=name)
@@ -274,7 +275,8 @@ class TransactionCalls:
                 one.error_code = of_error(refused)
             else:
                 try:
-                    await self._describe(one)
+                    async with deadline:
+                        await self._describe(one)
                 except EXPECTED as error:
                     one.error_code = of_transaction(error, fenced=True)
             answer.transaction_states.append(one)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from cluster.services.context import NodeContext
-from oncelog.errors import InvalidRequestError
+from oncelog.errors import InvalidRequestError, RequestTimeoutError
 
 MAX_TIMEOUT_MS = 600_000
 MessageT = TypeVar("MessageT")
@@ -56,6 +57,34 @@ def timeout_s(timeout_ms: int, node: NodeContext) -> float:
     """Return how long a call may wait, in seconds; 0 stands for the node's default."""
     in_range("timeout_ms", timeout_ms, 0, MAX_TIMEOUT_MS)
     return (timeout_ms or node.config.request_timeout_ms) / 1000
+
+
+class Deadline:
+    """End of a request's waits, which may be several: `async with` each of them, one at a time.
+
+    Raises RequestTimeoutError at the end: the outcome is not known. Behind it no wait begins.
+    """
+
+    def __init__(self, timeout_ms: int, node: NodeContext) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ends = self._loop.time() + timeout_s(timeout_ms, node)
+        self._timeout = asyncio.timeout_at(self._ends)
+
+    def left(self) -> float:
+        """Return the seconds until the end."""
+        return max(0.0, self._ends - self._loop.time())
+
+    async def __aenter__(self) -> None:
+        if not self.left():
+            raise RequestTimeoutError("not begun: the time of the request is over")
+        self._timeout = asyncio.timeout_at(self._ends)
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError:
+            raise RequestTimeoutError("not committed in time; it may be committed later") from None
 
 
 def page_size(limit: int, default: int, most: int) -> int:

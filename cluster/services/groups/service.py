@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from functools import partial
-from typing import Any
 
 from cluster.consensus.proposals import Outcome
 from cluster.dedup.verdict import MAX_INT32, MAX_INT64
@@ -48,12 +47,12 @@ from cluster.services.groups.running_groups import AnyGroup, GroupMembers
 from cluster.services.groups.staged_offsets import OffsetStaging
 from cluster.services.outcomes import applied, confirm, one_answer, unable
 from cluster.services.requests import (
+    Deadline,
     Write,
     count_in_range,
     in_range,
     invalid,
     page_size,
-    timeout_s,
 )
 from cluster.services.routing import leading
 from cluster.services.transactions.permissions import TransactionRights
@@ -104,7 +103,7 @@ class GroupService:
             self.node.metadata.features.require(GROUPS)
         if classic is not None:
             self.node.metadata.features.require(KAFKA)
-        async with self._deadline(request.timeout_ms):
+        async with Deadline(request.timeout_ms, self.node):
             replica = await self._replica_of(request.group)
             known = [self._topic_id(commit) for commit in request.offsets]
             command = internal.CommitGroupOffsets(
@@ -143,7 +142,7 @@ class GroupService:
         _check_offsets(request)
         self._staging.check(request)
         await self._rights.check("write", request.transaction_id)
-        async with self._deadline(request.timeout_ms):
+        async with Deadline(request.timeout_ms, self.node):
             replica = await self._replica_of(request.group)
             topic_ids = [self._topic_id(commit) for commit in request.offsets]
             return await self._staging.stage(replica, request, topic_ids, self._now_ms(), classic)
@@ -168,7 +167,7 @@ class GroupService:
         count_in_range("partitions", len(request.partitions), 0, MAX_LISTED)
         wanted = [(p.topic, p.partition) for p in request.partitions]
         unstable: Collection[Key] = ()
-        async with self._deadline(0):
+        async with Deadline(0, self.node):
             replica = await self._replica_of(request.group)
             if request.ignore_transactions:
                 await confirm(replica)
@@ -239,7 +238,7 @@ class GroupService:
     async def delete(self, group: str) -> bool | str:
         """Delete a group; returns whether it was there, or why it stays. Raises ClusterError."""
         check_name("group", group)
-        async with self._deadline(0):
+        async with Deadline(0, self.node):
             replica = await self._replica_of(group)
             running = self._members.classic(replica, group)
             # The entry that the last member has left may be on its way: it comes before this one.
@@ -257,7 +256,7 @@ class GroupService:
         command = internal.DeleteOffsets(
             group=group, offsets=[internal.OffsetKey(topic=t, partition=p) for t, p in keys]
         )
-        async with self._deadline(0):
+        async with Deadline(0, self.node):
             replica = await self._replica_of(group)
             done = await self._apply(replica, internal.OffsetsCommand(delete_offsets=command))
         assert isinstance(done, list)
@@ -301,7 +300,7 @@ class GroupService:
         topic = self.node.metadata.topic(OFFSETS_TOPIC)
         led: list[int] = []
         found: list[tuple[str, GroupState | None, AnyGroup | None]] = []
-        async with self._deadline(0):
+        async with Deadline(0, self.node):
             for number in range(0 if topic is None else len(topic.partitions)):
                 try:
                     replica = leading(self.node, OFFSETS_TOPIC, number)
@@ -366,7 +365,7 @@ class GroupService:
 
     async def _read(self, group: str) -> tuple[Partition, OffsetsTable]:
         """Return the group's partition, at least as new as every answer given before."""
-        async with self._deadline(0):
+        async with Deadline(0, self.node):
             replica = await self._replica_of(group)
             await confirm(replica)
         table = replica.group_offsets
@@ -382,9 +381,6 @@ class GroupService:
         if refused is not None:
             raise unable(refused)
         return applied(await future).result
-
-    def _deadline(self, timeout_ms: int) -> _Deadline:
-        return _Deadline(timeout_s(timeout_ms, self.node))
 
     def _topic_id(self, commit: pb.OffsetCommit) -> int:
         """Return the topic's id; 0 if there is no such partition."""
@@ -405,24 +401,6 @@ class GroupService:
         """Return the valid offsets by topic and partition."""
         found = {} if group is None else dict(group.items())
         return {key: state for key, state in found.items() if self._valid(key, state)}
-
-
-class _Deadline:
-    """`asyncio.timeout` whose error says that the outcome is not known."""
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError:
-            raise errors.RequestTimeoutError(
-                "not committed in time; it may be committed later"
-            ) from None
 
 
 _UNKNOWN = CommitResult(UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition", False, None)

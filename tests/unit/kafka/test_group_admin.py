@@ -18,6 +18,7 @@ from cluster.kafka.versions import Head
 from cluster.security.caller import Caller
 from cluster.services.groups.running_groups import AnyGroup, _Term
 from tests.unit.groups.test_running_classic_groups import led, request
+from tests.unit.small_node import Node
 
 HEAD = Head(DESCRIBE_GROUPS, 5, 1, "", True)
 ANYBODY = Rights(Gate(None, None, None), Caller(), Sent(1))
@@ -28,6 +29,7 @@ class Looks:
 
     def __init__(self, term: _Term) -> None:
         self._term = term
+        self.node = Node()
 
     async def look(self, group: str) -> tuple[None, AnyGroup | None]:
         return None, self._term.groups.get(group)

@@ -29,10 +29,12 @@ from cluster.security.audit import Audit
 from cluster.security.caller import Caller
 from cluster.security.identities import Identities
 from cluster.security.permissions import Authorizer, Rule
+from cluster.services.requests import Deadline
 from oncelog.errors import NotReadyError
 from tests.unit.kafka.kafka_bytes import batch
 from tests.unit.kafka.test_produce import Rig
 from tests.unit.services.log_rig import TOPIC
+from tests.unit.small_node import Node
 
 HEAD = Head(DELETE_RECORDS, 2, 1, "", True)
 ANYBODY = Rights(Gate(None, None, None), Caller(), Sent(1))
@@ -131,13 +133,13 @@ async def test_a_client_that_goes_does_not_hide_its_change(tmp_path: Path) -> No
     async def fails() -> None:
         raise NotReadyError("x")
 
-    loop = asyncio.get_running_loop()
-    called = loop.create_task(rights.changed(DELETE_TOPICS, "t", waits))
+    loop, deadline = asyncio.get_running_loop(), Deadline(0, Node())
+    called = loop.create_task(rights.changed(DELETE_TOPICS, "t", waits, deadline))
     await proposed.wait()
     called.cancel()
     with pytest.raises(asyncio.CancelledError):
         await called
-    refused, _ = await rights.changed(DELETE_TOPICS, "t", fails)
+    refused, _ = await rights.changed(DELETE_TOPICS, "t", fails, deadline, waits=False)
     audit.close()
     lines = map(json.loads, (tmp_path / "audit").read_text().splitlines())
     assert [one["result"] for one in lines] == ["CANCELLED", refused.name]

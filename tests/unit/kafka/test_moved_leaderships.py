@@ -50,7 +50,7 @@ from cluster.v1 import metadata_pb2 as meta
 from oncelog.errors import OncelogError, StorageFullError
 from oncelog.v1 import cluster_pb2
 from tests.unit.kafka.test_logs import ANYBODY
-from tests.unit.kafka.test_topics import HEAD, finalize
+from tests.unit.kafka.test_topics import HEAD, create_default, finalize
 from tests.unit.small_node import Node
 
 NOBODY: Any = None
@@ -152,8 +152,8 @@ async def test_a_topic_that_a_metadata_request_creates_comes_later() -> None:
     node = Behind()
     node.faults.append(NotReadyError("the metadata group has no leader"))
     topics = Topics(ClusterService(node))
-    assert await topics.create_default(ANYBODY, "events") is Error.LEADER_NOT_AVAILABLE
-    assert await topics.create_default(ANYBODY, "events") is Error.NONE
+    assert await create_default(topics, node) is Error.LEADER_NOT_AVAILABLE
+    assert await create_default(topics, node) is Error.NONE
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from cluster.kafka.topics import Topics
 from cluster.kafka.versions import Head
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
+from cluster.services.requests import Deadline
 from cluster.v1 import metadata_pb2 as meta
 from tests.unit.kafka.test_logs import ANYBODY
 from tests.unit.small_node import Node, registered
@@ -54,12 +55,16 @@ async def test_a_client_asks_again_while_the_cluster_is_being_founded() -> None:
         answer = await producers.init(ANYBODY, Head(INIT_PRODUCER_ID, 4, 1, "", True), request)
         assert answer.error_code is Error.COORDINATOR_LOAD_IN_PROGRESS
     topics = Topics(ClusterService(node))
-    assert await topics.create_default(ANYBODY, "events") is Error.LEADER_NOT_AVAILABLE
+    assert await create_default(topics, node) is Error.LEADER_NOT_AVAILABLE
     finalize(node)
     node.proposal_error = ProposalTimeoutError("no leader of the metadata")
-    assert await topics.create_default(ANYBODY, "events") is Error.LEADER_NOT_AVAILABLE
+    assert await create_default(topics, node) is Error.LEADER_NOT_AVAILABLE
     node.proposal_error = None
-    assert await topics.create_default(ANYBODY, "events") is Error.NONE
+    assert await create_default(topics, node) is Error.NONE
+
+
+async def create_default(topics: Topics, node: Node) -> Error:
+    return await topics.create_default(ANYBODY, "events", Deadline(0, node))
 
 
 def by_hand(*nodes: list[int]) -> list[CreatableReplicaAssignment]:

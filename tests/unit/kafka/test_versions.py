@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from cluster.kafka.sent import Sent
 from cluster.kafka.versions import Head, api_versions, read_head
 from cluster.security.caller import Caller
 from cluster.security.permissions import KINDS, OPERATIONS, Authorizer, Rule
+from tests.unit.small_node import Node
 
 VERSIONS = range(FETCH.oldest, FETCH.newest + 1)
 
@@ -113,7 +115,8 @@ def test_a_right_is_asked_for_each_name() -> None:
 async def test_stable_offsets_need_what_ends_transactions(operation: str, stable: Error) -> None:
     rule = Rule("alice", "group", "g", (operation,))
     gate = Gate(_Nobody(), Authorizer(lambda: (rule,), ()), None)  # type: ignore[arg-type]
-    offsets, rights = Offsets(None, None), Rights(gate, Caller("alice"), Sent(1))  # type: ignore[arg-type]
+    groups: Any = SimpleNamespace(node=Node())
+    offsets, rights = Offsets(groups, None), Rights(gate, Caller("alice"), Sent(1))  # type: ignore[arg-type]
     for is_stable, error in ((False, Error.NONE), (True, stable)):
         request = OffsetFetchRequest("g", [], [], is_stable)
         answer = await offsets.fetch(rights, Head(OFFSET_FETCH, 7, 1, "", True), request)
