@@ -123,7 +123,9 @@ def kept(batch: BatchToClean, newest: Mapping[bytes, int], terms: CleaningTerms)
     if layout.value_validity is not None:
         values, known = batch.payload.values(), dict(batch.tombstones)
         for place, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if value is None and key is not None and stays[place]:
+            if value is None and key is None:
+                stays[place] = batch.was_carried  # a blank from now on, without time and headers
+            elif value is None and stays[place]:
                 mark = _mark(batch.base_offset + place, known, terms)
                 stays[place] = mark is None or mark.drop_after_ms >= terms.log_time_ms
                 tombstones += [mark] if mark is not None and stays[place] else []

@@ -17,7 +17,7 @@ from cluster.cleaning.passes import CleaningPass, Piece, SourceBatch
 LENGTH_BYTES = 4
 _BEGIN, _NOTE, _CLEAN = range(3)
 _TERMS = struct.Struct("<Bqqq")
-_CLEAN_HEAD = struct.Struct("<B?qq")
+_CLEAN_HEAD = struct.Struct("<B?qqI")
 _BATCH = struct.Struct("<qqqq?I")
 _PIECE = struct.Struct("<qqII")
 _FULL_AT = struct.Struct("<q")
@@ -34,10 +34,10 @@ def note(batches: Iterable[SourceBatch]) -> bytes:
 
 
 def clean(
-    batches: Iterable[SourceBatch], log_time_ms: int, again_below: int, *, left: bool
+    batches: Iterable[SourceBatch], log_time_ms: int, again_below: int, growth: int, *, left: bool
 ) -> bytes:
-    """left: batches before these stay uncleaned."""
-    head = _CLEAN_HEAD.pack(_CLEAN, left, log_time_ms, again_below)
+    """growth: see CleaningPass.go_on. left: batches before these stay uncleaned."""
+    head = _CLEAN_HEAD.pack(_CLEAN, left, log_time_ms, again_below, growth)
     return b"".join((head, *_packed(batches)))
 
 
@@ -88,8 +88,8 @@ class CleaningWorker:
         if kind == _NOTE:
             offset = self._pass.note(_unpacked(view[1:]))
             return _FULL_AT.pack(_NOWHERE if offset is None else offset)
-        _, left, log_time_ms, again_below = _CLEAN_HEAD.unpack_from(request)
-        self._pass.go_on(log_time_ms, again_below)
+        _, left, log_time_ms, again_below, growth = _CLEAN_HEAD.unpack_from(request)
+        self._pass.go_on(log_time_ms, again_below, growth)
         if left:
             self._pass.left()
         parts = list[bytes]()

@@ -27,6 +27,8 @@ from oncelog.wire.batch import decode_payload
 from oncelog.wire.compression import decompress
 
 GROUP_BYTES = 1 << 20
+# Of one batch, which stays as it is. It may unpack to more than the worker's limit of memory.
+UNCLEANABLE = (InvalidBatchError, CorruptEntryError, MemoryError)
 
 
 class SourceBatch(NamedTuple):
@@ -58,6 +60,8 @@ class CleaningPass:
     def __init__(self, terms: CleaningTerms, most_bytes: int) -> None:
         self._terms = terms
         self._newest = NewestByKey(most_bytes)
+        self._group_bytes = GROUP_BYTES
+        self._unknown = dict[int, str]()  # offset of a batch that was not noted -> why
 
     def note(self, batches: Iterable[SourceBatch]) -> int | None:
         """Learns keys; returns the offset of a batch for whose keys there is no memory left."""
@@ -65,15 +69,20 @@ class CleaningPass:
         for stored in batches:
             try:
                 has_room = self._newest.add(_decoded(stored), always=is_joined)
-            except (InvalidBatchError, CorruptEntryError):
-                has_room = True  # `clean` tells
+            except UNCLEANABLE as error:
+                self._unknown[stored.base_offset] = _reason(error)
+                has_room = True
             if not has_room:
                 return stored.base_offset
             is_joined = stored.joined
         return None
 
-    def go_on(self, log_time_ms: int, again_below: int) -> None:
-        """Takes newer terms for the next batches; see CleaningTerms."""
+    def go_on(self, log_time_ms: int, again_below: int, growth: int = 1) -> None:
+        """Takes newer terms for the next batches; see CleaningTerms.
+
+        growth: their groups are so many times as large.
+        """
+        self._group_bytes = GROUP_BYTES * growth
         self._terms = self._terms._replace(log_time_ms=log_time_ms, again_below=again_below)
 
     def left(self) -> None:
@@ -85,15 +94,14 @@ class CleaningPass:
         group, size, is_joined = list[Kept](), 0, False
         for stored in batches:
             terms = self._terms
-            try:
-                one = kept(_decoded(stored), self._newest.offsets, terms)
-            except (InvalidBatchError, CorruptEntryError) as error:
+            one = self._kept(stored)
+            if isinstance(one, str):
                 yield from self._piece(group)
                 group, size = [], 0
                 self.left()
-                yield Piece(stored.base_offset, stored.end, error=str(error))
+                yield Piece(stored.base_offset, stored.end, error=one)
                 continue
-            if group and not is_joined and _ends(group, size, one):
+            if group and not is_joined and self._ends(group, size, one):
                 yield from self._piece(group)
                 group, size = [], 0
                 if self._terms is not terms:  # the group stays as it is
@@ -103,25 +111,37 @@ class CleaningPass:
             is_joined = stored.joined
         yield from self._piece(group)
 
+    def _kept(self, stored: SourceBatch) -> Kept | str:
+        """Returns what stays of a batch; a text says why it cannot be cleaned."""
+        if stored.base_offset in self._unknown:
+            return self._unknown[stored.base_offset]
+        try:
+            return kept(_decoded(stored), self._newest.offsets, self._terms)
+        except UNCLEANABLE as error:
+            return _reason(error)
+
+    def _ends(self, group: Sequence[Kept], size: int, following: Kept) -> bool:
+        """Tells whether the group is whole without the batch that follows."""
+        if size + following.size > self._group_bytes:
+            return True
+        was, comes = group[-1].batch.was_carried, following.batch.was_carried
+        return was and not comes and size > self._group_bytes // 2
+
     def _piece(self, group: Sequence[Kept]) -> Iterator[Piece]:
         if not group:
             return
         base, end = group[0].batch.base_offset, group[-1].batch.end
         try:
             data = carried(group, self._terms) if _is_worth_it(group, self._terms) else b""
-        except InvalidBatchError as error:
+        except UNCLEANABLE as error:
             self.left()
-            yield Piece(base, end, error=str(error))
+            yield Piece(base, end, error=_reason(error))
         else:
             yield Piece(base, end, data)
 
 
-def _ends(group: Sequence[Kept], size: int, following: Kept) -> bool:
-    """Tells whether the group is whole without the batch that follows."""
-    if size + following.size > GROUP_BYTES:
-        return True
-    was, comes = group[-1].batch.was_carried, following.batch.was_carried
-    return was and not comes and size > GROUP_BYTES // 2
+def _reason(error: Exception) -> str:
+    return str(error) or "it takes more memory than cleaner_memory_bytes allows"
 
 
 def _is_worth_it(group: Sequence[Kept], terms: CleaningTerms) -> bool:

@@ -45,13 +45,22 @@ class CarriedRanges:
     def __len__(self) -> int:
         return len(self._ranges)
 
+    @property
+    def is_full(self) -> bool:
+        """Tells whether a batch can be carried only in place of carried ones."""
+        return len(self._ranges) >= MAX_RANGES
+
+    @property
+    def is_half_full(self) -> bool:
+        return 2 * len(self._ranges) > MAX_RANGES
+
     def judge(self, entry: CarriedEntry, log_start: int, next_offset: int) -> bool:
         """Tells whether the batch still replaces exactly the batches that its cleaner read."""
         begin, end = entry.base_offset, entry.base_offset + entry.record_count
         if not log_start <= begin < end <= next_offset:
             return False
         first, after = self._overlapping(begin, end)
-        if first == after and len(self._ranges) >= MAX_RANGES:
+        if first == after and self.is_full:
             return False
         return all(
             begin <= one.base_offset and one.end <= end and one.raft_index <= entry.guard

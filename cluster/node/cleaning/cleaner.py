@@ -33,7 +33,11 @@ from storage.errors import StorageError
 log = logging.getLogger(__name__)
 
 CHANGED = "the batches changed meanwhile"
+FULL = "the partition has as many carried batches as it may have: spread its keys over more"
+# A partition with many carried batches gets larger ones, so that there is room for more records.
+GROWTH = 4
 RETRY = 1.0  # seconds until a carried batch is proposed again that has to wait
+ANSWER = 120.0  # seconds for a reply of the worker; one takes 0.1 to 3 s of a core
 T = TypeVar("T")
 Resume = Callable[[Any], None]
 # Begins something; calls back once, later, with what came of it.
@@ -103,6 +107,8 @@ class Cleaner:
         self._steps: Pass | None = None
         self._cleaned: Partition | None = None
         self._closed = False
+        self._requests = 0
+        self._asked_now = 0  # number of the request that the worker has; 0: none
         self._set_back = set[int]()  # groups: their passes broke off since one was cleaned
         self.counters = CleanerCounters()
 
@@ -215,20 +221,27 @@ class Cleaner:
         yield from self._clean(partition, end, now_ms, again_below)
 
     def _clean(self, partition: Partition, end: int, now_ms: int, again_below: int) -> Pass:
-        offset, is_left, left = partition.log_start_offset, False, 0
+        offset, is_left, left = partition.log_start_offset, False, list[str]()
         while chunk := (yield from self._chunk(partition, offset, end)):
             if chunk.batches:
                 # A tombstone's time counts from now: older records of its key were shown until now.
                 now_ms = partition.cleaning_time_ms() or now_ms
-                request = messages.clean(chunk.batches, now_ms, again_below, left=is_left)
+                growth = GROWTH if partition.machine.stored.carried.is_half_full else 1
+                request = messages.clean(chunk.batches, now_ms, again_below, growth, left=is_left)
                 for piece in messages.pieces((yield from self._asked(request))):
                     if piece.data:
                         yield from self._carry(partition, piece)
-                    left += bool(piece.error)
-            is_left, left = is_left or chunk.is_left, left + chunk.is_left
+                    left += [f"{piece.base_offset}: {piece.error}"] if piece.error else []
+            left += [f"{offset}: its transaction is too large"] if chunk.is_left else []
+            is_left = is_left or chunk.is_left
             offset = chunk.end
             yield self._paused(chunk.size)
-        self.counters.left_batches += left
+        self.counters.left_batches += len(left)
+        if left:
+            log.warning(
+                "cleaning left batches as they are partition=%s batches=%d, the first one at %s",
+                *(_name(partition), len(left), left[0]),
+            )
         self._due.cleaned(partition, end)
 
     def _chunk(self, partition: Partition, offset: int, end: int) -> Steps[CleaningChunk | None]:
@@ -246,11 +259,22 @@ class Cleaner:
         return None
 
     def _asked(self, request: bytes) -> Steps[bytes]:
-        """Asks the worker. Raises BrokenOffError if it ended."""
+        """Asks the worker. Raises BrokenOffError if it ended, or does not answer in time."""
+        self._requests += 1
+        self._asked_now = number = self._requests
+        self._later(ANSWER, lambda: self._give_up(number))
         reply: bytes | None = yield lambda resume: self._worker.ask(request, resume)
+        is_late, self._asked_now = self._asked_now != number, 0
         if reply is None:
-            raise BrokenOffError("the worker ended")
+            late = f"the worker did not answer within {ANSWER:g} s"
+            raise BrokenOffError(late if is_late else "the worker ended")
         return reply
+
+    def _give_up(self, number: int) -> None:
+        """Ends a worker that is not done with this request, for instance a stopped process."""
+        if self._asked_now == number:
+            self._asked_now = 0
+            self._worker.close()
 
     def _carry(self, partition: Partition, piece: Piece) -> Pass:
         """Carries a batch. Raises BrokenOffError if it cannot."""
@@ -262,7 +286,8 @@ class Cleaner:
                 break
             yield lambda resume: self._later(RETRY, lambda: resume(None))
         if outcome is not True:
-            reason = CHANGED if outcome is False else getattr(outcome, "name", outcome)
+            unchanged = FULL if partition.machine.stored.carried.is_full else CHANGED
+            reason = unchanged if outcome is False else getattr(outcome, "name", outcome)
             text = f"the batch at {piece.base_offset} was not carried: {reason}"
             raise BrokenOffError(text)
         self.counters.carried_batches += 1

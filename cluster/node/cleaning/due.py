@@ -8,11 +8,14 @@ The batches from the log's start on that were carried are its clean part. The re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from cluster.partition.replica import Partition
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Policy
+
+MOST_ROWS = 512  # that are read to learn the size of a clean part; a row takes about 5 us
 
 
 class Due(NamedTuple):
@@ -79,13 +82,24 @@ class CleaningDue:
         key = (stored.log_start, begin, len(stored.carried))
         known = self._clean.get(group)
         if known is None or known.key != key:
-            size = 0
-            for place in stored.index.all_from(stored.log_start):
-                if place.base_offset >= begin:
-                    break
-                size += place.payload_bytes
-            known = self._clean[group] = _Clean(key, size)
+            known = self._clean[group] = _Clean(key, _bytes_below(stored, begin))
         return known.size
+
+
+def _bytes_below(stored: StoredBatches, end: int) -> int:
+    """Returns the bytes of the batches below an offset; of many batches, an estimate.
+
+    The node's loop waits for it, so it reads no more than MOST_ROWS rows.
+    """
+    start = stored.log_start
+    places = list(islice(stored.index.all_from(start), MOST_ROWS))
+    if len(places) < MOST_ROWS or places[-1].last_offset + 1 >= end:
+        return sum(place.payload_bytes for place in places if place.base_offset < end)
+    # Each row is found as often as it has offsets, so the mean of bytes an offset is that of all.
+    step = max((end - start) // MOST_ROWS, 1)
+    sampled = [stored.index.at(offset) for offset in range(start, end, step)]
+    shares = [place.payload_bytes / place.record_count for place in sampled if place is not None]
+    return int(sum(shares) / max(len(shares), 1) * (end - start))
 
 
 def _cleanable_end(stored: StoredBatches, begin: int, policy: Policy, now_ms: int) -> int:

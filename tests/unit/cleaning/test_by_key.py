@@ -111,6 +111,14 @@ def test_a_search_by_time_stops_at_no_blank() -> None:
         assert unpack_carried(piece.data).max_timestamp_us == highest
 
 
+def test_a_record_without_key_and_value_becomes_a_blank_and_has_no_time() -> None:
+    """No other record of the batch goes."""
+    for rows, highest in (([(b"a", b"1"), (None, None)], 6), ([(None, None)], -(2**63))):
+        (piece,) = cleaned([plain(5, rows)], CleaningTerms(50, KEEP_MS))
+        assert unpack_carried(piece.data).max_timestamp_us == highest
+        assert not cleaned([as_stored(piece, 2)], CleaningTerms(60, KEEP_MS))[0].data
+
+
 @pytest.mark.parametrize("codec", [NONE, ZSTD, LZ4])
 def test_a_batch_that_keeps_all_keeps_its_bytes(codec: int) -> None:
     batch = plain(0, [(b"a", b"1"), (b"b", b"1")], codec=codec)
@@ -211,11 +219,43 @@ def test_a_damaged_batch_does_not_end_a_cleaning() -> None:
     assert rows_of(as_stored(found[0], 9)) == [(None, None)]
 
 
+@pytest.mark.parametrize("fails", [(1,), (1, 2)])
+def test_a_batch_that_needs_too_much_memory_stays(
+    monkeypatch: pytest.MonkeyPatch, fails: tuple[int, ...]
+) -> None:
+    """Even if there is enough by the second time: its keys are not known, so its tombstones do not
+    hide older records."""
+    tries, huge = 0, 1 << 20
+
+    def decode(codec: int, payload: bytes) -> bytes | memoryview:
+        nonlocal tries
+        tries += len(payload) > huge
+        if len(payload) > huge and tries in fails:
+            raise MemoryError
+        return decompress(codec, payload)
+
+    monkeypatch.setattr(passes, "decompress", decode)
+    first, large = plain(0, [(b"a", b"1")]), plain(1, [(b"a", None), (b"b", b"." * huge)])
+    batches = [first, large, plain(3, [(b"a", None)])]
+    found = cleaned(batches, CleaningTerms(50, KEEP_MS))
+    assert [(one.base_offset, bool(one.data)) for one in found] == [
+        (0, True),
+        (1, False),
+        (3, True),
+    ]
+    assert "cleaner_memory_bytes" in found[1].error
+    assert not unpack_carried(found[2].data).tombstones
+
+
 def test_groups_are_bounded_and_transactions_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "GROUP_BYTES", 400)
     alone = [plain(i, [(b"%d" % i, b"v")]) for i in range(12)]
     spans = [(one.base_offset, one.end) for one in cleaned(alone, CleaningTerms(1, 1))]
     assert len(spans) > 2 and max(end - base for base, end in spans) > 1
+    larger = CleaningPass(CleaningTerms(1, 1), PLENTY)
+    assert larger.note(alone) is None
+    larger.go_on(1, 0, growth=4)
+    assert 4 * len(list(larger.clean(alone))) <= len(spans) + 3
     joined = [one._replace(joined=i < 11) for i, one in enumerate(alone)]
     (piece,) = cleaned(joined, CleaningTerms(1, 1))
     assert (piece.base_offset, piece.end) == (0, 12)
@@ -241,14 +281,14 @@ def test_requests_and_replies_are_those_of_a_pass() -> None:
     terms, worker = CleaningTerms(50, KEEP_MS), messages.CleaningWorker()
     assert worker.answer(messages.begin(terms, PLENTY)) == b""
     assert messages.full_at(worker.answer(messages.note(batches))) is None
-    reply = worker.answer(messages.clean(batches, 50, 0, left=False))
+    reply = worker.answer(messages.clean(batches, 50, 0, 1, left=False))
     assert list(messages.pieces(reply)) == cleaned(batches, terms)
     tombstone = plain(3, [(b"t", None)])
     for left in (False, True):
         worker.answer(messages.begin(terms, 1))
         assert messages.full_at(worker.answer(messages.note(batches))) is None
         assert messages.full_at(worker.answer(messages.note([tombstone]))) == 3
-        request = messages.clean([tombstone], 50, 0, left=left)
+        request = messages.clean([tombstone], 50, 0, 1, left=left)
         (piece,) = messages.pieces(worker.answer(request))
         assert len(unpack_carried(piece.data).tombstones) == (not left)
 

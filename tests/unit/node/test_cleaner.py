@@ -15,14 +15,15 @@ from cluster.cleaning import passes
 from cluster.cleaning.messages import CleaningWorker
 from cluster.entries import BatchEntry, pack_batch, payload_of, unpack_batch, unpack_carried
 from cluster.features import FEATURES, Features, Finalized
-from cluster.node.cleaning import reading
-from cluster.node.cleaning.cleaner import Cleaner, CleanerSettings
-from cluster.partition import batch_index
+from cluster.node.cleaning import due, reading
+from cluster.node.cleaning.cleaner import ANSWER, Cleaner, CleanerSettings
+from cluster.partition import batch_index, carried
 from cluster.partition.batch_index import BatchIndex
 from cluster.partition.types import Cleanup
 from oncelog.wire.batch import decode_payload, encode_payload
 from oncelog.wire.compression import decompress
 from storage.errors import StorageError
+from storage.offset_index import IndexEntry
 from tests.unit.partition.test_staged_partition import HOUR, Replica
 from tests.unit.services.log_rig import GROUP
 
@@ -46,7 +47,9 @@ class Compacted(Replica):
         self.written: list[Row] = []  # all that were ever readable
         self.staged: dict[int, list[Row]] = {}
         self.calls: deque[Callable[[], None]] = deque()
-        self.dies = False
+        self.dies = self.hangs = False
+        self.hung: Callable[[], None] | None = None  # tells that the request is not answered
+        self.timers: list[Callable[[], None]] = []  # that wait for an answer of the worker
         self.lead()
 
     def lead(self) -> None:
@@ -76,13 +79,19 @@ class Compacted(Replica):
         else:
             request, done = asked
             worker = self.worker
+            if self.hangs:
+                self.hung = lambda: done(None)
+                return
             self.calls.append(lambda: done(None if self.dies else worker.answer(request)))
 
     def close(self) -> None:
         self.worker = CleaningWorker()
+        hung, self.hung = self.hung, None
+        if hung is not None:
+            self.calls.append(hung)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        self.calls.append(call)
+        (self.timers if seconds == ANSWER else self.calls).append(call)
 
     def step(self) -> None:
         if self.calls:
@@ -240,6 +249,32 @@ def test_a_worker_that_died_ends_a_pass_and_the_next_look_begins_one() -> None:
     assert counters.passes == 1 and not counters.errors and replica.check() == 9
 
 
+def test_a_worker_that_does_not_answer_is_ended_and_the_next_look_begins_one() -> None:
+    replica = filled()
+    replica.cleaner.look()
+    replica.step()
+    replica.hangs = True
+    while replica.calls:
+        replica.step()
+    assert replica.cleaner.is_cleaning and replica.hung is not None
+    *answered, waiting = replica.timers
+    for timer in answered:
+        timer()
+    assert answered and replica.hung is not None, "those were answered in time"
+    waiting()
+    replica.hangs = False
+    while replica.calls:
+        replica.step()
+    counters = replica.cleaner.counters
+    text = "the worker did not answer within 120 s"
+    assert (counters.broken_off, counters.errors) == (1, {"t/0": text})
+    replica.clean()
+    assert counters.passes == 1 and not counters.errors and replica.check() == 9
+    for timer in replica.timers:
+        timer()
+    assert not replica.calls
+
+
 def test_errors_of_partitions_that_are_led_elsewhere_are_forgotten() -> None:
     replica = filled()
     replica.dies = True
@@ -274,6 +309,49 @@ def test_a_damaged_payload_stays_and_is_counted() -> None:
     replica.clean()
     assert counters.carried_batches == before, "nothing is due"
     assert replica.part.reading(10, 1).run()[0].data.endswith(payload)
+
+
+def test_a_large_clean_part_is_measured_by_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Compacted(min_cleanable_dirty_ratio=0.5)
+    for first in range(60):
+        replica.put_rows([(b"%d" % first, b"." * 400)], first)
+    replica.clean()
+    replica.put_rows([(b"new", b"." * 400)], 60)
+    whole = replica.cleaner.due_of(replica.part)
+    monkeypatch.setattr(due, "MOST_ROWS", 8)
+    replica.cleaner._due.forget(GROUP)
+    read = list[int]()
+    index = replica.part.machine.stored.index
+    monkeypatch.setattr(
+        index, "all_from", lambda offset, rows=index.all_from: map(_noted(read), rows(offset))
+    )
+    sampled = replica.cleaner.due_of(replica.part)
+    assert whole is not None and sampled is not None and len(read) == 8
+    assert abs(sampled.share - whole.share) < 0.01
+
+
+def _noted(read: list[int]) -> Callable[[IndexEntry], IndexEntry]:
+    def noted(place: IndexEntry) -> IndexEntry:
+        read.append(place.base_offset)
+        return place
+
+    return noted
+
+
+def test_a_partition_of_too_many_batches_gets_larger_ones_and_says_when_it_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(carried, "MAX_RANGES", 8)
+    replica = Compacted()
+    counters, stored = replica.cleaner.counters, replica.part.machine.stored
+    for key in range(60):
+        replica.put_rows([(b"%d" % key, b"." * 400)], key)
+        replica.clean()
+        if key < 20:
+            assert not counters.errors and len(stored.carried) <= 8
+    (text,) = counters.errors.values()
+    assert "as many carried batches as it may have" in text
+    assert stored.carried.is_full and stored.carried.end_from(0) > 24
 
 
 def test_a_partition_that_cannot_be_cleaned_does_not_block_others(
