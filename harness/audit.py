@@ -3,7 +3,8 @@
     ledger (row -> acknowledged partition and offset)
     replica 1, 2, 3: every record, decoded here      -->  Audit: lost, twice, order, ...
 
-A row is a record's number in send order. One producer sends all rows.
+A row is a record's number in send order. One producer sends all rows. A record that compaction
+removed is not lost if its acknowledged offset has a blank.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Audit:
     misplaced: int = 0  # not at the acknowledged offset
     holes: int = 0  # between batches, in offsets
     unknown: int = 0  # not sent by the ledger's producer
+    removed: int = 0  # by compaction
     digests: dict[int, str] = field(default_factory=dict)  # of all that is stored, by partition
     examples: list[str] = field(default_factory=list)
 
@@ -68,16 +70,20 @@ class Audit:
 
 def records(
     api: Api, topic: str, partition: int, digest: Callable[[bytes], None]
-) -> Iterator[tuple[int, int, bytes]]:
-    """Yields (offset, expected offset, value) of a replica; feeds all bytes to `digest`."""
+) -> Iterator[tuple[int, int, bytes | None]]:
+    """Yields (offset, expected offset, value) of a replica; feeds all bytes to `digest`.
+
+    The value of a blank is None.
+    """
     position = api.offset(topic, partition, "earliest", any_replica=True)
     for stored in api.stored(topic, partition, start=position):
         digest(stored.SerializeToString(deterministic=True))
         header = stored.header
-        values, _ = values_and_keys(decompress(header.codec, stored.payload))
+        values, keys = values_and_keys(decompress(header.codec, stored.payload))
         assert len(values) == header.record_count, stored.header
-        for place, value in enumerate(values):
-            yield stored.base_offset + place, position + place, value or b""
+        for place, (key, value) in enumerate(zip(keys, values, strict=True)):
+            is_blank = stored.carried and key is None and value is None
+            yield stored.base_offset + place, position + place, None if is_blank else value or b""
         position = stored.base_offset + header.record_count
 
 
@@ -94,14 +100,18 @@ def audit(
     """
     found = Audit(node_id)
     seen, placed = bytearray(len(ledger.offsets)), bytearray(len(ledger.offsets))
+    blanks = set[tuple[int, int]]()
     for partition, api in enumerate(apis):
         sha = hashlib.sha256()
         highest = -1
         for offset, expected, value in records(api, topic, partition, sha.update):
-            found.records += 1
             if offset != expected:
                 found.holes += 1
                 found._note(f"{topic}-{partition}: offset {offset} instead of {expected}")
+            if value is None:
+                blanks.add((partition, offset))
+                continue
+            found.records += 1
             row = row_of(value)
             if not 0 <= row < len(seen):
                 found.unknown += 1
@@ -121,7 +131,9 @@ def audit(
     for row, offset in enumerate(ledger.offsets):
         if offset == NOT_ACKNOWLEDGED:
             continue
-        if not seen[row]:
+        if not seen[row] and (ledger.partitions[row], offset) in blanks:
+            found.removed += 1
+        elif not seen[row]:
             found.lost += 1
             found._note(f"row {row} was acknowledged and is not there")
         elif offset != NO_OFFSET and not placed[row]:

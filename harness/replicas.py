@@ -20,7 +20,7 @@ class ReplicaView:
     start: int
     high_watermark: int
     batches: int
-    records: int
+    offsets: int  # that its batches hold, with the blanks of a compacted topic
     log_digest: str
     last_seen: Mapping[int, str]  # producer id -> its state as text
 
@@ -29,7 +29,7 @@ def view(api: Api, node_id: int, topic: str, partition: int) -> ReplicaView:
     """Reads the whole replica. Raises AssertionError if offsets have a hole or overlap."""
     digest = hashlib.sha256()
     start = api.offset(topic, partition, "earliest", any_replica=True)
-    batches = records = 0
+    batches = offsets = 0
     position = -1
     for stored in api.stored(topic, partition, start=start):
         if position >= 0:
@@ -40,13 +40,13 @@ def view(api: Api, node_id: int, topic: str, partition: int) -> ReplicaView:
         digest.update(stored.SerializeToString(deterministic=True))
         position = stored.base_offset + stored.header.record_count
         batches += 1
-        records += stored.header.record_count
+        offsets += stored.header.record_count
     return ReplicaView(
         node_id=node_id,
         start=start,
         high_watermark=max(position, start),
         batches=batches,
-        records=records,
+        offsets=offsets,
         log_digest=digest.hexdigest(),
         last_seen={state.producer_id: str(state) for state in api.last_seen(topic, partition)},
     )
@@ -58,7 +58,7 @@ def differences(views: Iterable[ReplicaView]) -> list[str]:
     found = []
     for other in others:
         pair = f"nodes {first.node_id} and {other.node_id}"
-        for name in ("start", "high_watermark", "batches", "records", "log_digest"):
+        for name in ("start", "high_watermark", "batches", "offsets", "log_digest"):
             mine, theirs = getattr(first, name), getattr(other, name)
             if mine != theirs:
                 found.append(f"{pair}: {name} {mine} and {theirs}")

@@ -181,7 +181,8 @@ class Mirror:
                 if one.position >= 0 and not self._skip_deleted:
                     raise OffsetOutOfRangeError(
                         f"{tp}: retention deleted the offsets {one.resumed_at} to "
-                        f"{starts[tp] - 1} before they were copied",
+                        f"{starts[tp] - 1} before they were copied; a compacted topic may "
+                        "have had no records there. skip_deleted=True goes on without them",
                         topic=tp.topic,
                         partition=tp.partition,
                         offset=one.resumed_at,

@@ -188,7 +188,8 @@ def _go_on(settings: MirrorSettings, tp: TopicPartition, last: int, start: int, 
         if not settings.skip_deleted:
             raise OffsetOutOfRangeError(
                 f"{tp}: retention deleted the offsets {begin} to {start - 1} before they were "
-                "known to be copied; skip_deleted=True goes on without them",
+                "known to be copied; a compacted topic may have had no records there. "
+                "skip_deleted=True goes on without them",
                 topic=tp.topic,
                 partition=tp.partition,
                 offset=begin,

@@ -10,9 +10,11 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from harness.api import Result, batch, verdict
+from harness.audit import Ledger, audit_all
 from harness.local_cluster import LocalCluster
 from harness.replicas import compare
 from oncelog import Admin, CleanupPolicy, InvalidRequestError, Producer, TopicConfig
+from oncelog.cli import load
 from oncelog.wire.batch import encode_payload
 from tests.integration.conftest import STEADY
 from tests.integration.kafka import kafka_rig
@@ -85,7 +87,29 @@ def test_repeats_are_known_after_a_cleaning_and_a_killed_leader(
     eventually(lambda: shown(cluster, topic) == newest(BATCHES + 1), "the next leader cleans")
     cluster.start_nodes([leader])
     cluster.wait_level(topic)
-    assert compare({n: cluster.api(n) for n in cluster.nodes}, topic, [0]) == []
+    apis = {n: cluster.api(n) for n in cluster.nodes}
+    assert compare(apis, topic, [0]) == []
+    sent = (BATCHES + 1) * RECORDS
+    ledger = Ledger.of(sent)
+    for row in range(sent):
+        ledger.acknowledge(row, 0, row)
+    audits, alike = audit_all({n: [api] for n, api in apis.items()}, topic, ledger, int)
+    assert alike and all(one.clean for one in audits)
+    assert {(one.records, one.removed) for one in audits} == {(KEYS, sent - KEYS)}
+
+
+def test_a_bench_ends_with_the_records_of_a_compacted_topic(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    admin.create_topic(topic, 1, 3, COMPACT)
+    pid = cluster.api(1).lease().producer_id
+    for number in range(BATCHES):
+        assert verdict(send(cluster, topic, pid, number)) == "APPENDED"
+    eventually(lambda: shown(cluster, topic) == newest(BATCHES), "all is cleaned")
+    limit = 300.0
+    for records in (True, False):
+        found = load.consume([cluster.bootstrap], topic, seconds=limit, records=records)
+        assert found["seconds"] < limit, "it does not wait for the blanks"
 
 
 def test_policies_of_a_topic_change(cluster: LocalCluster, admin: Admin, topic: str) -> None:
