@@ -34,8 +34,11 @@ def parse_mask(given: str) -> Mask:
     topics, _, rest = given.partition(":")
     part, found, name = rest.partition("=")
     whole = part in ("value", "key") and not found
-    if not topics or not (whole or (part in ("header", "json") and name.strip("."))):
+    if not topics or not (whole or (part in ("header", "json") and name)):
         raise ConfigError(f"mask: {given[:80]!r} is not {FORM}", "mask")
+    if part == "json" and not all(name.split(".")):
+        text = f"its path {name[:80]!r} has an empty part, so it hides nothing"
+        raise ConfigError(f"mask: {given[:80]!r}: {text}; write names with one dot between", "mask")
     return Mask(topics, part, name)
 
 
@@ -52,7 +55,7 @@ class Masks:
             return None
         parts = {one.part for one in found}
         headers = {one.name for one in found if one.part == "header"}
-        paths = [one.name.strip(".").split(".") for one in found if one.part == "json"]
+        paths = [one.name.split(".") for one in found if one.part == "json"]
 
         def masked(record: Record) -> Record:
             value, key = record.value, record.key
@@ -76,14 +79,18 @@ def _length(data: bytes | None) -> bytes | None:
 
 
 def _without(value: bytes, paths: Sequence[Sequence[str]]) -> bytes | None:
-    """Return JSON with hidden parts, written anew; anything else shows its length only."""
+    """Return JSON with hidden parts, written anew.
+
+    Other values, and those that are nested too deep to hide a part, show their length only.
+    """
     try:
         found = json.loads(value)
+        for path in paths:
+            found = _hide(found, path)
+        shown = json.dumps(found, ensure_ascii=False)
     except (ValueError, RecursionError):
         return _length(value)
-    for path in paths:
-        found = _hide(found, path)
-    return json.dumps(found, ensure_ascii=False).encode("utf-8", errors="backslashreplace")
+    return shown.encode("utf-8", errors="backslashreplace")
 
 
 def _hide(found: Any, path: Sequence[str]) -> Any:

@@ -36,6 +36,15 @@ def test_a_value_that_is_not_json_shows_its_length_only(value: bytes) -> None:
     assert hidden == f"masked: {len(value)} bytes".encode()
 
 
+@pytest.mark.parametrize("depth", [300, 600, 900, 5000, 100_000])
+def test_a_deep_value_is_hidden_or_shows_its_length(depth: int) -> None:
+    """Python's bound of nesting differs between reading, hiding and writing."""
+    value = b"[" * depth + CARD + b"]" * depth
+    hidden = hide(Record(value), "*:json=card.number").value
+    assert hidden is not None and b"4711" not in hidden
+    assert b'"number": "***"' in hidden or hidden == f"masked: {len(value)} bytes".encode()
+
+
 def test_the_last_of_two_fields_of_one_name_does_not_uncover_the_first() -> None:
     hidden = hide(Record(b'{"pin": 4711, "pin": 4712}'), "*:json=pin").value
     assert hidden == b'{"pin": "***"}'
@@ -55,7 +64,14 @@ def test_other_topics_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("given", ["", "orders", "orders:", "orders:json", "orders:json=", ":value",
-                                   "orders:value=x", "orders:body"])  # fmt: skip
+                                   "orders:value=x", "orders:body", "orders:header="])  # fmt: skip
 def test_a_mask_that_hides_nothing_is_refused(given: str) -> None:
     with pytest.raises(ConfigError, match="mask: "):
         parse_mask(given)
+
+
+@pytest.mark.parametrize("path", ["a..b", ".", ".card", "card."])
+def test_a_path_with_an_empty_part_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match=f"its path '{path}' has an empty part") as raised:
+        parse_mask(f"orders:json={path}")
+    assert raised.value.settings == ("mask",)
