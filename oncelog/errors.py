@@ -65,9 +65,13 @@ Outcome = Literal["never_sent", "not_stored", "unknown"]
 
 
 class OncelogError(Exception):
-    """Base class of all errors. `reason` is the UPPER_SNAKE word that travels over the network."""
+    """Base class of all errors. `reason` is the UPPER_SNAKE word that travels over the network.
+
+    `outcome` is `unknown` if an attempt of the call had no answer: the call may take effect.
+    """
 
     reason = "UNKNOWN"
+    outcome: Outcome | None = None
     retriable = False
     from_node = False  # a node has sent this error; False: the client made it
     # Attributes that travel as ErrorInfo metadata, with the type to read them back.
@@ -92,13 +96,9 @@ class OncelogError(Exception):
 
 
 class RetriableError(OncelogError):
-    """The same call may succeed later, unchanged.
-
-    `outcome` is `unknown` if an attempt of the call had no answer: the call may take effect.
-    """
+    """The same call may succeed later, unchanged."""
 
     retriable = True
-    outcome: Outcome | None = None
 
 
 class FatalError(OncelogError):

@@ -22,7 +22,7 @@ from oncelog.config import (
     default_bootstrap,
     parse_bootstrap,
 )
-from oncelog.errors import ConfigError
+from oncelog.errors import ConfigError, OncelogError
 
 if TYPE_CHECKING:
     from oncelog import Admin
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PROFILE_ENV = "ONCELOG_PROFILE"
 # Arguments that are sent byte for byte.
 BINARY = ("values", "key_separator")
+# Commands that only read: without an answer nothing may have changed.
+READS = frozenset({"check", "describe", "get", "health", "info", "list", "resolve", "events"})
 
 
 class Bootstrap(click.ParamType[Any]):
@@ -205,6 +207,13 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, bootstrap: tuple[str, ...], request_timeout_ms: int, **kwargs: Any
     ) -> Any:
         with open_admin(bootstrap, request_timeout_ms) as admin:
-            return command(admin, *args, **kwargs)
+            try:
+                return command(admin, *args, **kwargs)
+            except OncelogError as error:
+                if click.get_current_context().info_name not in READS:
+                    from oncelog.views.changes import doubt  # only here: a start is to be quick
+
+                    error.args = (f"{error.message}. {doubt(error)}".removesuffix(". "),)
+                raise
 
     return wrapped

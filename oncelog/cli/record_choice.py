@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-from oncelog import Consumer, InvalidRequestError, TopicPartition
-from oncelog.views.record_choice import Start, parse_time, places
+from oncelog import InvalidRequestError
+from oncelog.views.record_choice import parse_time
 
 
 @contextmanager
@@ -37,20 +37,4 @@ def time_of(option: str, given: str | None) -> int | None:
     return time_ms
 
 
-def seek(consumer: Consumer, start: Start, ends: Mapping[TopicPartition, int]) -> None:
-    """Move the consumer to `start` in the partitions with these ends.
-
-    Raises click.ClickException for an offset beyond all ends.
-    """
-    since: Mapping[TopicPartition, int] = {}
-    if start.time_ms is not None:
-        since = consumer.offsets_for_times(dict.fromkeys(ends, start.time_ms))
-    try:
-        found = places(start, consumer.beginning_offsets(ends), ends, since)
-    except InvalidRequestError as error:
-        raise click.ClickException(error.message) from None
-    for tp, at in found.items():
-        consumer.seek(tp, at)
-
-
-__all__ = ["now_ms", "seek", "time_of", "usage_errors"]
+__all__ = ["now_ms", "time_of", "usage_errors"]

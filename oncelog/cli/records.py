@@ -23,9 +23,9 @@ from oncelog import (
 from oncelog.cli.names import group_names, topic_names
 from oncelog.cli.options import PARTITION, common
 from oncelog.cli.output import print_json, text
-from oncelog.cli.record_choice import now_ms, seek, time_of, usage_errors
+from oncelog.cli.record_choice import now_ms, time_of, usage_errors
 from oncelog.cli.record_formats import RecordToSend, formatter, json_object, read_json
-from oncelog.views.record_choice import choice, parse_header, parse_start
+from oncelog.views.record_choice import choice, parse_header, parse_start, seek
 from oncelog.views.words import plural
 
 INTERRUPTED_S = 0.5  # for records in flight after Ctrl-C
@@ -144,7 +144,7 @@ class _Report:
     """Counts the outcomes of the records. Called on the client's thread."""
 
     def __init__(self) -> None:
-        self.stored = self.failed = self.duplicates = 0
+        self.stored = self.failed = self.unknown = self.duplicates = 0
         self.number = 0  # of the value or line that was read last
         self.error: OncelogError | None = None
         self.refused = ""  # why nothing more was sent
@@ -154,15 +154,19 @@ class _Report:
             self.stored += 1
             self.duplicates += metadata.duplicate
         else:
-            self.failed += 1
+            is_unknown = error is not None and error.outcome == "unknown"
+            self.unknown += is_unknown
+            self.failed += not is_unknown
             self.error = self.error or error
 
     def why(self) -> str:
-        """Report the records that were not stored, and the number stored."""
+        """Report the records that were not stored, or may not be, and the number stored."""
         said = [self.refused] if self.refused else []
         if self.error is not None:
-            count = f"{self.failed} of {self.failed + self.stored} records were not stored"
-            said.append(f"{count}: {_said(self.error)}")
+            counts = {"were not stored": self.failed, "may be stored or not": self.unknown}
+            of = f"of {self.failed + self.unknown + self.stored} records"
+            told = [f"{count} {of} {what}" for what, count in counts.items() if count]
+            said.append(f"{' and '.join(told)}: {_said(self.error)}")
         else:
             said.append(f"{plural(self.stored, 'record')} before it were stored")
         return "; ".join(said)

@@ -26,7 +26,7 @@ from oncelog.errors import (
     RequestTimeoutError,
 )
 from oncelog.settings import ClientSettings
-from oncelog.views.record_choice import choice, parse_start, places
+from oncelog.views.record_choice import choice, parse_start, seek
 from oncelog.views.words import grouped, when
 
 MAX_ROWS = 500
@@ -189,14 +189,8 @@ def _begin(
         return {tp: wanted.at[tp.partition] for tp in tps}
     start = parse_start(wanted.start, time.time_ns() // 1_000_000)
     if start.seeks:
-        since: Mapping[TopicPartition, int] = {}
-        if start.time_ms is not None:
-            since = consumer.offsets_for_times(dict.fromkeys(tps, start.time_ms))
-        found = places(start, consumer.beginning_offsets(tps), ends, since)
-        for tp, at in found.items():
-            consumer.seek(tp, at)
-        return found
-    elif not start.at_start:
+        return seek(consumer, start, ends)
+    if not start.at_start:
         consumer.seek_to_end(*tps)
     return {tp: consumer.position(tp) for tp in tps}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from oncelog.errors import OncelogError
 from oncelog.moves import PartitionMove, Resized
 from oncelog.permissions import PermissionRule
 from oncelog.types import CleanupPolicy, TopicConfig, TopicFormats, TopicInfo, TopicPartition
@@ -35,6 +36,13 @@ class Effects(NamedTuple):
 
     lines: list[str]
     undoable: bool = True
+
+
+def doubt(error: OncelogError) -> str:
+    """Return the sentence about a failed change of unknown outcome; empty: the outcome is known."""
+    if error.outcome != "unknown":
+        return ""
+    return "The change may have been made: look before you repeat it."
 
 
 def effects_of_settings(info: TopicInfo, wanted: TopicConfig) -> Effects:
@@ -113,6 +121,6 @@ def told_rule(rule: PermissionRule) -> str:
 
 
 __all__ = [
-    "KEYS_MOVE", "Effects", "effects_of_resize", "effects_of_seek", "effects_of_settings",
+    "KEYS_MOVE", "Effects", "doubt", "effects_of_resize", "effects_of_seek", "effects_of_settings",
     "move_rows", "told_rule",
 ]  # fmt: skip

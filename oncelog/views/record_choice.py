@@ -1,4 +1,4 @@
-"""Choice of records: where reading begins, and the records that are shown. Pure.
+"""Choice of records: where reading begins, and the records that are shown. Pure, except `seek`.
 
 Place in the flow: `topic consume` and the console parse their arguments here, seek to `places`, and
 show the records that `choice` takes.
@@ -10,10 +10,13 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.errors import InvalidRequestError
 from oncelog.types import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from oncelog.consumer import Consumer
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
@@ -89,6 +92,22 @@ def places(
     return {tp: min(max(at, begins[tp]), ends[tp]) for tp, at in wanted.items()}
 
 
+def seek(
+    consumer: Consumer, start: Start, ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Move a consumer to a start that seeks, in the partitions with these ends.
+
+    Returns the offsets. Raises InvalidRequestError for an offset beyond all ends.
+    """
+    since: Mapping[TopicPartition, int] = {}
+    if start.time_ms is not None:
+        since = consumer.offsets_for_times(dict.fromkeys(ends, start.time_ms))
+    found = places(start, consumer.beginning_offsets(ends), ends, since)
+    for tp, at in found.items():
+        consumer.seek(tp, at)
+    return found
+
+
 def parse_header(given: str) -> tuple[str, bytes]:
     """Parse NAME=VALUE. Raises InvalidRequestError."""
     name, found, value = given.partition("=")
@@ -127,4 +146,4 @@ def choice(
     return wanted
 
 
-__all__ = ["Start", "choice", "parse_header", "parse_start", "parse_time", "places"]
+__all__ = ["Start", "choice", "parse_header", "parse_start", "parse_time", "places", "seek"]

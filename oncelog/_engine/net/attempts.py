@@ -11,6 +11,7 @@ import copy
 
 from oncelog.errors import (
     BrokerUnavailableError,
+    DeliveryError,
     OncelogError,
     RequestTimeoutError,
     RetriableError,
@@ -28,7 +29,7 @@ class Attempts:
 
     def failed(self, error: OncelogError) -> None:
         self.last = error
-        self._in_doubt |= may_have_been_done(error) or getattr(error, "outcome", None) == "unknown"
+        self._in_doubt |= may_have_been_done(error) or error.outcome == "unknown"
         if self.telling is None or _rank(error) >= _rank(self.telling):
             self.telling = error
 
@@ -63,7 +64,7 @@ class Attempts:
         twin = copy.copy(error)
         doubt = "an earlier attempt had no answer and may have taken effect"
         twin.args = (f"{error.message}; {doubt}",)
-        if isinstance(twin, RetriableError):
+        if not isinstance(twin, DeliveryError):  # its outcome is that of records
             twin.outcome = "unknown"
         return twin
 
