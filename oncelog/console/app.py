@@ -259,12 +259,14 @@ class Console:
 
     def _render(self, page: Page, session: BrowserSession, request: Request) -> Response:
         live = page.refreshes and "live" in request.query_params
+        where = request.scope["raw_path"].decode("latin-1")
+        url = URL(f"{where}?{request.url.query}")
         return self._html(
             page.template, page.status, title=page.title, parts=page.parts, area=page.area,
             command=page.command, refreshes=page.refreshes, session=session, live=live,
-            changes=page.changes, said=session.take_said(),
-            again=_local(request.url.remove_query_params("live")),
-            renewing=_local(request.url.include_query_params(live=1)), **page.extra,
+            changes=page.changes, said="" if live else session.take_said(where),
+            again=str(url.remove_query_params("live")),
+            renewing=str(url.include_query_params(live=1)), **page.extra,
         )  # fmt: skip
 
     def _failed(self, error: OncelogError, session: BrowserSession) -> Response:
@@ -328,10 +330,6 @@ class RequestGuard:
             return
         refused = Response("The Host of this request is not the console's.\n", 421)
         await refused(scope, receive, with_headers)
-
-
-def _local(url: URL) -> str:
-    return url.path + (f"?{url.query}" if url.query else "")
 
 
 def _refuse_strangers(request: Request) -> None:

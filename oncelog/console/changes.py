@@ -17,14 +17,32 @@ from dataclasses import dataclass, field
 
 from oncelog.aio import Admin
 from oncelog.console.errors import status_of
-from oncelog.console.parts import Cell, Facts, Field, Filter, Notes, Page, Part, Table, path
+from oncelog.console.parts import (
+    Facts,
+    Field,
+    Filter,
+    Link,
+    Links,
+    Notes,
+    Page,
+    Part,
+    Table,
+    path,
+)
 from oncelog.console.sessions import BrowserSession
-from oncelog.errors import InvalidRequestError, NotAuthorizedError, OncelogError, RetriableError
+from oncelog.errors import InvalidRequestError, NotAuthorizedError, OncelogError
+from oncelog.views.changes import doubt
+from oncelog.views.life import read_question
 
 Query = Mapping[str, str]
 LOOK = "look"  # in an address: show the effects, and not only the form
 OFFER = "offer"  # field with the key of one confirmation, which no other page can know
+AGAIN_S = 5.0  # for the present state, after a change failed: its error is to be shown in time
 PINNED = "at"  # field with values that the plan found, such as offsets
+# First word of a task's name -> its command, where that has another name.
+COMMANDS = {
+    "balance": "cluster balance", "record": "topic produce", "rule": "acl", "transaction": "txn",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +95,31 @@ class ChangeTask:
     plan: Callable[[BrowserSession, Query], Awaitable[ChangePlan]]
     back: Callable[[Query], str]
 
+    @property
+    def help(self) -> str:
+        """Return the command that explains this kind of change."""
+        kind = self.name.partition("-")[0]
+        return f"oncelog {COMMANDS.get(kind, kind)} --help"
+
+
+def given(query: Query, name: str) -> str:
+    """Return a value that must not be empty, as it is: names may begin with a space.
+
+    Raises InvalidRequestError.
+    """
+    value = query.get(name, "")
+    if not value.strip():
+        raise InvalidRequestError(f"{name}: it must not be empty", field=name)
+    return value
+
+
+def fixed(query: Query, *names: str) -> list[Field]:
+    """Return fields that the address has decided."""
+    return [
+        Field(name, name.capitalize().replace("_", " "), query.get(name, ""), fixed=True)
+        for name in names
+    ]
+
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
@@ -91,26 +134,35 @@ class Confirmation:
 
 @dataclass(slots=True)
 class _Shown:
-    problem: str = ""
+    problems: list[str]
     status: int = 200
     plan: ChangePlan | None = None
     hindrances: list[str] = field(default_factory=list)
 
 
-async def show(session: BrowserSession, task: ChangeTask, query: Query, problem: str = "") -> Page:
-    """Return the page of a change: its form, and its effects if the address asks for them."""
-    fields = await task.fields(session, query)
-    asks = LOOK in query or all(one.fixed for one in fields)
-    shown = _Shown(problem, 400 if problem else 200)
-    if asks:
-        try:
-            shown.plan = await task.plan(session, query)
-            shown.hindrances = [*shown.plan.hindrances, *await _missing(session, shown.plan.needs)]
-        except NotAuthorizedError:
+async def show(
+    session: BrowserSession, task: ChangeTask, query: Query, problem: str = "", status: int = 400
+) -> Page:
+    """Return the page of a change: its form, and its effects if the address asks for them.
+
+    problem: told before all others, with its status.
+    """
+    shown, fields = _Shown([problem] if problem else [], status if problem else 200), None
+    try:
+        async with asyncio.timeout(AGAIN_S if problem else None):
+            fields = await task.fields(session, query)
+            if LOOK in query or all(one.fixed for one in fields):
+                plan = await task.plan(session, query)
+                shown.hindrances = [*plan.hindrances, *await _missing(session, plan.needs)]
+                shown.plan = plan
+    except OncelogError as error:
+        if not problem and (fields is None or isinstance(error, NotAuthorizedError)):
             raise
-        except OncelogError as error:
-            shown.problem, shown.status = error.message, status_of(error)
-    return _page(session, task, query, fields, shown)
+        shown.problems.append(error.message)
+        shown.status = status if problem else status_of(error)
+    except TimeoutError:
+        shown.problems.append(f"The nodes did not tell the present state within {AGAIN_S:.0f} s.")
+    return _page(session, task, query, fields or (), shown)
 
 
 def _page(
@@ -118,14 +170,16 @@ def _page(
 ) -> Page:
     where, plan = path("change", task.name), shown.plan
     parts: list[Part] = []
-    if shown.problem:
-        parts.append(Notes("Problem", [shown.problem], "problem"))
-    fixed: list[tuple[str, Cell]] = [(one.label, one.value) for one in fields if one.fixed]
+    if shown.problems:
+        parts.append(Notes("Problem", shown.problems, "problem"))
+        if read_question(shown.problems[0]) is not None:
+            life = path("life", error=shown.problems[0])
+            parts.append(Links("More", [Link("Did my record get in?", life)]))
     if all(one.fixed for one in fields):
-        parts.append(Facts("Change", fixed))
+        parts.append(Facts("Change", [(one.label, one.value) for one in fields]))
     else:
         parts.append(Filter("Change", where, fields, "Show the effects", {LOOK: "1"}))
-    command = f"oncelog {task.area.rstrip('s')} --help"
+    command = task.help
     confirmation = Confirmation(where, task.button, {})
     if plan is not None:
         command = shlex.join(["oncelog", *plan.command])
@@ -136,10 +190,10 @@ def _page(
             parts.append(Notes("To know", plan.notes))
         if shown.hindrances:
             parts.append(Notes("Not possible", shown.hindrances, "problem"))
-        given = {one.name: query.get(one.name, one.value) for one in fields}
+        values = {one.name: query.get(one.name, one.value) for one in fields}
         ready = bool(plan.effects) and not shown.hindrances
-        given |= {PINNED: plan.pinned, "seen": plan.seen, OFFER: session.offer() if ready else ""}
-        confirmation = Confirmation(where, task.button, given, plan.typed, ready)
+        values |= {PINNED: plan.pinned, "seen": plan.seen, OFFER: session.offer() if ready else ""}
+        confirmation = Confirmation(where, task.button, values, plan.typed, ready)
     return Page(
         task.title, parts, command, task.area, template="change.html", status=shown.status,
         extra={"confirmation": confirmation, "back": task.back(query)},
@@ -192,19 +246,15 @@ async def make(session: BrowserSession, task: ChangeTask, form: Query) -> Page |
     if plan.hindrances or not plan.effects:
         return await show(session, task, fresh)
     try:
-        session.said = await plan.run()
-    except NotAuthorizedError:
-        raise
+        session.say(task.back(form), await plan.run())
     except OncelogError as error:
-        return await show(session, task, fresh, f"{error.message}{doubt(error)}")
+        if isinstance(error, NotAuthorizedError) and not doubt(error):
+            raise
+        text = f"{error.message}. {doubt(error)}".rstrip()
+        return await show(session, task, fresh, text, status_of(error))
     return task.back(form)
 
 
-def doubt(error: OncelogError) -> str:
-    """Return the end of a sentence about a change whose outcome is not known."""
-    if isinstance(error, RetriableError) and error.outcome == "unknown":
-        return " The change may have been made: look before you repeat it."
-    return " Nothing was changed." if isinstance(error, InvalidRequestError) else ""
-
-
-__all__ = ["ChangePlan", "ChangeTask", "NeededPermission", "doubt", "is_enforced", "make", "show"]
+__all__ = [
+    "ChangePlan", "ChangeTask", "NeededPermission", "fixed", "given", "is_enforced", "make", "show",
+]  # fmt: skip

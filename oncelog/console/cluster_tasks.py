@@ -8,12 +8,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from oncelog import PermissionRule, Quota, TopicPartition
 from oncelog.aio import Admin, Consumer
 from oncelog.config import MAX_INT32, MAX_INT64
-from oncelog.console.changes import PINNED, ChangePlan, ChangeTask, NeededPermission, Query
+from oncelog.console.changes import (
+    PINNED,
+    ChangePlan,
+    ChangeTask,
+    NeededPermission,
+    Query,
+    fixed,
+    given,
+)
 from oncelog.console.pages import number
 from oncelog.console.parts import Field, listed, path
 from oncelog.console.records import MAX_PARTITIONS, positions_of
 from oncelog.console.sessions import BrowserSession
-from oncelog.console.topic_tasks import fixed, given
 from oncelog.errors import InvalidRequestError
 from oncelog.views.changes import effects_of_seek, move_rows, told_rule
 from oncelog.views.record_choice import parse_start, places

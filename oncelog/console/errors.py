@@ -12,7 +12,8 @@ from oncelog.errors import (
     UnknownTransactionError,
 )
 
-# Error -> status of its page; other errors are the cluster's: 503 if a retry may help, else 400.
+# Error -> status of its page; other errors are the cluster's: 503 if a retry may help or
+# the outcome is not known, else 400.
 STATUSES: tuple[tuple[type[OncelogError], int], ...] = (
     (UnauthenticatedError, 401),
     (NotAuthorizedError, 403),
@@ -27,7 +28,7 @@ def status_of(error: OncelogError) -> int:
     for kind, status in STATUSES:
         if isinstance(error, kind):
             return status
-    return 503 if error.retriable else 400
+    return 503 if error.retriable or error.outcome == "unknown" else 400
 
 
 __all__ = ["status_of"]

@@ -13,15 +13,18 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TypeVar
 
 from oncelog.aio import Admin
 from oncelog.console.listening import ConsoleConfig
 from oncelog.errors import NotAuthorizedError
 from oncelog.settings import ClientSettings
 
+T = TypeVar("T")
+
 MAX_SESSIONS = 200  # the one that was idle longest makes room
 IDLE_S = 8 * 3600.0
-MAX_OFFERS = 50  # confirmations that wait in one session
+MAX_OFFERS = 50  # confirmations, and results, that wait in one session
 _BYTES = 32
 
 
@@ -33,30 +36,37 @@ class BrowserSession:
         self.settings = settings
         self.principal = principal
         self.used_at = 0.0
-        self.said = ""  # result of a change, for the next page
+        self._said: OrderedDict[str, str] = OrderedDict()  # address -> result of a change
         self._offers: OrderedDict[str, None] = OrderedDict()
         self._owns = owns
 
     def offer(self) -> str:
         """Return the key of one confirmation. A page of another site cannot know it."""
-        while len(self._offers) >= MAX_OFFERS:
-            self._offers.popitem(last=False)
         key = secrets.token_urlsafe(_BYTES)
-        self._offers[key] = None
+        _keep(self._offers, key, None)
         return key
 
     def take_offer(self, key: str) -> bool:
         """Use a key up; False: it was used already, is too old, or was never offered."""
         return self._offers.pop(key, self) is None
 
-    def take_said(self) -> str:
+    def say(self, address: str, text: str) -> None:
+        """Keep the result of a change for the page at this address."""
+        _keep(self._said, address, text)
+
+    def take_said(self, address: str) -> str:
         """Return the result of a change, once."""
-        said, self.said = self.said, ""
-        return said
+        return self._said.pop(address, "")
 
     async def close(self) -> None:
         if self._owns:
             await self.admin.close()
+
+
+def _keep(kept: OrderedDict[str, T], key: str, value: T) -> None:
+    kept[key] = value
+    if len(kept) > MAX_OFFERS:
+        kept.popitem(last=False)
 
 
 class Sessions:

@@ -9,7 +9,14 @@ from typing import Any
 from oncelog import TopicConfig, TopicInfo
 from oncelog.aio import Producer
 from oncelog.config import MAX_INT32, MAX_INT64
-from oncelog.console.changes import ChangePlan, ChangeTask, NeededPermission, Query
+from oncelog.console.changes import (
+    ChangePlan,
+    ChangeTask,
+    NeededPermission,
+    Query,
+    fixed,
+    given,
+)
 from oncelog.console.pages import number
 from oncelog.console.parts import Field, listed, path
 from oncelog.console.sessions import BrowserSession
@@ -28,26 +35,7 @@ HINTS: Mapping[str, str] = {
 }
 
 
-# --- fields and values -------------------------------------------------------------------
-
-
-def given(query: Query, name: str) -> str:
-    """Return a value that must not be empty, as it is: names may begin with a space.
-
-    Raises InvalidRequestError.
-    """
-    value = query.get(name, "")
-    if not value.strip():
-        raise InvalidRequestError(f"{name}: it must not be empty", field=name)
-    return value
-
-
-def fixed(query: Query, *names: str) -> list[Field]:
-    """Return fields that the address has decided."""
-    return [
-        Field(name, name.capitalize().replace("_", " "), query.get(name, ""), fixed=True)
-        for name in names
-    ]
+# --- settings ---------------------------------------------------------------------------
 
 
 def _limit(query: Query, name: str, most: int) -> int | None:
@@ -348,4 +336,4 @@ TASKS = (
     ChangeTask("record-send", "Send a record", "Send", "topics", _send_fields, _send, _of_topic),
 )
 
-__all__ = ["TASKS", "fixed", "given"]
+__all__ = ["TASKS"]

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin, urlsplit
-from urllib.request import HTTPCookieProcessor, HTTPSHandler, Request, build_opener
+from urllib.request import (
+    HTTPCookieProcessor,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    Request,
+    build_opener,
+)
 
 from harness.api import batch, verdict
 from harness.local_cluster import LocalCluster
@@ -102,6 +108,11 @@ class Answer:
     headers: Mapping[str, str]
     url: str
 
+    @property
+    def command(self) -> str:
+        """Return the command that tells the same in a terminal."""
+        return html.unescape(re.findall("The same in a terminal: <code>(.*)</code>", self.html)[0])
+
 
 @contextmanager
 def console(*flags: str) -> Iterator[str]:
@@ -116,14 +127,22 @@ def console(*flags: str) -> Iterator[str]:
         process.wait(PATIENCE)
 
 
+class Stay(HTTPRedirectHandler):
+    """Follows no redirect, so that other pages can be asked before."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
 class Person:
     """A browser without scripts: cookies and redirects. ca: certificate of the pages."""
 
-    def __init__(self, link: str, ca: str | None = None) -> None:
+    def __init__(self, link: str, ca: str | None = None, follows: bool = True) -> None:
         self.origin = "{0.scheme}://{0.netloc}".format(urlsplit(link))
         tls = ssl.create_default_context(cafile=ca)
         self.cookies = CookieJar()
-        self._opener = build_opener(HTTPCookieProcessor(self.cookies), HTTPSHandler(context=tls))
+        handlers = (HTTPCookieProcessor(self.cookies), HTTPSHandler(context=tls))
+        self._opener = build_opener(*handlers, *(() if follows else (Stay(),)))
 
     def get(self, path: str, headers: Any = None, **query: Any) -> Answer:
         url = urljoin(self.origin, path) + (f"?{urlencode(query)}" if query else "")

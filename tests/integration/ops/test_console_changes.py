@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from harness.local_cluster import LocalCluster
 from oncelog import Admin, PermissionRule, Producer, TopicPartition, TransactionAbortedError
 from tests.integration.ops.browsing import flawless, launched, watched
+from tests.integration.ops.commands import exists
 from tests.integration.ops.consoles import Person, as_person, console, guarded, token_of
 from tests.integration.waiting import eventually
 
@@ -91,6 +92,7 @@ def show_effects(page: Page, **fields: str) -> None:
 
 
 def confirm(page: Page, button: str, typed: str = "") -> None:
+    exists(page.locator("footer code").inner_text())
     if typed:
         page.get_by_label(f"Type {typed} to confirm").fill(typed)
     page.locator("form.confirm").get_by_role("button", name=button, exact=True).click()
@@ -304,8 +306,8 @@ def test_a_reader_sees_the_parts_of_the_page_that_it_may(log_in: LogIn) -> None:
 # --- forged forms ------------------------------------------------------------------------
 
 
-def entered(link: str, name: str) -> Person:
-    person = Person(link)
+def entered(link: str, name: str, follows: bool = True) -> Person:
+    person = Person(link, follows=follows)
     person.post("/enter", {"Origin": person.origin}, token=token_of(name))
     return person
 
@@ -333,6 +335,17 @@ def test_a_form_is_good_once_and_for_its_own_session(
     assert f"at offset {end}." in boss.post("/change/record-send", here, **fields).text
     assert "was used already" in boss.post("/change/record-send", here, **fields).text
     assert admin.describe_topic("orders").partitions[0].high_watermark == end + 1
+
+
+def test_only_the_page_of_a_change_shows_its_result(link: str) -> None:
+    """Other pages, and those that renew themselves, may be asked for in between."""
+    boss = entered(link, "boss", follows=False)
+    fields = fields_of(boss.get("/change/record-send", look=1, topic="orders", value="x").html)
+    assert boss.post("/change/record-send", {"Origin": boss.origin}, **fields).status == 303
+    where = "/topics/orders"
+    for other in ("/", "/topics", "/groups?live=1", f"{where}?live=1"):
+        assert "Stored in" not in boss.get(other).text
+    assert ["Stored in" in boss.get(where).text for _ in range(2)] == [True, False]
 
 
 def test_the_nodes_decide_also_if_a_form_is_forged(link: str, admin: Admin) -> None:
