@@ -44,9 +44,8 @@ from cluster.metadata.topics import OFFSETS_TOPIC
 from cluster.metrics.http import serve_pages
 from cluster.metrics.page import Metrics
 from cluster.node.cleaning.process import Cleaning
-from cluster.node.descriptors import ConnectionWatch, Shares
-from cluster.node.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.health.clocks import clocks_of
+from cluster.node.health.descriptors import ConnectionWatch, Shares
 from cluster.node.health.loop_watch import watch_loop
 from cluster.node.health.memory_watch import client_memory, memory_budget, memory_room, watch_memory
 from cluster.node.health.node_health import NodeHealth
@@ -68,15 +67,16 @@ from cluster.node.metadata.founding import Founding
 from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades, keep_version
-from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.metrics.cluster_figures import ClusterFigures, security_families
 from cluster.node.metrics.group_lags import GroupLags
 from cluster.node.metrics.sample import sample, transactions
 from cluster.node.metrics.targets import scrape_targets
-from cluster.node.peer_requests import PeerRequests
 from cluster.node.ports.client_ports import ClientPorts
 from cluster.node.ports.offered import gate_of
+from cluster.node.ports.peer_requests import PeerRequests
 from cluster.node.ports.service_context import ServiceContext
+from cluster.node.replicas.driver_loop import DriverLoop, save_checkpoints
+from cluster.node.replicas.metadata_follower import MetadataFollower
 from cluster.node.replicas.replicas import (
     ReplicaContext,
     Replicas,

@@ -13,7 +13,7 @@ import uvloop
 from cluster.config.node_config import DEFAULT_LISTEN, NodeConfig
 from cluster.errors import BAD_SETTINGS, REMOVED, ClusterError, ConfigError, RemovedError
 from cluster.node.allocator import keep_large_buffers
-from cluster.node.descriptors import raise_limit
+from cluster.node.health.descriptors import raise_limit
 from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
 from cluster.node.node import Node
 from cluster.partition import disk_reads

@@ -4,7 +4,7 @@
     clients --batches--> Node.call --> Partition.append --> answers
     scheduler --now and then--> Maintenance.look, Maintenance.retain
 
-A node acts as `cluster.node.node` and `cluster.node.driver_loop` do around the driver, in
+A node acts as `cluster.node.node` and `cluster.node.replicas.driver_loop` do around the driver, in
 virtual time: one round after the other, installs between rounds, a failed fsync
 or a broken install ends the process.
 """
@@ -34,8 +34,8 @@ from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.links.peers import Peers
 from cluster.node.maintenance.duties import Maintenance, MaintenanceSettings, TransferDone
-from cluster.node.metadata_follower import MetadataFollower
 from cluster.node.replicas.changes import ReplicaChanges
+from cluster.node.replicas.metadata_follower import MetadataFollower
 from cluster.node.replicas.node_changes import NodeChanges
 from cluster.node.replicas.repairs import Repairs
 from cluster.node.replicas.replicas import (

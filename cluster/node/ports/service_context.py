@@ -13,7 +13,6 @@ from cluster.config.node_config import NodeConfig
 from cluster.errors import NotReadyError
 from cluster.metadata.state import MetadataState
 from cluster.metrics.page import Metrics
-from cluster.node.driver_loop import DriverLoop
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.leadership.handover import Leaderships
 from cluster.node.leadership.leaders import Leaders
@@ -22,6 +21,7 @@ from cluster.node.membership.own_node import OwnPlace
 from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades
+from cluster.node.replicas.driver_loop import DriverLoop
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.partition.replica import Partition
 from cluster.services.fair_turns import Turns

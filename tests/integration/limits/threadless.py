@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.__main__ import main
-from cluster.node import driver_loop, process
+from cluster.node import process
+from cluster.node.replicas import driver_loop
 
 if __name__ == "__main__":
     start: Callable[[threading.Thread], None] = threading.Thread.start

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from cluster.__main__ import main
 from cluster.metrics import http
-from cluster.node.descriptors import Shares
+from cluster.node.health.descriptors import Shares
 from storage import errors, system
 from storage.commitlog import log
 

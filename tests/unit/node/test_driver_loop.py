@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any
 
-from cluster.node.driver_loop import DriverLoop
 from cluster.node.health.sync_watch import SyncWatch
+from cluster.node.replicas.driver_loop import DriverLoop
 
 STOOD_STILL = 0.3
 WATCH = SyncWatch(time.monotonic, 1.0, 1.0)

@@ -7,7 +7,7 @@ import pytest
 from cluster.config.node_config import NodeConfig
 from cluster.config.settings import MIB
 from cluster.errors import ConfigError
-from cluster.node.descriptors import LEAST, MOST, Shares
+from cluster.node.health.descriptors import LEAST, MOST, Shares
 from cluster.node.health.memory_watch import client_memory, memory_room
 
 

@@ -12,9 +12,9 @@ import pytest
 from cluster.config.node_config import NodeConfig
 from cluster.errors import ListenError
 from cluster.node import node as node_module
-from cluster.node.driver_loop import DriverLoop
 from cluster.node.links.peers import Peers
 from cluster.node.node import Node
+from cluster.node.replicas.driver_loop import DriverLoop
 from cluster.node.replicas.replicas import Replicas
 from cluster.rpc.server import Server
 from cluster.transport.listener import PeerListener
