@@ -138,7 +138,7 @@ class Node:
         timeout, heartbeat = config.election_timeout_ms / 1000, config.heartbeat_ms / 1000
         watch = metrics.sync_watch = SyncWatch(clock, heartbeat, HANG_TIMEOUTS * timeout)
         self._health = NodeHealth(clock, timeout, watch)
-        self._clocks = clocks_of(config, self._peers, self._health)
+        self._clocks = clocks_of(config, self._peers.send, self._health)
         self._driver_loop = DriverLoop.of(config, clock, watch, engine, self._on_sync, self._fail)
         rounds, replay = self._driver_loop, ReplayBudget(config.checkpoint_node_bytes)
         self._driver = Driver(engine, clock, peers.send, rounds.wake, replay, rounds.read, rate)

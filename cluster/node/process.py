@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -12,20 +13,23 @@ import uvloop
 
 from cluster.config.node_config import DEFAULT_LISTEN, NodeConfig
 from cluster.errors import BAD_SETTINGS, REMOVED, ClusterError, ConfigError, RemovedError
-from cluster.node.allocator import keep_large_buffers
 from cluster.node.health.descriptors import raise_limit
 from cluster.node.logs.lines import LineHandler, LineQueue, configure_logging
 from cluster.node.node import Node
+from cluster.node.tasks import start_all
 from cluster.partition import disk_reads
 from cluster.service_manager import ServiceManager
 from cluster.startup import part_stderr, stopping
-from cluster.threads import start_all
 from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
 WORKERS = 4  # threads for rare, blocking work: reclaiming space, plans, hashes of tokens
 LAST_LINES = 1.0  # seconds that the last lines of the log get
+# mallopt(3)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+MMAP_BYTES = 32 * 1024 * 1024  # the most that glibc takes
+TRIM_BYTES = 256 * 1024 * 1024
 
 
 def run(config: NodeConfig) -> int:
@@ -38,7 +42,7 @@ def run(config: NodeConfig) -> int:
             "environment: %s is no setting and is ignored; the nearest is %s", name, nearest
         )
     raise_limit()
-    keep_large_buffers()
+    _keep_large_buffers()
     try:
         manager = ServiceManager.of(os.environ, os.getpid())
         return uvloop.run(_run(config, lines, manager))
@@ -110,3 +114,18 @@ async def _run(config: NodeConfig, lines: LineQueue, manager: ServiceManager) ->
         manager.stopping()
         await node.stop()
     return 0
+
+
+def _keep_large_buffers() -> None:
+    """Set up glibc's allocator, if there is one, for large, short-lived buffers.
+
+    A batch of 1 MiB passes through several buffers of its size: gRPC's, the entry's, the write
+    batch's. By default glibc maps each of them anew and gives it back at once, and the kernel
+    clears the same 256 pages every time. With these limits they come from the heap, which keeps
+    up to TRIM_BYTES that are free.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return
+    if not (mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES) and mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)):
+        log.info("the allocator keeps its own limits for large buffers")

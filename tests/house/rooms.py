@@ -34,7 +34,6 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.budget": frozenset(),
     "cluster.events": frozenset(),
     "cluster.pieces": frozenset(),
-    "cluster.threads": frozenset({"cluster.errors"}),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset(
         {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from cluster.config.node_config import NodeConfig
+from cluster.consensus.message import Message
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.node_health import NodeHealth
-from cluster.node.links.peers import Peers
 
 
 def wall_clock_ms() -> int:
@@ -19,12 +20,14 @@ def steady_clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def clocks_of(config: NodeConfig, peers: Peers, health: NodeHealth) -> ClockAgreement:
+def clocks_of(
+    config: NodeConfig, send: Callable[[int, list[Message]], None], health: NodeHealth
+) -> ClockAgreement:
     return ClockAgreement(
         set(config.nodes) - {config.node_id},
         config.clock_bound_ms,
         steady_clock,
         wall_clock_ms,
-        peers.send,
+        send,
         lambda: health.sick,
     )

@@ -12,7 +12,7 @@ from cluster.config.node_config import NodeConfig
 from cluster.consensus.background_reads import AT_A_TIME, Done
 from cluster.consensus.driver import MAX_SLICES, Driver
 from cluster.node.health.sync_watch import SyncWatch
-from cluster.threads import start_all
+from cluster.node.tasks import start_all
 from storage.engine import Engine
 from storage.errors import StorageError
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.threads import start_all
+from cluster.node.tasks import start_all
 
 
 def no_thread(self: threading.Thread) -> None:
