@@ -22,10 +22,6 @@ class RemovedError(ClusterError):
     """The cluster removed this node. Its data directory is of no more use. Exit code 3."""
 
 
-class ListenError(ClusterError):
-    """An address cannot be listened on (in use, not ours, not allowed)."""
-
-
 class NotReadyError(ClusterError):
     """The node, or a leader, has not caught up far enough to answer. Worth a retry."""
 
@@ -36,10 +32,6 @@ class ProposalTimeoutError(ClusterError):
 
 class FeatureOffError(ClusterError):
     """The request needs an upgrade of the cluster to be finalized first."""
-
-
-class OlderReleaseError(ClusterError):
-    """The cluster uses something that this node's release does not know. The node must end."""
 
 
 class NotLeaderError(ClusterError):

@@ -36,8 +36,12 @@ from cluster.entries import (
     STAGED_OFFSETS,
     UPGRADE,
 )
-from cluster.errors import FeatureOffError
+from cluster.errors import ClusterError, FeatureOffError
 from oncelog.version import __version__
+
+
+class OlderReleaseError(ClusterError):
+    """The cluster uses something that this node's release does not know. The node must end."""
 
 
 class Versions(NamedTuple):

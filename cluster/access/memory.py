@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cluster.budget import Account, Budget
+from cluster.access.budget import Account, Budget
 from oncelog.errors import ThrottledError
 
 CALL_BYTES = 32 * 1024  # of memory that a call takes beside its messages

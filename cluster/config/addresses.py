@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 
+from cluster.errors import ClusterError
+
+
+class ListenError(ClusterError):
+    """An address cannot be listened on (in use, not ours, not allowed)."""
+
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Split "host:port", without the brackets of an IPv6 host."""

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, cast
 
-from cluster.budget import Account, Budget
+from cluster.access.budget import Account, Budget
 from cluster.kafka.codec import CodecError
 
 log = logging.getLogger(__name__)

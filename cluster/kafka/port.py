@@ -16,10 +16,9 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from cluster.access.budget import Budget
 from cluster.access.gate import Gate
-from cluster.budget import Budget
-from cluster.config.addresses import host_and_port
-from cluster.errors import ListenError
+from cluster.config.addresses import ListenError, host_and_port
 from cluster.kafka.frames import Connection
 from cluster.kafka.login import STRANGER_S, Login
 from cluster.kafka.needs import Rights

@@ -19,9 +19,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from cluster.config.addresses import ListenError
 from cluster.config.node_config import NodeConfig
 from cluster.config.processes import health_of, nodes_of
-from cluster.errors import BAD_SETTINGS, REMOVED, ListenError
+from cluster.errors import BAD_SETTINGS, REMOVED
 from cluster.machine.hangs import Hangs
 from cluster.machine.health import pages_of
 from cluster.metrics.http import serve_pages

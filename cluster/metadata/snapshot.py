@@ -19,10 +19,10 @@ from cluster.metadata.registrations import Registration
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.tables import Tables
 from cluster.metadata.topics import DamagedReplica, PartitionState, TopicSettings, TopicState
-from cluster.pieces import in_pieces, joined
 from cluster.transactions.coordinator import Coordinator
 from cluster.v1 import metadata_pb2 as pb
 from oncelog.wire.varint import encode_varint
+from storage.pieces import in_pieces, joined
 
 
 def packed_tables(tables: Tables) -> Iterator[bytes]:

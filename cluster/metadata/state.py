@@ -22,8 +22,15 @@ from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 
-from cluster.errors import OlderReleaseError
-from cluster.features import COMMANDS, KAFKA, THIS_RELEASE, Features, Finalized, Release
+from cluster.features import (
+    COMMANDS,
+    KAFKA,
+    THIS_RELEASE,
+    Features,
+    Finalized,
+    OlderReleaseError,
+    Release,
+)
 from cluster.metadata import nodes as node_rules
 from cluster.metadata import permissions, replicas, transactions
 from cluster.metadata import settings as cluster_settings

@@ -20,8 +20,7 @@ from http import HTTPStatus
 from socketserver import BaseRequestHandler, TCPServer, ThreadingMixIn
 from typing import Any, NamedTuple
 
-from cluster.config.addresses import host_and_port, with_port
-from cluster.errors import ListenError
+from cluster.config.addresses import ListenError, host_and_port, with_port
 
 log = logging.getLogger(__name__)
 

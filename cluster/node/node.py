@@ -17,7 +17,7 @@ import sys
 import time
 from functools import partial
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.config.node_config import LARGEST_MESSAGE_BYTES, NodeConfig
 from cluster.consensus.driver import Driver
 from cluster.consensus.learner_rate import LearnerRate
@@ -32,10 +32,10 @@ from cluster.consensus.message import (
 )
 from cluster.consensus.replay_budget import ReplayBudget
 from cluster.consensus.snapshots import Checked
-from cluster.errors import ClusterError, ConfigError, OlderReleaseError
+from cluster.errors import ClusterError, ConfigError
 from cluster.events.log_lines import record_log
 from cluster.events.recorder import SLOW
-from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE
+from cluster.features import CLUSTER_VERSIONS, THIS_RELEASE, OlderReleaseError
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.settings import LEARNER_RATE
 from cluster.metadata.state import MetadataState
@@ -67,13 +67,14 @@ from cluster.node.metadata.founding import Founding
 from cluster.node.metadata.producer_id_blocks import ProducerIdBlocks, max_block_age_s
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metadata.upgrades import Upgrades, keep_version
-from cluster.node.metrics.cluster_figures import ClusterFigures, security_families
+from cluster.node.metrics.cluster_figures import ClusterFigures
 from cluster.node.metrics.group_lags import GroupLags
 from cluster.node.metrics.sample import sample, transactions
 from cluster.node.metrics.targets import scrape_targets
 from cluster.node.ports.client_ports import ClientPorts
 from cluster.node.ports.offered import gate_of
 from cluster.node.ports.peer_requests import PeerRequests
+from cluster.node.ports.security import Security, security_families
 from cluster.node.ports.service_context import ServiceContext
 from cluster.node.replicas.driver_loop import DriverLoop, save_checkpoints
 from cluster.node.replicas.metadata_follower import MetadataFollower
@@ -87,7 +88,6 @@ from cluster.node.replicas.reports import ReplicaDuties
 from cluster.node.replicas.sizes import ReplicaSizes
 from cluster.node.tasks import Tasks
 from cluster.node.transactions.transactions import Transactions
-from cluster.security.settings import Security
 from cluster.services.fair_turns import Turns
 from cluster.services.groups.metrics import group_samples, groups_left_out, shown
 from cluster.services.groups.running_groups import GroupMembers

@@ -45,7 +45,6 @@ from cluster.groups.ownership import (
 )
 from cluster.groups.staged import MAX_STAGED, StagedOffsetsTable
 from cluster.groups.table import OwnershipTable
-from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.partition.group_state import (
     OUT_OF_ORDER,
     SEQUENCE_CONFLICT,
@@ -58,6 +57,7 @@ from cluster.partition.group_state import (
     record_of,
     state_after,
 )
+from cluster.transactions.types import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.v1 import offsets_pb2 as pb
 from oncelog.wire.varint import encode_varint
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cluster.metadata.topics import UNKNOWN_TOPIC_OR_PARTITION
+from cluster.transactions.types import UNKNOWN_TOPIC_OR_PARTITION
 from cluster.v1 import offsets_pb2 as pb
 
 OFFSET_BYTES = 128  # counted for each offset beside its texts

@@ -51,12 +51,12 @@ from cluster.partition.group_state import CommitResult
 from cluster.partition.producers import ProducerTable
 from cluster.partition.stored_batches import StoredBatches
 from cluster.partition.types import Answer
-from cluster.pieces import joined
 from cluster.transactions.run_records import unpack_marker
 from cluster.transactions.runs import Marked, RunTable
 from storage.errors import CorruptionError
 from storage.kv import WriteBatch
 from storage.offset_index import OffsetIndex
+from storage.pieces import joined
 
 _STATE = struct.Struct("<4sHxxqqqQQQ")
 _MAGIC, _VERSION = b"OLPS", 2

@@ -9,7 +9,18 @@ from typing import NamedTuple, Protocol
 
 from cluster.dedup.verdict import BatchMeta, Formats, OffsetRule, Verdict
 from cluster.features import Features
-from cluster.metadata.producer_names import NameState
+
+
+class NameHolder(Protocol):
+    """Producer name that holds an id. `NameState` of the metadata implements it."""
+
+    @property
+    def epoch(self) -> int:
+        """Returns the epoch of the newest lease."""
+
+    @property
+    def fence_epoch(self) -> int:
+        """Returns the lowest epoch that is not fenced."""
 
 
 class Names(Protocol):
@@ -22,7 +33,7 @@ class Names(Protocol):
     def is_issued(self, producer_id: int) -> bool:
         """Whether the copy knows that the id was issued. A name holds its id from then on."""
 
-    def holder(self, producer_id: int) -> NameState | None:
+    def holder(self, producer_id: int) -> NameHolder | None:
         """Returns the name that holds the id, if any. A given-up id is never held again."""
 
 
@@ -34,7 +45,7 @@ class NoNames:
     def is_issued(self, producer_id: int) -> bool:
         return False
 
-    def holder(self, producer_id: int) -> NameState | None:
+    def holder(self, producer_id: int) -> NameHolder | None:
         return None
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import grpc
 
+from cluster.access.budget import Budget
 from cluster.access.memory import CALL_BYTES, NO_MEMORY, answered, has_room, received
 from cluster.access.quotas import size_of
-from cluster.budget import Budget
 from cluster.rpc.errors import abort
 from cluster.rpc.handlers import Continuation, Handler, is_ours
 from oncelog.errors import ThrottledError

@@ -10,10 +10,10 @@ from __future__ import annotations
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from cluster.access.budget import Budget
 from cluster.access.gate import Gate
-from cluster.budget import Budget
+from cluster.config.addresses import ListenError
 from cluster.config.node_config import NodeConfig
-from cluster.errors import ListenError
 from cluster.rpc.authorization import Guarding
 from cluster.rpc.decoding import Decoding
 from cluster.rpc.foundings import OneFounding

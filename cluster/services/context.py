@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.features import Release
 from cluster.metadata.state import MetadataState

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from cluster.entries import has_unknown_fields
-from cluster.pieces import in_pieces
 from cluster.transactions.run_records import (
     expected_of,
     expected_record,
@@ -22,6 +21,7 @@ from cluster.transactions.sinks import Before, Sink, Sinks
 from cluster.transactions.transaction import NameOwner, Participant, TransactionRow
 from cluster.transactions.types import FINISHED, Holder, TransactionState
 from cluster.v1 import transactions_pb2 as pb
+from storage.pieces import in_pieces
 
 
 class Saved(NamedTuple):

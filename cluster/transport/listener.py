@@ -18,9 +18,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from cluster.config.addresses import host_and_port
+from cluster.config.addresses import ListenError, host_and_port
 from cluster.consensus.message import Message
-from cluster.errors import ListenError
 from cluster.security.handshakes import MAX_HANDSHAKES, Handshakes
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls, listed

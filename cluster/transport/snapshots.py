@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.budget import Account
+from cluster.access.budget import Account
 from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.transport.calls import PeerCallError
 from cluster.transport.link import PeerLink

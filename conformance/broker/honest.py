@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import grpc.aio
 from google.protobuf.message import Message
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.metadata import upgrade
 from cluster.metrics.page import Metrics
 from cluster.partition.replica import Partition

@@ -12,8 +12,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any, cast
 
+from cluster.access.budget import Budget
 from cluster.access.gate import Gate
-from cluster.budget import Budget
 from cluster.kafka.codec import MAX_ELEMENTS, Source, decode, encode
 from cluster.kafka.frames import LENGTH, REQUEST_BYTES, Connection, Exchange
 from cluster.kafka.login import Login

@@ -30,7 +30,7 @@ from cluster.consensus.message import (
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import KAFKA_IDS, BatchMeta
 from cluster.entries import CorruptEntryError
-from cluster.errors import OlderReleaseError
+from cluster.features import OlderReleaseError
 from cluster.groups.consumer_protocol import (
     assigned_partitions,
     assignment_of,

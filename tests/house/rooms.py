@@ -31,14 +31,11 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.errors": frozenset(),
     "cluster.features": frozenset({"cluster.entries", "cluster.errors", "oncelog.version"}),
     "cluster.entries": frozenset({"storage"}),
-    "cluster.budget": frozenset(),
     "cluster.events": frozenset(),
-    "cluster.pieces": frozenset(),
     "cluster.config": frozenset({"cluster.errors"}),
     "cluster.metrics": frozenset(
         {
             "cluster.config",
-            "cluster.errors",
             "cluster.events",
             "cluster.security",
             "oncelog.v1",
@@ -46,22 +43,20 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "storage",
         }
     ),
-    "cluster.security": frozenset({"cluster.config", "cluster.errors"}),
+    "cluster.security": frozenset({"cluster.errors"}),
     "cluster.cleaning": frozenset(
         {"cluster.entries", "oncelog.errors", "oncelog.types", "oncelog.wire"}
     ),
     "cluster.cleaning_worker": frozenset({"cluster.cleaning"}),
     "cluster.dedup": frozenset(),
     "cluster.transactions": frozenset(
-        {"cluster.dedup", "cluster.entries", "cluster.pieces", "cluster.v1", "oncelog.wire.varint"}
+        {"cluster.dedup", "cluster.entries", "storage.pieces", "cluster.v1", "oncelog.wire.varint"}
     ),
     "cluster.groups": frozenset({"cluster.v1"}),
     "cluster.metadata": frozenset(
         {
             "cluster.entries",
-            "cluster.errors",
             "cluster.features",
-            "cluster.pieces",
             "cluster.security.permissions",
             "cluster.security.quotas",
             "cluster.transactions",
@@ -74,10 +69,9 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.consensus": frozenset({"storage"}),
     "cluster.transport": frozenset(
         {
-            "cluster.budget",
+            "cluster.access.budget",
             "cluster.config",
             "cluster.consensus.message",
-            "cluster.errors",
             "cluster.features",
             "cluster.security",
             "cluster.v1",
@@ -88,26 +82,19 @@ ARROWS: Mapping[str, frozenset[str]] = {
             "cluster.consensus",
             "cluster.dedup",
             "cluster.entries",
-            "cluster.errors",
             "cluster.features",
             "cluster.groups",
-            "cluster.metadata",
-            "cluster.pieces",
             "cluster.transactions",
             "cluster.v1",
             "oncelog.wire",
             "storage",
         }
     ),
-    "cluster.access": frozenset(
-        {"cluster.budget", "cluster.events", "cluster.security", "oncelog.errors"}
-    ),
+    "cluster.access": frozenset({"cluster.events", "cluster.security", "oncelog.errors"}),
     "cluster.rpc": frozenset(
         {
             "cluster.access",
-            "cluster.budget",
             "cluster.config",
-            "cluster.errors",
             "cluster.events",
             "cluster.metrics",
             "cluster.security",
@@ -118,7 +105,6 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.kafka": frozenset(
         {
             "cluster.access",
-            "cluster.budget",
             "cluster.config.addresses",
             "cluster.dedup",
             "cluster.entries",
@@ -139,7 +125,6 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "cluster.services": frozenset(
         {
             "cluster.access",
-            "cluster.budget",
             "cluster.config",
             "cluster.consensus.proposals",
             "cluster.dedup",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import cluster.pieces as pieces_module
+import storage.pieces as pieces_module
 from cluster.consensus import checkpoints
 from cluster.dedup.verdict import Kind
 from tests.sim.checker import Violation

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cluster.consensus.group import Group
 from cluster.entries import UPGRADE
-from cluster.errors import OlderReleaseError
-from cluster.features import COMPACTION, KAFKA, Release, Versions
+from cluster.features import COMPACTION, KAFKA, OlderReleaseError, Release, Versions
 from cluster.partition.machine import PartitionMachine
 from cluster.v1 import metadata_pb2 as mpb
 from storage.errors import CorruptionError

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import storage.checkpoints
-from cluster import pieces
 from cluster.cleaning import passes
 from cluster.consensus import applying, checkpoints, driver, proposals, replication
 from cluster.dedup import sequences
 from cluster.node.cleaning import reading
 from cluster.transport import send_queue
 from cluster.v1 import metadata_pb2 as mpb
+from storage import pieces
 from tests.sim.checker import Violation, smallest_majority
 from tests.sim.client import Anonymous, Producer, Style
 from tests.sim.clock import NEVER

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.dedup.last_seen import LastSeen
 from cluster.features import THIS_RELEASE, Release

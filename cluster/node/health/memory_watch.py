@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.config.addresses import host_and_port
 from cluster.config.node_config import NodeConfig
 from cluster.metrics.page import Metrics

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from cluster.config.addresses import ListenError
 from cluster.config.exposure import check_exposure
 from cluster.config.node_config import NodeConfig, check_peer_ports
-from cluster.errors import ClusterError, ConfigError, ListenError
+from cluster.errors import ClusterError, ConfigError
 from cluster.metadata.state import MetadataState
 from cluster.node.links.addresses import own_listen
 from cluster.node.membership.find_cluster import ask_all

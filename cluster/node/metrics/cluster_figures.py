@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from cryptography import x509
-
 from cluster.consensus.group import Group
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
-from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, counter, gauge, labels
+from cluster.metrics.text import GAUGE, MetricFamily, counter, gauge, labels
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.links.peers import Peers
 from cluster.node.replicas.repairs import Repairs
 from cluster.partition.replica import Partition
-from cluster.security.certificates import Certificates
-from cluster.security.settings import Security
 
 
 class ClusterFigures:
@@ -132,27 +128,3 @@ def _left(partition: Partition) -> float:
         for node in learners
         if node in progress
     )
-
-
-def security_families(security: Security, insecure: bool) -> Iterator[MetricFamily]:
-    """Yield the certificates' ends, lost lines of the audit log, and whether TLS may be missing."""
-    yield gauge("oncelog_insecure", "1 if ports beyond loopback need no TLS", int(insecure))
-    ports = (("clients", security.clients), ("peers", security.peer_certificates))
-    yield MetricFamily(
-        "oncelog_certificate_expiry_timestamp_seconds",
-        GAUGE,
-        "End of the certificate in use, Unix time",
-        [(labels(port=port), _expiry(one)) for port, one in ports if one is not None],
-    )
-    dropped = 0 if security.audit is None else security.audit.dropped
-    yield MetricFamily(
-        "oncelog_audit_lines_dropped_total",
-        COUNTER,
-        "Lines of the audit log without room, or refusals too many in a second",
-        [("", dropped)],
-    )
-
-
-def _expiry(certificates: Certificates) -> float:
-    first = x509.load_pem_x509_certificates(certificates.current().certificate)[0]
-    return first.not_valid_after_utc.timestamp()

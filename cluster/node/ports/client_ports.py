@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cluster.access.budget import Budget
 from cluster.access.gate import Gate
-from cluster.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.kafka.needs import Rights
 from cluster.kafka.port import KafkaPort

@@ -15,11 +15,11 @@ from cluster.kafka.open_transactions import OpenTransactions
 from cluster.kafka.session import Session
 from cluster.metadata.state import MetadataState
 from cluster.metrics.page import Metrics
+from cluster.node.ports.security import Security
 from cluster.node.transactions.transactions import Transactions
 from cluster.rpc.services import add_service
 from cluster.security.permissions import Authorizer
 from cluster.security.quotas import Quotas
-from cluster.security.settings import Security
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
 from cluster.services.admin.security_service import SecurityService

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.consensus.message import Snapshot, SnapshotError
 from cluster.node.metadata.proposer import MetadataProposer
 from cluster.node.metrics.group_lags import GroupLags

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.errors import NotReadyError
 from cluster.metadata.state import MetadataState

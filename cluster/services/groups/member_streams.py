@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+from cluster.access.budget import Account
 from cluster.access.memory import COPIES, received
-from cluster.budget import Account
 from cluster.dedup.verdict import MAX_INT64
 from cluster.features import GROUPS
 from cluster.groups.coordinator import Assignment, Fenced, Hello, InstanceHeld

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cluster.access.budget import Account
 from cluster.access.memory import NO_MEMORY
-from cluster.budget import Account
 from cluster.entries import CARRIED, payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
 from cluster.partition.disk_reads import in_thread, without_waiting

@@ -18,9 +18,9 @@ import pytest
 
 from cluster.access import memory as access_memory
 from cluster.access import quotas as access_quotas
+from cluster.access.budget import Budget
 from cluster.access.gate import NOBODY_MAY, Gate
 from cluster.access.quotas import MAX_DELAY, Pace
-from cluster.budget import Budget
 from cluster.dedup.verdict import Kind
 from cluster.entries import unpack_batch
 from cluster.errors import FeatureOffError, NotLeaderError

@@ -16,7 +16,7 @@ from cluster.consensus.environment import Environment, GroupConfig
 from cluster.consensus.peer_window import PeerWindows
 from cluster.consensus.raft import open_raft
 from cluster.consensus.replay_budget import ReplayBudget
-from cluster.errors import OlderReleaseError
+from cluster.features import OlderReleaseError
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataState
 from storage.checkpoints import CheckpointStore

@@ -16,8 +16,8 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from cluster.access.budget import Budget
 from cluster.access.gate import Gate
-from cluster.budget import Budget
 from cluster.kafka.codec import Source, decode, encode
 from cluster.kafka.frames import LENGTH
 from cluster.kafka.messages import (

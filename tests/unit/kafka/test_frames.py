@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from cluster.budget import Account, Budget
+from cluster.access.budget import Account, Budget
 from cluster.kafka.codec import CodecError
 from cluster.kafka.frames import MAX_REQUESTS, Connection, Exchange, name_of
 

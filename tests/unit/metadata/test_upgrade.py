@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.entries import METADATA, UPGRADE, CorruptEntryError
-from cluster.errors import OlderReleaseError
-from cluster.features import COMMANDS, Finalized, Release, Versions
+from cluster.features import COMMANDS, Finalized, OlderReleaseError, Release, Versions
 from cluster.metadata.machine import MetadataMachine
 from cluster.metadata.state import MetadataCorruptError, MetadataState, UpgradeFinalized
 from cluster.metadata.upgrade import command, node_releases

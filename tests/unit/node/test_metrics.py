@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from cluster.errors import ListenError
+from cluster.config.addresses import ListenError
 from cluster.features import Finalized, Release, Versions
 from cluster.metadata.upgrade import plan
 from cluster.metrics.groups import GroupSample, TopicLag

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cluster.config.addresses import ListenError
 from cluster.config.node_config import NodeConfig
-from cluster.errors import ListenError
 from cluster.node import node as node_module
 from cluster.node.links.peers import Peers
 from cluster.node.node import Node

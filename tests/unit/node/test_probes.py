@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.errors import ListenError
+from cluster.config.addresses import ListenError
 from cluster.metrics import http
 from cluster.metrics.http import MAX_REQUEST_BYTES, MOST, TEXT, PageAnswer, serve_pages
 from cluster.node.health.probes import HANGS, Probes

@@ -42,7 +42,7 @@ import pytest
 from cryptography import x509
 
 import cluster.v1
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.config.node_config import NodeConfig
 from cluster.rpc import server as node_server
 from cluster.rpc.required_permissions import NEEDS

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cluster.budget import UNREAD_S, Account, Budget
+from cluster.access.budget import UNREAD_S, Account, Budget
 from cluster.consensus.proposals import Abandoned, Done
 from cluster.node.health.memory_watch import SETTLE, MemoryWatch
 from cluster.services.fair_turns import SLICE_BATCHES, Turns

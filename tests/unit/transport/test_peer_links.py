@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
+from cluster.config.addresses import ListenError
 from cluster.consensus.message import (
     Append,
     Heartbeat,
@@ -21,7 +22,6 @@ from cluster.consensus.message import (
     Snapshot,
     checksum_of,
 )
-from cluster.errors import ListenError
 from cluster.features import THIS_RELEASE, Finalized, Release, Versions
 from cluster.transport import calls
 from cluster.transport import link as peers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.budget import Budget
+from cluster.access.budget import Budget
 from cluster.consensus.message import SnapshotError
 from cluster.transport import snapshots
 from cluster.transport.snapshots import PART_TIMEOUT, SnapshotParts

@@ -1,14 +1,17 @@
-"""Security of each port, made from the settings."""
+"""Security of each port, made from the settings, and its metrics."""
 
 from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
+
 from cluster.config.node_config import NodeConfig
+from cluster.metrics.text import COUNTER, GAUGE, MetricFamily, gauge, labels
 from cluster.security.audit import Audit
 from cluster.security.certificates import CertificateFiles, Certificates
 from cluster.security.contexts import Contexts
@@ -81,3 +84,27 @@ def _identities(config: NodeConfig) -> Identities | None:
 
 def _listed(text: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, text.split(","))))
+
+
+def security_families(security: Security, insecure: bool) -> Iterator[MetricFamily]:
+    """Yield the certificates' ends, lost lines of the audit log, and whether TLS may be missing."""
+    yield gauge("oncelog_insecure", "1 if ports beyond loopback need no TLS", int(insecure))
+    ports = (("clients", security.clients), ("peers", security.peer_certificates))
+    yield MetricFamily(
+        "oncelog_certificate_expiry_timestamp_seconds",
+        GAUGE,
+        "End of the certificate in use, Unix time",
+        [(labels(port=port), _expiry(one)) for port, one in ports if one is not None],
+    )
+    dropped = 0 if security.audit is None else security.audit.dropped
+    yield MetricFamily(
+        "oncelog_audit_lines_dropped_total",
+        COUNTER,
+        "Lines of the audit log without room, or refusals too many in a second",
+        [("", dropped)],
+    )
+
+
+def _expiry(certificates: Certificates) -> float:
+    first = x509.load_pem_x509_certificates(certificates.current().certificate)[0]
+    return first.not_valid_after_utc.timestamp()
