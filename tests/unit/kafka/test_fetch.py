@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.kafka.brokers import Brokers
 from cluster.kafka.errors import Error
-from cluster.kafka.fetch import MAX_TIME_MS, NEWEST, Fetching, _part, _Room
+from cluster.kafka.fetch import EARLIEST, LATEST, MAX_TIME_MS, NEWEST, Fetching, _part, _Room
 from cluster.kafka.messages import (
     LIST_OFFSETS,
     ListOffsetsPartition,
@@ -69,6 +69,20 @@ async def test_a_time_beyond_all_records_is_nowhere() -> None:
     rig = await filled()
     for time_ms in (MAX_TIME_MS, MAX_TIME_MS + 1, 2**63 - 1):
         assert await listed(rig, 4, time_ms) == (0, -1, -1)
+
+
+async def test_while_a_batch_is_being_written_the_end_is_before_it() -> None:
+    """A client that begins at the end reads that batch; none finds a record in it by time."""
+    rig = await filled()
+    rig.hold()
+    rig.begin(batch(3, base_time=9, max_time=9))
+    assert await listed(rig, 4, LATEST) == (0, 15, -1)
+    assert await listed(rig, 4, 8) == (0, -1, -1)
+    rig.release()
+    await rig.answers.all()
+    assert await listed(rig, 4, LATEST) == (0, 18, -1)
+    assert await listed(rig, 4, 8) == (0, 15, 9)
+    assert await listed(rig, 4, EARLIEST) == (0, 0, -1)
 
 
 async def test_the_record_with_the_highest_time_is_the_first_of_them() -> None:

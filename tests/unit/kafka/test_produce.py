@@ -311,3 +311,22 @@ async def test_a_connection_that_guesses_at_ids_is_closed(monkeypatch: pytest.Mo
     for guess in range(1, 5):
         rig.begin(batch(1, pid=PID ^ guess, epoch=0, sequence=0))
         assert rig.answers.closed == (guess == 4)
+
+
+async def test_a_client_goes_on_after_every_error_of_its_id() -> None:
+    """By a higher epoch after an order that is wrong, by a new id after one that is not known."""
+    rig = Rig()
+    new = ids.made(SECRET, 2)
+    for pid, epoch, sequence, number in (
+        (PID, 0, 0, Error.NONE),
+        (PID, 0, 5, Error.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (PID, 1, 0, Error.NONE),
+        (PID, 0, 1, Error.INVALID_PRODUCER_EPOCH),
+        (PID ^ 1, 0, 0, Error.UNKNOWN_PRODUCER_ID),
+        (new, 0, 3, Error.UNKNOWN_PRODUCER_ID),
+        (new, 0, 0, Error.NONE),
+        (new, 0, 1, Error.NONE),
+    ):
+        rig.begin(batch(pid=pid, epoch=epoch, sequence=sequence))
+        ((result,),) = (await rig.answers.all())[-1:]
+        assert result.error_code == number, (pid, epoch, sequence)
