@@ -21,7 +21,7 @@ from cluster.kafka.versions import Head
 from cluster.partition.replica import Partition
 
 MAX_BODY_BYTES = 4096  # of a known request: some 120 partitions
-LOOK_AGAIN = 10.0  # seconds until a known request is worked on all the same
+LOOK_AGAIN = 60.0  # seconds until a known request is worked on all the same
 
 
 class _Known(NamedTuple):

@@ -63,6 +63,7 @@ class Session:
         self._handlers = handlers
         self._producing = producing
         self._requests = requests
+        self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle_polls = IdlePolls(rights.rules_version, self._answer_idle, self._work_on)
         self._turn = asyncio.Lock()
@@ -85,20 +86,19 @@ class Session:
         """Answer a consumer for which nothing has come."""
         head, exchange = poll.head, poll.exchange
         exchange.answer(_encoded(exchange, head, (head.begin_answer() + tail,)))
-        seconds = asyncio.get_running_loop().time() - poll.since
-        self._requests.done(KAFKA, FETCH.name, OK, seconds)
+        self._requests.done(KAFKA, FETCH.name, OK, self._loop.time() - poll.since)
 
     def _work_on(self, poll: Poll) -> None:
         """Read for a consumer that had nothing to read before, in the rest of its wait."""
         request = _decoded(poll.head, Source(poll.body))
-        left = poll.until - asyncio.get_running_loop().time()
+        left = poll.until - self._loop.time()
         request.max_wait_ms = round(max(0.0, left) * 1000)
         self._begin(self._answer(poll.connection, poll.exchange, poll.head, request, None))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         # Each has its own context: it notes the rules that its change was let in by.
         context = self._context.copy()
-        task = asyncio.get_running_loop().create_task(work, context=context)
+        task = self._loop.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -30,6 +30,8 @@ LAST_LINES = 1.0  # seconds that the last lines of the log get
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 MMAP_BYTES = 32 * 1024 * 1024  # the most that glibc takes
 TRIM_BYTES = 256 * 1024 * 1024
+# New objects until a collection. With Python's 700, waiting requests are walked over and over.
+GARBAGE = 10_000
 
 
 def run(config: NodeConfig) -> int:
@@ -104,6 +106,7 @@ async def _run(config: NodeConfig, lines: LineQueue, manager: ServiceManager) ->
     if config.next_steps and not config.process and not manager.listens:
         print(next_steps(config), flush=True)
     gc.freeze()  # objects made at start stay; skip them in every collection
+    gc.set_threshold(GARBAGE)
     async with manager.serving(f"node {config.node_id} serves clients on {config.listen}"):
         await asyncio.wait((stopped, node.failure), return_when=asyncio.FIRST_COMPLETED)
         if node.failure.done():

@@ -1,6 +1,6 @@
 """Leader epochs: an answer tells the leader's term, and a request with another one is refused.
 
-Clients that heard no epoch, or whose wrong one is taken, read on at a leader that was deposed.
+Without the check a client reads on at a deposed leader.
 """
 
 from __future__ import annotations
