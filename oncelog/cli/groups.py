@@ -15,7 +15,7 @@ from oncelog.cli.options import PARTITION, match_option, with_admin, yes_option
 from oncelog.cli.output import print_facts, print_json, print_rows, print_table
 from oncelog.cli.streams import confirm
 from oncelog.views.groups import group_view
-from oncelog.views.tables import group_rows, matching
+from oncelog.views.tables import group_rows, headings, matching
 from oncelog.views.words import when
 
 
@@ -77,10 +77,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
     print_facts(facts)
     if view.members:
         click.echo()
-        print_table(
-            [name.replace("_", " ") for name in view.members[0]],
-            [list(one.values()) for one in view.members],
-        )
+        print_table(headings(view.members), [list(one.values()) for one in view.members])
     click.echo()
     columns = (
         "topic", "partition", "offset", "high watermark", "lag", "owner", "ownership",

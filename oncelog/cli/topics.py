@@ -24,8 +24,8 @@ from oncelog.cli.output import print_facts, print_json, print_rows, print_table
 from oncelog.cli.streams import confirm, progress, protected_profile
 from oncelog.config import MAX_INT32
 from oncelog.views.changes import KEYS_MOVE, effects_of_resize, effects_of_settings, move_rows
-from oncelog.views.tables import matching, topic_rows
-from oncelog.views.topics import CHOICES, find_lacking, partition_rows, settings_of, summary
+from oncelog.views.tables import headings, matching, topic_rows
+from oncelog.views.topics import CHOICES, summary, topic_view
 from oncelog.views.words import plural, when
 
 LOOK_PERIOD = 0.5  # seconds between looks, with --wait
@@ -121,7 +121,7 @@ def create(
     with progress(lambda: f"waiting for a leader of each partition of {name}"):
         info = admin.create_topic(name, partitions, replicas, config, timeout_ms=timeout_ms)
     if as_json:
-        print_json(asdict(info))
+        print_json(asdict(topic_view(info)))
     else:
         click.echo(
             f"created topic {name}: {plural(info.partition_count, 'partition')}, "
@@ -149,21 +149,14 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
 
     Partitions have leaders, replicas and offsets.
     """
-    info = admin.describe_topic(name)
+    view = topic_view(admin.describe_topic(name))
     if as_json:
-        print_json(asdict(info))
+        print_json(asdict(view))
         return
-    print_facts(
-        [
-            ("topic", info.name),
-            ("created", when(info.created_ms)),
-            *settings_of(info.config).items(),
-        ]
-    )
+    print_facts([("topic", name), ("created", when(view.created_ms)), *view.config.items()])
     click.echo()
-    rows = partition_rows(info)
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
-    for line in find_lacking(info):
+    print_table(headings(view.partitions), [list(row.values()) for row in view.partitions])
+    for line in view.problems:
         click.echo(line)
 
 
@@ -248,7 +241,7 @@ def _alter_settings(
             confirm(f"{name}: {'; '.join(effects.lines)}.", yes=True)
     info = admin.alter_topic(name, config)
     if as_json:
-        print_json(asdict(info))
+        print_json(asdict(topic_view(info)))
     else:
         click.echo(f"altered topic {name}")
 

@@ -36,8 +36,8 @@ from oncelog.views.cluster import check_health, needs_topics
 from oncelog.views.events import KINDS, sequences_of, subject_of
 from oncelog.views.groups import GroupView, group_view
 from oncelog.views.nodes import waiting
-from oncelog.views.tables import group_rows, node_rows, producer_rows, topic_rows
-from oncelog.views.topics import find_lacking, partition_rows, settings_of
+from oncelog.views.tables import group_rows, headings, node_rows, producer_rows, topic_rows
+from oncelog.views.topics import topic_view
 from oncelog.views.words import when
 
 Query = Mapping[str, str]
@@ -159,27 +159,24 @@ async def topics(admin: Admin, query: Query) -> Page:
 
 
 async def topic(admin: Admin, query: Query, name: str) -> Page:
-    info = await admin.describe_topic(name)
+    view = topic_view(await admin.describe_topic(name))
     parts: list[Part] = []
-    lacking = find_lacking(info)
-    if lacking:
-        parts.append(Notes("Problems", lacking, "problem"))
+    if view.problems:
+        parts.append(Notes("Problems", view.problems, "problem"))
     links = (
         Link("Records", path("topics", name, "records")),
         Link("Events", path("events", topic=name)),
         Link("Did my record get in?", path("life", topic=name)),
     )
     parts.append(Links("More of this topic", links))
-    settings = [(setting, str(value)) for setting, value in settings_of(info.config).items()]
-    parts.append(Facts("Settings", [("created", when(info.created_ms)), *settings]))
-    found = partition_rows(info)
+    settings = [(setting, str(value)) for setting, value in view.config.items()]
+    parts.append(Facts("Settings", [("created", when(view.created_ms)), *settings]))
     rows: list[list[Cell]] = [
         [*(as_cell(value) for value in row.values()),
          Link("producers", path("topics", name, row["partition"]))]
-        for row in found
+        for row in view.partitions
     ]  # fmt: skip
-    columns = (*(found[0] if found else ()), "known")
-    parts.append(cut("Partitions", columns, rows))
+    parts.append(cut("Partitions", (*headings(view.partitions), "known"), rows))
     changes = [
         change(task, text, topic=name)
         for task, text in (
@@ -296,9 +293,8 @@ async def group(admin: Admin, query: Query, name: str) -> Page:
 
 
 def _members(view: GroupView) -> Table:
-    columns = [name.replace("_", " ") for name in view.members[0]] if view.members else []
     rows = [[as_cell(value) for value in one.values()] for one in view.members]
-    return cut("Members", columns, rows, empty="It has no members now.")
+    return cut("Members", headings(view.members), rows, empty="It has no members now.")
 
 
 def _offsets(view: GroupView) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -33,6 +33,11 @@ class Listing:
         """Return the table with one more column."""
         rows = [(*row, value) for row, value in zip(self.rows, values, strict=True)]
         return Listing((*self.columns, column), rows)
+
+
+def headings(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the names of rows' fields as words."""
+    return [name.replace("_", " ") for name in rows[0]] if rows else []
 
 
 def topic_rows(topics: Iterable[TopicInfo]) -> Listing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from oncelog.types import (
@@ -20,6 +21,18 @@ CHOICES: Mapping[str, type[ExpectedOffsets | TopicFormats | CleanupPolicy]] = {
     "formats": TopicFormats,
     "cleanup_policy": CleanupPolicy,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic, with one row for each partition. problems: partitions that cannot be written now."""
+
+    name: str
+    topic_id: int
+    created_ms: int
+    config: dict[str, object]
+    partitions: tuple[dict[str, object], ...]
+    problems: tuple[str, ...]
 
 
 def summary(info: TopicInfo) -> dict[str, Any]:
@@ -50,29 +63,30 @@ def settings_of(config: TopicConfig) -> dict[str, object]:
     }
 
 
-def partition_rows(info: TopicInfo) -> list[dict[str, object]]:
-    """Return the rows of a topic's partitions, with one column more if it is compacted."""
+def topic_view(info: TopicInfo) -> TopicDescription:
+    lacking = [str(one.partition) for one in info.partitions if not one.leader_id]
+    names = ", ".join(lacking)
+    problems = [f"without a leader, so neither written nor read: partitions {names}"]
     is_compacted = info.config.cleanup_policy not in (None, CleanupPolicy.DELETE)
-    return [partition_row(one, is_compacted=is_compacted) for one in info.partitions]
+    return TopicDescription(
+        info.name,
+        info.topic_id,
+        info.created_ms,
+        settings_of(info.config),
+        tuple(_partition(one, is_compacted) for one in info.partitions),
+        tuple(problems if lacking else ()),
+    )
 
 
-def partition_row(one: PartitionInfo, *, is_compacted: bool = False) -> dict[str, object]:
+def _partition(one: PartitionInfo, is_compacted: bool) -> dict[str, object]:
     """Return the row of a partition; None: there is none, or it is not known."""
     return {
         "partition": one.partition,
         "leader": one.leader_id or None,
         "term": one.term,
         "replicas": one.replicas,
-        "moves to": one.target or None,
+        "moves_to": one.target or None,
         "start": None if one.log_start_offset < 0 else one.log_start_offset,
-        "high watermark": None if one.high_watermark < 0 else one.high_watermark,
-        **({"compacted to": one.cleaned_offset} if is_compacted else {}),
+        "high_watermark": None if one.high_watermark < 0 else one.high_watermark,
+        **({"compacted_to": one.cleaned_offset} if is_compacted else {}),
     }
-
-
-def find_lacking(info: TopicInfo) -> list[str]:
-    """Return a sentence for partitions that nobody can write to now."""
-    leaderless = [str(one.partition) for one in info.partitions if not one.leader_id]
-    if not leaderless:
-        return []
-    return [f"without a leader, so neither written nor read: partitions {', '.join(leaderless)}"]

@@ -150,7 +150,7 @@ def test_topic_life(cli: Cli, topic: str) -> None:
     facts = cli("topic", "describe", topic, "--format", "json").json
     assert (facts["name"], len(facts["partitions"])) == (topic, 2)
     assert facts["config"]["retention_ms"] == 60_000
-    assert all(p["leader_id"] in (1, 2, 3) for p in facts["partitions"])
+    assert all(p["leader"] in (1, 2, 3) for p in facts["partitions"])
     table = cli("topic", "describe", topic)
     assert "retention_ms" in table.out
     assert "high watermark" in table.out

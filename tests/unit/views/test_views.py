@@ -22,8 +22,8 @@ from oncelog import (
 )
 from oncelog.views.groups import group_view
 from oncelog.views.live import Look, headline, tables
-from oncelog.views.tables import matching
-from oncelog.views.topics import find_lacking, partition_row, summary
+from oncelog.views.tables import headings, matching
+from oncelog.views.topics import summary, topic_view
 from oncelog.views.words import copied, plural
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -67,9 +67,12 @@ def test_a_topic_tells_partitions_without_a_leader() -> None:
     gone = replace(LED, partition=1, leader_id=0, log_start_offset=-1, high_watermark=-1)
     info = TopicInfo("t", 1, (LED, gone), TopicConfig(), 7)
     assert summary(info)["partitions"] == 2
-    assert list(partition_row(gone).values()) == [1, None, 4, (1, 2, 3), None, None, None]
-    assert find_lacking(info) == ["without a leader, so neither written nor read: partitions 1"]
-    assert find_lacking(replace(info, partitions=(LED,))) == []
+    view = topic_view(info)
+    assert list(view.partitions[1].values()) == [1, None, 4, (1, 2, 3), None, None, None]
+    assert view.problems == ("without a leader, so neither written nor read: partitions 1",)
+    assert topic_view(replace(info, partitions=(LED,))).problems == ()
+    assert headings(view.partitions)[-2:] == ["start", "high watermark"]
+    assert headings(()) == []
 
 
 def test_words_for_counts() -> None:
