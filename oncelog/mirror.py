@@ -35,7 +35,7 @@ from oncelog.errors import (
     UnknownTopicOrPartitionError,
 )
 from oncelog.producer import Producer
-from oncelog.settings import CompressionType
+from oncelog.settings import ClientSettings, CompressionType
 from oncelog.types import BatchMetadata, Record, TopicPartition
 from oncelog.wire.compression import CODECS
 from oncelog.wire.stored import StoredBatch
@@ -71,7 +71,9 @@ class Mirror:
     topics. Two copies of one topic into the same target need different names to run side by side.
     `partitions`: copy only these. The target topic is created if it does not exist.
     `starting_offsets`: where to begin in source partitions of which this copy has stored nothing,
-    by default at the beginning; a target that already has records requires it. Raises
+    by default at the beginning; a target that already has records requires it.
+    `source_settings`, `target_settings`: of the clients of each cluster, such as `tls_ca_file` and
+    `token_file`, by default as of any client. Raises
     InvalidRequestError if it is missing, or the partition counts differ. The start needs the
     leaders of all copied partitions: it waits a minute for each, then raises NotReadyError or
     RequestTimeoutError that names the partitions.
@@ -89,14 +91,17 @@ class Mirror:
         compression_type: CompressionType = "none",
         skip_deleted: bool = False,
         starting_offsets: Mapping[int, int] | None = None,
+        source_settings: ClientSettings | None = None,
+        target_settings: ClientSettings | None = None,
     ) -> None:
         self.source_topic = source
         self.target_topic = target
         self.progress: dict[int, Progress] = {}
-        there = target_bootstrap_servers
-        self._source = self._target = bootstrap_of(bootstrap_servers)
-        if there is not None:
-            self._target = parse_bootstrap(there, "target_bootstrap_servers")
+        here = there = bootstrap_of(bootstrap_servers)
+        if target_bootstrap_servers is not None:
+            there = parse_bootstrap(target_bootstrap_servers, "target_bootstrap_servers")
+        self._source: ClientSettings = {**(source_settings or {}), "bootstrap_servers": here}
+        self._target: ClientSettings = {**(target_settings or {}), "bootstrap_servers": there}
         self._compression: CompressionType = compression_type
         self._largest = 0  # payload bytes of a batch that is forwarded as stored
         self._skip_deleted = skip_deleted
@@ -119,7 +124,7 @@ class Mirror:
                 )
         self._name = name or default_name(cluster_id, source, target)
         check_name("name", f"{self._name}/{count - 1}")
-        self._consumer = Consumer(bootstrap_servers=self._source, auto_offset_reset="none")
+        self._consumer = Consumer(**self._source, auto_offset_reset="none")
         try:
             self._open(chosen)
         except BaseException as error:
@@ -128,10 +133,10 @@ class Mirror:
 
     def _inspect(self) -> tuple[str, int]:
         """Return the source's cluster id and partition count; make the target topic."""
-        with Admin(bootstrap_servers=self._source) as admin:
+        with Admin(**self._source) as admin:
             count = admin.describe_topic(self.source_topic).partition_count
             cluster_id = admin.describe_cluster().cluster_id
-        with Admin(bootstrap_servers=self._target) as admin:
+        with Admin(**self._target) as admin:
             if (
                 admin.describe_cluster().cluster_id == cluster_id
                 and self.source_topic == self.target_topic
@@ -161,7 +166,7 @@ class Mirror:
         starts = offsets_at_start(self._consumer, places, "earliest")
         for number in partitions:
             producer = self._producers[number] = Producer(
-                bootstrap_servers=self._target,
+                **self._target,
                 producer_name=f"{self._name}/{number}",
                 compression_type=self._compression,
                 linger_ms=0,
@@ -194,7 +199,7 @@ class Mirror:
     def _filled(self, partitions: list[int]) -> dict[int, int]:
         """Count the records that the target's partitions have had so far."""
         places = [TopicPartition(self.target_topic, number) for number in partitions]
-        with Consumer(bootstrap_servers=self._target) as consumer:
+        with Consumer(**self._target) as consumer:
             ends = offsets_at_start(consumer, places, "latest")
         return {tp.partition: end for tp, end in ends.items()}
 
@@ -244,7 +249,7 @@ class Mirror:
         if self._whole is None or time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_S
-        with Admin(bootstrap_servers=self._source) as admin:
+        with Admin(**self._source) as admin:
             count = admin.describe_topic(self.source_topic).partition_count
         if count > self._whole:
             raise InvalidRequestError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -13,9 +14,11 @@ import click
 
 from oncelog.admin import Admin
 from oncelog.cli.names import topic_names
-from oncelog.cli.options import PARTITION, Bootstrap, common
+from oncelog.cli.options import PARTITION, Bootstrap, common, complete_profile, security
 from oncelog.cli.output import print_json
+from oncelog.cli.profiles import Profile, load_profile
 from oncelog.cli.streams import progress
+from oncelog.config import SECURITY_SETTINGS, AdminConfig
 from oncelog.errors import FencedError, MissingExtraError
 from oncelog.mirror import Mirror, Progress, default_name
 from oncelog.views.words import plural
@@ -32,6 +35,12 @@ _MASTER = "local[*,4]"
     "target_bootstrap",
     type=Bootstrap(),
     help="Target cluster; default: the source cluster.",
+)
+@click.option(
+    "--to-profile",
+    metavar="NAME",
+    shell_complete=complete_profile,
+    help="Connection settings of the target cluster; --to replaces its nodes.",
 )
 @click.option("--name", help="Prefix of the producer names.")
 @click.option("--partition", "-p", "partitions", type=PARTITION, multiple=True)
@@ -57,6 +66,7 @@ def mirror(
     source: str,
     target: str,
     target_bootstrap: tuple[str, ...] | None,
+    to_profile: str | None,
     name: str | None,
     partitions: tuple[int, ...],
     exit_at_end: bool,
@@ -75,7 +85,8 @@ def mirror(
     you start it twice, the later one takes over and the earlier one ends with FENCED. Stop a Spark
     mirror before you go on with the client.
     """
-    there = target_bootstrap or bootstrap
+    profile = load_profile(to_profile) if to_profile else None
+    there = target_bootstrap or (profile.bootstrap_servers if profile else bootstrap)
     settings: dict[str, Any] = {
         "name": name,
         "compression_type": compression,
@@ -83,6 +94,9 @@ def mirror(
         "starting_offsets": dict(_start(text) for text in starts),
     }
     if engine == "spark":
+        if profile:
+            text = "--to-profile is not for --engine spark, whose tasks have one identity"
+            raise click.UsageError(f"{text}; leave out --engine")
         if partitions:
             raise click.UsageError("--partition is not for --engine spark, which copies all")
         done = _with_spark(
@@ -91,20 +105,43 @@ def mirror(
     else:
         if master or checkpoint:
             raise click.UsageError("--master and --checkpoint are for --engine spark")
-        with Mirror(
-            source,
-            target,
-            bootstrap_servers=bootstrap,
-            target_bootstrap_servers=there,
-            partitions=partitions or None,
-            **settings,
-        ) as copy:
-            with progress(lambda: _copied(copy.progress.values())):
-                done = list(copy.run(exit_at_end=exit_at_end).values())
+        with (
+            _identities(profile) as identities,
+            Mirror(
+                source,
+                target,
+                bootstrap_servers=bootstrap,
+                target_bootstrap_servers=there,
+                partitions=partitions or None,
+                **identities,
+                **settings,
+            ) as copy,
+            progress(lambda: _copied(copy.progress.values())),
+        ):
+            done = list(copy.run(exit_at_end=exit_at_end).values())
     if as_json:
         print_json([asdict(one) for one in done])
     else:
         click.echo(f"{_copied(done)} from {source} to {target}", err=True)
+
+
+@contextmanager
+def _identities(target: Profile | None) -> Iterator[dict[str, Any]]:
+    """Return a mirror's settings of two identities: the command's, and that of a profile.
+
+    A client without security settings takes those of the environment, so inside it has none.
+    """
+    if target is None:
+        yield {}
+        return
+    own = AdminConfig()
+    nobody: dict[str, Any] = dict.fromkeys(SECURITY_SETTINGS)
+    given = {name: getattr(own, name) for name in nobody}
+    with security({}, Profile("", (), nobody)):
+        yield {
+            "source_settings": given,
+            "target_settings": {**target.security, "tls": bool(target.security["tls"])},
+        }
 
 
 def _copied(partitions: Iterable[Progress]) -> str:

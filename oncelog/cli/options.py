@@ -67,7 +67,7 @@ PARTITION = click.IntRange(0, MAX_INT32)
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
-def _complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from oncelog.cli.profiles import profile_names
 
     try:
@@ -79,7 +79,7 @@ def _complete_profile(ctx: click.Context, param: click.Parameter, incomplete: st
 profile_option = click.option(
     "--profile",
     metavar="NAME",
-    shell_complete=_complete_profile,
+    shell_complete=complete_profile,
     help=f"Connection settings of a profile (or {PROFILE_ENV}).",
 )
 match_option = click.option(
