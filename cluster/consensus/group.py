@@ -467,7 +467,8 @@ class Group:
 
     def _lead(self) -> None:
         if self._leading is not None and self._leading.has_left:
-            self._end_leading("this replica votes no more")
+            goes_on = not self.members.is_removed
+            self._end_leading("this replica votes no more", goes_on=goes_on)
             self.machine.on_role(leader=False, ready=False, term=self.term)
             self._step_back()
         if self._leading is not None:

@@ -291,11 +291,15 @@ class LeaderTerm:
         return up_to_date and self._knows_configuration(target)
 
     def _append_proposals(self) -> None:
-        journal = self._journal
-        for data, waiting in self.proposals.take():
-            index = journal.last_index + 1
-            journal.append(data, index, self.term)
-            self.proposals.appended(index, waiting)
+        journal, taken = self._journal, iter(self.proposals.take())
+        try:
+            for data, done, outlives_term in taken:
+                index = journal.last_index + 1
+                self.proposals.appending(index, done, outlives_term=outlives_term)
+                journal.append(data, index, self.term)
+        except BaseException:
+            self.proposals.put_back(taken)  # the replica stops, and they are answered
+            raise
         # A change may wait behind what is more than this slice.
         if self._change_queued and journal.configurations[-1].index > journal.applied_index:
             self._change_queued = False

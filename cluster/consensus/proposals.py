@@ -11,9 +11,8 @@ moment, and retry. A caller whose command must not run twice waits on in `Undeci
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from cluster.consensus.port import NO_OP
 
@@ -47,31 +46,29 @@ Outcome = Applied | Abandoned
 Done = Callable[[Outcome], None]
 
 
-class Waiting(NamedTuple):
-    """The caller of an appended entry; `outlives_term`: see Group.propose."""
-
-    done: Done
-    outlives_term: bool
+# Data, its caller, and whether that outlives the term: see Group.propose.
+Proposal = tuple[bytes, Done, bool]
 
 
 class Proposals:
     """The proposals of one leader's term, before and after they are appended."""
 
     def __init__(self) -> None:
-        self._queue: list[tuple[bytes, Waiting]] = []
+        self._queue: list[Proposal] = []
         self._confirming: list[Done] = []
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, Done] = {}
+        self._outliving: set[int] = set()  # of the indexes in `_waiting`
         self.queued = False  # whether `take` would return something
 
     def propose(self, data: bytes, done: Done, *, outlives_term: bool = False) -> None:
-        self._queue.append((data, Waiting(done, outlives_term)))
+        self._queue.append((data, done, outlives_term))
         self.queued = True
 
     def confirm(self, done: Done) -> None:
         self._confirming.append(done)
         self.queued = True
 
-    def take(self) -> list[tuple[bytes, Waiting]]:
+    def take(self) -> list[Proposal]:
         """Takes this slice's entries, in order; one no-op serves all waiting confirmations."""
         if self._confirming:
             waiting, self._confirming = self._confirming, []
@@ -80,9 +77,9 @@ class Proposals:
                 for done in waiting:
                     done(outcome)
 
-            self._queue.append((NO_OP, Waiting(confirmed, outlives_term=False)))
+            self._queue.append((NO_OP, confirmed, False))
         count = size = 0
-        for data, _ in self._queue[: MAX_SLICE_ENTRIES + 1]:
+        for data, _, _ in self._queue[: MAX_SLICE_ENTRIES + 1]:
             size += len(data)
             if count and (size > MAX_SLICE_BYTES or count >= MAX_SLICE_ENTRIES):
                 break
@@ -91,23 +88,31 @@ class Proposals:
         self.queued = bool(self._queue)
         return queue
 
-    def appended(self, index: int, waiting: Waiting) -> None:
+    def put_back(self, rest: Iterable[Proposal]) -> None:
+        """Puts back those that were taken and never appended, as the first."""
+        self._queue[:0] = rest
+
+    def appending(self, index: int, done: Done, *, outlives_term: bool) -> None:
         assert index not in self._waiting
-        self._waiting[index] = waiting
+        self._waiting[index] = done
+        if outlives_term:
+            self._outliving.add(index)
 
     def applied(self, index: int, result: object) -> None:
-        waiting = self._waiting.pop(index, None)
-        if waiting is not None:
-            waiting.done(Applied(index, result))
+        done = self._waiting.pop(index, None)
+        if done is not None:
+            self._outliving.discard(index)
+            done(Applied(index, result))
 
     def abandon(self, leader_id: int, reason: str) -> list[tuple[int, Done]]:
         """Answers the callers; returns those of appended entries that outlive the term."""
         lost, unknown = Abandoned(leader_id, reason, lost=True), Abandoned(leader_id, reason)
-        kept = [(index, one.done) for index, one in self._waiting.items() if one.outlives_term]
-        answers = [(one.done, unknown) for one in self._waiting.values() if not one.outlives_term]
-        answers += [(one.done, lost) for _, one in self._queue]
+        kept = [(index, self._waiting.pop(index)) for index in sorted(self._outliving)]
+        answers = [(done, unknown) for done in self._waiting.values()]
+        answers += [(done, lost) for _, done, _ in self._queue]
         answers += [(done, unknown) for done in self._confirming]
         self._waiting = {}
+        self._outliving = set()
         self._queue = []
         self._confirming = []
         self.queued = False

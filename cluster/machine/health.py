@@ -22,6 +22,9 @@ from cluster.node.health.probes import Probes, probe_answer
 
 TIMEOUT = 2.0  # seconds for a process's answer
 
+# ConnectionError: nothing listens there. TimeoutError: none came. Another one: it was not asked.
+Answer = PageAnswer | OSError
+
 
 def pages_of(processes: Mapping[int, str], own: Probes) -> dict[str, Page]:
     """Return the machine's pages.
@@ -32,37 +35,42 @@ def pages_of(processes: Mapping[int, str], own: Probes) -> dict[str, Page]:
 
 
 def _readyz(processes: Mapping[int, str], query: str) -> PageAnswer:
-    told = faults_of("/readyz", processes, "it does not run")
-    lines = [f"node {node}: {fault}" for node, faults in told.items() for fault in faults]
+    told = ask_all("/readyz", processes)
+    lines = [f"node {node}: {fault}" for node, answer in told.items() for fault in _faults(answer)]
     return probe_answer("ready", lines)
 
 
-def faults_of(path: str, processes: Mapping[int, str], gone: str = "") -> dict[int, list[str]]:
-    """Return each node's faults in plain words, none if it is well.
-
-    gone: the fault of one that does not run; empty: that is none.
-    """
+def ask_all(path: str, processes: Mapping[int, str], timeout: float = TIMEOUT) -> dict[int, Answer]:
+    """Return each process's answer."""
     asked = dict(processes)
     with ThreadPoolExecutor(len(asked) or 1) as pool:
-        faults = pool.map(partial(_faults, path, gone), asked.values())
-        return dict(zip(asked, faults, strict=True))
+        answers = pool.map(partial(_ask, path, timeout), asked.values())
+        return dict(zip(asked, answers, strict=True))
 
 
-def _faults(path: str, gone: str, address: str) -> list[str]:
-    connection = http.client.HTTPConnection(*host_and_port(address), timeout=TIMEOUT)
+def _ask(path: str, timeout: float, address: str) -> Answer:
+    connection = http.client.HTTPConnection(*host_and_port(address), timeout=timeout)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
         body = answer.read().decode(errors="replace")
-    except ConnectionError:
-        return [gone] if gone else []
-    except (OSError, http.client.HTTPException):
-        return ["it has not answered in time"]
+        return PageAnswer(HTTPStatus(answer.status), body)
+    except OSError as error:
+        return error
+    except (http.client.HTTPException, ValueError) as error:
+        return OSError(f"no answer of HTTP: {error}")
     finally:
         connection.close()
-    return [] if answer.status == HTTPStatus.OK else [*_lines(body)]
 
 
-def _lines(body: str) -> Iterator[str]:
-    for line in body.splitlines()[1:]:
-        yield line.removeprefix("- ")
+def _faults(answer: Answer) -> Iterator[str]:
+    """Yield a process's faults in plain words, none if it is ready."""
+    if isinstance(answer, ConnectionError):
+        yield "it does not run"
+    elif isinstance(answer, TimeoutError):
+        yield "it has not answered in time"
+    elif isinstance(answer, OSError):
+        yield f"it could not be asked: {answer}"
+    elif answer.status != HTTPStatus.OK:
+        for line in answer.body.splitlines()[1:]:
+            yield line.removeprefix("- ")

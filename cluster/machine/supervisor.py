@@ -67,29 +67,28 @@ def supervise(config: NodeConfig) -> int:
 
 
 async def _run(supervisor: Supervisor, own: Probes, hangs: Hangs) -> int:
-    watch = asyncio.create_task(watch_hangs(supervisor, own, hangs))
+    tasks = [asyncio.create_task(_turn(own)), asyncio.create_task(watch_hangs(supervisor, hangs))]
     try:
         return await supervisor.run()
     finally:
-        watch.cancel()
+        for task in tasks:
+            task.cancel()
 
 
-async def watch_hangs(
-    supervisor: Supervisor, own: Probes, hangs: Hangs, period: float = LOOK_PERIOD
-) -> None:
-    """End each process that hangs for too long; it is started again."""
+async def _turn(own: Probes) -> None:
     while True:
         own.turned()
-        running = supervisor.running
+        await asyncio.sleep(LOOK_PERIOD)
+
+
+async def watch_hangs(supervisor: Supervisor, hangs: Hangs, period: float = LOOK_PERIOD) -> None:
+    """End each process that hangs for too long; it is started again."""
+    while True:
         try:
-            hung = await asyncio.to_thread(hangs.look)
+            for node, pid in await asyncio.to_thread(hangs.look, supervisor.running):
+                supervisor.end_hung(node, pid)
         except RuntimeError as error:  # the system has no thread for it
             log.error("processes cannot be watched: %s", error)
-            hung = ()
-        own.turned()
-        for node in hung:
-            if node in running and supervisor.end_hung(node, running[node]):
-                hangs.forget(node)
         await asyncio.sleep(period)
 
 

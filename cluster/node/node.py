@@ -171,7 +171,7 @@ class Node:
         self.registering = Registering(config, opened.known.identity, opened.stored, *own)
         parts = (proposer, replicas, peers, self._leaders)
         transactions = self._transactions = Transactions(config, self.metadata, *parts, clock)
-        sizes = self.sizes = ReplicaSizes(config.node_id, replicas.by_group, peers, self._waits)
+        sizes = self.sizes = self._open_sizes()
         self._producer_ids = self._open_producer_ids()
         self._duties = ReplicaDuties(config, self._driver, self.metadata, proposer, replicas, sizes)
         self._context = self._service_context(lock)
@@ -191,6 +191,10 @@ class Node:
         return ProducerIdBlocks(
             self._allocate_producer_ids, size, max_age_s=max_age, clock=time.monotonic
         )
+
+    def _open_sizes(self) -> ReplicaSizes:
+        held = (self.config.node_id, self._replicas.by_group, self._peers)
+        return ReplicaSizes(*held, self._waits, self._proposer.group)
 
     def _open_lags(self) -> GroupLags:
         return GroupLags(
@@ -431,6 +435,7 @@ class Node:
         tasks.spawn(connections.run())
         if self.config.metrics_listen:
             tasks.spawn(self._lags.run())
+        probes.turned()
         probes.faults = Readiness(
             time.monotonic,
             server.grpc,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import logging
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
@@ -30,6 +32,7 @@ LAST_LINES = 1.0  # seconds that the last lines of the log get
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 MMAP_BYTES = 32 * 1024 * 1024  # the most that glibc takes
 TRIM_BYTES = 256 * 1024 * 1024
+STOP_LIMIT = 30.0  # seconds until the loop notices that the supervisor ended
 # New objects until a collection. With Python's 700, waiting requests are walked over and over.
 GARBAGE = 10_000
 
@@ -66,14 +69,29 @@ def next_steps(config: NodeConfig) -> str:
     return "\n".join(lines)
 
 
-def _stop_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Stop when the supervisor ends, however it ends: it holds the other end of stdin."""
+def stop_with_supervisor(
+    loop: asyncio.AbstractEventLoop, stop: asyncio.Event, limit: float = STOP_LIMIT
+) -> None:
+    """Stop when the supervisor ends, however it ends: it holds the other end of stdin.
 
-    def ended() -> None:
-        loop.remove_reader(0)
-        stop.set()
+    A thread ends a process with a hanging loop, after `limit`: no other process would.
+    """
 
-    loop.add_reader(0, ended)
+    def watch() -> None:
+        stopping = threading.Event()
+
+        def ended() -> None:
+            stop.set()
+            stopping.set()
+
+        while os.read(0, 1024):
+            pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+            loop.call_soon_threadsafe(ended)
+        if not stopping.wait(limit):
+            os._exit(1)
+
+    threading.Thread(target=watch, name="supervisor's end", daemon=True).start()
 
 
 async def _run(config: NodeConfig, lines: LineQueue, manager: ServiceManager) -> int:
@@ -83,7 +101,7 @@ async def _run(config: NodeConfig, lines: LineQueue, manager: ServiceManager) ->
     for number in stopping():
         loop.add_signal_handler(number, stop.set)
     if config.process is not None:
-        _stop_with_supervisor(loop, stop)
+        stop_with_supervisor(loop, stop)
     try:
         start_all(disk_reads.POOL, disk_reads.AT_A_TIME)
         loop.set_default_executor(start_all(ThreadPoolExecutor(WORKERS, "work"), WORKERS))

@@ -21,6 +21,10 @@ class PeerCallError(Exception):
     """A peer did not answer a request, or gave a wrong answer. It may have taken the request."""
 
 
+class NotSentError(PeerCallError):
+    """A request was not sent: the peer has not taken it."""
+
+
 class Calls:
     """Requests of one link: numbered, in order, and bounded in number."""
 
@@ -36,7 +40,7 @@ class Calls:
     async def ask(self, request: pb.Request) -> pb.Response:
         """Queues the request at once, then waits. Raises PeerCallError."""
         if len(self._waiting) >= MAX_REQUESTS:
-            raise PeerCallError(f"{MAX_REQUESTS} requests wait for their answers")
+            raise NotSentError(f"{MAX_REQUESTS} requests wait for their answers")
         self._numbers += 1
         number = request.id = self._numbers
         future: asyncio.Future[pb.Response] = asyncio.get_running_loop().create_future()
@@ -61,7 +65,9 @@ class Calls:
 
     def lost(self) -> None:
         """Fails all requests: the connection broke, so no answer will come."""
+        unsent = {request.id for request in self._queue}
         self._queue.clear()
-        for future in self._waiting.values():
+        for number, future in self._waiting.items():
             if not future.done():
-                future.set_exception(PeerCallError("the connection broke"))
+                kind = NotSentError if number in unsent else PeerCallError
+                future.set_exception(kind("the connection broke"))

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from cluster.consensus.message import Message
 from cluster.security.names import NamelessError
 from cluster.security.peer_tls import Peer, PeerTls
-from cluster.transport.calls import Calls, PeerCallError
+from cluster.transport.calls import Calls, NotSentError
 from cluster.transport.connecting import (
     HELLO_TIMEOUT,
     StrangerError,
@@ -95,7 +95,7 @@ class PeerLink:
     async def ask(self, request: pb.Request) -> pb.Response:
         """Sends a request and waits for its answer. Raises PeerCallError."""
         if not self.up:
-            raise PeerCallError("there is no connection")
+            raise NotSentError("there is no connection")
         self._loop.call_soon(self._send_next)
         return await self._calls.ask(request)
 

@@ -35,7 +35,7 @@ def waiters_forgotten() -> Any:
     def forgetful(self: Proposals, leader_id: int, reason: str) -> Any:
         self._confirming = []
         appended = self._waiting.items()
-        for index in [i for i, one in appended if "confirmed" in one.done.__qualname__]:
+        for index in [i for i, one in appended if "confirmed" in one.__qualname__]:
             del self._waiting[index]
         return abandon(self, leader_id, reason)
 
@@ -48,8 +48,8 @@ def later_proposals_go_on() -> Any:
 
     def losing(self: Proposals) -> Any:
         if len(self._queue) > 2:
-            _, waiting = self._queue.pop(0)
-            waiting.done(Abandoned(0, "lost"))
+            _, done, _ = self._queue.pop(0)
+            done(Abandoned(0, "lost"))
         return take(self)
 
     return [(Proposals, "take", losing)]

@@ -15,6 +15,8 @@ from http import HTTPStatus
 from cluster.metrics.http import Page, PageAnswer
 
 HANGS = 5.0  # seconds without a turn of the loop
+ALIVE = PageAnswer(HTTPStatus.OK, "alive\n")
+UNWATCHED = PageAnswer(HTTPStatus.OK, "alive: it starts or stops\n")  # which may take long
 
 Faults = Callable[[], Iterable[str]]
 
@@ -41,7 +43,7 @@ class Probes:
             self._turned_at = self._clock()
 
     def stop(self) -> None:
-        """Watch the loop no more: the node ends, and saves what it has."""
+        """Watch the loop no more: the node ends, and saves its data."""
         self._ends = True
         self._turned_at = None
         self.faults = lambda: ("it is stopping",)
@@ -53,6 +55,8 @@ class Probes:
             yield f"its event loop has not turned for {silent:.0f} seconds (limit {HANGS:.0f})"
 
     def _livez(self, query: str) -> PageAnswer:
+        if self._turned_at is None:
+            return UNWATCHED
         return probe_answer("alive", self._hangs())
 
     def _readyz(self, query: str) -> PageAnswer:

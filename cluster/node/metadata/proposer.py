@@ -22,7 +22,7 @@ from cluster.metadata.topics import INVALID_REQUEST, NOT_SUPPORTED
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.metadata.founding import Founding
 from cluster.security.caller import RULES_VERSION
-from cluster.transport.calls import PeerCallError
+from cluster.transport.calls import NotSentError, PeerCallError
 from cluster.transport.link import PeerLink
 from cluster.transport.versions import UPGRADES
 from cluster.v1 import metadata_pb2 as mpb
@@ -145,7 +145,8 @@ class MetadataProposer:
             try:
                 response = await link.ask(pb.Request(propose_metadata=asked))
             except PeerCallError as error:
-                return None, True, f"node {link.peer}: {error}"
+                taken = not isinstance(error, NotSentError)
+                return None, taken, f"node {link.peer}: {error}"
             answer = response.propose_metadata
         if answer.not_leader:
             return None, bool(answer.leader_id == -1), "leadership moved"
@@ -173,7 +174,8 @@ class MetadataProposer:
             if not future.done():
                 future.set_result(outcome)
 
-        self.group.propose(self._entry(proposed, stamp_ms), done, outlives_term=True)
+        once = proposed.WhichOneof("command") not in REPEATABLE  # the others are proposed again
+        self.group.propose(self._entry(proposed, stamp_ms), done, outlives_term=once)
         self._touch()
         outcome = await future
         if isinstance(outcome, Abandoned):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from cluster.consensus.group import Group
 from cluster.consensus.leader_term import WITHIN_ENTRIES
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.links.peers import Peers
 from cluster.partition.replica import Partition
 from cluster.transport.calls import PeerCallError
@@ -30,7 +31,7 @@ class ReplicaSizes:
     partitions: its own, by group. waiting: group -> why this node, which leads it, does not change
     its replicas now; `reasons`: of all nodes, when they were asked last.
     lags: (group, node) -> committed entries that its replica lacks, if they are many, as the
-    leaders said when they were asked last.
+    leaders said when they were asked last. Of the metadata: learners that are not filled.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class ReplicaSizes:
         partitions: Mapping[int, Partition],
         peers: Peers,
         waiting: Callable[[], Mapping[int, str]],
+        metadata: Group,
     ) -> None:
         self._node_id = node_id
+        self._metadata = metadata
         self._partitions = partitions
         self._peers = peers
         self._waiting = waiting
@@ -58,6 +61,13 @@ class ReplicaSizes:
             for gid, partition in held.items()
             for node, lag in _lags(partition.group)
             if lag > WITHIN_ENTRIES
+        ]
+        lags += [
+            pb.ReplicaLag(group=METADATA_GROUP, node_id=node, entries=lag)
+            for node, lag in _lags(self._metadata)
+            if node in self._metadata.members.learners
+            and not self._metadata.progress[node].is_filled
+            and self._metadata.why_no_vote(node)
         ]
         return pb.DescribeReplicasResponse(
             groups=list(held), bytes=sizes, waiting=dict(self._waiting()), lags=lags

@@ -14,6 +14,7 @@ from cluster.errors import ClusterError
 from cluster.metadata import nodes as rules
 from cluster.metadata.places import NodePlace
 from cluster.metadata.repairs import outlook
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import PartitionState, invalid
 from cluster.services.context import NodeContext
 from cluster.services.errors import accepted
@@ -197,7 +198,8 @@ async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> 
             lost |= {*record.replicas} - {*record.target}
         going.update(lost)
         waits.look(name, record)
-    coming.update({*coming_of(view.own), *view.without_vote})
+    filled = {one for one in view.learners if (METADATA_GROUP, one) in node.sizes.lags}
+    coming.update({*coming_of(view.own), *view.without_vote, *filled})
     known = {*node.config.nodes, *state.nodes, *view.expected, *view.own.replicas}
     if view.own.replicas:
         known -= {*node.config.nodes} - {*state.nodes, *view.expected, *view.own.replicas}
@@ -277,6 +279,9 @@ def _own_waits(node: NodeContext, number: int) -> list[str]:
         return ["it has to be started with an empty data directory"]
     if number in view.joining and not node.alive(number):
         return ["it does not answer"]
+    lag = node.sizes.lags.get((METADATA_GROUP, number))
+    if lag is not None and number in view.learners:
+        return [f"{METADATA}: its replica is {lag} entries behind"]
     if number in view.leaving and view.own.replicas and number not in view.own.replicas:
         away = [one for one in view.own.replicas if not node.alive(one)]
         return [

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from cluster.consensus.configuration import ChangeRefusedError, ChangeStep
-from cluster.consensus.message import Append, PreVoteReply, TimeoutNow, VoteReply
+from cluster.consensus.message import Append, AppendReply, PreVoteReply, TimeoutNow, VoteReply
+from cluster.consensus.port import NO_OP
+from cluster.consensus.proposals import Abandoned, Outcome
 from cluster.dedup.verdict import Kind
 from tests.sim.checker import Violation
 from tests.sim.membership.stage import Changing
@@ -219,6 +221,43 @@ def a_demoted_leader_from_whom_nobody_takes_over_stops() -> None:
         raise Violation("1 has gone, and is a learner")
     stage.settle()
     assert stage.leaders() != [1] and learners(stage, 1) == [1]
+
+
+@schedule
+def a_demoted_leaders_callers_wait_for_the_log() -> None:
+    """Its last entry reaches nobody: the next leader's takes its place, so it may be repeated."""
+    stage, told = demoted(), list[Outcome]()
+    group = stage.group(1)
+    first = group.journal.last_index + 1
+
+    def keep(*others: type) -> None:
+        """Holds what would make a successor, and the entries behind the first."""
+
+        def matches(sender: int, receiver: int, message: object) -> bool:
+            later = isinstance(message, Append) and message.terms and message.last_index > first
+            return bool(later) or isinstance(message, (TimeoutNow, *others))
+
+        stage.hold(matches)
+
+    keep(AppendReply)
+    stage.propose(1, ChangeStep.DEMOTE, 1)
+    stage.run(0.05)
+    group.propose(NO_OP, told.append, outlives_term=True)
+    stage.node(1).driver.touch(GID)
+    stage.run(0.05)
+    assert group.journal.last_index == first + 1 and group.members.is_voter
+    replies = [one for one in stage.held if isinstance(one[2], AppendReply)]
+    stage.drop()
+    keep()
+    for sender, receiver, reply in replies:
+        stage.deliver(sender, receiver, reply)
+    stage.run(4.0)
+    if stage.leaders() or told:
+        raise Violation(f"1 follows, and has not heard what became of its entry: {told}")
+    stage.drop()
+    stage.settle()
+    if [isinstance(one, Abandoned) and one.lost for one in told] != [True]:
+        raise Violation(f"its entry is not in the log, and 1 told {told}")
 
 
 @schedule

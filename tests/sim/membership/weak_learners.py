@@ -19,6 +19,7 @@ CAUGHT_BY = {
     "demoted-stands": "learners_that_stay_lose_their_leader",
     "demoted-leads-on": "a_leader_that_is_demoted_hands_over",
     "demoted-goes": "a_demoted_leader_from_whom_nobody_takes_over_stops",
+    "demoted-tells-early": "a_demoted_leaders_callers_wait_for_the_log",
     "demoted-rests": "a_demoted_leader_does_not_rest",
     "demoted-below-a-majority": "who_votes_on_is_a_majority_that_answers",
     "rests-without-its-learners": "a_group_does_not_rest_with_a_learner_behind",
@@ -160,3 +161,13 @@ def silent_learner_believed() -> Any:
         return replied_at(self, peer) if peer in self._members.voters else self._clock()
 
     return [(LeaderTerm, "_replied_at", or_now)]
+
+
+@mutation("a demoted leader answers its callers before the log decides")
+def demoted_tells_early() -> Any:
+    end_leading = Group._end_leading
+
+    def early(self: Group, reason: str, *, goes_on: bool = False) -> None:
+        end_leading(self, reason, goes_on=goes_on and "votes no more" not in reason)
+
+    return [(Group, "_end_leading", early)]

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.consensus.leader_term import LeaderTerm
 from cluster.consensus.port import NO_OP
 from cluster.consensus.proposals import (
     MAX_SLICE_BYTES,
@@ -29,13 +36,13 @@ def test_a_round_has_a_limit_and_what_waits_for_confirmation_keeps_its_place():
         proposals.propose(THIRD, waiter(f"batch {number}"))
     proposals.confirm(waiter("confirmed"))
     first = proposals.take()
-    assert [data for data, _ in first] == [THIRD] * 3
+    assert [data for data, _, _ in first] == [THIRD] * 3
     proposals.propose(b"later", waiter("later"))
     second = proposals.take()
-    assert [data for data, _ in second] == [THIRD, NO_OP, b"later"]
+    assert [data for data, _, _ in second] == [THIRD, NO_OP, b"later"]
     assert not proposals.queued
-    for _, waiting in first + second:
-        waiting.done(Applied(1, None))
+    for _, answered, _ in first + second:
+        answered(Applied(1, None))
     assert done == [*(f"batch {number}" for number in range(4)), "confirmed", "later"]
 
 
@@ -54,8 +61,8 @@ def test_what_was_never_appended_is_lost_and_the_log_decides_on_what_was():
 
     proposals.propose(b"appended", waiter("appended"))
     proposals.propose(b"waits", waiter("waits"), outlives_term=True)
-    for index, (_, waiting) in enumerate(proposals.take(), 5):
-        proposals.appended(index, waiting)
+    for index, (_, answered, outlives_term) in enumerate(proposals.take(), 5):
+        proposals.appending(index, answered, outlives_term=outlives_term)
     proposals.propose(b"queued", waiter("queued"), outlives_term=True)
     proposals.confirm(waiter("confirms"))
     kept = proposals.abandon(2, "deposed")
@@ -71,6 +78,27 @@ def test_what_was_never_appended_is_lost_and_the_log_decides_on_what_was():
         assert not undecided
     assert told["committed"] == Applied(6, b"result")
     assert isinstance(told["overwritten"], Abandoned) and told["overwritten"].lost
+
+
+def test_callers_of_a_slice_whose_append_fails_are_all_answered():
+    """Before, those behind the entry that failed waited for ever."""
+    proposals, told = Proposals(), dict[bytes, Outcome]()
+
+    def append(data: bytes, index: int, term: int) -> None:
+        if data == b"2":
+            raise OSError("a fault")
+        journal.last_index = index
+
+    journal = SimpleNamespace(last_index=4, append=append)
+    for data in (b"1", b"2", b"3", b"4"):
+        proposals.propose(data, partial(told.__setitem__, data))
+    term: Any = SimpleNamespace(proposals=proposals, _journal=journal, term=7)
+    with pytest.raises(OSError, match="a fault"):
+        LeaderTerm._append_proposals(term)
+    assert not told
+    assert not proposals.abandon(0, "stopped")
+    unknown, lost = Abandoned(0, "stopped"), Abandoned(0, "stopped", lost=True)
+    assert told == {b"1": unknown, b"2": unknown, b"3": lost, b"4": lost}
 
 
 def test_terms_that_wrote_to_the_same_index_are_told_apart():

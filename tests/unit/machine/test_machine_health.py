@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import http.client
+import math
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,8 +13,8 @@ from contextlib import ExitStack
 import pytest
 
 from cluster.machine import health
-from cluster.machine.hangs import LIMIT, Hangs
-from cluster.machine.health import faults_of, pages_of
+from cluster.machine.hangs import LATE, LIMIT, Hangs
+from cluster.machine.health import pages_of
 from cluster.metrics.http import Page, PageAnswer, serve_pages
 from cluster.node.health.probes import HANGS, Probes
 from harness.ports import free_ports
@@ -55,6 +59,7 @@ def machine() -> Iterator[Machine]:
 
 
 def test_a_machine_is_ready_when_all_its_processes_are(machine: Machine) -> None:
+    machine.own.turned()
     assert machine.ask("/livez")[:2] == (200, "alive\n")
     assert machine.ask("/readyz")[:2] == (200, "ready\n")
     machine.probes[101].faults = lambda: ("its disk is full: make space", "it is starting")
@@ -74,6 +79,7 @@ def pass_by(machine: Machine, seconds: float, *turning: int) -> None:
 
 def test_a_process_that_hangs_makes_the_machine_unready_and_not_dead(machine: Machine) -> None:
     pass_by(machine, 2 * HANGS, 1)
+    machine.own.turned()
     assert machine.ask("/livez")[:2] == (200, "alive\n")
     said = machine.ask("/readyz")
     assert said.status == 503 and "- node 101: its event loop has not turned" in said.body
@@ -87,28 +93,78 @@ def test_a_machine_is_dead_when_its_supervisor_hangs(machine: Machine) -> None:
     assert machine.ask("/readyz").status == 200
 
 
+RUNNING = {1: 11, 101: 12}  # node -> pid
+
+
+def looks(machine: Machine, seconds: float, *turning: int) -> list[int]:
+    """Lets time pass with a look each second; returns the pids that hang then."""
+    hung: list[int] = []
+    for _ in range(int(seconds)):
+        assert not hung
+        pass_by(machine, 1, *turning)
+        hung = [pid for _, pid in machine.hangs.look(RUNNING)]
+    return hung
+
+
 def test_a_process_hangs_once_it_was_not_alive_for_long(machine: Machine) -> None:
-    pass_by(machine, 2 * HANGS, 1)
-    assert machine.hangs.look() == []
-    pass_by(machine, LIMIT - 1, 1)
-    assert machine.hangs.look() == []
-    pass_by(machine, 1, 1)
-    assert machine.hangs.look() == [101]
-    machine.hangs.forget(101)
-    assert machine.hangs.look() == [], "its successor has its own time"
+    assert looks(machine, 1, 1, 101) == []
+    assert looks(machine, HANGS + LIMIT - 1, 1) == []
+    assert looks(machine, 1, 1) == [12]
+    assert machine.hangs.look({1: 11, 101: 13}) == [], "its successor has its own time"
 
 
-def test_a_process_that_turns_again_or_ended_does_not_hang(machine: Machine) -> None:
-    for ends in (False, True):
-        pass_by(machine, 2 * HANGS, 1)
-        assert machine.hangs.look() == []
-        if ends:
-            machine.close.pop(101)()
-        else:
-            machine.probes[101].turned()
-        assert machine.hangs.look() == []
-        pass_by(machine, LIMIT, 1)
-        assert machine.hangs.look() == []
+def test_a_process_that_turns_again_does_not_hang(machine: Machine) -> None:
+    for _ in range(3):
+        assert looks(machine, 1, 1, 101) == []
+        assert looks(machine, LIMIT, 1) == []
+
+
+def test_a_process_that_starts_or_stops_does_not_hang(machine: Machine) -> None:
+    """The store's opening holds the interpreter lock: the process answers nothing meanwhile."""
+    starting = machine.probes[101] = Probes(machine.clock)
+    machine.close.pop(101)()
+    machine.close[101] = serve_pages("health_listen", machine.addresses[101], starting.pages)
+    assert looks(machine, 2 * LIMIT, 1) == []
+    starting.turned()
+    assert looks(machine, LIMIT, 1) == []
+    starting.stop()
+    assert looks(machine, 2 * LIMIT, 1) == []
+    machine.close.pop(101)()
+    assert looks(machine, 2 * LIMIT, 1) == [], "nothing listens there"
+
+
+@pytest.mark.parametrize("late", [LATE, math.inf])
+def test_nothing_hangs_because_the_whole_machine_stood_still(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, late: float
+) -> None:
+    """Without the limit of a look's delay a well process would be ended: it could not turn."""
+    monkeypatch.setattr(machine, "hangs", Hangs(machine.addresses, machine.clock, late=late))
+    assert looks(machine, HANGS, 1, 101) == []
+    pass_by(machine, LIMIT)
+    hung = list(machine.hangs.look(RUNNING))
+    assert hung == ([] if late == LATE else [(1, 11), (101, 12)])
+    if not hung:
+        assert looks(machine, LIMIT - 1, 1) == []
+        assert looks(machine, 1, 1) == [12], "this one did hang"
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, None])
+def test_nothing_hangs_because_the_supervisor_cannot_ask(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: int | None
+) -> None:
+    """Without a descriptor it learns nothing; without an answer it learns of the hang."""
+    assert looks(machine, 1, 1, 101) == []
+
+    def fails(*args: object) -> None:
+        raise TimeoutError if number is None else OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(http.client.HTTPConnection, "connect", fails)
+        assert looks(machine, LIMIT, 1) == ([] if number else [11, 12])
+        assert looks(machine, 1, 1) == ([] if number else [11, 12])
+        told = "it could not be asked: [Errno 24] Too many open files"
+        assert (f"- node 1: {told}" in machine.ask("/readyz").body) == bool(number)
+    assert looks(machine, 1, 1, 101) == []
 
 
 def test_a_process_that_ended_makes_the_machine_unready_and_not_dead(machine: Machine) -> None:
@@ -123,11 +179,12 @@ def test_a_process_that_is_not_started_again_does_not_count(machine: Machine) ->
     assert machine.ask("/readyz")[:2] == (200, "ready\n")
 
 
-def test_a_process_that_does_not_answer_is_not_alive(
+def test_a_process_that_does_not_answer_is_not_ready(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "TIMEOUT", 0.1)
+    monkeypatch.setattr(health.ask_all, "__defaults__", (0.1,))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        told = faults_of("/livez", {**machine.addresses, 201: f"127.0.0.1:{port}"})
-    assert told == {1: [], 101: [], 201: ["it has not answered in time"]}
+        machine.addresses[201] = f"127.0.0.1:{port}"
+        told = machine.ask("/readyz").body
+    assert told == "not ready:\n- node 201: it has not answered in time\n"

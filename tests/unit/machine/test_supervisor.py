@@ -17,7 +17,7 @@ import pytest
 from cluster.machine import supervisor
 from cluster.machine.hangs import Hangs
 from cluster.machine.supervisor import Supervisor, watch_hangs
-from cluster.node.health.probes import Probes
+from harness.ports import free_ports
 
 # Tells its number and pid to the file named first; then waits for the end of its stdin.
 CHILD = """
@@ -124,18 +124,154 @@ def test_a_look_without_a_thread_is_not_the_last(monkeypatch: pytest.MonkeyPatch
     async def body() -> None:
         loop, looks = asyncio.get_running_loop(), asyncio.Queue[None]()
 
-        def look() -> Any:
+        def look(running: object) -> Any:
             loop.call_soon_threadsafe(looks.put_nowait, None)
             raise RuntimeError("can't start new thread")
 
-        own, hangs = Probes(time.monotonic), Hangs({}, time.monotonic)
+        hangs = Hangs({}, time.monotonic)
         monkeypatch.setattr(hangs, "look", look)
-        watch = asyncio.create_task(watch_hangs(Supervisor([], []), own, hangs, period=0.0))
+        watch = asyncio.create_task(watch_hangs(Supervisor([], []), hangs, period=0.0))
         for _ in range(3):
             await looks.get()
         watch.cancel()
 
     asyncio.run(asyncio.wait_for(body(), 60))
+
+
+# A machine with watched processes: tells each process's pid, and each look's number of those alive.
+MACHINE = """
+import asyncio, sys, time
+from cluster.machine.hangs import Hangs
+from cluster.machine.supervisor import Supervisor, watch_hangs
+
+class Told(Hangs):
+    def look(self, running):
+        hung = super().look(running)
+        print("look", sum(at == self._looked_at for at in self._since.values()), flush=True)
+        return hung
+
+async def main():
+    ports = dict(zip((1, 101), sys.argv[2:], strict=True))
+    processes = {node: f"127.0.0.1:{port}" for node, port in ports.items()}
+    supervisor = Supervisor([sys.executable, "-c", sys.argv[1], *sys.argv[2:]], [1, 101], 0.0)
+    hangs = Told(processes, time.monotonic, limit=4.0, timeout=1.2, late=2.5)
+    watch = asyncio.create_task(watch_hangs(supervisor, hangs, 0.05))
+    await supervisor.run()
+
+asyncio.run(main())
+"""
+WATCHED = """
+import os, sys, threading, time
+from cluster.metrics.http import serve_pages
+from cluster.node.health.probes import Probes
+
+number = int(sys.argv[sys.argv.index("--process") + 1])
+probes = Probes(time.monotonic)
+probes.turned()
+serve_pages("health_listen", f"127.0.0.1:{sys.argv[1 + number]}", probes.pages)
+print("process", number, os.getpid(), flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+while True:
+    time.sleep(0.1)
+    probes.turned()
+"""
+
+
+class Watched:
+    """A machine as a process group of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.pid = process.pid
+        self.pids: dict[int, int] = {}
+        self._process = process
+
+    async def tells(self) -> list[str]:
+        """Returns the next line in words; one of a start is kept in `pids`."""
+        assert self._process.stdout is not None
+        words = (await self._process.stdout.readline()).decode().split()
+        assert words, "the machine ended"
+        if words[0] == "process":
+            self.pids[int(words[1])] = int(words[2])
+        return words
+
+    async def looks(self, alive: int, times: int = 1) -> None:
+        """Waits for looks that find so many processes alive."""
+        while times:
+            times -= await self.tells() == ["look", str(alive)]
+
+    def all(self, number: signal.Signals) -> None:
+        os.killpg(self.pid, number)
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Watched]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", MACHINE, WATCHED, *map(str, free_ports(2))),
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield Watched(process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+async def test_a_stopped_process_is_ended_and_a_stopped_machine_ends_none() -> None:
+    """It stands still for longer than the limit, and has found one process silent before.
+
+    The limits are of real time, which is what the test takes.
+    """
+    async with asyncio.timeout(120), watched() as machine:
+        await machine.looks(alive=2, times=2)
+        before = dict(machine.pids)
+        os.kill(before[1], signal.SIGSTOP)
+        await machine.looks(alive=1)
+        machine.all(signal.SIGSTOP)
+        await asyncio.sleep(4.1)
+        os.kill(machine.pid, signal.SIGCONT)
+        await machine.looks(alive=2)  # the look that was late counts against nobody
+        machine.all(signal.SIGCONT)
+        await machine.looks(alive=2, times=2)
+        assert machine.pids == before
+        os.kill(before[1], signal.SIGSTOP)
+        while machine.pids == before:
+            await machine.tells()
+        assert machine.pids[0] == before[0]
+        with pytest.raises(ProcessLookupError):
+            os.kill(before[1], 0)
+        await machine.looks(alive=2)
+
+
+WITHOUT_SUPERVISOR = """
+import asyncio, sys, time
+from cluster.node.process import stop_with_supervisor
+
+async def main():
+    stop = asyncio.Event()
+    stop_with_supervisor(asyncio.get_running_loop(), stop, limit=float(sys.argv[1]))
+    print("runs", flush=True)
+    if sys.argv[2] == "hangs":
+        time.sleep(600)
+    await stop.wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(("limit", "how", "code"), [("600", "turns", 0), ("0.1", "hangs", 1)])
+async def test_a_process_ends_with_its_supervisor_even_if_it_hangs(
+    limit: str, how: str, code: int
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WITHOUT_SUPERVISOR, limit, how),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    assert await process.stdout.readline() == b"runs\n"
+    process.stdin.close()
+    assert await asyncio.wait_for(process.wait(), 60) == code
 
 
 def test_starts_keep_the_pace_and_a_stop_does_not_wait_for_it(

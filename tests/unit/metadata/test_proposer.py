@@ -12,8 +12,9 @@ from cluster.errors import NotReadyError, ProposalTimeoutError
 from cluster.metadata.settings import SETTINGS
 from cluster.metadata.state import MetadataState
 from cluster.node.health.clock_agreement import ClockAgreement
-from cluster.node.metadata.proposer import MetadataProposer
+from cluster.node.metadata.proposer import REPEATABLE, MetadataProposer
 from cluster.security.caller import RULES_VERSION
+from cluster.transport.calls import NotSentError, PeerCallError
 from cluster.v1 import metadata_pb2 as mpb
 from oncelog.v1.cluster_pb2 import TopicConfig
 
@@ -30,13 +31,15 @@ class Leader:
         self.outcomes: list[Outcome | None] = []  # of the next proposals; None: none comes
         self.metadata = MetadataState()
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
+        self.links: dict[int, Any] = {}
         group: Any = SimpleNamespace(
             is_ready=True, leader_id=1, propose=self._propose, applied_index=1
         )
+        self.group = group
         founding: Any = SimpleNamespace(commands=list, settings=dict.fromkeys(SETTINGS, 1000))
         self.proposer = MetadataProposer(
-            group,
-            {},
+            self.group,
+            self.links,
             lambda: None,
             clocks,
             founding,
@@ -44,8 +47,9 @@ class Leader:
         )
 
     def _propose(self, data: bytes, done: Any, *, outlives_term: bool) -> None:
-        assert outlives_term, "the log decides, not the term"
         command = mpb.MetadataCommand.FromString(data[1:])
+        once = command.WhichOneof("command") not in REPEATABLE
+        assert outlives_term == once, "the log decides, not the term, on what must not run twice"
         self.stamps.append(command.stamp_ms)
         self.versions.append(command.rules_version)
         if (outcome := self.outcomes.pop(0) if self.outcomes else Applied(1, b"")) is not None:
@@ -124,13 +128,40 @@ async def test_a_command_that_may_be_committed_is_not_proposed_again():
     assert len(leader.stamps) == 1
 
 
+LEASE = mpb.MetadataCommand(lease_name=mpb.LeaseName(name="n"))
+
+
+async def test_a_command_that_may_run_twice_is_proposed_again_when_the_term_ends():
+    """Before, it waited until the log decided on it."""
+    leader = Leader()
+    leader.outcomes = [Abandoned(0, "no longer the leader")]
+    assert not (await leader.proposer.propose(LEASE, 10.0)).error
+    assert len(leader.stamps) == 2
+
+
+async def test_a_command_that_was_not_sent_is_sent_again():
+    """Before, "1024 requests wait" was told as an unknown outcome."""
+    leader = Leader()
+    leader.group.is_ready, leader.group.leader_id = False, 2
+    errors: list[Exception] = [NotSentError("3 requests wait"), PeerCallError("broke")]
+    asked = []
+
+    async def ask(request: Any) -> Any:
+        asked.append(request)
+        raise errors.pop(0)
+
+    leader.links[2] = SimpleNamespace(up=True, peer=2, ask=ask)
+    with pytest.raises(ProposalTimeoutError, match="node 2: broke"):
+        await leader.proposer.propose(CREATE, 10.0)
+    assert len(asked) == 2
+
+
 async def test_a_command_that_is_not_committed_in_time_may_be_committed_yet():
     """Before, the caller was told that nobody took it."""
     leader = Leader()
     leader.outcomes = [None, None]
     with pytest.raises(ProposalTimeoutError, match="may do so yet"):
         await leader.proposer.propose(CREATE, 0.05)
-    repeatable = mpb.MetadataCommand(lease_name=mpb.LeaseName(name="n"))
     with pytest.raises(NotReadyError):
-        await leader.proposer.propose(repeatable, 0.05)
+        await leader.proposer.propose(LEASE, 0.05)
     assert len(leader.stamps) == 2

@@ -13,7 +13,7 @@ from cluster.metadata import upgrade
 from cluster.metadata.placement import NO_PLACES
 from cluster.metadata.replicas import change, reported, retargeted
 from cluster.metadata.snapshot import load_tables, packed_tables
-from cluster.metadata.tables import Tables
+from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, Rejected, TopicSettings, TopicState
 from cluster.node.replicas.balance import Balancing
 from cluster.node.replicas.node_changes import MAX_MOVES
@@ -286,7 +286,10 @@ async def test_what_is_refused(node, client) -> None:
 
 def partition(size: int, **matches: int) -> Any:
     """matches: n2=5: node 2 has the first 5 entries of 2000 that are committed."""
-    progress = {int(node[1:]): SimpleNamespace(match=match) for node, match in matches.items()}
+    progress = {
+        int(node[1:]): SimpleNamespace(match=match, is_filled=False)
+        for node, match in matches.items()
+    }
     return SimpleNamespace(
         machine=SimpleNamespace(stored=SimpleNamespace(stored_bytes=size)),
         group=SimpleNamespace(commit_index=2000, progress=progress),
@@ -313,11 +316,17 @@ class Link:
 async def test_nodes_are_asked_and_who_does_not_answer_is_left_out() -> None:
     links = {2: Link(), 3: Link(error=PeerCallError("gone")), 4: Link(), 5: Link(version=3)}
     peers: Any = SimpleNamespace(links=links, up=lambda node: node != 4)
-    sizes = ReplicaSizes(
-        1, {16: partition(9), 17: partition(0, n2=999, n3=1000)}, peers, lambda: {16: "own"}
-    )
+    held = {16: partition(9), 17: partition(0, n2=999, n3=1000)}
+    metadata = partition(0, n2=5, n3=1000, n4=0).group
+    metadata.members = SimpleNamespace(learners=(3, 4))
+    metadata.why_no_vote = lambda node: "node 4 does not answer" if node == 4 else ""
+    sizes = ReplicaSizes(1, held, peers, lambda: {16: "own"}, metadata)
     assert await sizes.ask() == {1: {16: 9, 17: 0}, 2: {16: 7}}
     assert sizes.reasons == {16: "own", 17: "it is far"}
-    assert sizes.lags == {(17, 2): 1001, (16, 3): 2000}, "1000 entries are not far"
-    assert [link.asked for link in links.values()] == [1, 1, 0, 0], "5 would not know the question"
+    lags = {(17, 2): 1001, (16, 3): 2000, (METADATA_GROUP, 4): 2000}
+    assert sizes.lags == lags, "1000 entries are not far, but a learner may lack none"
+    metadata.progress[4].is_filled = True
+    await sizes.ask()
+    assert (METADATA_GROUP, 4) not in sizes.lags, "it is filled, and down"
+    assert [link.asked for link in links.values()] == [2, 2, 0, 0], "5 would not know the question"
     assert sizes.alive(1) and sizes.alive(2) and not sizes.alive(4)

@@ -43,7 +43,8 @@ def test_a_loop_that_turns_is_alive_and_one_that_hangs_is_not():
     clock = Clock()
     probes = Probes(clock)
     clock.now += 1000
-    assert asked(probes, "/livez") == (200, "alive\n"), "a start may take long"
+    resting = (200, "alive: it starts or stops\n")
+    assert asked(probes, "/livez") == resting, "a start may take long"
     probes.faults = tuple
     probes.turned()
     clock.now += HANGS
@@ -66,7 +67,7 @@ def test_a_node_that_starts_or_stops_is_alive_but_not_ready():
     probes.stop()
     probes.turned()  # the watch of the loop ends later
     clock.now += 1000
-    assert asked(probes, "/livez") == (200, "alive\n")
+    assert asked(probes, "/livez") == (200, "alive: it starts or stops\n")
     assert asked(probes, "/readyz") == (503, "not ready:\n- it is stopping\n")
 
 

@@ -10,6 +10,7 @@ from cluster.features import REPLICA_CHANGES, THIS_RELEASE, Finalized
 from cluster.metadata import nodes as rules
 from cluster.metadata.nodes import MAX_GROWN, MAX_VOTING
 from cluster.metadata.places import NodePlace
+from cluster.metadata.tables import METADATA_GROUP
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
     PartitionState,
@@ -247,7 +248,10 @@ async def test_health_names_partitions_with_a_majority_in_one_rack() -> None:
 
 
 async def test_votes_on_the_metadata() -> None:
-    """The sixth of six nodes learns; the fifth of five shall vote, and so is not settled yet."""
+    """The sixth of six nodes learns; the fifth of five shall vote, and so is not settled yet.
+
+    A learner that stays is settled once it is filled.
+    """
     node = grown((1, 2, 3))
     node.register(6)
     node.releases[6] = THIS_RELEASE
@@ -257,6 +261,12 @@ async def test_votes_on_the_metadata() -> None:
     assert not node.apply(own(2, 1, 2, 3, 4, 5, learners=(6,))).message
     marks = [(one.metadata_learner, one.coming) for one in await statuses(node, {})]
     assert marks == [(False, 0)] * 5 + [(True, 0)]
+    node.lags[METADATA_GROUP, 6] = 7
+    sixth = (await statuses(node, {}))[-1]
+    assert (sixth.coming, list(sixth.waits_for)) == (
+        1, ["the metadata: its replica is 7 entries behind"]
+    )  # fmt: skip
+    node.lags.clear()
     assert not node.apply(own(3, 1, 2, 3, 4, 5, 6)).message
     assert not any(one.metadata_learner for one in await statuses(node, {}))
 

@@ -27,7 +27,7 @@ from cluster.transport import calls
 from cluster.transport import link as peers
 from cluster.transport import listener as peer_listener
 from cluster.transport import stream as peer_stream
-from cluster.transport.calls import PeerCallError
+from cluster.transport.calls import NotSentError, PeerCallError
 from cluster.transport.connecting import MAX_HELLO_BYTES
 from cluster.transport.frames import encode_frame, encode_head, encode_hello
 from cluster.transport.hellos import Acceptance, NodeIdentity
@@ -525,10 +525,22 @@ async def test_nobody_waits_for_a_connection_that_broke() -> None:
         assert not stream._answering
 
 
+async def test_a_request_that_was_not_sent_when_the_connection_broke_says_so() -> None:
+    async with listening() as side, linked(side) as link:
+        side.may_answer.clear()
+        asked = asyncio.ensure_future(link.ask(propose(b"x")))
+        await side.until(lambda: bool(side.asked))
+        queued = asyncio.ensure_future(link.ask(propose(b"y")))
+        await asyncio.sleep(0)
+        link._calls.lost()  # before the loop's next turn, in which it would be sent
+        told = await asyncio.gather(asked, queued, return_exceptions=True)
+        assert [type(one) for one in told] == [PeerCallError, NotSentError]
+
+
 async def test_no_request_without_a_connection() -> None:
     async with listening() as side:
         link = side.link(replace(PEER, cluster_id="other"))
-        with pytest.raises(PeerCallError, match="no connection"):
+        with pytest.raises(NotSentError, match="no connection"):
             await link.ask(propose(b"x"))
         await link.close()
 
@@ -539,7 +551,7 @@ async def test_requests_without_an_answer_are_bounded(monkeypatch: pytest.Monkey
         side.may_answer.clear()
         asked = [asyncio.ensure_future(link.ask(propose(b"%d" % n))) for n in range(3)]
         await side.until(lambda: len(side.asked) == 3)
-        with pytest.raises(PeerCallError, match="3 requests"):
+        with pytest.raises(NotSentError, match="3 requests"):
             await link.ask(propose(b"x"))
         side.may_answer.set()
         await asyncio.gather(*asked)
