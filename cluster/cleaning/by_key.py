@@ -14,6 +14,8 @@ first time, the older records of its key are blanks, and it may go later without
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress as chosen
+from operator import le, mul
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -71,7 +73,7 @@ class NewestByKey:
     """Newest offset of each key, in bounded memory."""
 
     def __init__(self, most_bytes: int) -> None:
-        self.offsets: dict[bytes, int] = {}
+        self.offsets: dict[bytes | None, int] = {}  # no None
         self._most_bytes = most_bytes
         self._bytes = 0
 
@@ -81,13 +83,19 @@ class NewestByKey:
         The first batch always has room. always: so has this one.
         """
         keys, known = batch.payload.keys(), self.offsets
-        new = {key for key in keys if key not in known and key is not None}
-        size = sum(map(len, new)) + KEY_BYTES * len(new)
-        if known and size and not always and self._bytes + size > self._most_bytes:
-            return False
-        self._bytes += size
-        offsets = range(batch.base_offset, batch.end)
-        known |= {key: at for key, at in zip(keys, offsets, strict=True) if key is not None}
+        section = batch.payload.layout.keys
+        size = KEY_BYTES * len(keys) + (
+            section.size if section is not None else 0
+        )  # if all are new
+        if known and not always and self._bytes + size > self._most_bytes:
+            new = {key for key in keys if key not in known and key is not None}
+            exact = sum(map(len, new)) + KEY_BYTES * len(new)
+            if new and self._bytes + exact > self._most_bytes:
+                return False
+        count = len(known)
+        known.update(zip(keys, range(batch.base_offset, batch.end), strict=True))
+        known.pop(None, None)
+        self._bytes += size * (len(known) - count) // len(keys)
         return True
 
 
@@ -114,38 +122,43 @@ class KeptColumns(NamedTuple):
     stamps: list[int]
 
 
-def kept(batch: BatchToClean, newest: Mapping[bytes, int], terms: CleaningTerms) -> Kept:
+def kept(batch: BatchToClean, newest: Mapping[bytes | None, int], terms: CleaningTerms) -> Kept:
     """Returns the batch without the records that go. Raises InvalidBatchError."""
-    keys, layout = batch.payload.keys(), batch.payload.layout
-    get = newest.get
-    stays = [key is None or get(key, at) <= at for at, key in enumerate(keys, batch.base_offset)]
+    payload, layout = batch.payload, batch.payload.layout
+    keys, offsets = payload.keys(), range(batch.base_offset, batch.end)
+    # No Python code runs per record, here and in the columns, but for records without a value.
+    stays = list(map(le, map(newest.get, keys, offsets), offsets))
     tombstones = list[KeyTombstone]()
     if layout.value_validity is not None:
-        values, known = batch.payload.values(), dict(batch.tombstones)
-        for place, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if value is None and key is None:
+        known = dict(batch.tombstones)
+        for place in [place for place, value in enumerate(payload.values()) if value is None]:
+            if keys[place] is None:
                 stays[place] = batch.was_carried  # a blank from now on, without time and headers
-            elif value is None and stays[place]:
+            elif stays[place]:
                 mark = _mark(batch.base_offset + place, known, terms)
                 stays[place] = mark is None or mark.drop_after_ms >= terms.log_time_ms
                 tombstones += [mark] if mark is not None and stays[place] else []
     if all(stays):
         return Kept(batch, tuple(tombstones), layout.total, None)
-    columns = _columns(batch.payload)
-    rows = zip(*columns, strict=True)
-    left = [
-        row if stay else (None, None, _BLANK_HEADERS, 0)
-        for row, stay in zip(rows, stays, strict=True)
-    ]
-    columns = KeptColumns(*map(list, zip(*left, strict=True)))
-    size = sum(len(key) for key in columns.keys if key is not None)
-    size += sum(len(value) for value in columns.values if value is not None)
+    columns = _columns(payload, keys, stays)
+    size = sum(map(len, filter(None, columns.keys))) + sum(map(len, filter(None, columns.values)))
     return Kept(batch, tuple(tombstones), size + RECORD_BYTES * len(keys), columns)
 
 
-def _columns(payload: DecodedPayload) -> KeptColumns:
+def _columns(
+    payload: DecodedPayload, keys: list[bytes | None], stays: Sequence[bool] = ()
+) -> KeptColumns:
+    """Returns the records that stay, and blanks between them; all records without `stays`."""
+    values, stamps = payload.values(), payload.timestamps_us()
     headers: list[Sequence[Header]] = [*payload.headers()]
-    return KeptColumns(payload.keys(), payload.values(), headers, payload.timestamps_us())
+    if stays:
+        keys = [key if stay else None for key, stay in zip(keys, stays, strict=True)]
+        values = [value if stay else None for value, stay in zip(values, stays, strict=True)]
+        stamps = [*map(mul, stamps, stays)]
+        if payload.layout.header_count:
+            rows = zip(headers, stays, strict=True)
+            headers = [row if stay else _BLANK_HEADERS for row, stay in rows]
+    return KeptColumns(keys, values, headers, stamps)
 
 
 def _mark(offset: int, known: Mapping[int, int], terms: CleaningTerms) -> KeyTombstone | None:
@@ -185,9 +198,9 @@ def _highest_time(one: Kept) -> int:
     if one.columns is None:
         return one.batch.max_timestamp_us
     keys, values, _, times = one.columns
-    rows = zip(keys, values, times, strict=True)
-    live = (time for key, value, time in rows if key is not None or value is not None)
-    return max(live, default=_NO_TIME)
+    rows = zip(keys, values, strict=True)
+    live = [key is not None or value is not None for key, value in rows]
+    return max(chosen(times, live), default=_NO_TIME)
 
 
 def _encoded(group: Sequence[Kept]) -> bytes:
@@ -195,7 +208,7 @@ def _encoded(group: Sequence[Kept]) -> bytes:
     for one in group:
         assert one.batch.base_offset == end, "they adjoin"
         end = one.batch.end
-        part = one.columns or _columns(one.batch.payload)
+        part = one.columns or _columns(one.batch.payload, one.batch.payload.keys())
         whole.keys.extend(part.keys)
         whole.values.extend(part.values)
         whole.headers.extend(part.headers)
