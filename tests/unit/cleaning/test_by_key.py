@@ -356,8 +356,10 @@ def test_a_tombstone_that_goes_at_once_is_missed_by_a_reader(
 def test_a_pass_that_drops_what_it_does_not_know_loses_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def careless(batch: BatchToClean, newest: dict[bytes, int], terms: CleaningTerms) -> Kept:
-        return kept(batch, dict.fromkeys(batch.payload.keys(), 1 << 40) | newest, terms)  # type: ignore[arg-type]
+    def careless(
+        batch: BatchToClean, newest: dict[bytes | None, int], terms: CleaningTerms
+    ) -> Kept:
+        return kept(batch, dict.fromkeys(batch.payload.keys(), 1 << 40) | newest, terms)
 
     kept = by_key.kept
     monkeypatch.setattr(passes, "kept", careless)
