@@ -25,6 +25,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from storage.batch import Batch
@@ -452,12 +453,24 @@ class Engine:
         """Frees the space of trimmed entries now; blocks, for an executor thread.
 
         Deletes segments of the commit log that no group needs. Moves live entries out of segments
-        that are mostly garbage (one slow group among many).
+        that are mostly garbage (one slow group among many). The open segment is closed before, if
+        it is mostly garbage.
         """
         self._refuse_if_failed()
         with self._shared() as store:
             room = self._free_bytes() - self.options.min_free_bytes
+            self._guarded("reclaim", lambda: self._close_garbage(store))
             self._guarded("reclaim", lambda: store.reclaimer.run(room))
+
+    def _close_garbage(self, store: OpenStore) -> None:
+        with self._write_lock:
+            end = store.log.end
+            usage = store.cycle.usages.get(end.segment, SegmentUsage())
+            spans = [(group, replace(span)) for group, span in usage.spans.items()]
+        if store.reclaimer.is_mostly_garbage(spans, end.position):
+            following = store.log.following()
+            with self._write_lock:
+                store.log.roll(following)
 
     def _move(self, entries: list[Moved]) -> None:
         """Appends entries again, if their place has not changed."""

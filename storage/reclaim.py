@@ -11,12 +11,12 @@ entries afterwards.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from storage import keys
 from storage.commitlog.log import CommitLog, Pointer
-from storage.commitlog.usage import SegmentUsage
+from storage.commitlog.usage import SegmentUsage, Span
 from storage.database import Database
 from storage.errors import CorruptionError
 from storage.flush_cycle import FlushCycle, usage_key
@@ -30,6 +30,8 @@ WORTH_MOVING = 0.5
 # Share of the log that one call copies at most.
 MOVED_SHARE = 0.25
 MOVED_AT_ONCE = 4 * 1024 * 1024
+# Of the segment that is written to: below this size its garbage is no matter.
+MIN_CLOSED_BYTES = 4 * 1024 * 1024
 
 #: key and place of an entry to write again if it is still there
 Moved = tuple[bytes, Pointer]
@@ -80,6 +82,14 @@ class Reclaimer:
             self._log.sync()
             self._log.delete(gone)
             self._db.note({}, [usage_key(number) for number in gone])
+
+    def is_mostly_garbage(self, spans: Iterable[tuple[bytes, Span]], size: int) -> bool:
+        """Tells whether a segment of that size is to be closed, so that it can be freed."""
+        if size < MIN_CLOSED_BYTES:
+            return False
+        begins: dict[bytes, bytes | None] = {}
+        left = sum(span.left(self._begin(group, begins)) for group, span in spans)
+        return size - left > WORTH_MOVING * size
 
     def _old_segments(self) -> Iterator[_Old]:
         """Yields segments that are closed, and not needed for a replay."""

@@ -137,12 +137,16 @@ class Checkpoints:
         self.indexes.clear()
         return base
 
+    @property
+    def grown_bytes(self) -> int:
+        """Bytes of the entries applied since the last save."""
+        return self.applied_bytes - self._saved_bytes
+
     def applied(self, size: int) -> None:
         """Counts an applied entry of `size` bytes."""
         self.applied_bytes += size
         self._entries += 1
-        grown = self.applied_bytes - self._saved_bytes
-        self.due = grown >= self._every_bytes or self._entries >= self._every_entries
+        self.due = self.grown_bytes >= self._every_bytes or self._entries >= self._every_entries
         self._budget.applied(self, size)
 
     def save(self) -> None:

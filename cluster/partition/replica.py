@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from cluster.consensus.environment import StateMachine
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Done
+from cluster.consensus.replay_budget import WORTH
 from cluster.dedup.last_seen import LastSeen
 from cluster.dedup.verdict import Kind, Verdict
 from cluster.features import COMPACTION
@@ -54,6 +55,9 @@ __all__ = [
     "Read",
     "ReadBatch",
 ]
+
+# Of log, that make a save of a compacted partition worth its while; see `Partition.compact`.
+MIN_SAVED_BYTES = 4 << 20
 
 
 class Partition:
@@ -355,8 +359,19 @@ class Partition:
             self.confirm(done)
 
     def compact(self) -> None:
-        """Lets the group drop the Raft log below the entries that readers may still need."""
+        """Lets the group drop the Raft log below the entries that readers may still need.
+
+        It drops entries only up to a checkpoint, and carried batches lie behind those that they
+        replace. So a compacted partition saves its state before a cleaning, not as rarely as
+        others.
+        """
         group, stored = self.group, self.machine.stored
+        checkpoints = group.checkpoints
+        if self._policy.cleanup != Cleanup.DELETE:
+            least = max(MIN_SAVED_BYTES, stored.stored_bytes // 2, WORTH * checkpoints.state_bytes)
+            if checkpoints.grown_bytes > least:
+                checkpoints.save()
+                self._node.touch()
         offset, first = stored.first_plain(group.applied_index)
         if first is None and offset < stored.next_offset:
             return  # the first batch's row is not written yet: the disk is full
@@ -367,6 +382,6 @@ class Partition:
         limit = min(limit, stored.carried.oldest_index(limit + 1) - 1)
         if limit > group.journal.base_index:
             if first is None and not stored.carried:
-                group.checkpoints.save()
+                checkpoints.save()
                 self._node.touch()
-            group.checkpoints.compact(min(limit, group.applied_index))
+            checkpoints.compact(min(limit, group.applied_index))

@@ -206,6 +206,7 @@ class Cleaner:
 
     def _pass(self, partition: Partition, due: Due, now_ms: int) -> Pass:
         """Cleans a partition. Raises BrokenOffError, StorageError."""
+        partition.compact()
         terms = CleaningTerms(now_ms, partition.policy.delete_retention_ms)
         yield from self._asked(messages.begin(terms, self._settings.memory_bytes))
         offset, end = due.dirty_from, due.end
@@ -243,6 +244,7 @@ class Cleaner:
                 *(_name(partition), len(left), left[0]),
             )
         self._due.cleaned(partition, end)
+        partition.compact()
 
     def _chunk(self, partition: Partition, offset: int, end: int) -> Steps[CleaningChunk | None]:
         """Reads the next chunk, behind batches that retention deleted; None: `end` is reached.

@@ -16,7 +16,8 @@ from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
-RECLAIM_PERIOD = 600.0
+RECLAIM_PERIOD = 60.0
+RECLAIM_SHARE = 0.02  # of the time, at most
 
 
 class SnapshotSender:
@@ -62,10 +63,12 @@ def start_maintenance(
 
 async def _reclaim(reclaim: Callable[[], None]) -> None:
     """Give the space of trimmed entries back to the disk, off the event loop."""
-    loop = asyncio.get_running_loop()
+    loop, took = asyncio.get_running_loop(), 0.0
     while True:
-        await asyncio.sleep(RECLAIM_PERIOD)
+        await asyncio.sleep(max(RECLAIM_PERIOD, took / RECLAIM_SHARE))
+        begun = loop.time()
         try:
             await loop.run_in_executor(None, reclaim)
         except StorageError as error:
             log.warning("trimmed space was not given back: %s", error)
+        took = loop.time() - begun

@@ -6,6 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from cluster.node.cleaning import due, reading
 from cluster.node.cleaning.cleaner import ANSWER, Cleaner, CleanerSettings
 from cluster.partition import batch_index, carried
 from cluster.partition.batch_index import BatchIndex
+from cluster.partition.replica import MIN_SAVED_BYTES
 from cluster.partition.types import Cleanup
 from oncelog.wire.batch import decode_payload, encode_payload
 from oncelog.wire.compression import decompress
@@ -57,12 +59,21 @@ class Compacted(Replica):
         on = Features(lambda: Finalized(3, frozenset(FEATURES)))
         self.part._node = replace(self.part._node, features=on, now_ms=lambda: self.now_ms)
         self.part.alter(replace(self.part.policy, **self.policy))
-        self.log.__dict__.update(term=self.term, applied_index=len(self.log.entries))
+        self.saves = list[int]()  # the last entries of saved states
+        self.log.__dict__.update(
+            term=self.term, applied_index=len(self.log.entries), checkpoints=self._checkpoints()
+        )
         self.part.on_role(leader=True, ready=True, term=self.term)
         self.worker, self.calls = CleaningWorker(), deque()
         port: Any = self
         settings = CleanerSettings(0, 3 * 250, 0)
         self.cleaner = Cleaner(settings, {GROUP: self.part}, port, port, self._later)
+
+    def _checkpoints(self) -> SimpleNamespace:
+        def save() -> None:
+            self.saves.append(len(self.log.entries))
+
+        return SimpleNamespace(grown_bytes=0, state_bytes=0, save=save, compact=lambda limit: None)
 
     def restart(self, state: bytes | None = None, applied: int = 0) -> None:
         super().restart(state, applied)
@@ -388,6 +399,27 @@ def test_the_log_is_not_kept_for_keys_that_never_change() -> None:
     carried = replica.part.machine.stored.carried
     assert len(carried) > 3 and carried.oldest_index(0) > ends[-3]
     assert replica.check() == 59
+
+
+def test_a_state_is_saved_before_a_cleaning_so_that_the_log_may_go() -> None:
+    """The log is dropped up to a checkpoint, and carried batches lie behind it."""
+    replica = filled()
+    replica.log.__dict__["applied_index"] = before = len(replica.log.entries)
+    checkpoints = replica.log.__dict__["checkpoints"]
+    checkpoints.grown_bytes = MIN_SAVED_BYTES
+    replica.clean()
+    assert not replica.saves, "it is not worth it"
+    replica = filled()
+    limits = list[int]()
+    replica.log.__dict__["checkpoints"].__dict__.update(
+        grown_bytes=MIN_SAVED_BYTES + 1, compact=limits.append
+    )
+    replica.cleaner.look()
+    assert replica.saves == [before]
+    while replica.calls:
+        replica.log.__dict__["applied_index"] = len(replica.log.entries)
+        replica.step()
+    assert limits[-1] >= before, "all entries before the cleaning may go"
 
 
 def test_a_cleaning_ends_when_its_topic_is_compacted_no_more() -> None:

@@ -227,6 +227,24 @@ def test_stats_and_reclaim(tmp_path: Path) -> None:
         assert [len(entry) for entry in store.read(191, 201)] == [20_000] * 11
 
 
+def test_the_open_segment_is_freed_if_it_is_mostly_garbage(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, options=EngineOptions(min_free_bytes=0)) as engine:
+        store = RaftLogStore(engine, 1)
+        for index in range(2, 102):
+            batch = engine.batch()
+            store.put_entry(batch, index, bytes(50_000))
+            engine.write(batch)
+        engine.sync()
+        engine.reclaim()
+        assert engine.stats().log_bytes > 100 * 50_000, "all is needed"
+        batch = engine.batch()
+        store.trim_to(batch, 95, 1)
+        engine.write(batch)
+        engine.reclaim()
+        assert engine.stats().log_bytes < 10 * 50_000
+        assert [len(entry) for entry in store.read(96, 101)] == [50_000] * 6
+
+
 def test_a_slow_group_does_not_keep_the_others_garbage(tmp_path: Path) -> None:
     """Each segment has one small entry of the slow group: they are copied out, and the segments
     go.
