@@ -154,10 +154,10 @@ SETTINGS: tuple[Setting, ...] = (
          "producers in a partition's last-seen map, at most"),
 )  # fmt: skip
 
-# Most nodes start with these; `--help` shows them first.
+# Most nodes start with these ten; `--help` shows them first.
 BASIC = frozenset(
     {
         "cluster_id", "node_id", "data_dir", "listen", "advertise", "nodes", "join",
-        "metrics_listen", "health_listen", "insecure", "log_level",
+        "metrics_listen", "insecure", "log_level",
     }
 )  # fmt: skip

@@ -46,6 +46,7 @@ def test_each_setting_is_a_field_and_each_field_a_setting():
     asked = {"given", "unknown", "print_config", "next_steps", "process"}
     fields = {field.name for field in dataclasses.fields(NodeConfig)} - asked
     assert fields >= BASIC
+    assert len(BASIC) == 10
     assert fields == {setting.name for setting in SETTINGS}
 
 
