@@ -7,7 +7,6 @@ engine's thread. `oncelog.aio.Admin` awaits the same coroutines.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors, types
@@ -388,12 +387,7 @@ class Admin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
 
 

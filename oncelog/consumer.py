@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import errors
@@ -503,12 +502,7 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._close(failed=error is not None)
 
 

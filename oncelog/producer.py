@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from oncelog import errors
@@ -473,12 +472,7 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.close()
         except errors.UndeliveredRecordsError as undelivered:

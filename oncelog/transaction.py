@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from oncelog import errors
@@ -204,12 +203,7 @@ class Transaction:
     def __enter__(self) -> Self:
         return self if self._begun is not None else self.begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if runtime.can_close():
             runtime.run(self._leave(error), whole=True)
 

@@ -41,7 +41,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from storage.errors import IdentityError, LockedError, MissingStoreError, StorageError
@@ -230,12 +229,7 @@ class DirectoryLock:
     def __enter__(self) -> DirectoryLock:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.release()
 
 

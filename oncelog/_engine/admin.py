@@ -394,6 +394,3 @@ class AdminCore:
 def _nonce() -> int:
     """Return one number for all attempts of a call: a repeated call raises an epoch once."""
     return int.from_bytes(os.urandom(8), "little") or 1
-
-
-__all__ = ["AdminCore"]

@@ -143,20 +143,3 @@ def as_times_us(timestamps_ms: Mapping[tuple[str, int], int]) -> dict[TopicParti
 
 def as_time_us(timestamp_ms: int) -> int:
     return as_int("timestamp_ms", timestamp_ms, -MAX_TIMESTAMP_MS, MAX_TIMESTAMP_MS) * 1000
-
-
-__all__ = [
-    "MAX_TIMESTAMP_MS",
-    "Bytes",
-    "Headers",
-    "as_bytes",
-    "as_commits",
-    "as_headers",
-    "as_index",
-    "as_int",
-    "as_partition",
-    "as_time_us",
-    "as_times_us",
-    "encode_list",
-    "rising_sequences",
-]

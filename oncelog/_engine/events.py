@@ -150,6 +150,3 @@ def _event(event: observe_pb2.Event) -> NodeEvent:
         event.address,
         event.text,
     )
-
-
-__all__ = ["EventCalls", "EventFollower"]

@@ -89,6 +89,3 @@ def _info(one: sink_pb2.SinkDescription) -> types.SinkInfo:
 
 def _pairs(ranges: Iterable[sink_pb2.BatchRange]) -> tuple[tuple[int, int], ...]:
     return tuple((one.first, one.last) for one in ranges)
-
-
-__all__ = ["SinkCalls"]

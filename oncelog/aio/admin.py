@@ -7,7 +7,6 @@ Place in the flow: each method awaits one coroutine of `_engine/admin` on the en
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from oncelog import admin as sync
@@ -253,12 +252,7 @@ class Admin:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.close()
 
 

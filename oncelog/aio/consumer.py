@@ -11,7 +11,6 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from oncelog import consumer as sync
@@ -294,12 +293,7 @@ class Consumer:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self._close(failed=error is not None)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, Unpack
 
 from oncelog import errors
@@ -264,12 +263,7 @@ class Producer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             await self.close()
         except errors.UndeliveredRecordsError as undelivered:

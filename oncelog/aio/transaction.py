@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from oncelog import transaction as sync
@@ -126,12 +125,7 @@ class Transaction:
     async def __aenter__(self) -> Self:
         return self if self.transaction_id else await self.begin()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await on_engine(self._sync._leave(error), whole=True)
 
 

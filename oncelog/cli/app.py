@@ -92,6 +92,3 @@ def _code(arguments: list[str] | None) -> int:
 def _fail(message: str, code: int) -> int:
     print(f"oncelog: {message}", file=sys.stderr)
     return code
-
-
-__all__ = ["cli", "run"]

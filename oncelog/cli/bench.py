@@ -274,6 +274,3 @@ def _print(figures: load.Figures, as_json: bool) -> None:
 
 def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3f}"
-
-
-__all__ = ["bench"]

@@ -22,6 +22,3 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(ctx.find_root().command, {}, "oncelog", "_ONCELOG_COMPLETE").source())
-
-
-__all__ = ["completion"]

@@ -74,6 +74,3 @@ def console(
             click.echo(f"console: {link}")
 
     serve(config, ready)
-
-
-__all__ = ["console"]

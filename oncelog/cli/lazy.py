@@ -30,6 +30,3 @@ class LazyGroup(click.Group):
         module, attribute = place.split(":")
         command: click.Command = getattr(import_module(f"oncelog.cli.{module}"), attribute)
         return command
-
-
-__all__ = ["LazyGroup"]

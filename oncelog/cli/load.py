@@ -301,16 +301,3 @@ def _take_batch(consumer: Consumer) -> tuple[int, int]:
         length = pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
         return batch.num_rows, length
     return 0, 0
-
-
-__all__ = [
-    "Figures",
-    "consume",
-    "latency",
-    "latency_at_rate",
-    "many_producers",
-    "percentiles",
-    "produce",
-    "produce_batches",
-    "producer",
-]

@@ -63,6 +63,3 @@ def _matching(
         return []
     finally:
         logging.disable(before)
-
-
-__all__ = ["group_names", "node_ids", "plain_words", "topic_names"]

@@ -116,6 +116,3 @@ def _hint(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 1)
     return f"; did you mean {close[0]}?" if close else f"; there are: {', '.join(names) or 'none'}"
-
-
-__all__ = ["FILE_ENV", "Profile", "load_profile", "profile_names"]

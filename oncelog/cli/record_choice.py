@@ -35,6 +35,3 @@ def time_of(option: str, given: str | None) -> int | None:
             f"{option} must be a time in ISO 8601 with a time zone, or 2h, got {given!r}"
         )
     return time_ms
-
-
-__all__ = ["now_ms", "time_of", "usage_errors"]

@@ -114,6 +114,3 @@ def _bytes_of(field: str, value: Any) -> bytes | None:
         except binascii.Error as error:
             raise click.ClickException(f"{field}: not base64: {error}") from None
     raise click.ClickException(f'{field}: must be text, null or {{"base64": ...}}')
-
-
-__all__ = ["RecordToSend", "formatter", "json_bytes", "json_object", "read_json"]

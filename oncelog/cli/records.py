@@ -380,6 +380,3 @@ def _writer(form: str | None, print_key: bool, as_json: bool) -> Callable[[Recor
         sys.stdout.write(line(record) + "\n")
 
     return write
-
-
-__all__ = ["consume", "produce"]

@@ -119,6 +119,3 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-__all__ = ["check_text", "confirm", "discard", "prepare", "progress", "protected_profile"]

@@ -131,6 +131,3 @@ def _print(look: Callable[[], Look], every: float, times: int | None, as_json: b
         threading.Event().wait(every)
         if not as_json:
             click.echo()
-
-
-__all__ = ["look_at", "top"]

@@ -118,6 +118,3 @@ class TopScreen(App[None]):
             )
         table.move_cursor(row=at, scroll=False)
         table.scroll_to(x, y, animate=False)
-
-
-__all__ = ["TABLES", "TopScreen"]

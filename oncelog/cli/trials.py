@@ -202,6 +202,3 @@ def _until(condition: Callable[[], bool], what: str) -> None:
         if time.monotonic() > end:
             raise RequestTimeoutError(f"waited {_TIMEOUT_S:g} s in vain until {what}")
         time.sleep(_LOOK_S)  # no event: nodes do not announce their return
-
-
-__all__ = ["Power", "failover", "partitions", "restart"]

@@ -27,6 +27,3 @@ def keep_large_buffers() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES)
         mallopt(_M_TRIM_THRESHOLD, TRIM_BYTES)
-
-
-__all__ = ["keep_large_buffers"]

@@ -131,6 +131,3 @@ def _with_shim(java: Path) -> Path:
             f"{error}: set XDG_CACHE_HOME to a folder that can be written", "XDG_CACHE_HOME"
         ) from error
     return home
-
-
-__all__ = ["OLDEST_JAVA", "ensure_java"]

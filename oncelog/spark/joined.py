@@ -80,6 +80,3 @@ def _history(spark: SparkSession, topic: str, root: str, files: list[str]) -> Da
         return spark.createDataFrame([], columns)
     read = spark.read.schema(stored).option("basePath", root).parquet(*files)
     return read.withColumn("topic", sql.lit(topic)).select(*columns.fieldNames())
-
-
-__all__ = ["table"]

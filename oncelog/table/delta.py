@@ -204,6 +204,3 @@ def _iso(moment_us: int) -> str:
 
 def _named(url: str) -> Any:
     return named(url, import_deltalake().exceptions.DeltaError)
-
-
-__all__ = ["DeltaTopic", "import_deltalake", "storage_options"]

@@ -268,19 +268,3 @@ def _sync(file: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-__all__ = [
-    "CommitUnknownError",
-    "TableError",
-    "TableFile",
-    "TablePartition",
-    "TopicTable",
-    "check_no_other",
-    "check_owner",
-    "import_obstore",
-    "named",
-    "owner_of",
-    "owner_properties",
-    "table_url",
-]

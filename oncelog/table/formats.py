@@ -54,6 +54,3 @@ class TablePlace(NamedTuple):
             return DeltaTopic.open(url, owner, topic, create=create)
         catalog = catalog_of(url.rpartition("/")[0], self.catalog)
         return IcebergTopic.open(url, catalog, owner, topic, create=create)
-
-
-__all__ = ["FORMATS", "TablePlace"]

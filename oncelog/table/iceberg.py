@@ -303,6 +303,3 @@ def _sql_error() -> Any:
 
 def _named(url: str) -> Any:
     return named(url, *_faults(), ValueError)
-
-
-__all__ = ["NAMESPACE", "IcebergTopic", "catalog_of", "import_pyiceberg"]

@@ -252,17 +252,3 @@ def _slices(metadata: dict[bytes, bytes]) -> list[Slice]:
 def _crc(rows: Any) -> int:
     payload, _, _ = encode_arrow(rows.select(PAYLOAD_COLUMNS), 0)
     return checksum(payload)
-
-
-__all__ = [
-    "FORMAT",
-    "PARTITION_COLUMNS",
-    "PAYLOAD_COLUMNS",
-    "BuiltFile",
-    "FileBuilder",
-    "Slice",
-    "checked_slices",
-    "file_schema",
-    "rows_of",
-    "table_schema",
-]

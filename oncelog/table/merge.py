@@ -47,6 +47,3 @@ def merge(
             builder.add(rows, rows.select(PAYLOAD_COLUMNS).nbytes)
         builder.pass_to(file.end)
     table.replace(place, old, table.put(place, builder.finish()))
-
-
-__all__ = ["MANY", "due", "merge"]

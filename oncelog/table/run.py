@@ -430,6 +430,3 @@ class Archiver:
     def _position(self, tp: TopicPartition, start: int) -> int:
         place = TablePartition(self._topic_ids[tp.topic], tp.partition)
         return self._tables[tp.topic].position(place) or start
-
-
-__all__ = ["LIMITS", "Archiver", "Commit", "TableSettings"]

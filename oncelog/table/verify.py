@@ -189,6 +189,3 @@ def _difference(mine: Any, other: Any) -> tuple[int, str]:
                 return min(mine["offset"][row].as_py(), other["offset"][row].as_py()), column
     longer = max(mine, other, key=lambda rows: rows.num_rows)
     return longer["offset"][min(mine.num_rows, other.num_rows)].as_py(), "offset"
-
-
-__all__ = ["Finding", "verify"]

@@ -118,9 +118,3 @@ def told_rule(rule: PermissionRule) -> str:
     who = "every authenticated caller" if rule.principal == "*" else rule.principal
     operations = ["do everything with" if one == "*" else one for one in rule.operations]
     return f"{who} {verb} {', '.join(operations)} {name}"
-
-
-__all__ = [
-    "KEYS_MOVE", "Effects", "doubt", "effects_of_resize", "effects_of_seek", "effects_of_settings",
-    "move_rows", "told_rule",
-]  # fmt: skip

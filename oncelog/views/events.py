@@ -37,6 +37,3 @@ def line_of(event: NodeEvent) -> str:
         words.append(f"by {caller}")
     text = " ".join(event.text.split())
     return " ".join(filter(None, words)) + (f": {text}" if text else "")
-
-
-__all__ = ["KINDS", "line_of", "sequences_of", "subject_of"]

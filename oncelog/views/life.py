@@ -332,14 +332,3 @@ def _event_row(kind: str, event: NodeEvent, text: str, hits: bool = False) -> Li
         event.first_sequence if spans else -1, event.last_sequence if spans else -1,
         event.epoch, event.offset, event.count, event.node_id, hits,
     )  # fmt: skip
-
-
-__all__ = [
-    "BatchSpan",
-    "LifeFacts",
-    "LifeRow",
-    "LifeView",
-    "SequenceQuestion",
-    "life_view",
-    "read_question",
-]

@@ -144,6 +144,3 @@ def choice(
         )
 
     return wanted
-
-
-__all__ = ["Start", "choice", "parse_header", "parse_start", "parse_time", "places", "seek"]

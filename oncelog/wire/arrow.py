@@ -371,16 +371,3 @@ def _bitmap(booleans: Any) -> Any:
         booleans = import_pyarrow().concat_arrays([booleans, booleans[:0]])
     start = booleans.offset >> 3
     return booleans.buffers()[1].slice(start, (len(booleans) + 7) // 8)
-
-
-__all__ = [
-    "encode_arrow",
-    "headers_type",
-    "import_pyarrow",
-    "is_texts",
-    "plain_texts",
-    "rising_ends",
-    "rows_between",
-    "schema",
-    "to_arrow",
-]

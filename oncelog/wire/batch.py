@@ -374,17 +374,3 @@ def decode_payload(
             f"payload holds {len(decoded)} records, its header says {record_count}"
         )
     return decoded
-
-
-__all__ = [
-    "BATCH_OVERHEAD",
-    "HEADER_OVERHEAD",
-    "MAX_PAYLOAD_BYTES",
-    "RECORD_OVERHEAD",
-    "DecodedPayload",
-    "Layout",
-    "Section",
-    "decode_payload",
-    "encode_payload",
-    "read_layout",
-]

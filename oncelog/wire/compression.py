@@ -146,6 +146,3 @@ def _lz4_frame() -> Any:
     except ImportError as error:
         raise MissingExtraError("compression_type 'lz4'", "lz4", "lz4") from error
     return lz4.frame
-
-
-__all__ = ["CODECS", "checksum", "compress", "decompress", "require_codec", "unlz4", "unzstd"]

@@ -23,6 +23,3 @@ def named_founding(metadata: Iterable[Any] | None) -> str:
         if key == KEY:
             return str(value)
     return ""
-
-
-__all__ = ["KEY", "founding_text", "named_founding"]

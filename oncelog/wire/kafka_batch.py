@@ -226,6 +226,3 @@ def _copy(data: bytes, at: int, out: bytearray) -> int:
 
 def _too_large(codec: str, limit: int) -> InvalidBatchError:
     return InvalidBatchError(f"{codec} records unpack to more than the limit {limit}")
-
-
-__all__ = ["to_columns"]

@@ -130,13 +130,3 @@ def _error_info(
                 if detail.Unpack(info):
                     return info
     return None
-
-
-__all__ = [
-    "DETAILS_KEY",
-    "DOMAIN",
-    "ERROR_CODES",
-    "from_rpc_error",
-    "from_status",
-    "to_status",
-]

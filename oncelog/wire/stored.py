@@ -81,6 +81,3 @@ def corrupt(tp: TopicPartition, base_offset: int, error: InvalidBatchError) -> C
         partition=tp.partition,
         offset=base_offset,
     )
-
-
-__all__ = ["StoredBatch", "corrupt"]

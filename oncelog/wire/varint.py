@@ -38,6 +38,3 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise DecodeError("a number of more than 64 bits")
-
-
-__all__ = ["decode_varint", "encode_varint"]

@@ -74,14 +74,3 @@ def partition_error_name(error: int) -> str:
         return log_pb2.PartitionError.Name(error)
     except ValueError:
         return f"partition error {error}"
-
-
-__all__ = [
-    "RETRIABLE",
-    "STORED",
-    "answer_text",
-    "error_of",
-    "is_understood",
-    "partition_error_name",
-    "verdict_name",
-]

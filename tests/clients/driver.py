@@ -9,7 +9,6 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 Answer = dict[str, Any]
@@ -52,12 +51,7 @@ class Driver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from types import TracebackType
 
 import pyspark
 
@@ -60,12 +59,7 @@ class Standalone:
     def __enter__(self) -> Standalone:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         for process in self._processes:
             kill_session(process.pid)
             process.wait()

@@ -107,6 +107,3 @@ class CatchUp:
             if room is not None:
                 return room
             await self._changed.wait()
-
-
-__all__ = ["MOST_STREAMS", "CatchUp"]

@@ -523,6 +523,3 @@ class FetchBuffer:
 
 def _position(cursor: Cursor) -> int | None:
     return cursor.chunks[0].next if cursor.chunks else cursor.position
-
-
-__all__ = ["Added", "Chunk", "Cursor", "FetchBuffer", "Starts", "Wanted"]

@@ -478,6 +478,3 @@ def _fetch_bytes(channel: grpc.aio.Channel) -> Any:
         "/oncelog.v1.LogService/Fetch",
         request_serializer=log_pb2.FetchRequest.SerializeToString,
     )
-
-
-__all__ = ["Fetcher", "end_reading"]

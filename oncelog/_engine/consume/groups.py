@@ -349,6 +349,3 @@ def _refused(result: group_pb2.OffsetCommitResult) -> errors.OncelogError:
     if kind is errors.OutOfOrderError:
         return errors.OutOfOrderError(text, last_sequence=result.last_sequence)
     return kind(text)
-
-
-__all__ = ["CommitTerms", "Groups"]

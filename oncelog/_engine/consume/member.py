@@ -395,6 +395,3 @@ def _looked_at(task: asyncio.Task[Any]) -> None:
 
 def _wire(tps: Iterable[TopicPartition]) -> list[batch_pb2.TopicPartition]:
     return [batch_pb2.TopicPartition(topic=tp.topic, partition=tp.partition) for tp in tps]
-
-
-__all__ = ["LOOK_AGAIN", "GroupSession", "MembershipChange"]

@@ -101,6 +101,3 @@ class NewPartitions:
                 self._came.update(new)
                 self._buffer.assign([*self._buffer.assignment(), *new])
                 self._wake()
-
-
-__all__ = ["NewPartitions"]

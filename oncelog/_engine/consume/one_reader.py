@@ -52,6 +52,3 @@ def _refusal() -> InvalidRequestError:
         "for each, or read in one and hand the records on",
         field="consumer",
     )
-
-
-__all__ = ["OneReader", "check_free"]

@@ -243,6 +243,3 @@ def _query(tp: TopicPartition, what: str | int) -> log_pb2.OffsetQuery:
         assert isinstance(what, int)
         query.timestamp_us = what
     return query
-
-
-__all__ = ["Positions", "partition_gone"]

@@ -230,6 +230,3 @@ def at_once(coroutine: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     raise AssertionError("it waits for something else")
-
-
-__all__ = ["Ask", "Rebalance", "Tell", "ask_at_once", "at_once", "tell_at_once"]

@@ -107,6 +107,3 @@ class Routes:
         if error == log_pb2.PARTITION_ERROR_STORAGE and self._config.any_replica:
             self._damaged.add((tp, address))
         return (tp, address) in self._damaged and (tp, self.address(tp)) not in self._damaged
-
-
-__all__ = ["Routes"]

@@ -28,6 +28,3 @@ def take_records(
         if not result:
             raise  # else the next call raises it: the records before it must not be lost
     return result
-
-
-__all__ = ["take_records"]

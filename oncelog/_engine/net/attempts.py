@@ -93,6 +93,3 @@ def may_have_been_done(error: OncelogError) -> bool:
     """Tell whether a node may have executed a call that it did not answer."""
     lost = isinstance(error, RequestTimeoutError | BrokerUnavailableError)
     return lost and "failed to connect" not in error.message
-
-
-__all__ = ["Attempts", "may_have_been_done", "tells"]

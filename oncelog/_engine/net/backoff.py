@@ -29,6 +29,3 @@ class Backoff:
         """Return the same pause, but at least the one that a node asks for."""
         asked = error.retry_after_ms / 1000 if isinstance(error, ThrottledError) else 0.0
         return max(self.delay(failures), asked)
-
-
-__all__ = ["Backoff"]

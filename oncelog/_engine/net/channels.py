@@ -198,6 +198,3 @@ def _bytes(setting: str, path: str) -> bytes:
         text = "is empty" if not data else f"has more than {MAX_FILE_BYTES} bytes"
         raise ConfigError(f"{setting}: {path} {text}", setting)
     return data
-
-
-__all__ = ["ChannelPool", "Channels"]

@@ -382,14 +382,3 @@ def log_stub(channel: grpc.aio.Channel) -> Any:
 
 def transaction_stub(channel: grpc.aio.Channel) -> Any:
     return transaction_pb2_grpc.TransactionServiceStub(channel)
-
-
-__all__ = [
-    "Cluster",
-    "check_answers",
-    "cluster_stub",
-    "log_stub",
-    "producer_stub",
-    "security_stub",
-    "transaction_stub",
-]

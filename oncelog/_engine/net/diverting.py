@@ -78,6 +78,3 @@ def forked() -> None:
     """Drop the lines and the thread in a forked child: they belong to the parent."""
     global _lines
     _lines = queue.Queue(MOST_WAITING)
-
-
-__all__ = ["begin", "finish", "forked"]

@@ -35,6 +35,3 @@ class ClientFounding:
             )
         self.known = named
         self.metadata = grpc.aio.Metadata((KEY, named))
-
-
-__all__ = ["ClientFounding"]

@@ -157,6 +157,3 @@ class LeaderCache:
     def address(self, tp: TopicPartition) -> str:
         leader = self.leader(tp)
         return leader.address if leader else ""
-
-
-__all__ = ["DEFAULT_MAX_BATCH_BYTES", "KnownLeader", "LeaderCache", "TopicView"]

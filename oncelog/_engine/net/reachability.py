@@ -54,6 +54,3 @@ class Reachability:
         down = self._since if self._warned else None
         outage_s = 0.0 if down is None else self._clock() - down
         return {"outages": self.outages, "outage_s": outage_s}
-
-
-__all__ = ["Reachability"]

@@ -292,5 +292,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
-
-__all__ = ["can_close", "end_dropped", "is_over", "loop", "post", "register", "run", "submit"]

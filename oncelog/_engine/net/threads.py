@@ -158,15 +158,3 @@ def wait(attempt: Callable[[float], bool], timeout: float | None, what: str) -> 
                 f"cannot {what}: the client's thread has not run for {MOST_SLICES * SLICE_S:g} s. "
                 f"It stands in {asked.place()}"
             )
-
-
-__all__ = [
-    "EngineThread",
-    "SharedCondition",
-    "check",
-    "engine_threads",
-    "refuse_on_engine_thread",
-    "refuse_to_wait",
-    "shared_lock",
-    "wait",
-]

@@ -501,6 +501,3 @@ class Accumulator:
             batch.reserved = 0
             self.incomplete.discard(batch.delivery)
             self._notify_space()
-
-
-__all__ = ["Accumulator"]

@@ -248,6 +248,3 @@ class OpenBatch:
             callbacks[:] = [one for one in callbacks if one[0] < count]
         self.expected_offset = -1
         self.limit = self.room
-
-
-__all__ = ["SHUT", "OpenBatch", "PartitionQueue", "check_condition", "check_fits"]

@@ -53,6 +53,3 @@ class Following:
     def take(self) -> pb.BeginTransactionResponse | None:
         begun, self.begun = self.begun, None
         return begun
-
-
-__all__ = ["Following", "Terms"]

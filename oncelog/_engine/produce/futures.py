@@ -383,13 +383,3 @@ class BatchFuture(DeliveryFuture[BatchMetadata]):
 
     def _value(self) -> BatchMetadata:
         return self._delivery.batch()
-
-
-__all__ = [
-    "BatchFuture",
-    "Delivery",
-    "DeliveryFuture",
-    "OnDelivery",
-    "RecordFuture",
-    "Watcher",
-]

@@ -214,6 +214,3 @@ def _lasts(identity: LeasedIdentity, now: float, total_s: float) -> bool:
     # The last tenth of a lease lies between its renewal and its end.
     lifetime_s = (identity.expire_at - identity.renew_at) / (1 - _RENEW_AT)
     return identity.renew_at - now >= min(total_s, lifetime_s / 2)
-
-
-__all__ = ["ProducerIdentities"]

@@ -54,6 +54,3 @@ def take_back_in(
     accumulator.busy = False
     accumulator.lock.release()
     accumulator.wake()
-
-
-__all__ = ["take_back", "take_back_in"]

@@ -101,6 +101,3 @@ class LeaderWatch:
                     self._cluster.prefer_another()
                 self._stale |= lacking
                 self._any_stale.set()
-
-
-__all__ = ["LeaderWatch"]

@@ -131,13 +131,3 @@ def _say(what: str, senders: Iterable[Sender]) -> None:
 
 atexit.register(flush_open)
 os.register_at_fork(after_in_child=_open.clear)
-
-__all__ = [
-    "end",
-    "end_dropped",
-    "flush",
-    "flush_open",
-    "opened",
-    "raise_undelivered",
-    "undelivered",
-]

@@ -162,16 +162,3 @@ def with_outcome(error: errors.OncelogError, outcome: errors.Outcome) -> errors.
     twin = copy.copy(error)
     twin.outcome = outcome
     return twin
-
-
-__all__ = [
-    "Reaction",
-    "Stats",
-    "gap_after",
-    "lost_with_topic",
-    "not_acknowledged",
-    "not_sent",
-    "not_stored_again",
-    "of_batch",
-    "with_outcome",
-]

@@ -497,6 +497,3 @@ class PartitionSender:
     def oldest_attempt(self) -> float | None:
         """Return the time of the oldest unanswered attempt."""
         return min((s.sent_at for s in self.window if s.attempt_id), default=None)
-
-
-__all__ = ["PartitionSender"]

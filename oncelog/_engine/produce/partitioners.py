@@ -50,6 +50,3 @@ class KeyPartitioner:
                 self._hashes.clear()
             positive = self._hashes[key] = murmur2(key) & 0x7FFFFFFF
         return positive % partitions
-
-
-__all__ = ["KeyPartitioner", "murmur2"]

@@ -55,6 +55,3 @@ class Placement:
         if key is not None:
             return lanes[self._keys.partition(key, len(lanes))], ()
         return self._accumulator.stickiness.lane(view.name, lanes), lanes
-
-
-__all__ = ["Placement"]

@@ -145,6 +145,3 @@ def request_parts(sealed: SealedBatch, attempt_id: int) -> list[bytes | memoryvi
 
 def request_end(timeout_ms: int) -> bytes:
     return _TIMEOUT_TAG + encode_varint(timeout_ms)
-
-
-__all__ = ["NO_IDENTITY", "LeasedIdentity", "SealedBatch", "request_end", "request_parts", "seal"]

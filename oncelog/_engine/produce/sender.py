@@ -510,6 +510,3 @@ def _fatal(error: errors.OncelogError) -> errors.ProducerFatalError:
     if isinstance(error, errors.ProducerFatalError):
         return error
     return errors.ProducerFatalError(f"no producer id: {error}")
-
-
-__all__ = ["Sender"]

@@ -73,5 +73,3 @@ class Connections:
 _shared: WeakValueDictionary[_Key, Connections] = WeakValueDictionary()
 # A forked child has none of the streams' tasks.
 os.register_at_fork(after_in_child=_shared.clear)
-
-__all__ = ["Connections"]

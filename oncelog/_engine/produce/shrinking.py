@@ -30,6 +30,3 @@ def give_up(accumulator: Accumulator, partition: PartitionSender) -> Reaction:
     while (batch := accumulator.take(tp)) is not None:
         partition.fail_batch(batch, with_outcome(error, "never_sent"))
     return Reaction()
-
-
-__all__ = ["give_up"]

@@ -206,6 +206,3 @@ def _request(chain: _Chain) -> log_pb2.ProduceRequest:
         request.batches.append(batch)
         request.batches[-1].id = chain.attempts
     return request
-
-
-__all__ = ["EncodedBatch", "Stager"]

@@ -29,6 +29,3 @@ def postpone(
             waiting.append(sealed.batch)
     for batch in waiting:
         batch.created = min(batch.created + lost_s, now)
-
-
-__all__ = ["postpone"]

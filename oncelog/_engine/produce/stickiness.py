@@ -79,6 +79,3 @@ class Stickiness:
     def clear(self) -> None:
         self.batches.clear()
         self._last.clear()
-
-
-__all__ = ["STAY_BYTES", "Stickiness"]

@@ -256,6 +256,3 @@ class ProduceStream:
 
 def _as_is(message: bytes) -> bytes:
     return message
-
-
-__all__ = ["Lane", "ProduceStream"]

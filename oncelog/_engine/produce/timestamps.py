@@ -45,6 +45,3 @@ class Timestamps:
         ends = [*self._starts[1:], count]
         runs = zip(self._starts, ends, self._values, strict=True)
         return b"".join([struct.pack("<q", value) * (end - start) for start, end, value in runs])
-
-
-__all__ = ["Timestamps"]

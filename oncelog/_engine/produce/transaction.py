@@ -214,6 +214,3 @@ class ProducerTransaction:
             self.run(tp).base_offset = place.base_offset
         self.result = CommittedTransaction(self.transaction_id, dict(places))
         return self.result
-
-
-__all__ = ["OVER", "Call", "ProducerTransaction", "StagedOffsets", "StagedRun", "TransactionPhase"]

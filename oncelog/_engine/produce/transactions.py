@@ -486,6 +486,3 @@ def _commit_request(
             group=group, offset_count=staged.offset_count, last_number=staged.last_number
         )
     return request
-
-
-__all__ = ["ProducerTransactions"]

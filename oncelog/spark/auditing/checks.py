@@ -201,6 +201,3 @@ def _compared(paired: DataFrame) -> list[DataFrame]:
             f.concat(f.lit("offset "), "origin", f.lit(" behind "), "before"),
         ),
     ]
-
-
-__all__ = ["PLACED_IN_COPY", "findings", "kinds", "pairs", "ranked"]

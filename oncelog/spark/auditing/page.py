@@ -246,6 +246,3 @@ def _examples(rows: Rows, kinds: Mapping[str, str]) -> str:
         f"<p class=note>The first {len(rows)}; all of them are in findings/.</p>"
         f"<div class=scroll><table><tr>{head}</tr>{''.join(body)}</table></div>"
     )
-
-
-__all__ = ["CELLS", "render"]

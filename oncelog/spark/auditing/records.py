@@ -90,6 +90,3 @@ def _digest(frame: DataFrame, columns: Sequence[Column]) -> Column:
             column = column.cast("string")
         parts.append(f.coalesce(f.md5(column), f.lit("null")))
     return f.unhex(f.md5(f.concat_ws(" ", *parts)))
-
-
-__all__ = ["small_rows"]

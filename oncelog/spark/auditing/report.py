@@ -33,6 +33,3 @@ class AuditReport:
             f"{self.topic}: {self.records} records, {self.distinct} distinct{against}: "
             f"{found or 'clean'}; see {self.path}/index.html"
         )
-
-
-__all__ = ["AuditReport"]

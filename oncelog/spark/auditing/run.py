@@ -168,6 +168,3 @@ def _report(
     _write_text(spark, f"{path}/summary.json", json.dumps(asdict(report), indent=2) + "\n")
     _write_text(spark, f"{path}/index.html", render(report, looked_for, tables.drawn(written)))
     return report
-
-
-__all__ = ["audit"]

@@ -141,6 +141,3 @@ class AuditTables:
             .agg(f.sum("amount").alias("amount"))
             .limit(100_000)
         )
-
-
-__all__ = ["AuditTables"]

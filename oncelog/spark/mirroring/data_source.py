@@ -196,6 +196,3 @@ class MirrorStreamWriter(DataSourceStreamArrowWriter):
             return mirror_ranges.read(self._settings, iterator)
         # Spark's own batches may be small, and each of the copy's waits for an acknowledgement.
         return join(iterator)
-
-
-__all__ = ["MirrorDataSource"]

@@ -136,6 +136,3 @@ def _expression_ids(frame: DataFrame) -> dict[str, int]:
 
 def _refused(why: str) -> ConfigError:
     return ConfigError(f"transform: {why}", "transform")
-
-
-__all__ = ["check_transformed"]

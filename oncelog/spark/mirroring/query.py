@@ -273,6 +273,3 @@ def _with_target(settings: MirrorSettings) -> MirrorSettings:
         target_topic_id=there.topic_id,
         max_batch_bytes=there.config.max_batch_bytes or _BATCH_BYTES,
     )
-
-
-__all__ = ["mirror"]

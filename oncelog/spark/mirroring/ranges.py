@@ -72,6 +72,3 @@ def to_copy(settings: MirrorSettings, parts: Iterable[BatchPart]) -> Iterator[An
 def goes_whole(settings: MirrorSettings, part: BatchPart) -> bool:
     """Tell whether it may be forwarded as it is stored."""
     return part.is_whole and part.batch.goes_whole(CODECS[settings.compression_type], SPLIT_BYTES)
-
-
-__all__ = ["RANGE_DDL", "goes_whole", "pack", "read", "to_copy", "unpack"]

@@ -291,15 +291,3 @@ def keep_names(admin: Admin, settings: MirrorSettings) -> None:
     """Lease each name again: a name without a lease for long is forgotten with its progress."""
     for partition in range(settings.partitions):
         admin.lease_producer(settings.producer_name(partition))
-
-
-__all__ = [
-    "OPTION",
-    "MirrorSettings",
-    "RunStart",
-    "check_target",
-    "claim",
-    "claims",
-    "keep_names",
-    "last_stored",
-]

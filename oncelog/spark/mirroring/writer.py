@@ -217,6 +217,3 @@ class PartitionCopy:
                 continue
             middle = (start + stop) // 2
             todo += [(middle, stop), (start, middle)]
-
-
-__all__ = ["COLUMNS", "RECORD_COLUMNS", "PartitionCopy"]

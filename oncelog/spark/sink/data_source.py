@@ -36,6 +36,3 @@ class OncelogDataSource(OncelogSource):
         options = SinkOptions.parse(self.options)
         options.for_stream()
         return StreamSink(options, schema)
-
-
-__all__ = ["OncelogDataSource"]

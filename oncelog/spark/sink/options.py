@@ -110,6 +110,3 @@ class SinkOptions:
                 "sinkId",
                 "batchId",
             )
-
-
-__all__ = ["NAMES", "SinkOptions"]

@@ -313,6 +313,3 @@ def _mixed(numbers: Any) -> Any:
         numbers *= np.uint64(factor)
     numbers ^= numbers >> np.uint64(31)
     return numbers
-
-
-__all__ = ["RECORD_COLUMNS", "Rows", "check_columns"]

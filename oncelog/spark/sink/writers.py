@@ -117,6 +117,3 @@ class JobSink(DataSourceArrowWriter):
 
 def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
     return [one.staged for one in messages if isinstance(one, AttemptMessage)]
-
-
-__all__ = ["AttemptMessage", "JobSink", "StreamSink", "refuse_overwrite"]

@@ -235,6 +235,3 @@ def abort_batch(options: SinkOptions, staged: Sequence[Staged]) -> None:
                 sink.abort(staged[0].asked.sink, transaction)
             except OncelogError:
                 return
-
-
-__all__ = ["SinkBatch", "Staged", "abort_batch", "connected", "end_batch", "stage_rows"]

@@ -80,6 +80,3 @@ class OncelogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(self._options, partition, self._columns)
-
-
-__all__ = ["OncelogDataSource"]

@@ -65,6 +65,3 @@ def _rows(
                     [place[name] if name in place else rows[name] for name in columns],
                     names=list(columns),
                 )
-
-
-__all__ = ["first_offsets", "read_both"]

@@ -168,19 +168,3 @@ def split(ranges: Iterable[OffsetRange], at_least: int) -> list[OffsetRange]:
 def _cut(one: OffsetRange, count: int) -> list[OffsetRange]:
     edges = [one.start + one.size * i // count for i in range(count + 1)]
     return [OffsetRange(one.tp, a, b) for a, b in pairwise(edges)]
-
-
-__all__ = [
-    "EARLIEST",
-    "IDS",
-    "LATEST",
-    "NEW",
-    "OffsetRange",
-    "Offsets",
-    "StreamPosition",
-    "admit",
-    "parse_object",
-    "parse_partition",
-    "parse_place",
-    "split",
-]

@@ -314,16 +314,3 @@ def _uses(bound: Bound, number: int) -> bool:
     return bound.everywhere == number or (
         bound.each is not None and number in bound.each.offsets.values()
     )
-
-
-__all__ = [
-    "NAMES",
-    "SECURITY",
-    "Bound",
-    "Selection",
-    "SourceOptions",
-    "by_name",
-    "integer",
-    "security",
-    "servers",
-]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self, TypeVar
 
 from oncelog._engine.net import runtime
@@ -362,12 +361,7 @@ class Planner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
 
 
@@ -378,6 +372,3 @@ def _is_leaderless(error: OncelogError) -> bool:
 def _id(topic: TopicInfo) -> str:
     """Return an id that no other topic has: ids count up in a cluster, clusters differ in time."""
     return f"{topic.topic_id}-{topic.created_ms}"
-
-
-__all__ = ["CLIENT_ID", "Planner", "TopicGoneError", "gone", "id_of", "log"]

@@ -35,6 +35,3 @@ def _place(text: str | None) -> StreamPosition | None:
     except ValueError:
         return None
     return StreamPosition.from_json(parsed) if isinstance(parsed, dict) and IDS in parsed else None
-
-
-__all__ = ["lag"]

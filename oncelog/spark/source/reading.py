@@ -228,6 +228,3 @@ def _slices(batch: Any, size: int) -> Iterator[Any]:
     rows = max(1, batch.num_rows * SPLIT_BYTES // size)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
-
-
-__all__ = ["JOIN_BYTES", "SPLIT_BYTES", "BatchPart", "join", "read_range", "read_stored"]

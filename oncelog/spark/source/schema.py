@@ -73,6 +73,3 @@ def wanted_columns(schema: StructType, include_headers: bool) -> tuple[str, ...]
             "schema",
         )
     return tuple(names)
-
-
-__all__ = ["columns_as_types", "wanted_columns"]

@@ -190,6 +190,3 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is not None:
             self._planner.close()
             self._planner = None
-
-
-__all__ = ["OncelogStreamReader"]

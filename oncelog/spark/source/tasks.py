@@ -30,6 +30,3 @@ def read_partition(
     from oncelog.spark.source.reading import read_range
 
     return read_range(options, OffsetRange(*place), columns)
-
-
-__all__ = ["read_partition"]
