@@ -62,7 +62,6 @@ from cluster.v1 import offsets_pb2 as pb
 from oncelog.wire.varint import encode_varint
 
 OFFSETS_PARTITIONS = 8
-MAX_GROUP_CHARS = 255
 MAX_METADATA_BYTES = 4096
 MAX_COMMITS = 1000  # offsets in one call
 # In one partition of __offsets. Apply refuses more, so all replicas must agree on the limit.

@@ -37,7 +37,6 @@ from cluster.consensus.message import (
 from cluster.v1 import peer_pb2 as pb
 
 _PREFIX = struct.Struct("<II")
-_SNAPSHOT = struct.Struct("<QQQQ")
 HEARTBEAT_ROW_BYTES = 12
 OVERHEAD_BYTES = 64  # of a message beside its entries, about
 NOT_OF_GROUPS = (Heartbeat, HeartbeatReply, LeaderNotice, ClockProbe, ClockReply)

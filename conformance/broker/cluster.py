@@ -22,7 +22,7 @@ from cluster.features import (
     REPLICA_CHANGES,
     TRANSACTIONS,
 )
-from cluster.metadata.lease_tokens import proves, sign
+from cluster.metadata.lease_tokens import sign
 from cluster.metadata.state import MetadataState
 from cluster.metadata.topics import (
     OFFSETS_TOPIC,
@@ -199,10 +199,6 @@ class Cluster:
         """Returns the proof of a lease that begins now."""
         end = self.now_ms + self.metadata.lease_lifetime_ms
         return sign(SECRET, producer_id, epoch, end)
-
-    def is_proven(self, token: bytes, producer_id: int, epoch: int) -> bool:
-        issued = self.metadata.is_issued(producer_id)
-        return issued and proves(SECRET, token, producer_id, epoch)
 
     def not_leader(self, leader_id: int) -> errors.NotLeaderError:
         address = self.addresses.get(leader_id, "")
