@@ -197,11 +197,6 @@ def run(
     return call.result()
 
 
-def post(callback: Callable[..., object], *args: object) -> None:
-    """Run a plain function on the engine's thread soon."""
-    loop().call_soon_threadsafe(callback, *args)
-
-
 def can_close() -> bool:
     """Return False if the engine's thread cannot run any more, so no client can be closed.
 

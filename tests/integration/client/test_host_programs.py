@@ -185,7 +185,7 @@ print("ok")
     "thread": """
 def ends_the_loop(): raise SystemExit
 with Producer(bootstrap_servers=server) as producer:
-    runtime.post(ends_the_loop)
+    runtime.loop().call_soon_threadsafe(ends_the_loop)
     producer.send(topic, b"v").result(30)
 print("ok")
 """,
