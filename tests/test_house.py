@@ -351,6 +351,7 @@ def test_sentences_are_plain() -> None:
     assert len(found) > 15
     texts = [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")) for page in found]
     assert words.too_many(texts) == []
+    assert words.too_many(words.of_comments(ROOT, ["proto/**/*.proto"])) == []
     folders = [ROOT / name for name in ("scripts", *sorted(OURS))]
     sets = {
         "docs/adr": [*ROOT.glob("docs/adr/*.md")],

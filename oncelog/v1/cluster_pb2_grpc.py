@@ -157,7 +157,7 @@ class ClusterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ChangeNode(self, request, context):
-        """What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+        """Changes a node; returns when the change is decided. ListNodes shows its progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,7 +178,7 @@ class ClusterServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FinalizeUpgrade(self, request, context):
-        """Once all nodes run the newer release: what it has may be used, and none can go back.
+        """Once all nodes run the newer release: enables its features, and no node can go back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

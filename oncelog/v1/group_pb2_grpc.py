@@ -96,9 +96,9 @@ class GroupServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchOffsets(self, request, context):
-        """What a group has committed. Who asks is about to read on from there: a transaction
-        that has staged offsets of these partitions is aborted, or, if it was decided to
-        commit, waited for.
+        """Committed offsets of a group. The caller is about to read on from there: a transaction
+        that has staged offsets of these partitions is aborted, or, if its commit is
+        decided, waited for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,7 +129,7 @@ class GroupServiceServicer:
         first request is a hello; the server answers each hello with the assignment,
         and sends each later one by itself. A stream that breaks ends nothing: the
         member goes on over another one within its session. At most one owner of a
-        partition can commit, whatever else goes wrong.
+        partition can commit, under any failure.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

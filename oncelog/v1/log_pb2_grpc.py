@@ -94,7 +94,7 @@ class LogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request, context):
-        """Like Fetch, without end: the server sends what is there and what comes.
+        """Like Fetch, without end: the server sends stored batches, then new ones as they come.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

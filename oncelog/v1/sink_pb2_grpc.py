@@ -89,14 +89,14 @@ class SinkServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EndBatch(self, request, context):
-        """Publishes what the winners have staged. To be repeated until it is answered.
+        """Publishes the staged records of the winners. Repeat it until it is answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbortBatch(self, request, context):
-        """Drops what a batch has staged.
+        """Drops the staged records of a batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

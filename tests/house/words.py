@@ -10,7 +10,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TypeGuard
 
 from tests.house.pages import prose
@@ -20,6 +20,7 @@ RIDDLES = frozenset({"what", "who", "whose", "whoever", "whatever", "whom"})
 MOST = 3  # in 1,000 words
 FEWEST = 300  # words of a folder or page that has a rate
 WORD = re.compile(r"[A-Za-z']+")
+COMMENT = re.compile(r"(?://)([^\n]*)|/\*(.*?)\*/", re.DOTALL)
 
 
 def too_many(texts: Iterable[tuple[str, str]]) -> list[str]:
@@ -50,6 +51,14 @@ def of_messages(sources: Iterable[Source]) -> Iterator[tuple[str, str]]:
         if source.area in ("cluster", "storage", "oncelog"):
             for text in messages(source.tree):
                 yield f"messages of {source.path.parent}", text
+
+
+def of_comments(root: Path, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The comments of each pattern's files in a language that begins them with // or /*."""
+    for pattern in patterns:
+        for path in root.glob(pattern):
+            for line, block in COMMENT.findall(path.read_text(encoding="utf-8")):
+                yield pattern, line or block
 
 
 def messages(tree: ast.Module) -> Iterator[str]:

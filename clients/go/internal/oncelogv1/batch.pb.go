@@ -362,7 +362,7 @@ type StoredBatch struct {
 	// When the leader accepted the batch, milliseconds since the Unix epoch.
 	AppendTimeMs int64 `protobuf:"varint,4,opt,name=append_time_ms,json=appendTimeMs,proto3" json:"append_time_ms,omitempty"`
 	// Compaction made this batch, at the offsets of those that it replaces. Its records without key
-	// and value are blanks: compaction removed what was there, and readers pass over them.
+	// and value are blanks: compaction removed their content, and readers pass over them.
 	Carried       bool `protobuf:"varint,5,opt,name=carried,proto3" json:"carried,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -178,7 +178,7 @@ const (
 	NodeAction_NODE_ACTION_UNSPECIFIED NodeAction = 0
 	NodeAction_NODE_ACTION_ADD         NodeAction = 1 // it may join, with a new data directory
 	NodeAction_NODE_ACTION_REPLACE     NodeAction = 2 // its data directory is lost: it may join with a new one
-	NodeAction_NODE_ACTION_REMOVE      NodeAction = 3 // what it holds goes to other nodes, then it goes
+	NodeAction_NODE_ACTION_REMOVE      NodeAction = 3 // its replicas move to other nodes, then it leaves
 	NodeAction_NODE_ACTION_KEEP        NodeAction = 4 // takes a removal back
 	NodeAction_NODE_ACTION_DRAIN       NodeAction = 5 // it leads nothing, until UNDRAIN
 	NodeAction_NODE_ACTION_UNDRAIN     NodeAction = 6
@@ -238,7 +238,7 @@ type BalanceAction int32
 const (
 	BalanceAction_BALANCE_ACTION_UNSPECIFIED BalanceAction = 0
 	BalanceAction_BALANCE_ACTION_DESCRIBE    BalanceAction = 1 // how far it is
-	BalanceAction_BALANCE_ACTION_PLAN        BalanceAction = 2 // say what START would do
+	BalanceAction_BALANCE_ACTION_PLAN        BalanceAction = 2 // describe the effect of START
 	BalanceAction_BALANCE_ACTION_START       BalanceAction = 3
 	BalanceAction_BALANCE_ACTION_CANCEL      BalanceAction = 4 // begin no further move, and take those back that are not done
 )
@@ -295,7 +295,7 @@ type NodeInfo struct {
 	Alive   bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"`    // as seen by the answering node
 	// Its wall clock is not within clock_bound_ms of a majority's, so it does not lead.
 	ClockDisagrees bool `protobuf:"varint,4,opt,name=clock_disagrees,json=clockDisagrees,proto3" json:"clock_disagrees,omitempty"`
-	// What it runs, as known to the answering node; empty and 0 while it does not hear it.
+	// Its release, as known to the answering node; empty and 0 while it is unreachable.
 	Release              string   `protobuf:"bytes,5,opt,name=release,proto3" json:"release,omitempty"`
 	OldestClusterVersion int32    `protobuf:"varint,6,opt,name=oldest_cluster_version,json=oldestClusterVersion,proto3" json:"oldest_cluster_version,omitempty"` // that its release takes part in
 	NewestClusterVersion int32    `protobuf:"varint,7,opt,name=newest_cluster_version,json=newestClusterVersion,proto3" json:"newest_cluster_version,omitempty"`
@@ -409,8 +409,8 @@ func (x *NodeInfo) GetRack() string {
 
 type DescribeClusterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Counts as under-replicated also what has a replica that is far behind, which only leaders know:
-	// they are asked. A node that hangs holds the answer up for 2 s.
+	// A partition with a replica far behind also counts as under-replicated. Only leaders know that,
+	// so they are asked. A node that hangs delays the answer by 2 s.
 	AskLeaders    bool `protobuf:"varint,1,opt,name=ask_leaders,json=askLeaders,proto3" json:"ask_leaders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -466,9 +466,9 @@ type DescribeClusterResponse struct {
 	MaxMessageBytes           int64                  `protobuf:"varint,9,opt,name=max_message_bytes,json=maxMessageBytes,proto3" json:"max_message_bytes,omitempty"`
 	Limits                    *RequestLimits         `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`
 	Upgrade                   *UpgradeInfo           `protobuf:"bytes,11,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
-	// What all nodes go by, by name. None: an upgrade that brings them is not finalized.
+	// Settings of the whole cluster, by name. None: an upgrade that brings them is not finalized.
 	Settings []*ClusterSetting `protobuf:"bytes,12,rep,name=settings,proto3" json:"settings,omitempty"`
-	// For people: a line for each replica that has stopped for damage, and what is done about it.
+	// For people: a line for each replica that has stopped for damage, and its repair.
 	DamagedReplicas []string `protobuf:"bytes,15,rep,name=damaged_replicas,json=damagedReplicas,proto3" json:"damaged_replicas,omitempty"`
 	// For people: a line for each partition whose majority lies in one rack though it need not, and
 	// one with the number of those that cannot do better.
@@ -759,7 +759,7 @@ type UpgradeInfo struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ClusterVersion int32                  `protobuf:"varint,1,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // finalized
 	Features       []string               `protobuf:"bytes,2,rep,name=features,proto3" json:"features,omitempty"`                                    // that are on
-	// What could be finalized; the same as above if nothing is pending.
+	// Version that could be finalized; the same as above if nothing is pending.
 	TargetVersion  int32    `protobuf:"varint,3,opt,name=target_version,json=targetVersion,proto3" json:"target_version,omitempty"`
 	TargetFeatures []string `protobuf:"bytes,4,rep,name=target_features,json=targetFeatures,proto3" json:"target_features,omitempty"`
 	HinderedBy     []string `protobuf:"bytes,5,rep,name=hindered_by,json=hinderedBy,proto3" json:"hindered_by,omitempty"` // for people: a line for each node that stands in the way
@@ -1456,7 +1456,7 @@ type ResizeTopicRequest struct {
 	// stored moves.
 	Partitions    int32 `protobuf:"varint,2,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	Replicas      int32 `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`                    // of each partition
-	DryRun        bool  `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`          // check it, and say what it would do
+	DryRun        bool  `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`          // check it, and describe its effect
 	TimeoutMs     int32 `protobuf:"varint,5,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // how long to wait until each new partition has a leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1530,7 +1530,8 @@ func (x *ResizeTopicRequest) GetTimeoutMs() int32 {
 type ResizeTopicResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Topic *TopicInfo             `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // afterwards
-	// What comes, or moves; at most the first 1000. A new partition has no `replicas` before it.
+	// Partitions that are added, or move; at most the first 1000. A new partition has no
+	// `replicas` before it.
 	Moves         []*PartitionMove `protobuf:"bytes,2,rep,name=moves,proto3" json:"moves,omitempty"`
 	Count         int32            `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"` // of the moves
 	unknownFields protoimpl.UnknownFields
@@ -1599,8 +1600,8 @@ type PartitionInfo struct {
 	LogStartOffset int64   `protobuf:"varint,6,opt,name=log_start_offset,json=logStartOffset,proto3" json:"log_start_offset,omitempty"`
 	HighWatermark  int64   `protobuf:"varint,7,opt,name=high_watermark,json=highWatermark,proto3" json:"high_watermark,omitempty"`
 	Target         []int32 `protobuf:"varint,8,rep,packed,name=target,proto3" json:"target,omitempty"` // the nodes that it is being moved to; empty: it is not moved
-	// When the topic got it; 0: with its creation. What has no position in a partition that came
-	// later reads it from its start, though it begins at the end of others.
+	// Time at which the topic got it; 0: with its creation. A reader without a position in a later
+	// partition reads it from its start, even if it begins at the end of others.
 	AddedMs int64 `protobuf:"varint,9,opt,name=added_ms,json=addedMs,proto3" json:"added_ms,omitempty"`
 	// Of a compacted topic: the records from the log's start up to this offset were compacted. From
 	// the answering node's replica, if it has one.
@@ -2093,10 +2094,10 @@ type ChangeNodeRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId int32                  `protobuf:"varint,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	Action NodeAction             `protobuf:"varint,2,opt,name=action,proto3,enum=oncelog.v1.NodeAction" json:"action,omitempty"`
-	DryRun bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // check it, and say what it would do
+	DryRun bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // check it, and describe its effect
 	// REPLACE: go on although partitions have no majority, or no replica at all, without the node.
 	AcceptLoss bool `protobuf:"varint,4,opt,name=accept_loss,json=acceptLoss,proto3" json:"accept_loss,omitempty"`
-	// REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+	// REPLACE, of one of two nodes: the lost directory's id. The other node then decides alone.
 	DirectoryId   uint64 `protobuf:"fixed64,5,opt,name=directory_id,json=directoryId,proto3" json:"directory_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2258,13 +2259,13 @@ func (x *BalanceClusterRequest) GetAction() BalanceAction {
 type BalanceClusterResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Balancing bool                   `protobuf:"varint,1,opt,name=balancing,proto3" json:"balancing,omitempty"` // afterwards
-	// PLAN: what would move, at most the first 1000. Else what moves now, whoever has decided that:
-	// at most 1000, of `count`.
+	// PLAN: partitions that would move, at most the first 1000. Else partitions that move now for
+	// any reason: at most 1000, of `count`.
 	Moves         []*PartitionMove `protobuf:"bytes,2,rep,name=moves,proto3" json:"moves,omitempty"`
 	Count         int32            `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	Bytes         int64            `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`                      // of all `count`: what replicas that come hold when they are whole
-	Copied        int64            `protobuf:"varint,5,opt,name=copied,proto3" json:"copied,omitempty"`                    // what they hold by now
-	WaitsFor      []string         `protobuf:"bytes,6,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what is left out, and why
+	Bytes         int64            `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`                      // of all `count`: size of the new replicas when they are whole
+	Copied        int64            `protobuf:"varint,5,opt,name=copied,proto3" json:"copied,omitempty"`                    // their size by now
+	WaitsFor      []string         `protobuf:"bytes,6,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: omissions and their reasons
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2349,7 +2350,7 @@ type PartitionMove struct {
 	Target        []int32                `protobuf:"varint,4,rep,packed,name=target,proto3" json:"target,omitempty"`
 	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Copied        int64                  `protobuf:"varint,6,opt,name=copied,proto3" json:"copied,omitempty"`
-	WaitsFor      string                 `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what is done, or why it is not
+	WaitsFor      string                 `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: progress, or the reason for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2528,8 +2529,8 @@ type NodeStatus struct {
 	// Partitions, and the metadata, of which its replica comes and may not count yet.
 	Coming   int32    `protobuf:"varint,10,opt,name=coming,proto3" json:"coming,omitempty"`
 	Going    int32    `protobuf:"varint,11,opt,name=going,proto3" json:"going,omitempty"`                      // partitions of which its replica is to go
-	WaitsFor []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why what is to be done with it is not done yet
-	// Of the partitions in `coming`: what the node will hold, and what it holds by now.
+	WaitsFor []string `protobuf:"bytes,12,rep,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: why its change is not done yet
+	// Of the partitions in `coming`: bytes that the node will hold, and those it holds by now.
 	ComingBytes     int64  `protobuf:"varint,30,opt,name=coming_bytes,json=comingBytes,proto3" json:"coming_bytes,omitempty"`
 	CopiedBytes     int64  `protobuf:"varint,31,opt,name=copied_bytes,json=copiedBytes,proto3" json:"copied_bytes,omitempty"`
 	Rack            string `protobuf:"bytes,32,opt,name=rack,proto3" json:"rack,omitempty"` // label of the node; empty: none

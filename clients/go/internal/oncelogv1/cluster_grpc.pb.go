@@ -52,13 +52,13 @@ type ClusterServiceClient interface {
 	// far it is.
 	ReassignPartition(ctx context.Context, in *ReassignPartitionRequest, opts ...grpc.CallOption) (*ReassignPartitionResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
-	// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+	// Changes a node; returns when the change is decided. ListNodes shows its progress.
 	ChangeNode(ctx context.Context, in *ChangeNodeRequest, opts ...grpc.CallOption) (*ChangeNodeResponse, error)
 	ListNodes(ctx context.Context, in *ListNodesRequest, opts ...grpc.CallOption) (*ListNodesResponse, error)
 	// Has replicas and leaderships spread over the nodes; returns when that is decided. The same
 	// call shows how far it is.
 	BalanceCluster(ctx context.Context, in *BalanceClusterRequest, opts ...grpc.CallOption) (*BalanceClusterResponse, error)
-	// Once all nodes run the newer release: what it has may be used, and none can go back.
+	// Once all nodes run the newer release: enables its features, and no node can go back.
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 	SetClusterSetting(ctx context.Context, in *SetClusterSettingRequest, opts ...grpc.CallOption) (*SetClusterSettingResponse, error)
 }
@@ -217,13 +217,13 @@ type ClusterServiceServer interface {
 	// far it is.
 	ReassignPartition(context.Context, *ReassignPartitionRequest) (*ReassignPartitionResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
-	// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+	// Changes a node; returns when the change is decided. ListNodes shows its progress.
 	ChangeNode(context.Context, *ChangeNodeRequest) (*ChangeNodeResponse, error)
 	ListNodes(context.Context, *ListNodesRequest) (*ListNodesResponse, error)
 	// Has replicas and leaderships spread over the nodes; returns when that is decided. The same
 	// call shows how far it is.
 	BalanceCluster(context.Context, *BalanceClusterRequest) (*BalanceClusterResponse, error)
-	// Once all nodes run the newer release: what it has may be used, and none can go back.
+	// Once all nodes run the newer release: enables its features, and no node can go back.
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	SetClusterSetting(context.Context, *SetClusterSettingRequest) (*SetClusterSettingResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()

@@ -44,7 +44,7 @@ type MemberHello struct {
 	Epoch int64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Of INSTANCE_HELD, to take the instance id over; else 0.
 	Claim int64 `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
-	// What it holds.
+	// Partitions that it holds.
 	Owned []*TopicPartition `protobuf:"bytes,8,rep,name=owned,proto3" json:"owned,omitempty"`
 	// "uniform" (default) or "range": counts when it is the group's first member.
 	Assignor string `protobuf:"bytes,9,opt,name=assignor,proto3" json:"assignor,omitempty"`
@@ -181,7 +181,7 @@ func (x *MemberHello) GetClientHost() string {
 	return ""
 }
 
-// The answer to an assignment that asked for something back: what is still held.
+// Answer to an assignment that takes partitions back: those still held.
 type MemberOwned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -940,7 +940,7 @@ type CommitOffsetsRequest struct {
 	Offsets []*OffsetCommit        `protobuf:"bytes,2,rep,name=offsets,proto3" json:"offsets,omitempty"`
 	// How long to wait for the commit. 0: the server's default.
 	TimeoutMs int32 `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	// Of a group with members: who commits. Each offset is checked against the
+	// Of a group with members: the committing member. Each offset is checked against the
 	// partition's owner when it is applied (FENCED_MEMBER). Without one the group must
 	// have no members (GROUP_HAS_MEMBERS).
 	MemberId string `protobuf:"bytes,4,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
@@ -1027,7 +1027,7 @@ type OffsetCommitResult struct {
 	Error     string `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Message   string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Duplicate bool   `protobuf:"varint,5,opt,name=duplicate,proto3" json:"duplicate,omitempty"`
-	// What is stored now; offset -1: nothing.
+	// The stored offset; -1: none.
 	Offset        int64 `protobuf:"varint,6,opt,name=offset,proto3" json:"offset,omitempty"`
 	ProducerId    int64 `protobuf:"varint,7,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
 	CurrentEpoch  int32 `protobuf:"varint,8,opt,name=current_epoch,json=currentEpoch,proto3" json:"current_epoch,omitempty"`
@@ -1176,7 +1176,7 @@ func (x *CommitOffsetsResponse) GetResults() []*OffsetCommitResult {
 type StageOffsetsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TransactionId int64                  `protobuf:"varint,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
-	// Who has begun it.
+	// The member that has begun it.
 	ProducerId int64  `protobuf:"varint,2,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
 	Epoch      int32  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Group      string `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
@@ -1347,12 +1347,12 @@ type FetchOffsetsRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Group      string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Partitions []*TopicPartition      `protobuf:"bytes,2,rep,name=partitions,proto3" json:"partitions,omitempty"` // empty: all that the group committed
-	// Of who looks, and does not read on from there: what is committed now. Transactions
-	// go on.
+	// Set by a caller that does not read on from there: returns the committed offsets, and
+	// transactions go on.
 	IgnoreTransactions bool `protobuf:"varint,3,opt,name=ignore_transactions,json=ignoreTransactions,proto3" json:"ignore_transactions,omitempty"`
-	// Of a group with members, unless ignore_transactions is set: who asks, and the number
+	// Of a group with members, unless ignore_transactions is set: the asking member, and the number
 	// of its ownership of each of the partitions, in their order. Checked as a commit is:
-	// who has lost a partition ends nobody's transaction.
+	// a member that has lost a partition ends no transaction.
 	MemberId      string  `protobuf:"bytes,4,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	Ownerships    []int64 `protobuf:"varint,5,rep,packed,name=ownerships,proto3" json:"ownerships,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1627,7 +1627,7 @@ type GroupInfo struct {
 	Offsets      int32                  `protobuf:"varint,2,opt,name=offsets,proto3" json:"offsets,omitempty"`
 	LastCommitMs int64                  `protobuf:"varint,3,opt,name=last_commit_ms,json=lastCommitMs,proto3" json:"last_commit_ms,omitempty"`
 	Members      int32                  `protobuf:"varint,4,opt,name=members,proto3" json:"members,omitempty"`
-	// Whose clients the members are: "oncelog" or "kafka". Empty: there are none.
+	// Protocol of the members: "oncelog" or "kafka". Empty: there are no members.
 	Protocol      string `protobuf:"bytes,5,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -45,9 +45,9 @@ type GroupServiceClient interface {
 	// Stores offsets with a transaction: they count when it is committed, together with
 	// its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
 	StageOffsets(ctx context.Context, in *StageOffsetsRequest, opts ...grpc.CallOption) (*StageOffsetsResponse, error)
-	// What a group has committed. Who asks is about to read on from there: a transaction
-	// that has staged offsets of these partitions is aborted, or, if it was decided to
-	// commit, waited for.
+	// Committed offsets of a group. The caller is about to read on from there: a transaction
+	// that has staged offsets of these partitions is aborted, or, if its commit is
+	// decided, waited for.
 	FetchOffsets(ctx context.Context, in *FetchOffsetsRequest, opts ...grpc.CallOption) (*FetchOffsetsResponse, error)
 	// The groups in those partitions of __offsets that the answering node leads:
 	// ask every node.
@@ -58,7 +58,7 @@ type GroupServiceClient interface {
 	// first request is a hello; the server answers each hello with the assignment,
 	// and sends each later one by itself. A stream that breaks ends nothing: the
 	// member goes on over another one within its session. At most one owner of a
-	// partition can commit, whatever else goes wrong.
+	// partition can commit, under any failure.
 	JoinGroup(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[JoinGroupRequest, JoinGroupResponse], error)
 	// The same without a stream, for proxies: one request of JoinGroup (an empty one
 	// is a ping), answered with the newest message for the member.
@@ -166,9 +166,9 @@ type GroupServiceServer interface {
 	// Stores offsets with a transaction: they count when it is committed, together with
 	// its records, or never. All of a call or none. At the group's leader, as CommitOffsets.
 	StageOffsets(context.Context, *StageOffsetsRequest) (*StageOffsetsResponse, error)
-	// What a group has committed. Who asks is about to read on from there: a transaction
-	// that has staged offsets of these partitions is aborted, or, if it was decided to
-	// commit, waited for.
+	// Committed offsets of a group. The caller is about to read on from there: a transaction
+	// that has staged offsets of these partitions is aborted, or, if its commit is
+	// decided, waited for.
 	FetchOffsets(context.Context, *FetchOffsetsRequest) (*FetchOffsetsResponse, error)
 	// The groups in those partitions of __offsets that the answering node leads:
 	// ask every node.
@@ -179,7 +179,7 @@ type GroupServiceServer interface {
 	// first request is a hello; the server answers each hello with the assignment,
 	// and sends each later one by itself. A stream that breaks ends nothing: the
 	// member goes on over another one within its session. At most one owner of a
-	// partition can commit, whatever else goes wrong.
+	// partition can commit, under any failure.
 	JoinGroup(grpc.BidiStreamingServer[JoinGroupRequest, JoinGroupResponse]) error
 	// The same without a stream, for proxies: one request of JoinGroup (an empty one
 	// is a ping), answered with the newest message for the member.

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
+// Outcome of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
 // the class: 1 to 9 a success, 10 to 29 final, from 30 on retriable. A final verdict's name is
 // the reason of its error.
 type Verdict int32
@@ -479,7 +479,7 @@ type FetchRequest struct {
 	MinBytes  int32 `protobuf:"varint,2,opt,name=min_bytes,json=minBytes,proto3" json:"min_bytes,omitempty"`
 	MaxWaitMs int32 `protobuf:"varint,3,opt,name=max_wait_ms,json=maxWaitMs,proto3" json:"max_wait_ms,omitempty"`
 	// Stop adding batches once this many payload bytes are in the answer; the
-	// first batch is sent whatever its size. 0: the server's default.
+	// first batch is sent at any size. 0: the server's default.
 	MaxBytes int32 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// Let a replica that does not lead answer, up to its own high watermark.
 	AnyReplica bool `protobuf:"varint,5,opt,name=any_replica,json=anyReplica,proto3" json:"any_replica,omitempty"`
@@ -1172,7 +1172,7 @@ type ResolveSequenceRequest struct {
 	Topic      string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition  int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	ProducerId int64                  `protobuf:"varint,3,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
-	// -1: whatever epoch stored it, the newest one first. A node of an older release refuses -1.
+	// -1: stored under any epoch, the newest one first. A node of an older release refuses -1.
 	Epoch         int32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Sequence      int64 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields

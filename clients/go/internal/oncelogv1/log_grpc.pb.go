@@ -42,7 +42,7 @@ type LogServiceClient interface {
 	ProduceStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProduceRequest, ProduceResponse], error)
 	// Reads whole batches from one or more partitions; waits for data if asked.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (*FetchResponse, error)
-	// Like Fetch, without end: the server sends what is there and what comes.
+	// Like Fetch, without end: the server sends stored batches, then new ones as they come.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchResponse], error)
 	ListOffsets(ctx context.Context, in *ListOffsetsRequest, opts ...grpc.CallOption) (*ListOffsetsResponse, error)
 	// Answers "did this sequence commit, and where?" for a client that lost the
@@ -143,7 +143,7 @@ type LogServiceServer interface {
 	ProduceStream(grpc.BidiStreamingServer[ProduceRequest, ProduceResponse]) error
 	// Reads whole batches from one or more partitions; waits for data if asked.
 	Fetch(context.Context, *FetchRequest) (*FetchResponse, error)
-	// Like Fetch, without end: the server sends what is there and what comes.
+	// Like Fetch, without end: the server sends stored batches, then new ones as they come.
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[FetchResponse]) error
 	ListOffsets(context.Context, *ListOffsetsRequest) (*ListOffsetsResponse, error)
 	// Answers "did this sequence commit, and where?" for a client that lost the

@@ -280,7 +280,7 @@ type EndBatchRequest struct {
 	Query         string                 `protobuf:"bytes,3,opt,name=query,proto3" json:"query,omitempty"`
 	Batch         int64                  `protobuf:"varint,4,opt,name=batch,proto3" json:"batch,omitempty"`
 	TransactionId int64                  `protobuf:"varint,5,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"` // 0: all tasks were told that the batch is committed
-	// What is published, in this order; all else that was staged is dropped.
+	// Runs to publish, in this order; all other staged runs are dropped.
 	Winners []*Winner `protobuf:"bytes,6,rep,name=winners,proto3" json:"winners,omitempty"`
 	// Of all rows: sum of their digests.
 	RecordCount   int64  `protobuf:"varint,7,opt,name=record_count,json=recordCount,proto3" json:"record_count,omitempty"`
@@ -383,7 +383,7 @@ func (x *EndBatchRequest) GetTimeoutMs() int32 {
 	return 0
 }
 
-// What one attempt of a task has staged in one partition.
+// Records that one attempt of a task has staged in one partition.
 type Winner struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProducerId    int64                  `protobuf:"varint,1,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
@@ -924,7 +924,7 @@ func (x *SinkDescription) GetCommitted() []*BatchRange {
 	return nil
 }
 
-// What a sink had committed before it was reset.
+// Batch that a sink had committed before it was reset.
 type SinkBefore struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Query         string                 `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`

@@ -38,9 +38,9 @@ type SinkServiceClient interface {
 	DrawTicket(ctx context.Context, in *DrawTicketRequest, opts ...grpc.CallOption) (*DrawTicketResponse, error)
 	// Begins a batch for all its tasks; each of them calls it, and gets the same transaction.
 	BeginBatch(ctx context.Context, in *BeginBatchRequest, opts ...grpc.CallOption) (*BeginBatchResponse, error)
-	// Publishes what the winners have staged. To be repeated until it is answered.
+	// Publishes the staged records of the winners. Repeat it until it is answered.
 	EndBatch(ctx context.Context, in *EndBatchRequest, opts ...grpc.CallOption) (*EndBatchResponse, error)
-	// Drops what a batch has staged.
+	// Drops the staged records of a batch.
 	AbortBatch(ctx context.Context, in *AbortBatchRequest, opts ...grpc.CallOption) (*AbortBatchResponse, error)
 	ListSinks(ctx context.Context, in *ListSinksRequest, opts ...grpc.CallOption) (*ListSinksResponse, error)
 	DescribeSink(ctx context.Context, in *DescribeSinkRequest, opts ...grpc.CallOption) (*DescribeSinkResponse, error)
@@ -134,9 +134,9 @@ type SinkServiceServer interface {
 	DrawTicket(context.Context, *DrawTicketRequest) (*DrawTicketResponse, error)
 	// Begins a batch for all its tasks; each of them calls it, and gets the same transaction.
 	BeginBatch(context.Context, *BeginBatchRequest) (*BeginBatchResponse, error)
-	// Publishes what the winners have staged. To be repeated until it is answered.
+	// Publishes the staged records of the winners. Repeat it until it is answered.
 	EndBatch(context.Context, *EndBatchRequest) (*EndBatchResponse, error)
-	// Drops what a batch has staged.
+	// Drops the staged records of a batch.
 	AbortBatch(context.Context, *AbortBatchRequest) (*AbortBatchResponse, error)
 	ListSinks(context.Context, *ListSinksRequest) (*ListSinksResponse, error)
 	DescribeSink(context.Context, *DescribeSinkRequest) (*DescribeSinkResponse, error)

@@ -509,7 +509,7 @@ func (x *NextTransaction) GetPartitions() []*TopicPartition {
 	return nil
 }
 
-// What a transaction has staged of one group's offsets.
+// Offsets of one group that a transaction has staged.
 type StagedOffsets struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -570,7 +570,7 @@ func (x *StagedOffsets) GetLastNumber() int64 {
 	return 0
 }
 
-// What a transaction has staged in one partition.
+// Records that a transaction has staged in one partition.
 type StagedRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
@@ -774,7 +774,7 @@ func (x *PublishedRun) GetRecordCount() int64 {
 type AbortTransactionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TransactionId int64                  `protobuf:"varint,1,opt,name=transaction_id,json=transactionId,proto3" json:"transaction_id,omitempty"`
-	// 0: an operator, who may abort any transaction.
+	// 0: an operator; may abort any transaction.
 	ProducerId    int64 `protobuf:"varint,2,opt,name=producer_id,json=producerId,proto3" json:"producer_id,omitempty"`
 	Epoch         int32 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1119,7 +1119,7 @@ type TransactionPart struct {
 	Topic     string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"` // empty: it was deleted
 	Partition int32                  `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
 	Ended     bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"` // whether the partition knows the outcome
-	// What is staged there now; -1: the partition's leader does not answer.
+	// Records staged there now; -1: the partition's leader does not answer.
 	StagedRecords int64 `protobuf:"varint,4,opt,name=staged_records,json=stagedRecords,proto3" json:"staged_records,omitempty"`
 	StagedBytes   int64 `protobuf:"varint,5,opt,name=staged_bytes,json=stagedBytes,proto3" json:"staged_bytes,omitempty"`
 	// In __offsets: for how many partitions of which groups offsets are staged.

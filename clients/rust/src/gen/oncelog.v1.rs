@@ -72,7 +72,7 @@ pub struct StoredBatch {
     #[prost(int64, tag = "4")]
     pub append_time_ms: i64,
     /// Compaction made this batch, at the offsets of those that it replaces. Its records without key
-    /// and value are blanks: compaction removed what was there, and readers pass over them.
+    /// and value are blanks: compaction removed their content, and readers pass over them.
     #[prost(bool, tag = "5")]
     pub carried: bool,
 }
@@ -124,7 +124,7 @@ pub struct NodeInfo {
     /// Its wall clock is not within clock_bound_ms of a majority's, so it does not lead.
     #[prost(bool, tag = "4")]
     pub clock_disagrees: bool,
-    /// What it runs, as known to the answering node; empty and 0 while it does not hear it.
+    /// Its release, as known to the answering node; empty and 0 while it is unreachable.
     #[prost(string, tag = "5")]
     pub release: ::prost::alloc::string::String,
     /// that its release takes part in
@@ -144,8 +144,8 @@ pub struct NodeInfo {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DescribeClusterRequest {
-    /// Counts as under-replicated also what has a replica that is far behind, which only leaders know:
-    /// they are asked. A node that hangs holds the answer up for 2 s.
+    /// A partition with a replica far behind also counts as under-replicated. Only leaders know that,
+    /// so they are asked. A node that hangs delays the answer by 2 s.
     #[prost(bool, tag = "1")]
     pub ask_leaders: bool,
 }
@@ -175,10 +175,10 @@ pub struct DescribeClusterResponse {
     pub limits: ::core::option::Option<RequestLimits>,
     #[prost(message, optional, tag = "11")]
     pub upgrade: ::core::option::Option<UpgradeInfo>,
-    /// What all nodes go by, by name. None: an upgrade that brings them is not finalized.
+    /// Settings of the whole cluster, by name. None: an upgrade that brings them is not finalized.
     #[prost(message, repeated, tag = "12")]
     pub settings: ::prost::alloc::vec::Vec<ClusterSetting>,
-    /// For people: a line for each replica that has stopped for damage, and what is done about it.
+    /// For people: a line for each replica that has stopped for damage, and its repair.
     #[prost(string, repeated, tag = "15")]
     pub damaged_replicas: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// For people: a line for each partition whose majority lies in one rack though it need not, and
@@ -216,7 +216,7 @@ pub struct UpgradeInfo {
     /// that are on
     #[prost(string, repeated, tag = "2")]
     pub features: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// What could be finalized; the same as above if nothing is pending.
+    /// Version that could be finalized; the same as above if nothing is pending.
     #[prost(int32, tag = "3")]
     pub target_version: i32,
     #[prost(string, repeated, tag = "4")]
@@ -350,7 +350,7 @@ pub struct ResizeTopicRequest {
     /// of each partition
     #[prost(int32, tag = "3")]
     pub replicas: i32,
-    /// check it, and say what it would do
+    /// check it, and describe its effect
     #[prost(bool, tag = "4")]
     pub dry_run: bool,
     /// how long to wait until each new partition has a leader
@@ -362,7 +362,8 @@ pub struct ResizeTopicResponse {
     /// afterwards
     #[prost(message, optional, tag = "1")]
     pub topic: ::core::option::Option<TopicInfo>,
-    /// What comes, or moves; at most the first 1000. A new partition has no `replicas` before it.
+    /// Partitions that are added, or move; at most the first 1000. A new partition has no
+    /// `replicas` before it.
     #[prost(message, repeated, tag = "2")]
     pub moves: ::prost::alloc::vec::Vec<PartitionMove>,
     /// of the moves
@@ -391,8 +392,8 @@ pub struct PartitionInfo {
     /// the nodes that it is being moved to; empty: it is not moved
     #[prost(int32, repeated, tag = "8")]
     pub target: ::prost::alloc::vec::Vec<i32>,
-    /// When the topic got it; 0: with its creation. What has no position in a partition that came
-    /// later reads it from its start, though it begins at the end of others.
+    /// Time at which the topic got it; 0: with its creation. A reader without a position in a later
+    /// partition reads it from its start, even if it begins at the end of others.
     #[prost(int64, tag = "9")]
     pub added_ms: i64,
     /// Of a compacted topic: the records from the log's start up to this offset were compacted. From
@@ -462,13 +463,13 @@ pub struct ChangeNodeRequest {
     pub node_id: i32,
     #[prost(enumeration = "NodeAction", tag = "2")]
     pub action: i32,
-    /// check it, and say what it would do
+    /// check it, and describe its effect
     #[prost(bool, tag = "3")]
     pub dry_run: bool,
     /// REPLACE: go on although partitions have no majority, or no replica at all, without the node.
     #[prost(bool, tag = "4")]
     pub accept_loss: bool,
-    /// REPLACE, of one of two nodes, whose other one decides alone then: the lost directory's id.
+    /// REPLACE, of one of two nodes: the lost directory's id. The other node then decides alone.
     #[prost(fixed64, tag = "5")]
     pub directory_id: u64,
 }
@@ -488,19 +489,19 @@ pub struct BalanceClusterResponse {
     /// afterwards
     #[prost(bool, tag = "1")]
     pub balancing: bool,
-    /// PLAN: what would move, at most the first 1000. Else what moves now, whoever has decided that:
-    /// at most 1000, of `count`.
+    /// PLAN: partitions that would move, at most the first 1000. Else partitions that move now for
+    /// any reason: at most 1000, of `count`.
     #[prost(message, repeated, tag = "2")]
     pub moves: ::prost::alloc::vec::Vec<PartitionMove>,
     #[prost(int32, tag = "3")]
     pub count: i32,
-    /// of all `count`: what replicas that come hold when they are whole
+    /// of all `count`: size of the new replicas when they are whole
     #[prost(int64, tag = "4")]
     pub bytes: i64,
-    /// what they hold by now
+    /// their size by now
     #[prost(int64, tag = "5")]
     pub copied: i64,
-    /// for people: what is left out, and why
+    /// for people: omissions and their reasons
     #[prost(string, repeated, tag = "6")]
     pub waits_for: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
@@ -519,7 +520,7 @@ pub struct PartitionMove {
     pub bytes: i64,
     #[prost(int64, tag = "6")]
     pub copied: i64,
-    /// for people: what is done, or why it is not
+    /// for people: progress, or the reason for none
     #[prost(string, tag = "7")]
     pub waits_for: ::prost::alloc::string::String,
 }
@@ -560,10 +561,10 @@ pub struct NodeStatus {
     /// partitions of which its replica is to go
     #[prost(int32, tag = "11")]
     pub going: i32,
-    /// for people: why what is to be done with it is not done yet
+    /// for people: why its change is not done yet
     #[prost(string, repeated, tag = "12")]
     pub waits_for: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// Of the partitions in `coming`: what the node will hold, and what it holds by now.
+    /// Of the partitions in `coming`: bytes that the node will hold, and those it holds by now.
     #[prost(int64, tag = "30")]
     pub coming_bytes: i64,
     #[prost(int64, tag = "31")]
@@ -681,7 +682,7 @@ pub enum NodeAction {
     Add = 1,
     /// its data directory is lost: it may join with a new one
     Replace = 2,
-    /// what it holds goes to other nodes, then it goes
+    /// its replicas move to other nodes, then it leaves
     Remove = 3,
     /// takes a removal back
     Keep = 4,
@@ -725,7 +726,7 @@ pub enum BalanceAction {
     Unspecified = 0,
     /// how far it is
     Describe = 1,
-    /// say what START would do
+    /// describe the effect of START
     Plan = 2,
     Start = 3,
     /// begin no further move, and take those back that are not done
@@ -1037,7 +1038,7 @@ pub mod cluster_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// What becomes of a node; returns when that is decided. ListNodes shows how far it is.
+        /// Changes a node; returns when the change is decided. ListNodes shows its progress.
         pub async fn change_node(
             &mut self,
             request: impl tonic::IntoRequest<super::ChangeNodeRequest>,
@@ -1112,7 +1113,7 @@ pub mod cluster_service_client {
                 .insert(GrpcMethod::new("oncelog.v1.ClusterService", "BalanceCluster"));
             self.inner.unary(req, path, codec).await
         }
-        /// Once all nodes run the newer release: what it has may be used, and none can go back.
+        /// Once all nodes run the newer release: enables its features, and no node can go back.
         pub async fn finalize_upgrade(
             &mut self,
             request: impl tonic::IntoRequest<super::FinalizeUpgradeRequest>,
@@ -1189,7 +1190,7 @@ pub struct MemberHello {
     /// Of INSTANCE_HELD, to take the instance id over; else 0.
     #[prost(int64, tag = "7")]
     pub claim: i64,
-    /// What it holds.
+    /// Partitions that it holds.
     #[prost(message, repeated, tag = "8")]
     pub owned: ::prost::alloc::vec::Vec<TopicPartition>,
     /// "uniform" (default) or "range": counts when it is the group's first member.
@@ -1208,7 +1209,7 @@ pub struct MemberHello {
     #[prost(string, tag = "13")]
     pub client_host: ::prost::alloc::string::String,
 }
-/// The answer to an assignment that asked for something back: what is still held.
+/// Answer to an assignment that takes partitions back: those still held.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MemberOwned {
     #[prost(int64, tag = "1")]
@@ -1348,7 +1349,7 @@ pub struct CommitOffsetsRequest {
     /// How long to wait for the commit. 0: the server's default.
     #[prost(int32, tag = "3")]
     pub timeout_ms: i32,
-    /// Of a group with members: who commits. Each offset is checked against the
+    /// Of a group with members: the committing member. Each offset is checked against the
     /// partition's owner when it is applied (FENCED_MEMBER). Without one the group must
     /// have no members (GROUP_HAS_MEMBERS).
     #[prost(string, tag = "4")]
@@ -1374,7 +1375,7 @@ pub struct OffsetCommitResult {
     pub message: ::prost::alloc::string::String,
     #[prost(bool, tag = "5")]
     pub duplicate: bool,
-    /// What is stored now; offset -1: nothing.
+    /// The stored offset; -1: none.
     #[prost(int64, tag = "6")]
     pub offset: i64,
     #[prost(int64, tag = "7")]
@@ -1394,7 +1395,7 @@ pub struct CommitOffsetsResponse {
 pub struct StageOffsetsRequest {
     #[prost(int64, tag = "1")]
     pub transaction_id: i64,
-    /// Who has begun it.
+    /// The member that has begun it.
     #[prost(int64, tag = "2")]
     pub producer_id: i64,
     #[prost(int32, tag = "3")]
@@ -1435,13 +1436,13 @@ pub struct FetchOffsetsRequest {
     /// empty: all that the group committed
     #[prost(message, repeated, tag = "2")]
     pub partitions: ::prost::alloc::vec::Vec<TopicPartition>,
-    /// Of who looks, and does not read on from there: what is committed now. Transactions
-    /// go on.
+    /// Set by a caller that does not read on from there: returns the committed offsets, and
+    /// transactions go on.
     #[prost(bool, tag = "3")]
     pub ignore_transactions: bool,
-    /// Of a group with members, unless ignore_transactions is set: who asks, and the number
+    /// Of a group with members, unless ignore_transactions is set: the asking member, and the number
     /// of its ownership of each of the partitions, in their order. Checked as a commit is:
-    /// who has lost a partition ends nobody's transaction.
+    /// a member that has lost a partition ends no transaction.
     #[prost(string, tag = "4")]
     pub member_id: ::prost::alloc::string::String,
     #[prost(int64, repeated, tag = "5")]
@@ -1491,7 +1492,7 @@ pub struct GroupInfo {
     pub last_commit_ms: i64,
     #[prost(int32, tag = "4")]
     pub members: i32,
-    /// Whose clients the members are: "oncelog" or "kafka". Empty: there are none.
+    /// Protocol of the members: "oncelog" or "kafka". Empty: there are no members.
     #[prost(string, tag = "5")]
     pub protocol: ::prost::alloc::string::String,
 }
@@ -1700,9 +1701,9 @@ pub mod group_service_client {
                 .insert(GrpcMethod::new("oncelog.v1.GroupService", "StageOffsets"));
             self.inner.unary(req, path, codec).await
         }
-        /// What a group has committed. Who asks is about to read on from there: a transaction
-        /// that has staged offsets of these partitions is aborted, or, if it was decided to
-        /// commit, waited for.
+        /// Committed offsets of a group. The caller is about to read on from there: a transaction
+        /// that has staged offsets of these partitions is aborted, or, if its commit is
+        /// decided, waited for.
         pub async fn fetch_offsets(
             &mut self,
             request: impl tonic::IntoRequest<super::FetchOffsetsRequest>,
@@ -1805,7 +1806,7 @@ pub mod group_service_client {
         /// first request is a hello; the server answers each hello with the assignment,
         /// and sends each later one by itself. A stream that breaks ends nothing: the
         /// member goes on over another one within its session. At most one owner of a
-        /// partition can commit, whatever else goes wrong.
+        /// partition can commit, under any failure.
         pub async fn join_group(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::JoinGroupRequest>,
@@ -1910,7 +1911,7 @@ pub struct FetchRequest {
     #[prost(int32, tag = "3")]
     pub max_wait_ms: i32,
     /// Stop adding batches once this many payload bytes are in the answer; the
-    /// first batch is sent whatever its size. 0: the server's default.
+    /// first batch is sent at any size. 0: the server's default.
     #[prost(int32, tag = "4")]
     pub max_bytes: i32,
     /// Let a replica that does not lead answer, up to its own high watermark.
@@ -2041,7 +2042,7 @@ pub struct ResolveSequenceRequest {
     pub partition: i32,
     #[prost(int64, tag = "3")]
     pub producer_id: i64,
-    /// -1: whatever epoch stored it, the newest one first. A node of an older release refuses -1.
+    /// -1: stored under any epoch, the newest one first. A node of an older release refuses -1.
     #[prost(int32, tag = "4")]
     pub epoch: i32,
     #[prost(int64, tag = "5")]
@@ -2063,7 +2064,7 @@ pub struct ResolveSequenceResponse {
     #[prost(int32, tag = "5")]
     pub epoch: i32,
 }
-/// What became of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
+/// Outcome of a batch. Only APPENDED and DUPLICATE mean that it is stored. The number gives
 /// the class: 1 to 9 a success, 10 to 29 final, from 30 on retriable. A final verdict's name is
 /// the reason of its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -2399,7 +2400,7 @@ pub mod log_service_client {
                 .insert(GrpcMethod::new("oncelog.v1.LogService", "Fetch"));
             self.inner.unary(req, path, codec).await
         }
-        /// Like Fetch, without end: the server sends what is there and what comes.
+        /// Like Fetch, without end: the server sends stored batches, then new ones as they come.
         pub async fn subscribe(
             &mut self,
             request: impl tonic::IntoRequest<super::SubscribeRequest>,
@@ -3055,7 +3056,7 @@ pub mod producer_service_client {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PermissionRule {
-    /// "*": whoever is known
+    /// "*": every known principal
     #[prost(string, tag = "1")]
     pub principal: ::prost::alloc::string::String,
     /// topic, group, producer, sink, cluster
@@ -3132,7 +3133,7 @@ pub struct Quota {
     /// in_bytes_per_s, requests_per_s, streams, ...
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// 0: no limit, whatever "*" has
+    /// 0: no limit, even if "*" has one
     #[prost(int64, tag = "3")]
     pub value: i64,
 }
@@ -3458,7 +3459,7 @@ pub struct NextTransaction {
     #[prost(message, repeated, tag = "4")]
     pub partitions: ::prost::alloc::vec::Vec<TopicPartition>,
 }
-/// What a transaction has staged of one group's offsets.
+/// Offsets of one group that a transaction has staged.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StagedOffsets {
     #[prost(string, tag = "1")]
@@ -3470,7 +3471,7 @@ pub struct StagedOffsets {
     #[prost(int64, tag = "3")]
     pub last_number: i64,
 }
-/// What a transaction has staged in one partition.
+/// Records that a transaction has staged in one partition.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StagedRun {
     #[prost(string, tag = "1")]
@@ -3510,7 +3511,7 @@ pub struct PublishedRun {
 pub struct AbortTransactionRequest {
     #[prost(int64, tag = "1")]
     pub transaction_id: i64,
-    /// 0: an operator, who may abort any transaction.
+    /// 0: an operator; may abort any transaction.
     #[prost(int64, tag = "2")]
     pub producer_id: i64,
     #[prost(int32, tag = "3")]
@@ -3576,7 +3577,7 @@ pub struct TransactionPart {
     /// whether the partition knows the outcome
     #[prost(bool, tag = "3")]
     pub ended: bool,
-    /// What is staged there now; -1: the partition's leader does not answer.
+    /// Records staged there now; -1: the partition's leader does not answer.
     #[prost(int64, tag = "4")]
     pub staged_records: i64,
     #[prost(int64, tag = "5")]
@@ -3942,7 +3943,7 @@ pub struct EndBatchRequest {
     /// 0: all tasks were told that the batch is committed
     #[prost(int64, tag = "5")]
     pub transaction_id: i64,
-    /// What is published, in this order; all else that was staged is dropped.
+    /// Runs to publish, in this order; all other staged runs are dropped.
     #[prost(message, repeated, tag = "6")]
     pub winners: ::prost::alloc::vec::Vec<Winner>,
     /// Of all rows: sum of their digests.
@@ -3953,7 +3954,7 @@ pub struct EndBatchRequest {
     #[prost(int32, tag = "9")]
     pub timeout_ms: i32,
 }
-/// What one attempt of a task has staged in one partition.
+/// Records that one attempt of a task has staged in one partition.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Winner {
     #[prost(int64, tag = "1")]
@@ -4043,7 +4044,7 @@ pub struct SinkDescription {
     #[prost(message, repeated, tag = "13")]
     pub committed: ::prost::alloc::vec::Vec<BatchRange>,
 }
-/// What a sink had committed before it was reset.
+/// Batch that a sink had committed before it was reset.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SinkBefore {
     #[prost(string, tag = "1")]
@@ -4200,7 +4201,7 @@ pub mod sink_service_client {
                 .insert(GrpcMethod::new("oncelog.v1.SinkService", "BeginBatch"));
             self.inner.unary(req, path, codec).await
         }
-        /// Publishes what the winners have staged. To be repeated until it is answered.
+        /// Publishes the staged records of the winners. Repeat it until it is answered.
         pub async fn end_batch(
             &mut self,
             request: impl tonic::IntoRequest<super::EndBatchRequest>,
@@ -4225,7 +4226,7 @@ pub mod sink_service_client {
                 .insert(GrpcMethod::new("oncelog.v1.SinkService", "EndBatch"));
             self.inner.unary(req, path, codec).await
         }
-        /// Drops what a batch has staged.
+        /// Drops the staged records of a batch.
         pub async fn abort_batch(
             &mut self,
             request: impl tonic::IntoRequest<super::AbortBatchRequest>,
