@@ -351,7 +351,9 @@ def test_sentences_are_plain() -> None:
     assert len(found) > 15
     texts = [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")) for page in found]
     assert words.too_many(texts) == []
-    assert words.too_many(words.of_comments(ROOT, ["proto/**/*.proto"])) == []
+    kinds = {"go": "*.go", "java": "src/**/*.java", "node": "src/**/*.ts", "rust": "src/**/*.rs"}
+    clients = [f"clients/{client}/{files}" for client, files in kinds.items()]
+    assert words.too_many(words.of_comments(ROOT, ["proto/**/*.proto", *clients])) == []
     folders = [ROOT / name for name in ("scripts", *sorted(OURS))]
     sets = {
         "docs/adr": [*ROOT.glob("docs/adr/*.md")],
@@ -367,6 +369,13 @@ def test_a_riddle_is_found() -> None:
     assert words.too_many([("a", riddle), ("b", "Plain. " * 400)]) == [
         "a: 285.7 of what, who and the like in 1,000 words"
     ]
+
+
+def test_comments_of_other_languages_are_read(tmp_path: Path) -> None:
+    text = "x = 1; // Who asks.\n/** What is\n * told. */\nwhat();\n"
+    (tmp_path / "a.java").write_text(text)
+    found = [words.WORD.findall(text) for _, text in words.of_comments(tmp_path, ["*.java"])]
+    assert found == [["Who", "asks"], ["What", "is", "told"]]
 
 
 def test_a_message_is_found() -> None:

@@ -11,12 +11,12 @@ import (
 // The part of the delivery timeout after which a waiting batch takes no more records: a quarter.
 const timeForOthers = 4
 
-// lane is what waits in one partition.
+// lane holds the waiting batches of one partition.
 type lane struct {
 	tp     TopicPartition
 	open   *openBatch
 	closed []*openBatch
-	// Who numbers the records: the producer, or the application, up to lastGiven.
+	// The side that numbers the records: the producer, or the application, up to lastGiven.
 	counted   bool
 	given     bool
 	lastGiven int64
@@ -65,11 +65,11 @@ type accumulator struct {
 	// Why no batch may be begun just now: a transaction begins or ends.
 	paused      error
 	transaction *transaction // to which batches belong
-	// Who numbered the records of a lane before the transaction.
+	// The side that numbered the records of a lane before the transaction.
 	numberedBefore map[*lane]numbering
 }
 
-// numbering says who numbers a lane's records.
+// numbering names the side that numbers a lane's records.
 type numbering struct {
 	counted, given bool
 	lastGiven      int64
@@ -127,7 +127,7 @@ func (a *accumulator) append(ctx context.Context, add *addition) (Delivery, erro
 			}
 			return Delivery{batch.delivery, index}, nil
 		}
-		// What lingers holds the room that is waited for.
+		// Lingering records hold the room that is waited for.
 		a.makeAllDue()
 		if a.room == nil {
 			a.room = make(chan struct{})
@@ -227,7 +227,7 @@ func (a *accumulator) choose(topic string, partitions int) int32 {
 	return available[rand.IntN(len(available))]
 }
 
-// leaveUnavailable: what waits for a leader must not attract more.
+// leaveUnavailable: batches that wait for a leader must not attract more.
 func (a *accumulator) leaveUnavailable() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -236,7 +236,7 @@ func (a *accumulator) leaveUnavailable() {
 	})
 }
 
-// checkSequences refuses what does not fit to who numbers the partition's records.
+// checkSequences refuses sequences that do not fit the numbering of the partition's records.
 func (l *lane) checkSequences(sequences []int64) error {
 	if sequences == nil {
 		if l.given {
@@ -343,7 +343,7 @@ func (a *accumulator) makeAllDue() {
 	a.lingering = nil
 }
 
-// beginFlush makes everything due at once and returns what is not yet done.
+// beginFlush makes everything due at once and returns the batches that are not yet done.
 func (a *accumulator) beginFlush() []*delivery {
 	a.mu.Lock()
 	a.flushing++
@@ -405,7 +405,7 @@ func (a *accumulator) take(tp TopicPartition) *openBatch {
 	return batch
 }
 
-// expire takes out the batches whose delivery timeout is over; none has been sent.
+// expire takes out the batches that are past their delivery timeout; none has been sent.
 func (a *accumulator) expire(now time.Time) (expired []*openBatch) {
 	limit := now.Add(-a.config.DeliveryTimeout)
 	a.mu.Lock()
@@ -422,7 +422,7 @@ func (a *accumulator) expire(now time.Time) (expired []*openBatch) {
 	return expired
 }
 
-// drop takes out what waits in a partition that there is no more.
+// drop takes out the waiting batches of a partition that no longer exists.
 func (a *accumulator) drop(tp TopicPartition) (left []*openBatch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -467,7 +467,7 @@ func (a *accumulator) stop(failure error) (left []*openBatch) {
 
 // --- transactions --------------------------------------------------------------------
 
-// checkTransaction refuses what cannot become part of the transaction, if there is one.
+// checkTransaction refuses records that cannot become part of the transaction, if there is one.
 func (a *accumulator) checkTransaction(add *addition) error {
 	if a.transaction == nil {
 		return nil
@@ -482,7 +482,7 @@ func (a *accumulator) checkTransaction(add *addition) error {
 	return nil
 }
 
-// pause begins no further batch, until resume; what is open is still filled.
+// pause begins no further batch, until resume; the open batch is still filled.
 func (a *accumulator) pause(why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -529,7 +529,8 @@ func (a *accumulator) failTransaction(t *transaction, err *Error) {
 	a.wake()
 }
 
-// dropTransaction takes out what waits to be sent; sequences that were given may be given again.
+// dropTransaction takes out the batches that wait to be sent; sequences that were given may be
+// given again.
 func (a *accumulator) dropTransaction() (left []*openBatch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -547,7 +548,7 @@ func (a *accumulator) dropTransaction() (left []*openBatch) {
 	return left
 }
 
-// release frees the room of a batch whose outcome is known.
+// release frees the room of a batch with a known outcome.
 func (a *accumulator) release(d *delivery) {
 	a.mu.Lock()
 	a.used -= int64(a.incomplete[d])

@@ -68,7 +68,7 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions, replic
 	if !errors.Is(err, ErrTopicAlreadyExists) || !ambiguous {
 		return TopicInfo{}, err
 	}
-	// After a call whose answer was lost it may be the topic that we asked for.
+	// After a call without an answer it may be the topic of this call.
 	topics, problem := a.DescribeTopics(ctx, name)
 	if problem != nil {
 		return TopicInfo{}, problem
@@ -117,7 +117,7 @@ func (a *Admin) DescribeTopics(ctx context.Context, names ...string) ([]TopicInf
 	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.DescribeTopics, &pb.DescribeTopicsRequest{Names: names})
 	if err != nil {
 		if errors.Is(err, ErrUnknownTopicOrPartition) {
-			// The node may be behind: who asks again asks another one.
+			// The node may be behind: another call asks another node.
 			a.cluster.preferAnother()
 		}
 		return nil, err
@@ -226,15 +226,15 @@ func upgradeInfo(upgrade *pb.UpgradeInfo) UpgradeInfo {
 	}
 }
 
-// FinalizeUpgrade turns on what the newest release has; no node can go back to an older one
-// afterwards. It returns what is on now, or an error of [ErrNotSupported] that names the nodes
-// in the way.
+// FinalizeUpgrade turns on the features of the newest release; no node can go back to an older one
+// afterwards. It returns the features that are on, or an error of [ErrNotSupported] that names the
+// nodes in the way.
 func (a *Admin) FinalizeUpgrade(ctx context.Context) (UpgradeInfo, error) {
 	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.FinalizeUpgrade, &pb.FinalizeUpgradeRequest{})
 	return upgradeInfo(answer.GetUpgrade()), err
 }
 
-// SetClusterSetting sets what all nodes go by, and returns all such settings.
+// SetClusterSetting sets a setting of all nodes, and returns all such settings.
 func (a *Admin) SetClusterSetting(ctx context.Context, name string, value int64) (map[string]int64, error) {
 	request := &pb.SetClusterSettingRequest{Setting: &pb.ClusterSetting{Name: name, Value: value}}
 	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.SetClusterSetting, request)
@@ -295,8 +295,8 @@ func (a *Admin) ListProducerNames(ctx context.Context) ([]ProducerName, error) {
 	return names, err
 }
 
-// DescribeProducers returns what a partition remembers of its producers, or of one of them
-// (0: all), at most limit.
+// DescribeProducers returns the producers that a partition remembers, or one of them (0: all), at
+// most limit.
 func (a *Admin) DescribeProducers(ctx context.Context, topic string, partition int32, producerID int64, limit int) ([]ProducerState, error) {
 	var states []ProducerState
 	after := int64(0)
@@ -332,7 +332,7 @@ func (a *Admin) DescribeProducers(ctx context.Context, topic string, partition i
 	return states, nil
 }
 
-// ResolveSequence tells what became of a record whose acknowledgement was lost.
+// ResolveSequence returns the outcome of a record without an acknowledgement.
 func (a *Admin) ResolveSequence(ctx context.Context, tp TopicPartition, producerID int64, epoch int32, sequence int64) (ResolvedSequence, error) {
 	return resolveSequence(ctx, a.cluster, tp, producerID, epoch, sequence)
 }

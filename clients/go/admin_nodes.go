@@ -6,7 +6,7 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// NodeStatus is what becomes of a node, as the answering node knows it.
+// NodeStatus is the state of a node, as the answering node knows it.
 type NodeStatus struct {
 	NodeID      int32
 	Address     string // empty: it has not joined
@@ -19,8 +19,8 @@ type NodeStatus struct {
 	Leaderships int32
 	Coming      int32    // partitions, and the metadata, of which its replica may not count yet
 	Going       int32    // partitions of which its replica is to go
-	WaitsFor    []string // for people: why what is to be done with it is not done yet
-	ComingBytes int64    // that it will hold of what comes to it
+	WaitsFor    []string // for people: why its change is not done yet
+	ComingBytes int64    // bytes that it will hold of the partitions that come to it
 	CopiedBytes int64    // and holds by now
 }
 
@@ -40,7 +40,7 @@ type NodeReplacement struct {
 	DirectoryID uint64
 }
 
-// ListNodes returns all nodes, and how far what is to be done with them is.
+// ListNodes returns all nodes, and the progress of their changes.
 func (a *Admin) ListNodes(ctx context.Context) ([]NodeStatus, error) {
 	answer, err := ask(ctx, a.cluster, pb.NewClusterServiceClient, pb.ClusterServiceClient.ListNodes, &pb.ListNodesRequest{})
 	nodes := make([]NodeStatus, 0, len(answer.GetNodes()))
@@ -56,7 +56,7 @@ func (a *Admin) ListNodes(ctx context.Context) ([]NodeStatus, error) {
 
 // AddNode lets a new node join, with an empty data directory. This and the next five return texts
 // about the effect when the change is decided, or is found possible (dryRun); [Admin.ListNodes] shows
-// the progress. After a call whose answer was lost there may be no effect left.
+// the progress. After a call without an answer there may be no effect left.
 func (a *Admin) AddNode(ctx context.Context, nodeID int32, dryRun bool) (effects []string, err error) {
 	return a.changeNode(ctx, &pb.ChangeNodeRequest{NodeId: nodeID, Action: pb.NodeAction_NODE_ACTION_ADD, DryRun: dryRun})
 }
@@ -94,14 +94,15 @@ func (a *Admin) changeNode(ctx context.Context, request *pb.ChangeNodeRequest) (
 	return answer.GetEffects(), err
 }
 
-// Balance is how far partitions are that move, whoever has decided that; of a plan: what would move.
+// Balance is the progress of the partitions that move for any reason; of a plan: the moves that it
+// would make.
 type Balance struct {
 	Balancing bool            // more may begin
 	Moves     []PartitionMove // the first of Count
 	Count     int32
 	Bytes     int64 // of all of them
 	Copied    int64
-	WaitsFor  []string // for people: what is left out, and why
+	WaitsFor  []string // for people: omissions and their reasons
 }
 
 // Settled tells whether nothing is under way.

@@ -17,7 +17,7 @@ type PartitionMove struct {
 	Target    []int32
 	Bytes     int64  // that the replicas which come hold when they are whole
 	Copied    int64  // and hold by now
-	WaitsFor  string // for people: what is done, or why it is not
+	WaitsFor  string // for people: progress, or the reason for none
 }
 
 // Resized is a topic that gets more partitions, or another number of replicas.
@@ -27,13 +27,13 @@ type Resized struct {
 	Count int32
 }
 
-// Resize says what ResizeTopic changes: Partitions or Replicas, the other one is 0.
+// Resize describes the changes of ResizeTopic: Partitions or Replicas, the other one is 0.
 type Resize struct {
 	// More than the topic has. Records of a key go to another partition from then on, and nothing
 	// that is stored moves.
 	Partitions int32
 	Replicas   int32 // of each partition
-	DryRun     bool  // check it, and say what it would do
+	DryRun     bool  // check it, and describe its effect
 }
 
 // ResizeTopic gives a topic more partitions, and waits up to half a minute or until ctx ends until
@@ -57,7 +57,7 @@ func (a *Admin) ResizeTopic(ctx context.Context, name string, resize Resize) (Re
 	if !errors.Is(err, ErrInvalidRequest) || asError(err).Field != "partitions" || !ambiguous {
 		return Resized{}, err
 	}
-	// After a call whose answer was lost they may be those that we asked for.
+	// After a call without an answer they may be those of this call.
 	topics, problem := a.DescribeTopics(ctx, name)
 	if problem != nil {
 		return Resized{}, problem

@@ -9,7 +9,7 @@ import (
 // PermissionRule allows, or denies, a principal operations on a topic, group, producer, sink, or
 // the cluster.
 type PermissionRule struct {
-	Principal  string   // "*": whoever is known
+	Principal  string   // "*": every known principal
 	Operations []string // "*": each
 	Kind       string
 	Name       string // "*": all of the kind; the cluster has none
@@ -24,7 +24,7 @@ type Permissions struct {
 	Caller   string // the principal that the node sees; empty: it knows nobody
 }
 
-// QuotaKey names what a principal may use of something.
+// QuotaKey names a quota of a principal.
 type QuotaKey struct {
 	Principal string // "*": each one that has no value of its own
 	Name      string // to remove, empty: all of the principal's
@@ -37,7 +37,7 @@ type Quota struct {
 }
 
 // AlterPermissions removes rules and adds others, all or none. It returns how many were new, and
-// were there; after a call whose answer was lost that may be none. Nodes follow a moment later.
+// were there; after a call without an answer that may be none. Nodes follow a moment later.
 func (a *Admin) AlterPermissions(ctx context.Context, add, remove []PermissionRule) (added, removed int32, err error) {
 	request := &pb.AlterPermissionsRequest{Add: ruleMessages(add), Remove: ruleMessages(remove)}
 	answer, err := ask(ctx, a.cluster, pb.NewSecurityServiceClient, pb.SecurityServiceClient.AlterPermissions, request)

@@ -6,7 +6,7 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// SinkInfo is an output of a streaming query, or of batch jobs, and what it has committed.
+// SinkInfo is an output of a streaming query, or of batch jobs, and its committed batches.
 type SinkInfo struct {
 	Sink              string
 	Jobs              bool
@@ -23,14 +23,14 @@ type SinkInfo struct {
 // BatchRange are batches of jobs, both ends included.
 type BatchRange struct{ First, Last int64 }
 
-// SinkBefore is what a sink had committed before it was reset.
+// SinkBefore is the batch that a sink had committed before it was reset.
 type SinkBefore struct {
 	Query       string
 	Batch       int64
 	RecordCount int64
 }
 
-// ListSinks returns outputs of queries and jobs, by name, and what each has committed.
+// ListSinks returns outputs of queries and jobs, by name, and the committed batch of each.
 func (a *Admin) ListSinks(ctx context.Context) ([]SinkInfo, error) {
 	var found []SinkInfo
 	request := &pb.ListSinksRequest{Limit: listPage}
@@ -59,7 +59,7 @@ func (a *Admin) DescribeSink(ctx context.Context, sink string) (SinkInfo, error)
 	return sinkInfo(answer.GetSink()), nil
 }
 
-// ResetSink takes whatever comes next, of any query; runs of before write nothing more.
+// ResetSink takes the next batch of any query; runs of before write nothing more.
 func (a *Admin) ResetSink(ctx context.Context, sink string) error {
 	request := &pb.ResetSinkRequest{Sink: sink}
 	_, err := ask(ctx, a.cluster, pb.NewSinkServiceClient, pb.SinkServiceClient.ResetSink, request)

@@ -24,11 +24,11 @@ type TransactionInfo struct {
 	Partitions     []TransactionPart
 }
 
-// TransactionPart is what a transaction has in one partition.
+// TransactionPart is the part of a transaction in one partition.
 type TransactionPart struct {
 	TopicPartition      // Topic is empty if it was deleted
 	Ended          bool // the partition knows the outcome
-	// What is staged there now; -1: the partition's leader does not answer.
+	// Records staged there now; -1: the partition's leader does not answer.
 	StagedRecords, StagedBytes int64
 	StagedOffsets              int64 // in __offsets: of how many partitions
 }
@@ -47,8 +47,8 @@ func (a *Admin) ListTransactions(ctx context.Context, producerName string, older
 	return found, err
 }
 
-// DescribeTransaction returns one of them, or one that has ended and whose owner has begun no
-// other since; an error of [ErrUnknownTransaction] for any other.
+// DescribeTransaction returns an open transaction, or an ended one if its owner has begun no other
+// since; an error of [ErrUnknownTransaction] for any other.
 func (a *Admin) DescribeTransaction(ctx context.Context, transactionID int64) (TransactionInfo, error) {
 	request := &pb.DescribeTransactionRequest{TransactionId: transactionID}
 	answer, err := ask(ctx, a.cluster, pb.NewTransactionServiceClient, pb.TransactionServiceClient.DescribeTransaction, request)
@@ -58,7 +58,7 @@ func (a *Admin) DescribeTransaction(ctx context.Context, transactionID int64) (T
 	return transactionInfo(answer.GetTransaction()), nil
 }
 
-// AbortTransaction drops what is staged, whoever owns it; an error of [ErrTransactionCommitted]
+// AbortTransaction drops the staged records of any owner; an error of [ErrTransactionCommitted]
 // if it is too late.
 func (a *Admin) AbortTransaction(ctx context.Context, transactionID int64) error {
 	request := &pb.AbortTransactionRequest{TransactionId: transactionID}

@@ -80,8 +80,8 @@ func (e *Error) rank() int {
 	return 0
 }
 
-// obstacles are what has kept a partition's batches from being stored since the last success. A
-// node's refusal is not hidden by what was met later: a lost connection, no answer.
+// obstacles are the reasons why a partition's batches were not stored since the last success. A
+// node's refusal is not hidden by later failures: a lost connection, no answer.
 type obstacles struct{ refusal, last string }
 
 func (o *obstacles) met(text string, told bool) {

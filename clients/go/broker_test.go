@@ -14,8 +14,8 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// broker is one honest node in memory, for what only the whole client shows: goroutines,
-// back-pressure, closing. What a cluster does wrong is the conformance kit's.
+// broker is one honest node in memory, for behaviour that only the whole client shows: goroutines,
+// back-pressure, closing. Faults of a cluster belong to the conformance kit.
 type broker struct {
 	pb.UnimplementedClusterServiceServer
 	pb.UnimplementedProducerServiceServer
@@ -127,7 +127,7 @@ func (b *broker) ProduceStream(stream pb.LogService_ProduceStreamServer) error {
 		broken, stuck := b.breakIn == 0, b.stuck
 		b.mu.Unlock()
 		if broken {
-			return status.Error(codes.Unavailable, "broken") // what it answers is lost
+			return status.Error(codes.Unavailable, "broken") // its answers are lost
 		}
 		if stuck {
 			continue
@@ -192,7 +192,7 @@ func (b *broker) end(partition int32) int64 {
 	return stored.GetBaseOffset() + int64(stored.GetHeader().GetRecordCount())
 }
 
-// read returns what Fetch answers for a partition, at most so many bytes.
+// read returns Fetch's answer for a partition, at most so many bytes.
 func (b *broker) read(asked *pb.PartitionFetch, limit int) *pb.PartitionRecords {
 	end := b.end(asked.GetPartition())
 	records := &pb.PartitionRecords{Topic: "t", Partition: asked.GetPartition(), HighWatermark: end}

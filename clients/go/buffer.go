@@ -19,7 +19,7 @@ type chunk struct {
 	base, end  int64
 	next       atomic.Int64 // the user's place in it
 	generation int
-	decoded    *decoded // of who polls
+	decoded    *decoded // of the polling goroutine
 }
 
 // open decodes the batch. An error stays: nothing of the batch is ever skipped.
@@ -88,7 +88,7 @@ type cursor struct {
 	byReading bool
 }
 
-// wanted is what is to be fetched of a partition.
+// wanted is a partition's next position to fetch.
 type wanted struct {
 	tp         TopicPartition
 	group      int
@@ -107,7 +107,7 @@ const (
 	addedBehind        // the node has not heard of that yet; nothing was added
 )
 
-// fetchBuffer holds what was fetched and not yet taken. The fetcher fills it, the user empties
+// fetchBuffer holds fetched records that are not yet taken. The fetcher fills it, the user empties
 // it. Batches of a partition follow each other without a hole, and an answer to a question from
 // before a seek is thrown away.
 type fetchBuffer struct {
@@ -122,7 +122,7 @@ type fetchBuffer struct {
 	changed chan struct{} // closed and made anew with each change
 	// Of cursors and seeks: never given twice, so that no answer is taken for another's.
 	generations int
-	// What the user's goroutine has to do before it is given more: changes of its partitions.
+	// Work of the user's goroutine before it gets more records: changes of its partitions.
 	interruptions []change
 	// From this time on nothing is given out: the group may have gone on without; zero: never.
 	heldFrom time.Time
@@ -239,8 +239,8 @@ func (b *fetchBuffer) takeError() error {
 	return nil
 }
 
-// peek returns the oldest chunk of the partition whose turn it is; nil if there is none, and
-// then what to wait for. With mayFail false an error stays where it is.
+// peek returns the oldest chunk of the partition that is next; nil if there is none, and then the
+// signal to wait for. With mayFail false an error stays where it is.
 func (b *fetchBuffer) peek(mayFail bool) (*chunk, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -296,7 +296,7 @@ func (b *fetchBuffer) interrupt(c change) {
 	b.notify()
 }
 
-// interruption returns what the user's goroutine has to do next, if there is something.
+// interruption returns the next work of the user's goroutine, if there is some.
 func (b *fetchBuffer) interruption() (c change, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -315,7 +315,7 @@ func (b *fetchBuffer) holdFrom(moment time.Time) {
 	b.notify()
 }
 
-// forgetGroup: it was not joined after all; what it said meanwhile means nothing.
+// forgetGroup: it was not joined after all; its answers in the meantime mean nothing.
 func (b *fetchBuffer) forgetGroup() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -352,7 +352,7 @@ func (b *fetchBuffer) advance(taken *chunk) {
 	}
 }
 
-// place returns the user's place; unknownPosition also for what is not assigned.
+// place returns the user's place; unknownPosition also for unassigned partitions.
 func (b *fetchBuffer) place(tp TopicPartition) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -367,8 +367,8 @@ func (b *fetchBuffer) place(tp TopicPartition) int64 {
 	}
 }
 
-// position returns the user's place, or unknownPosition and what to wait for. It takes the error
-// of a start that is not known.
+// position returns the user's place, or unknownPosition and the signal to wait for. It takes the
+// error of a start that is not known.
 func (b *fetchBuffer) position(tp TopicPartition) (int64, <-chan struct{}, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -418,7 +418,7 @@ func (b *fetchBuffer) close() {
 
 // --- the fetcher's side --------------------------------------------------------------
 
-// withoutPosition returns the partitions whose start must be found out.
+// withoutPosition returns the partitions without a known start.
 func (b *fetchBuffer) withoutPosition() (missing []wanted) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -462,7 +462,8 @@ func (b *fetchBuffer) awaitRoom(ctx context.Context, w wanted) bool {
 	}
 }
 
-// recreated returns the partitions whose topic is another one of the same name by now, with its id.
+// recreated returns the partitions of topics that were created anew under the same name, with the
+// new id.
 func (b *fetchBuffer) recreated() map[TopicPartition]uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

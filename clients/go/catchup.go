@@ -11,13 +11,13 @@ const (
 	// Enough that a message costs little beside its bytes, and no more, because a node sends
 	// one while it collects the next.
 	subscribeBytes = 2 << 20
-	// Where there is more to read, silence is a reason to ask by a poll, which looks who leads.
+	// Where there is more to read, silence is a reason to poll, which looks for the leader.
 	silence = 2 * time.Second
 	// At the same time; further partitions are polled until one of these is done.
 	mostStreams = 8
 )
 
-// catchUp reads what is already there by a stream instead of question and answer. Where a poll's
+// catchUp reads stored records by a stream instead of question and answer. Where a poll's
 // answer was cut short because there is more, the partition is subscribed to, and polled again
 // when all that there was has come, or something happened that a poll deals with. So at the end
 // of the log, where a node may have nothing to say for long and lose its office meanwhile, there
@@ -66,10 +66,10 @@ func (f *fetcher) startStream(address string, w wanted) {
 	}()
 }
 
-// readAhead fills the buffer, and returns what the node refused if that ended it.
+// readAhead fills the buffer, and returns the node's refusal if that ended it.
 func (f *fetcher) readAhead(ctx context.Context, cancel context.CancelFunc, address string, w wanted) (wanted, *pb.PartitionRecords) {
 	var stream pb.LogService_SubscribeClient
-	// The buffer is full, most likely: only who reads on gets a stream.
+	// The buffer is full, most likely: only a reader that continues gets a stream.
 	for f.buffer.awaitRoom(ctx, w) {
 		if stream == nil {
 			conn, err := f.cluster.conn(address)

@@ -242,7 +242,7 @@ func TestAFullBufferWaitsAndGivesUp(t *testing.T) {
 	if err := p.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	// Closed before an acknowledgement: what was sent is unknown, and said to be.
+	// Closed before an acknowledgement: the outcome of sent batches is unknown, and reported as such.
 	err := p.Close(ctx)
 	var e *Error
 	if !errors.As(err, &e) || e.Kind != ErrUndelivered || e.Count == 0 {

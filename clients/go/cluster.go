@@ -18,10 +18,10 @@ const (
 	maxMessage = 128 << 20
 	// How long a topic that was created elsewhere may take to be known everywhere.
 	unknownTopicGrace = 2 * time.Second
-	// After so many failures in a row to reach the leader that one node names, another is asked
-	// who leads: a node that is cut off from the others tells of a leader that is long gone.
+	// After so many failures in a row to reach the leader that one node names, another node is asked
+	// for it: a node that is cut off from the others tells of a leader that is long gone.
 	maxLeaderFailures = 4
-	// A node that hangs must not hold up what another one answers.
+	// A node that hangs must not hold up the answers of another.
 	connectTimeout = 2 * time.Second
 )
 
@@ -134,8 +134,8 @@ func (c *cluster) close() {
 	}
 }
 
-// addresses returns all known nodes: the one that answered last, the others in random order,
-// and what is avoided at the end.
+// addresses returns all known nodes: the one that answered last, the others in random order, and
+// avoided nodes at the end.
 func (c *cluster) addresses() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,8 +231,8 @@ func isSilence(err error) bool {
 }
 
 // call calls a method that any node answers, until it succeeds, fails for good, or time is up: the
-// error is then what a node said last, not that another attempt had no answer. It
-// fails at once if no node of the client's own cluster answers, and one of another does.
+// error is then the last one from a node, not that another attempt had no answer. It fails at once
+// if no node of the client's own cluster answers, and one of another does.
 func (c *cluster) call(ctx context.Context, options callOptions, m method) error {
 	if options.total == 0 {
 		options.total = c.config.RequestTimeout
@@ -408,7 +408,7 @@ func (c *cluster) describe(ctx context.Context, topics []string, total time.Dura
 	return err
 }
 
-// refreshAt takes over what this node knows of a topic.
+// refreshAt takes over this node's view of a topic.
 func (c *cluster) refreshAt(ctx context.Context, address, topic string) error {
 	var answer *pb.DescribeTopicsResponse
 	request := &pb.DescribeTopicsRequest{Names: []string{topic}}

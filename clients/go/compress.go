@@ -86,14 +86,14 @@ func (c *compressor) compress(payload []byte) ([]byte, error) {
 	return payload, nil
 }
 
-// A window bounds what a decompressor allocates, whatever it produces.
+// A window bounds the memory of a decompressor.
 var unzstd = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxWindow(1<<27),
 		zstd.WithDecoderMaxMemory(maxPayloadBytes))
 })
 
-// decompress returns the payload; it never allocates much more than the limit of a payload,
-// whatever a frame claims.
+// decompress returns the payload; it never allocates much more than the limit of a payload, even if
+// a frame claims more.
 func decompress(codec pb.Codec, data []byte) ([]byte, error) {
 	switch codec {
 	case pb.Codec_CODEC_NONE:

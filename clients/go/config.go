@@ -29,10 +29,10 @@ type ClientConfig struct {
 	RetryBackoffMax time.Duration
 	// MetadataMaxAge is after how long leaders are asked for anew, without a reason.
 	MetadataMaxAge time.Duration
-	// Security is TLS, and who the client is; without it everything goes in the clear.
+	// Security is TLS, and the client's identity; without it everything goes in the clear.
 	Security SecurityConfig
-	// Logger is told what nobody is returned: that no node answers, that a callback panicked. Nil:
-	// slog.Default().
+	// Logger receives events that no call returns: that no node answers, that a callback panicked.
+	// Nil: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -56,7 +56,8 @@ type ProducerConfig struct {
 	Linger time.Duration
 	// BatchSize closes a batch when its payload, before compression, has this many bytes.
 	BatchSize int
-	// BufferMemory bounds what waits in this process, sent and not yet acknowledged included.
+	// BufferMemory bounds the records that wait in this process, sent and not yet acknowledged
+	// included.
 	BufferMemory int64
 	// MaxBlock is how long Send may wait for room in the buffer or for a topic's metadata.
 	MaxBlock time.Duration
@@ -85,13 +86,13 @@ const (
 	NoReset OffsetReset = "none"
 )
 
-// Membership says what a group does for its consumers.
+// Membership sets the part of a group in its consumers' work.
 type Membership string
 
 const (
 	// Assigned: the nodes share topics out among the group's members.
 	Assigned Membership = "assigned"
-	// Manual: the group only keeps offsets, and each consumer reads what it is told to.
+	// Manual: the group only keeps offsets, and each consumer reads the partitions it is given.
 	Manual Membership = "manual"
 )
 
@@ -105,14 +106,14 @@ const (
 	RangeAssignor Assignor = "range"
 )
 
-// OnPartitions is told which partitions come or go, on the goroutine that polls. What it returns
-// Poll does, when all that has changed is done.
+// OnPartitions is told which partitions come or go, on the goroutine that polls. Poll returns its
+// error when all changes are done.
 type OnPartitions func(ctx context.Context, partitions []TopicPartition) error
 
 // ConsumerConfig holds the settings of a [Consumer]; [NewConsumer] fills in the defaults.
 type ConsumerConfig struct {
 	ClientConfig
-	// GroupID names the group whose committed offsets are read and written.
+	// GroupID names the group that keeps the committed offsets.
 	GroupID string
 	// Membership is Assigned or Manual; it is moot without a GroupID.
 	Membership Membership
@@ -126,23 +127,23 @@ type ConsumerConfig struct {
 	SessionTimeout    time.Duration
 	RevokeTimeout     time.Duration
 	ProcessingTimeout time.Duration
-	// EnableAutoCommit commits what was returned before the last Poll, each AutoCommitInterval
-	// and before partitions are given back.
+	// EnableAutoCommit commits the records returned before the last Poll, each AutoCommitInterval and
+	// before partitions are given back.
 	EnableAutoCommit   bool
 	AutoCommitInterval time.Duration
-	// OnAssigned is called when partitions have come. OnRevoked before they go: what was read of
-	// them can be finished and committed, until its context ends. OnLost when they are gone:
+	// OnAssigned is called when partitions have come. OnRevoked before they go: their records that
+	// were read can be finished and committed, until its context ends. OnLost when they are gone:
 	// nothing can be committed. They are called by Poll and Close, which they must not call.
 	OnAssigned, OnRevoked, OnLost OnPartitions
 	// AutoOffsetReset says where to start without a position.
 	AutoOffsetReset OffsetReset
-	// FetchMinBytes is what a node waits for, at most FetchMaxWait.
+	// FetchMinBytes is the size that a node waits for, at most FetchMaxWait.
 	FetchMinBytes int
 	FetchMaxWait  time.Duration
 	// FetchMaxBytes bounds one answer, MaxPartitionFetchBytes a partition's part of it.
 	FetchMaxBytes          int
 	MaxPartitionFetchBytes int
-	// MaxPollRecords bounds what one Poll returns.
+	// MaxPollRecords bounds the records of one Poll.
 	MaxPollRecords int
 	// CheckCRCs compares each batch with its checksum.
 	CheckCRCs bool
@@ -394,7 +395,7 @@ func (c *ConsumerConfig) checkGroup(l *limits) {
 	}
 }
 
-// withoutCallbacks returns a copy for what goes on by itself: callbacks may hold the consumer.
+// withoutCallbacks returns a copy for work in the background: callbacks may hold the consumer.
 func (c *ConsumerConfig) withoutCallbacks() *ConsumerConfig {
 	twin := *c
 	twin.OnAssigned, twin.OnRevoked, twin.OnLost = nil, nil, nil

@@ -18,7 +18,7 @@ import (
 // Consumer reads topics, or assigned partitions, in offset order per partition, each record
 // once per consumer. It survives leader changes and restarts unseen. It is for any number of
 // goroutines: one polls at a time, the others wait, and each record goes to one of them. Positions
-// and commits are of what Poll has returned, to whichever goroutine.
+// and commits count the records that Poll has returned, to any goroutine.
 //
 // With a GroupID reading starts where the group committed last, if it did. The topics (or patterns
 // of topics, "^...") that are subscribed to are shared out among the group's consumers; partitions
@@ -32,8 +32,8 @@ type Consumer struct {
 	buffer  *fetchBuffer
 	closing sync.Once
 	dropped runtime.Cleanup
-	joining turn // held by who subscribes
-	polling turn // held by who polls, or leaves the group
+	joining turn // held by the subscribing goroutine
+	polling turn // held by the goroutine that polls, or leaves the group
 	// nil: of no group.
 	rebalance atomic.Pointer[rebalance]
 	// Topics, and patterns of them, of Subscribe.
@@ -71,7 +71,7 @@ func (c *Consumer) Config() ConsumerConfig { return *c.config }
 // Outages returns how often, and whether, no node has answered.
 func (c *Consumer) Outages() Outages { return c.cluster.reached.outages() }
 
-// --- what to read --------------------------------------------------------------------
+// --- partitions to read ---------------------------------------------------------------
 
 // Subscribe reads all partitions of these topics, also those that come later, and nothing else; a
 // member of a group its share of them. It returns when the group has answered.
@@ -107,9 +107,9 @@ func (c *Consumer) Subscription() []string {
 	return nil
 }
 
-// Unsubscribe reads nothing any more. A member of a group finishes with what it was given, as Close
-// does, and leaves; its next Subscribe joins again. A Poll that waits holds that up. The error is of a
-// callback, or ctx's.
+// Unsubscribe reads nothing any more. A member of a group finishes the records it was given, as
+// Close does, and leaves; its next Subscribe joins again. A Poll that waits holds that up. The
+// error is of a callback, or ctx's.
 func (c *Consumer) Unsubscribe(ctx context.Context) (err error) {
 	if err = c.joining.hold(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (c *Consumer) Unsubscribe(ctx context.Context) (err error) {
 	return err
 }
 
-// patternMark begins what is a pattern of topics.
+// patternMark begins a pattern of topics.
 const patternMark = "^"
 
 func (c *Consumer) join(ctx context.Context, topics []string) error {
@@ -202,14 +202,14 @@ func (c *Consumer) learn(ctx context.Context, topic string) error {
 
 // --- reading -------------------------------------------------------------------------
 
-// Poll waits until there is a record or ctx ends, and returns what is there, at most
+// Poll waits until there is a record or ctx ends, and returns the records there are, at most
 // MaxPollRecords.
 //
 // Errors are of [ErrOffsetOutOfRange], [ErrUnknownTopicOrPartition], [ErrCorruptLog], or ctx's.
 // Reading can go on after them, for instance after a Seek; a damaged batch is never skipped, its
 // error comes again until a Seek goes elsewhere. Records that were there before the error are
-// returned first. In a group: whatever its callbacks return, and what ends a membership for good,
-// such as [ErrFencedMember].
+// returned first. In a group: any error of its callbacks, and errors that end a membership for
+// good, such as [ErrFencedMember].
 func (c *Consumer) Poll(ctx context.Context) ([]Record, error) {
 	return c.PollRecords(ctx, c.config.MaxPollRecords)
 }
@@ -446,7 +446,7 @@ func (c *Consumer) positions() map[TopicPartition]OffsetCommit {
 	return offsets
 }
 
-// commitTerms returns what a commit says of a member; nil for who is none.
+// commitTerms returns the member's part of a commit; nil for a consumer that is no member.
 func (c *Consumer) commitTerms(offsets map[TopicPartition]OffsetCommit) (*commitTerms, error) {
 	if rebalance := c.rebalance.Load(); rebalance != nil {
 		return rebalance.commitTerms(offsets)
@@ -456,8 +456,8 @@ func (c *Consumer) commitTerms(offsets map[TopicPartition]OffsetCommit) (*commit
 
 // CommitOffsets stores these offsets. A commit with a producer id may be refused with
 // [ErrFenced], [ErrOutOfOrder] or [ErrSequenceConflict]; in a group with members one is refused
-// with [ErrFencedMember] for what is another's by now, and with [ErrGroupHasMembers] if this
-// consumer is none.
+// with [ErrFencedMember] for a partition that belongs to another member by now, and with
+// [ErrGroupHasMembers] if this consumer is none.
 func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition]OffsetCommit) error {
 	if c.config.GroupID == "" {
 		return invalid("group_id", "the consumer has no GroupID")
@@ -472,7 +472,7 @@ func (c *Consumer) CommitOffsets(ctx context.Context, offsets map[TopicPartition
 	return c.fetcher.positions.groups.commit(ctx, c.config.GroupID, offsets, terms)
 }
 
-// Committed returns what the group has committed for a partition; nil: nothing.
+// Committed returns the group's committed offset of a partition; nil: nothing.
 func (c *Consumer) Committed(ctx context.Context, tp TopicPartition) (*CommittedOffset, error) {
 	if c.config.GroupID == "" {
 		return nil, invalid("group_id", "the consumer has no GroupID")
@@ -485,12 +485,12 @@ func (c *Consumer) Committed(ctx context.Context, tp TopicPartition) (*Committed
 }
 
 // Close frees everything. A Poll that waits returns [ErrClientClosed]. A member of a group has
-// finished with what it was given: OnRevoked is called, EnableAutoCommit commits, and it leaves.
+// finished the records it was given: OnRevoked is called, EnableAutoCommit commits, and it leaves.
 // Otherwise nothing is committed.
 func (c *Consumer) Close() { c.close(false) }
 
-// Abandon is Close for who has failed to work on what Poll returned last: OnLost is called instead
-// of OnRevoked, and nothing is committed.
+// Abandon is Close for a caller that has failed to work on the records Poll returned last: OnLost
+// is called instead of OnRevoked, and nothing is committed.
 func (c *Consumer) Abandon() { c.close(true) }
 
 func (c *Consumer) close(failed bool) {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// stamp is what a batch was numbered as when it was last sealed.
+// stamp holds the numbers of a batch when it was last sealed.
 type stamp struct {
 	producerID   int64
 	epoch        int32
@@ -23,7 +23,7 @@ type callback struct {
 	call  func(Metadata, error)
 }
 
-// delivery is what becomes of one batch. All its records share it.
+// delivery is the outcome of one batch. All its records share it.
 type delivery struct {
 	tp        TopicPartition
 	count     int     // set when the batch is closed
@@ -40,7 +40,7 @@ type delivery struct {
 	err        *Error
 
 	mu     sync.Mutex
-	looked map[int]bool // failed records whose error was fetched
+	looked map[int]bool // failed records with a fetched error
 }
 
 func newDelivery(tp TopicPartition) *delivery {
@@ -62,7 +62,7 @@ func (d *delivery) sequence(index int) int64 {
 	}
 }
 
-// metadata returns what is known of the records from first to last.
+// metadata returns the known metadata of the records from first to last.
 func (d *delivery) metadata(first, last int) Metadata {
 	s := d.stamp.Load()
 	m := Metadata{
@@ -144,9 +144,8 @@ type Delivery struct {
 // Done returns a channel that is closed when the outcome is known.
 func (d Delivery) Done() <-chan struct{} { return d.batch.done }
 
-// Wait returns where the record is stored, or the error, an *[Error] below [ErrDelivery],
-// whose Outcome says what is known of it. If ctx ends before, its error is returned, and the
-// record is still on its way.
+// Wait returns the record's place, or the error, an *[Error] below [ErrDelivery] with the known
+// Outcome. If ctx ends before, its error is returned, and the record is still on its way.
 func (d Delivery) Wait(ctx context.Context) (Metadata, error) {
 	select {
 	case <-d.batch.done:

@@ -12,7 +12,7 @@
 //	...
 //	metadata, err := delivery.Wait(ctx)
 //
-// What the client does on the wire is laid down in docs/protocol.md; settings and errors
+// The client's behaviour on the wire is laid down in docs/protocol.md; settings and errors
 // mean the same as in the Python client.
 //
 // Errors form a tree: errors.Is(err, oncelog.ErrRetriable) is true for all errors below it,

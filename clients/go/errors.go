@@ -35,12 +35,12 @@ func kind(reason string, parent *Kind) *Kind {
 	return k
 }
 
-// Kinds whose call may succeed later, unchanged.
+// Kinds of calls that may succeed later, unchanged.
 var (
 	// ErrRetriable is above all errors of this group.
 	ErrRetriable = kind("RETRIABLE", nil)
-	// ErrNotLeader: the node does not lead the partition; LeaderID and LeaderAddress say who
-	// does, if that is known.
+	// ErrNotLeader: the node does not lead the partition; LeaderID and LeaderAddress name the leader,
+	// if it is known.
 	ErrNotLeader = kind("NOT_LEADER", ErrRetriable)
 	// ErrNotReady: a new leader that has not caught up, or no leader at all, yet.
 	ErrNotReady = kind("NOT_READY", ErrRetriable)
@@ -64,17 +64,17 @@ var (
 	ErrUnknownTopicOrPartition = kind("UNKNOWN_TOPIC_OR_PARTITION", ErrRetriable)
 )
 
-// Kinds whose call, repeated, fails again.
+// Kinds of calls that fail again if repeated.
 var (
 	// ErrFatal is above all errors of this group and the next two.
 	ErrFatal = kind("FATAL", nil)
-	// ErrInvalidRequest: an argument is wrong; Field names it, Limit says what is allowed.
+	// ErrInvalidRequest: an argument is wrong; Field names it, Limit is the allowed range.
 	ErrInvalidRequest = kind("INVALID_REQUEST", ErrFatal)
 	// ErrTopicAlreadyExists: a topic of this name exists; Topic.
 	ErrTopicAlreadyExists = kind("TOPIC_ALREADY_EXISTS", ErrFatal)
 	// ErrProducerNameNotFound: no producer holds, or held, ProducerName.
 	ErrProducerNameNotFound = kind("PRODUCER_NAME_NOT_FOUND", ErrFatal)
-	// ErrUnauthenticated: the node does not know who calls: no certificate or token, or one that
+	// ErrUnauthenticated: the node does not know the caller: no certificate or token, or one that
 	// is of no use.
 	ErrUnauthenticated = kind("UNAUTHENTICATED", ErrFatal)
 	// ErrNotAuthorized: the caller may not do this; the message names the grant that is missing.
@@ -91,7 +91,7 @@ var (
 	ErrInternal = kind("INTERNAL", ErrFatal)
 	// ErrOffsetOutOfRange: no record is there; Offset, LogStartOffset, HighWatermark.
 	ErrOffsetOutOfRange = kind("OFFSET_OUT_OF_RANGE", ErrFatal)
-	// ErrCorruptLog: what is stored, or was fetched, is damaged; Topic, Partition, Offset.
+	// ErrCorruptLog: stored or fetched bytes are damaged; Topic, Partition, Offset.
 	ErrCorruptLog = kind("CORRUPT_LOG", ErrFatal)
 	// ErrClientClosed: the client was used after Close.
 	ErrClientClosed = kind("CLIENT_CLOSED", ErrFatal)
@@ -116,7 +116,7 @@ var (
 	ErrUndelivered = kind("UNDELIVERED_RECORDS", ErrDelivery)
 )
 
-// Kinds of a transaction that did not become, or is not, what was asked for.
+// Kinds of a transaction that did not become, or is not, as requested.
 var (
 	// ErrTransaction is above all errors of this group.
 	ErrTransaction = kind("TRANSACTION_FAILED", ErrDelivery)
@@ -168,7 +168,7 @@ func travelling(reason string) *Kind {
 	return k
 }
 
-// Outcome says what is known of a record that failed.
+// Outcome is the known outcome of a failed record.
 type Outcome string
 
 const (
@@ -183,8 +183,8 @@ const (
 // Error is every error that this package makes. Which of the details are set depends on
 // the Kind.
 //
-// A record's error names its batch: Topic, Partition, ProducerID, Epoch and Sequence are what
-// [Admin.ResolveSequence] takes, which tells later whether the batch was stored.
+// A record's error names its batch: Topic, Partition, ProducerID, Epoch and Sequence are the
+// arguments of [Admin.ResolveSequence], which tells later whether the batch was stored.
 type Error struct {
 	Kind    *Kind
 	Message string
@@ -208,7 +208,7 @@ type Error struct {
 	ProducerName   string
 	Field          string
 	Limit          string
-	// Lacks is what is missing, of [ErrNotAuthorized].
+	// Lacks is the missing permission, of [ErrNotAuthorized].
 	Lacks Need
 	// RetryAfter of [ErrThrottled]: sooner it is of no use; 0: not known.
 	RetryAfter time.Duration
@@ -218,7 +218,8 @@ type Error struct {
 	told  bool // by a node
 }
 
-// Need is what a call asks for: an operation of a principal, on a resource of a kind.
+// Need is the permission that a call requires: an operation of a principal, on a resource of a
+// kind.
 type Need struct{ Principal, Operation, Kind, Name string }
 
 // Error returns the message, or the reason if there is none.
@@ -235,7 +236,7 @@ func (e *Error) Is(target error) bool {
 	return ok && e.Kind.is(k)
 }
 
-// Unwrap returns what led to the error, if that is an error too.
+// Unwrap returns the cause of the error, if that is an error too.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Retriable reports whether the same call may succeed later.
@@ -268,7 +269,7 @@ func (e *Error) withOutcome(outcome Outcome) *Error {
 	return &twin
 }
 
-// asError returns err as an *Error, whatever it is.
+// asError returns any err as an *Error.
 func asError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -16,8 +16,8 @@ const (
 	// How long an offset above a leader's high watermark may last: a new leader learns how far
 	// the log is committed a moment after its election.
 	aheadGrace = 10 * time.Second
-	mostWait   = time.Minute // what a node allows
-	// A poll that is late by so much: others are asked who leads.
+	mostWait   = time.Minute // a node's limit
+	// A poll that is late by so much: others are asked for the leader.
 	lateBy = time.Second
 	// A node takes no more partitions in a Fetch.
 	mostFetched = 1000
@@ -124,7 +124,7 @@ func (f *fetcher) run() {
 	}
 }
 
-// --- what to ask whom ----------------------------------------------------------------
+// --- groups and coordinators ----------------------------------------------------------
 
 // dispatch starts polls where there is something to ask, and returns when to look again.
 func (f *fetcher) dispatch(now time.Time) (next time.Time) {
@@ -214,7 +214,7 @@ func (f *fetcher) checkTopics() {
 		f.growth.dropGone(tp.Topic)
 		if _, there := f.cluster.leaders.leader(tp); there {
 			f.beginAnew(tp, id)
-		} // else who asks for it is told that there is none
+		} // else callers are told that there is none
 	}
 }
 

@@ -7,21 +7,22 @@ import (
 )
 
 const (
-	// Who begins so soon after a commit is expected to do so again; for so long one is kept.
+	// A producer that begins so soon after a commit is expected to do so again; for so long one is
+	// kept.
 	soonAfter = time.Second
-	// Of the idle time, what may pass before it is taken: its first sign of life is due then.
+	// Part of the idle time that may pass before it is taken: its first sign of life is due then.
 	idleShare = 4
 )
 
-// transactionTerms say whose transaction it is, and for how long it may be open.
+// transactionTerms name the transaction's owner and its longest open time.
 type transactionTerms struct {
 	identity *identity
 	times    transactionTimes
 }
 
 // following is the transaction that a commit has begun for its producer's next begin, which saves
-// a call. What is not taken soon is aborted: an open transaction keeps the cluster from forgetting
-// ended ones. Pure; guarded by transactions.lock.
+// a call. A ticket that is not taken soon is aborted: an open transaction keeps the cluster from
+// forgetting ended ones. Pure; guarded by transactions.lock.
 type following struct {
 	begun    *pb.BeginTransactionResponse // that waits to be taken
 	terms    *transactionTerms            // of the newest transaction

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A process that was frozen, or stood still for another reason, looks for answers before it
-// fails what waited for them.
+// A process that was frozen, or stood still for another reason, looks for answers before it fails
+// batches that wait for them.
 func TestTimeThatPassedUnseenFailsNothingAtOnce(t *testing.T) {
 	b := startBroker(t, 1)
 	b.stuck = true

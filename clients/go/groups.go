@@ -18,7 +18,7 @@ const (
 	groupAttempt = 2 * time.Second
 )
 
-// commitTerms is what a commit of a group's member, or its look for where to go on, says of it.
+// commitTerms is the member's part of a commit, or of a look at the offset to go on from.
 type commitTerms struct {
 	memberID   string
 	number     int64
@@ -97,7 +97,7 @@ func (g *groups) call(ctx context.Context, group string, m func(context.Context,
 	}
 }
 
-// commits is what goes over the wire; terms are of a member of the group.
+// commits is the form on the wire; terms are of a member of the group.
 func commits(offsets map[TopicPartition]OffsetCommit, terms *commitTerms) (all []*pb.OffsetCommit) {
 	tps := slices.Collect(maps.Keys(offsets))
 	sortPartitions(tps)
@@ -188,8 +188,8 @@ func committedOffset(o *pb.CommittedOffset) (TopicPartition, CommittedOffset) {
 	}
 }
 
-// committed returns what is committed of these partitions. terms are of a member of the group. Who
-// only looks ends no transaction that has staged offsets there.
+// committed returns the committed offsets of these partitions. terms are of a member of the group.
+// A caller that only looks ends no transaction that has staged offsets there.
 func (g *groups) committed(ctx context.Context, group string, tps []TopicPartition, terms *commitTerms, looks bool) (map[TopicPartition]CommittedOffset, error) {
 	request := &pb.FetchOffsetsRequest{
 		Group: group, Partitions: onWire(tps), IgnoreTransactions: looks,

@@ -12,19 +12,19 @@ import (
 //	positions --beginsAtStart--> growth
 //
 // A reader that begins at the end reads a partition that is younger than it is from its start:
-// what came before it noticed would be lost otherwise. Since when a group reads nobody knows, so
+// earlier records would be lost otherwise. Since when a group reads nobody knows, so
 // for a group each partition counts as younger that its topic did not begin with.
 type growth struct {
 	leaders *leaders
 	buffer  *fetchBuffer
 	inGroup bool
 
-	mu     sync.Mutex     // what is followed fits what is assigned
+	mu     sync.Mutex     // the followed partitions fit the assigned ones
 	counts map[string]int // of the topics that are followed
 	came   map[TopicPartition]bool
 }
 
-// subscribe reads all partitions of these topics, whose metadata is known.
+// subscribe reads all partitions of these topics, with known metadata.
 func (g *growth) subscribe(topics []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *growth) anew(tp TopicPartition) {
 	g.came[tp] = true
 }
 
-// dropGone reads no longer what a topic does not have that was created anew.
+// dropGone stops reading partitions that a topic lost when it was created anew.
 func (g *growth) dropGone(topic string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +78,7 @@ func (g *growth) dropGone(topic string) {
 	}))
 }
 
-// take reads what has come since, too.
+// take reads new partitions, too.
 func (g *growth) take() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

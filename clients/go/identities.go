@@ -11,7 +11,7 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// identities knows who the producer is: leases of producer ids, names, and where a partition
+// identities knows the producer's identity: leases of producer ids, names, and where a partition
 // goes on. All partitions share one identity; one that was reset gets its own, so the others
 // are left alone.
 type identities struct {
@@ -19,7 +19,7 @@ type identities struct {
 	cluster *cluster
 	current atomic.Pointer[identity]
 
-	// Held by who leases.
+	// Held by the leasing goroutine.
 	leasing turn
 	serial  int
 	// A lease under the name that has had no answer yet. It is repeated, not made anew: if it took
@@ -121,7 +121,7 @@ func (i *identities) renewIfDue(ctx context.Context, now time.Time, isTransactio
 		return nil
 	}
 	defer i.leasing.letGo()
-	// A transaction that begins is paused first, and then waits for whoever leases.
+	// A transaction that begins is paused first, and then waits for the leasing goroutine.
 	if current = i.current.Load(); isTransactional() || now.Before(current.renewAt) {
 		return nil
 	}

@@ -95,7 +95,7 @@ func (a *Admin) bothEnds(
 		earliest[tp], latest[tp] = offsetQuery(tp, Earliest), offsetQuery(tp, Latest)
 	}
 	slices.Sort(topics)
-	_ = a.cluster.refresh(ctx, slices.Compact(topics)) // who leads is asked again below
+	_ = a.cluster.refresh(ctx, slices.Compact(topics)) // the leader is asked for again below
 	var asking sync.WaitGroup
 	var late map[TopicPartition]error
 	asking.Go(func() { starts, failed = p.listFor(ctx, earliest, lagWait) })

@@ -10,11 +10,11 @@ import (
 
 const (
 	defaultMaxBatchBytes = 4 << 20
-	// Of a topic: far above what a cluster takes.
+	// Of a topic: far above the limits of a cluster.
 	mostPartitions = 1_000_000
 )
 
-// leader is what is known of a partition's leader.
+// leader is the known leader of a partition.
 type leader struct {
 	nodeID  int32
 	address string // "": not known
@@ -33,8 +33,8 @@ type topicView struct {
 	partitions    []leader
 }
 
-// leaders is what a client knows of topics. News of an older term never replaces what is
-// known of a newer one, so a node that is behind cannot send a client back.
+// leaders is a client's view of topics. News of an older term never replaces a newer leader, so
+// a node that is behind cannot send a client back.
 type leaders struct {
 	mu     sync.RWMutex
 	nodes  map[int32]string
@@ -115,7 +115,7 @@ func (l *leaders) updateLeader(tp TopicPartition, known *leader, info *pb.Partit
 	delete(l.leaderless, tp)
 }
 
-// change calls f with what is known of a partition, if anything is.
+// change calls f with the known leader of a partition, if there is one.
 func (l *leaders) change(tp TopicPartition, f func(*leader)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +124,7 @@ func (l *leaders) change(tp TopicPartition, f func(*leader)) {
 	}
 }
 
-// hint takes over what a node said when it refused as not the leader.
+// hint takes over the leader named by a node that refused as not the leader.
 func (l *leaders) hint(tp TopicPartition, nodeID int32, address string) {
 	if address == "" {
 		return
@@ -141,12 +141,12 @@ func (l *leaders) hint(tp TopicPartition, nodeID int32, address string) {
 	})
 }
 
-// suspect: who is said to lead does not, and names nobody. Any node's word may take its place.
+// suspect: the supposed leader does not lead, and names nobody. Any node's word may take its place.
 func (l *leaders) suspect(tp TopicPartition) {
 	l.change(tp, func(known *leader) { known.refused = "" })
 }
 
-// forget: this node does not lead the partition, whatever was known.
+// forget: this node does not lead the partition, in spite of the client's view.
 func (l *leaders) forget(tp TopicPartition, address string) {
 	l.change(tp, func(known *leader) {
 		if known.address == address {

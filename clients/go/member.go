@@ -17,11 +17,11 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// change is what the user's goroutine is to do.
+// change is work for the user's goroutine.
 type change struct {
 	connection int64
 	step       step
-	deadline   time.Time // of what is revoked
+	deadline   time.Time // of the revoked partitions
 	ended      bool      // the membership: the user has to come back before another begins
 }
 
@@ -31,7 +31,7 @@ type change struct {
 //	coordinator --JoinGroup stream--> groupMember --> membership --change--> fetchBuffer
 //	coordinator <--GroupHeartbeat---- groupMember <-- rebalance, on the user's goroutine
 //
-// What changes is put before the user's goroutine as an interruption; nothing of the user's
+// Changes are put before the user's goroutine as an interruption; nothing of the user's
 // changes without it. All but the hello goes by calls, not by the stream: an answer shows that the
 // coordinator still has this member, and while none comes for a session's length nothing is given
 // out.
@@ -91,7 +91,7 @@ func uuid() string {
 
 // --- the user's questions ------------------------------------------------------------
 
-// awaitJoined returns when the group has answered, or what is in the way.
+// awaitJoined returns when the group has answered, or the error in the way.
 func (m *groupMember) awaitJoined(ctx context.Context) error {
 	timer := time.NewTimer(m.config.RequestTimeout)
 	defer timer.Stop()
@@ -108,7 +108,7 @@ func (m *groupMember) awaitJoined(ctx context.Context) error {
 		m.group, m.config.RequestTimeout, m.whyNot)
 }
 
-// failure returns what has ended the membership for good.
+// failure returns the error that has ended the membership for good.
 func (m *groupMember) failure() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,7 +141,8 @@ func (m *groupMember) askedBack(c change) (asked []TopicPartition) {
 	return asked
 }
 
-// release gives back what is finished and committed; it returns what is kept all the same.
+// release gives back finished and committed partitions; it returns the partitions that are kept all
+// the same.
 func (m *groupMember) release(c change, tps []TopicPartition) (kept []TopicPartition) {
 	m.answer(c.connection, tps)
 	m.mu.Lock()
@@ -184,7 +185,7 @@ func (m *groupMember) comesBack() {
 	}
 }
 
-// commitTerms returns what the next commit says of its maker, for records that were read under
+// commitTerms returns the member's part of the next commit, for records that were read under
 // ownerships of these numbers.
 func (m *groupMember) commitTerms(offsets map[TopicPartition]OffsetCommit, numbers map[TopicPartition]int64) (*commitTerms, error) {
 	m.mu.Lock()
@@ -280,7 +281,7 @@ func (m *groupMember) connection(ctx context.Context, address string) error {
 	if err != nil {
 		return fromRPC(ctx, address, err)
 	}
-	_ = stream.Send(&pb.JoinGroupRequest{ // what goes wrong is told by what is read
+	_ = stream.Send(&pb.JoinGroupRequest{ // errors are told by the records that are read
 		Message: &pb.JoinGroupRequest_Hello{Hello: hello},
 	})
 	answers, ended := make(chan *pb.JoinGroupResponse), make(chan error, 2)
@@ -329,7 +330,7 @@ func (m *groupMember) connected(address string, answer *pb.JoinGroupResponse, se
 	m.confirmed(sent)
 }
 
-// confirmed: the coordinator had this member when it answered to what was sent then.
+// confirmed: the coordinator had this member when it answered the messages of that time.
 func (m *groupMember) confirmed(sent time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -350,7 +351,7 @@ func (m *groupMember) hello(connection int64) *pb.MemberHello {
 	}
 }
 
-// beat says what there is to say, or that it lives; it returns what ends the connection.
+// beat sends the next message, or a sign of life; it returns the error that ends the connection.
 func (m *groupMember) beat(ctx context.Context, connection int64, answers chan<- *pb.JoinGroupResponse) error {
 	m.mu.Lock()
 	timer := time.NewTimer(m.ping)
@@ -392,7 +393,7 @@ func (m *groupMember) beat(ctx context.Context, connection int64, answers chan<-
 	}
 }
 
-// nextRequest returns what is to be said, nil for a new hello, and whether there is more.
+// nextRequest returns the next message, nil for a new hello, and whether there is more.
 func (m *groupMember) nextRequest() (request *pb.JoinGroupRequest, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -419,7 +420,7 @@ func (m *groupMember) say(ctx context.Context, request *pb.JoinGroupRequest) (an
 	return answer, err
 }
 
-// answer says what is still held, without these.
+// answer tells which partitions are still held, without these.
 func (m *groupMember) answer(connection int64, tps []TopicPartition) {
 	m.mu.Lock()
 	ok := m.machine.released(connection, tps)
@@ -444,7 +445,7 @@ func (m *groupMember) rouse() {
 	}
 }
 
-// --- what comes ----------------------------------------------------------------------
+// --- messages that come ----------------------------------------------------------------
 
 // takeOver takes note of a message; false: another connection is needed, after this error.
 func (m *groupMember) takeOver(connection int64, answer *pb.JoinGroupResponse) (goesOn bool, err error) {

@@ -2,13 +2,14 @@ package oncelog
 
 import "maps"
 
-// membership is a consumer's part in its group: what it owns, and what it has to give back. Pure.
+// membership is a consumer's part in its group: its partitions, and those it has to give back.
+// Pure.
 //
 //	stream --assignment, fenced--> membership --step--> OnLost, OnRevoked, OnAssigned
 //	OnRevoked is done --released--> owned --> stream
 //
-// An ownership has a number. The same partition under another number is another ownership: what
-// was read and not committed under the first may belong to somebody else, so it is lost first.
+// An ownership has a number. The same partition under another number is another ownership: records
+// read and not committed under the first may belong to another member, so it is lost first.
 type membership struct {
 	connection int64 // of the newest hello; rises
 	epoch      int64 // of the newest assignment; 0: none yet, or fenced since
@@ -17,11 +18,11 @@ type membership struct {
 	commits    int64
 }
 
-// step is what an assignment means, in the order in which it is to be done.
+// step lists the consequences of an assignment, in the order in which they are to be done.
 type step struct {
 	// Gone already: drop positions, abort transactions, commit nothing.
 	lost []TopicPartition
-	// Finish what was read, commit, then call released.
+	// Finish the records that were read, commit, then call released.
 	revoked []TopicPartition
 	// Read from the committed offset on; with the number for commits.
 	assigned map[TopicPartition]int64
@@ -33,8 +34,8 @@ func newMembership() membership {
 	return membership{owned: map[TopicPartition]int64{}, revoking: map[TopicPartition]bool{}}
 }
 
-// connect: a new connection begins; its number. What is owned stays owned: the hello that follows
-// says so, and what was asked back is asked back again.
+// connect: a new connection begins; its number. Owned partitions stay owned: the hello that follows
+// says so, and the same partitions are asked back again.
 func (m *membership) connect() int64 {
 	m.connection++
 	clear(m.revoking)
@@ -85,9 +86,9 @@ func (m *membership) assignment(connection, epoch int64, partitions map[TopicPar
 	return s
 }
 
-// released: the work on these is finished and committed; what is still held is to be said. False
-// if a new connection has begun since they were asked back: its hello said that they are held, so
-// they are, until they are asked back there.
+// released: the work on these is finished and committed; partitions still held are to be named.
+// False if a new connection has begun since they were asked back: its hello said that they are
+// held, so they are, until they are asked back there.
 func (m *membership) released(connection int64, tps []TopicPartition) bool {
 	if connection != m.connection {
 		return false
@@ -101,7 +102,7 @@ func (m *membership) released(connection int64, tps []TopicPartition) bool {
 	return true
 }
 
-// fenced: the coordinator has ended the membership; what is lost by that.
+// fenced: the coordinator has ended the membership; the partitions lost by that.
 func (m *membership) fenced() []TopicPartition {
 	lost := m.held()
 	clear(m.owned)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Against the real nodes that ONCELOG_TEST_SERVERS names: tests/clients starts them. What the
-// conformance kit has no verb for.
+// Against the real nodes that ONCELOG_TEST_SERVERS names: tests/clients starts them. Behaviour that
+// the conformance kit has no verb for.
 
 func TestAdminAtRealNodes(t *testing.T) {
 	ctx, name := t.Context(), "admin-of-go"

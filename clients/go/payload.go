@@ -15,7 +15,7 @@ const (
 	payloadMagic    = "OLB1"
 	preambleBytes   = 32
 	maxPayloadBytes = 64 << 20
-	// What one record adds beside its own bytes, at most, headers left out: 4 + 4 of offsets,
+	// Most bytes that one record adds beside its own bytes, headers left out: 4 + 4 of offsets,
 	// 8 of timestamp, validity bits, and 4 of header offsets.
 	recordOverhead = 21
 	headerOverhead = 9
@@ -286,7 +286,7 @@ type decoded struct {
 	headerKeys, headerValues *readColumn
 }
 
-// decodePayload refuses whatever is not exactly a payload of count records.
+// decodePayload refuses all but exactly a payload of count records.
 func decodePayload(payload []byte, count int) (*decoded, error) {
 	if len(payload) > maxPayloadBytes {
 		return nil, fail(ErrInvalidBatch, "%d bytes are over the limit %d", len(payload), maxPayloadBytes)
@@ -347,7 +347,7 @@ func utf8Columns(c *readColumn, n int) bool {
 	return true
 }
 
-// record fills in what the payload says of a record.
+// record fills in the payload's fields of a record.
 // isBlank says of a row of a carried batch that compaction has removed the record.
 func (d *decoded) isBlank(row int) bool {
 	return d.values.at(row) == nil && (d.keys == nil || d.keys.at(row) == nil)

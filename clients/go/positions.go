@@ -58,7 +58,7 @@ func (p *positions) start(ctx context.Context, missing map[TopicPartition]wanted
 			delete(left, tp)
 		}
 		if err != nil {
-			// The coordinator moves or, of a fenced member, the group will say what becomes of them.
+			// The coordinator moves or, of a fenced member, the group will name the new owners.
 			_ = sleep(ctx, p.config.RetryBackoffMax)
 		}
 	}
@@ -89,10 +89,10 @@ func noPosition(tp TopicPartition) error {
 	return e
 }
 
-// isFinal reports whether asking again is of no use. It was asked again for what is not known.
+// isFinal reports whether asking again is of no use. It was asked again for the missing offsets.
 func isFinal(err error) bool { return !isRetriable(err) || errors.Is(err, ErrUnknownTopicOrPartition) }
 
-// standing returns what the group has committed of these partitions.
+// standing returns the group's committed offsets of these partitions.
 func (p *positions) standing(ctx context.Context, tps []TopicPartition) (map[TopicPartition]CommittedOffset, error) {
 	var terms *commitTerms
 	if member := p.member.Load(); member != nil {
@@ -182,7 +182,7 @@ func ofPartitions(failed map[TopicPartition]error) error {
 			break
 		}
 	}
-	if len(tps) == 1 || !errors.As(first, new(*Error)) { // a context's error stays what it is
+	if len(tps) == 1 || !errors.As(first, new(*Error)) { // a context's error stays unchanged
 		return first
 	}
 	var names []string
@@ -198,8 +198,7 @@ func ofPartitions(failed map[TopicPartition]error) error {
 	return &twin
 }
 
-// learn asks who leads where that is not known, and returns the errors of partitions that nobody
-// can be asked for.
+// learn asks for unknown leaders, and returns the errors of partitions without a node to ask.
 func (p *positions) learn(ctx context.Context, tps []TopicPartition, limit time.Duration) map[TopicPartition]error {
 	failed := map[TopicPartition]error{}
 	topics := map[string]error{}
@@ -228,8 +227,8 @@ func (p *positions) learn(ctx context.Context, tps []TopicPartition, limit time.
 	return failed
 }
 
-// listOnce asks each leader once, all at the same time, and tells what they answer. It adds to
-// failed, which says whom not to ask.
+// listOnce asks each leader once, all at the same time, and returns their answers. It adds to
+// failed, the nodes that are not to be asked.
 func (p *positions) listOnce(
 	ctx context.Context, queries map[TopicPartition]*pb.OffsetQuery, failed map[TopicPartition]error,
 	limit time.Duration, tell tellOffset,
@@ -245,7 +244,7 @@ func (p *positions) listOnce(
 			failed[tp] = fail(ErrNotReady, "%s has no leader", tp)
 		}
 	}
-	var mu sync.Mutex // of failed, and of who is told
+	var mu sync.Mutex // of failed, and of callers that are told
 	var asking sync.WaitGroup
 	for address, tps := range byNode {
 		for some := range slices.Chunk(tps, mostFetched) {

@@ -22,7 +22,7 @@ type Stats struct {
 	Outages                                  Outages
 }
 
-// Producer sends records; each is stored once, in order per partition, whatever fails between.
+// Producer sends records; each is stored once, in order per partition, through any failure.
 // It is for use by any number of goroutines.
 type Producer struct {
 	config  *ProducerConfig
@@ -72,7 +72,7 @@ func (p *Producer) Config() ProducerConfig { return *p.config }
 
 // --- sending -------------------------------------------------------------------------
 
-// SendOption is what one Send is asked beside its message.
+// SendOption is an option of one Send beside its message.
 type SendOption func(*sendOptions)
 
 const (
@@ -257,7 +257,7 @@ func (p *Producer) learn(ctx context.Context, topic string) error {
 
 // --- waiting, asking -----------------------------------------------------------------
 
-// Flush sends what lingers and waits until the outcome of all records is known.
+// Flush sends lingering records and waits until the outcome of all records is known.
 //
 // It returns an error that wraps ctx's if that ends before, and one of [ErrUndelivered] for
 // failures since the last Flush that nobody has looked at: no Wait returned them and no
@@ -283,16 +283,16 @@ func (p *Producer) flush(ctx context.Context) error {
 	return nil
 }
 
-// Close flushes and frees everything; a transaction that is open is aborted. What has no outcome
-// when ctx ends fails. It returns an error of [ErrUndelivered] as Flush does; a second Close does
-// nothing.
+// Close flushes and frees everything; a transaction that is open is aborted. Records without an
+// outcome when ctx ends fail. It returns an error of [ErrUndelivered] as Flush does; a second Close
+// does nothing.
 func (p *Producer) Close(ctx context.Context) (err error) {
 	p.closing.Do(func() {
 		p.dropped.Stop()
 		p.transactions.close(ctx)
-		_ = p.flush(ctx) // what is left fails below, and is reported with its outcome
+		_ = p.flush(ctx) // the rest fails below, and is reported with its outcome
 		p.sender.stop()
-		_ = p.flush(ctx) // the callbacks of what has failed just now
+		_ = p.flush(ctx) // the callbacks of records that have failed just now
 		p.cluster.close()
 		err = p.sender.failed.report()
 	})
@@ -331,9 +331,9 @@ func (p *Producer) Position(ctx context.Context, topic string, partition int32) 
 	return p.sender.identities.lastStored(bounded, tp, id)
 }
 
-// Resolve asks what became of a record (or a batch, by its last record) after a timeout. NotYet:
-// it may still come. A record without idempotence, or one that was never sent, is an error of
-// [ErrInvalidRequest]: there is nothing to ask for.
+// Resolve asks for the outcome of a record (or a batch, by its last record) after a timeout.
+// NotYet: it may still come. A record without idempotence, or one that was never sent, is an error
+// of [ErrInvalidRequest]: there is nothing to ask for.
 func (p *Producer) Resolve(ctx context.Context, d Delivery) (ResolvedSequence, error) {
 	last := d.index
 	if last == wholeBatch {

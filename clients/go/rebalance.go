@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// rebalance is what a consumer does when its partitions change: on its own goroutine, between two
+// rebalance is the consumer's work when its partitions change: on its own goroutine, between two
 // polls.
 //
 //	groupMember --change--> fetchBuffer --interruption--> rebalance --> OnLost, OnRevoked,
@@ -22,7 +22,7 @@ type rebalance struct {
 	mu     sync.Mutex
 	// Under which ownership the records of each partition are being read.
 	numbers map[TopicPartition]int64
-	// Of who polls.
+	// Of the polling goroutine.
 	stored   map[TopicPartition]int64 // by automatic commits
 	commitAt time.Time
 }
@@ -35,10 +35,10 @@ func newRebalance(config *ConsumerConfig, buffer *fetchBuffer, member *groupMemb
 	}
 }
 
-// follow does all that is due. It returns the first error of a callback, and what has ended the
-// membership.
+// follow does all that is due. It returns the first error of a callback, and the error that has
+// ended the membership.
 func (r *rebalance) follow(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx) // what is asked back is finished, however short a poll is
+	ctx = context.WithoutCancel(ctx) // partitions asked back are finished, even in a short poll
 	var first error
 	for {
 		c, ok := r.buffer.interruption()
@@ -75,7 +75,7 @@ func (r *rebalance) await(ctx context.Context, changed <-chan struct{}) error {
 	return nil
 }
 
-// all returns what is read under some ownership.
+// all returns the partitions that are read under some ownership.
 func (r *rebalance) all() []TopicPartition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *rebalance) commitTerms(offsets map[TopicPartition]OffsetCommit) (*commi
 	return r.member.commitTerms(offsets, numbers)
 }
 
-// leave: the consumer closes. failed: what was given out last may not have been worked on.
+// leave: the consumer closes. failed: the records given out last may not have been worked on.
 func (r *rebalance) leave(ctx context.Context, failed bool) error {
 	tps := r.all()
 	defer r.member.leave()
@@ -180,7 +180,7 @@ func (r *rebalance) gain(ctx context.Context, c change) error {
 	return call(ctx, r.config.OnAssigned, tps)
 }
 
-// finish: what was given out is worked on and committed.
+// finish: the records given out are worked on and committed.
 func (r *rebalance) finish(ctx context.Context, tps []TopicPartition, deadline time.Time) error {
 	if len(tps) == 0 {
 		return nil

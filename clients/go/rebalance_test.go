@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// joined returns what a member of a group does, without a group.
+// joined returns the work of a group's member, without a group.
 func joined(config *ConsumerConfig) (*rebalance, *fetchBuffer) {
 	buffer := newFetchBuffer(1000, func(string) uint64 { return 1 }, func() {})
 	member := &groupMember{config: config, buffer: buffer, machine: newMembership(), wake: make(chan struct{}, 1)}
@@ -16,13 +16,13 @@ func joined(config *ConsumerConfig) (*rebalance, *fetchBuffer) {
 	return newRebalance(config, buffer, member, func() {}), buffer
 }
 
-// gives has the group say what the member owns, and what it is to give back.
+// gives has the group name the member's partitions, and those it is to give back.
 func (r *rebalance) gives(numbers map[TopicPartition]int64, revoke ...TopicPartition) {
 	s := r.member.machine.assignment(r.member.machine.connection, 2, numbers, revoke)
 	r.buffer.interrupt(change{r.member.machine.connection, s, time.Now().Add(time.Minute), false})
 }
 
-// A callback that panics is the caller's own, who may go on: no part of a change is left out.
+// A callback that panics belongs to the caller, which may go on: no part of a change is left out.
 func TestAChangeIsDoneAsAWholeThoughACallbackPanics(t *testing.T) {
 	a, b, c := TopicPartition{"t", 0}, TopicPartition{"t", 1}, TopicPartition{"t", 2}
 	config := defaultConsumer("a:1")

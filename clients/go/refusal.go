@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What becomes of a window whose batches are refused for good, or out of time.
+// Fate of a window with batches that are refused for good, or out of time.
 
 func (w *window) refusedForGood(s *sealedBatch, err *Error) reaction {
 	if s.batch.transaction != nil {
@@ -57,8 +57,8 @@ func (w *window) refusedForGood(s *sealedBatch, err *Error) reaction {
 	return w.sealAgain(behind, err)
 }
 
-// stagingFailed: the transaction cannot be committed any more. All of it fails; what of it is
-// stored is dropped.
+// stagingFailed: the transaction cannot be committed any more. All of it fails; its stored part is
+// dropped.
 func (w *window) stagingFailed(t *transaction, err *Error) reaction {
 	w.accumulator.failTransaction(t, err)
 	w.failAll(err)
@@ -68,9 +68,9 @@ func (w *window) stagingFailed(t *transaction, err *Error) reaction {
 // onTopicCreatedAnew: the topic was deleted and created again, and its leader knows nothing of
 // this producer.
 //
-// What had no answer may have been stored in the topic that is gone: it fails. What was refused
-// is in neither, nor what is behind it: it goes to the new one, under a new producer id, so that
-// no delayed copy can take its place.
+// A batch without an answer may have been stored in the topic that is gone: it fails. Refused
+// batches are in neither, nor those behind them: it goes to the new one, under a new producer id,
+// so that no delayed copy can take its place.
 func (w *window) onTopicCreatedAnew() reaction {
 	if !w.leased() {
 		return reaction{fatal: fail(ErrProducerFatal, "%s: the topic was deleted and created anew; "+
@@ -105,7 +105,8 @@ func gone(tp TopicPartition) *Error {
 	return e
 }
 
-// onPartitionGone fails what is on its way. A partition that comes again gets another identity.
+// onPartitionGone fails the batches on their way. A partition that comes again gets another
+// identity.
 func (w *window) onPartitionGone() reaction {
 	w.failAll(gone(w.tp))
 	w.dead, w.madeAnew = w.config.EnableIdempotence, true
@@ -147,7 +148,7 @@ func (w *window) failBatch(batch *openBatch, err *Error) {
 	}
 	if w.gap == nil {
 		if w.gap = gapAfter(batch, err); w.gap != nil {
-			// Before anybody learns of it: who does may send what comes next.
+			// Before anybody learns of it: a window that does may send the next batch.
 			w.accumulator.refuse(w.gap)
 		}
 	}
@@ -155,14 +156,14 @@ func (w *window) failBatch(batch *openBatch, err *Error) {
 	w.onDone(batch)
 }
 
-// gapAfter returns what a producer stops with that could not store a batch with given
-// sequences. A refused condition is no gap: the application asked for it.
+// gapAfter returns the fatal error of a producer that could not store a batch with given sequences.
+// A refused condition is no gap: the application asked for it.
 func gapAfter(batch *openBatch, err *Error) *Error {
 	if batch.sequences == nil || err.Kind == ErrOffsetMismatch {
 		return nil
 	}
 	if batch.transaction != nil {
-		return nil // what follows goes with it
+		return nil // later batches go with it
 	}
 	return fail(ErrProducerFatal, "%s: the records with the application's sequences %d to %d failed, "+
 		"and later records must not be stored without them; go on behind Position with a new "+
@@ -170,7 +171,8 @@ func gapAfter(batch *openBatch, err *Error) *Error {
 		err.Message)
 }
 
-// lostWithTopic returns what a producer stops with whose own sequences the partition has lost.
+// lostWithTopic returns the fatal error of a producer with sequences of its own that the partition
+// has lost.
 func lostWithTopic(tp TopicPartition, stored int64) *Error {
 	return fail(ErrProducerFatal, "%s: the records with the application's sequences up to %d are no "+
 		"longer there, the topic was deleted and created anew; later records must not be stored "+
@@ -186,7 +188,7 @@ func (w *window) expireUnsent(batch *openBatch, err *Error) reaction {
 	return reaction{fatal: w.gap}
 }
 
-// expire fails what is past its delivery timeout.
+// expire fails batches past their delivery timeout.
 //
 // A batch that was sent may be stored, so it keeps its place in the window while batches behind
 // it are alive; when none is, the window is given up and the partition goes on under a new id.
@@ -213,7 +215,7 @@ func (w *window) expire(now time.Time) reaction {
 	return reaction{fatal: w.gap}
 }
 
-// late says what was late, and what hindered it last.
+// late names the late part, and its last obstacle.
 func (w *window) late(format string, args ...any) *Error {
 	text := fmt.Sprintf(format, args...)
 	if why := w.obstacles.String(); why != "" {
@@ -242,7 +244,7 @@ func (w *window) resetIfAbandoned() {
 	w.batches, w.cursor = nil, 0
 }
 
-// failAll: the producer stops, or its transaction. What is on its way fails.
+// failAll: the producer stops, or its transaction. Batches on their way fail.
 func (w *window) failAll(err *Error) {
 	for _, s := range w.batches {
 		if s.acked || s.abandoned {

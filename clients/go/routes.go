@@ -151,7 +151,7 @@ func (r *routes) takeOutdated() []string {
 	return topics
 }
 
-// failed: nothing from this node. Ask who leads, after a pause that grows.
+// failed: nothing from this node. Ask for the leader, after a pause that grows.
 func (r *routes) failed(tp TopicPartition, address string) {
 	r.mu.Lock()
 	r.failures[tp]++
@@ -168,7 +168,7 @@ func (r *routes) failed(tp TopicPartition, address string) {
 	r.cluster.leaderFailed(address, failures)
 }
 
-// leadsElsewhere: the node refused, and perhaps said who leads.
+// leadsElsewhere: the node refused, and perhaps named the leader.
 func (r *routes) leadsElsewhere(tp TopicPartition, address string, leaderID int32, leaderAddress string) {
 	r.failed(tp, address)
 	if leaderAddress != address {

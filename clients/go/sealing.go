@@ -14,7 +14,7 @@ type identity struct {
 	renewAt    time.Time // when to get the next one
 	expireAt   time.Time
 	leaseToken []byte // proves it to a partition that does not know it yet
-	provesEach bool   // nodes may know who calls: then each batch proves whose it is
+	provesEach bool   // nodes may know the caller: then each batch proves its owner
 }
 
 var never = time.Unix(1<<40, 0)
@@ -28,7 +28,7 @@ type sealedPayload struct {
 	maxTimestamp int64
 }
 
-// sealedBatch is a batch on its way. What is sent never changes; the rest is the state of
+// sealedBatch is a batch on its way. Sent batches never change; the rest is the state of
 // its sending.
 type sealedBatch struct {
 	batch                                    *openBatch
@@ -37,9 +37,9 @@ type sealedBatch struct {
 	leaseToken                               []byte
 	deadline                                 time.Time
 	attempts                                 int
-	attemptID                                uint64 // 0: no attempt whose answer is awaited
+	attemptID                                uint64 // 0: no attempt with an awaited answer
 	sentAt, firstSentAt                      time.Time
-	ambiguous                                bool // some attempt ended without an answer that says what became of it,
+	ambiguous                                bool // some attempt ended without an answer that tells its outcome,
 	unanswered                               bool // or without any answer from the node in its time
 	sentAsHead                               bool // all before it was acknowledged when it was last sent
 	refused                                  bool // answered OUT_OF_ORDER while an earlier batch was being retried

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// SecurityConfig says how a client speaks with nodes, and who it is. TLS is used if TLS is set
+// SecurityConfig sets how a client speaks with nodes, and its identity. TLS is used if TLS is set
 // or a file of it is given. Files are read again when they have changed: certificates with the
 // next connection, a token with the next call.
 type SecurityConfig struct {
@@ -25,7 +25,7 @@ type SecurityConfig struct {
 	TLSCAFile string
 	// TLSCertFile and TLSKeyFile are this client's certificate, PEM: both or neither.
 	TLSCertFile, TLSKeyFile string
-	// TokenFile holds a token that says who the client is; Token is one itself. Sent over TLS only.
+	// TokenFile holds a token with the client's identity; Token is one itself. Sent over TLS only.
 	TokenFile, Token string
 }
 
@@ -91,7 +91,7 @@ func (s SecurityConfig) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// fileCredentials make each handshake with what the files hold at its moment.
+// fileCredentials make each handshake with the files' content at its moment.
 type fileCredentials struct {
 	settings SecurityConfig
 	name     string // of the server, instead of the address's

@@ -81,7 +81,7 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-// secured is a node that wants TLS, and notes who calls and with which token.
+// secured is a node that wants TLS, and notes callers and their tokens.
 type secured struct {
 	broker
 	mu     sync.Mutex

@@ -13,10 +13,10 @@ import (
 const (
 	tickEvery = 100 * time.Millisecond
 	tickLate  = time.Second
-	// A batch without an answer for so long makes the client ask who leads now: a node that was
+	// A batch without an answer for so long makes the client ask for the leader: a node that was
 	// frozen or cut off does not say so.
 	stallAfter = time.Second
-	// What a node allows as timeout_ms.
+	// A node's limit of timeout_ms.
 	mostCommitTimeout = 10 * time.Minute
 	mostFailedKept    = 1000
 )
@@ -51,7 +51,7 @@ type sender struct {
 	busy    map[TopicPartition]*window
 	// Nothing is sent to these: they wait for a producer id, or for news of their topic.
 	identifying map[TopicPartition]bool
-	// Who waits for a partition to have a producer id.
+	// Batches that wait for a partition to have a producer id.
 	identified map[TopicPartition][]func(*identity)
 	streams    map[string]*produceStream
 	sentTo     map[TopicPartition]string
@@ -61,7 +61,8 @@ type sender struct {
 	refreshAt  time.Time
 	rounds     int
 	noMetadata error // why the last round had no answer; nil: it had one
-	// Topics with stalled partitions: how often it was asked who leads, and when it is due.
+	// Topics with stalled partitions: how often the leader was asked for, and when the next question
+	// is due.
 	stalls map[string]stall
 	// Leaders that refused, with their terms: there is another one, or will be.
 	suspected map[TopicPartition]suspect
@@ -156,7 +157,7 @@ func (s *sender) run() {
 
 // --- the end -------------------------------------------------------------------------
 
-// stop ends all IO; what is not acknowledged fails, its outcome told.
+// stop ends all IO; unacknowledged batches fail, with their outcome.
 func (s *sender) stop() {
 	s.post(func() {
 		if !s.stopped {
@@ -211,7 +212,7 @@ func (s *sender) batchDone(batch *openBatch) {
 	s.completions.add(batch.delivery)
 }
 
-// fatal returns what a producer stops with that gets no producer id.
+// fatal returns the error of a producer that gets no producer id.
 func fatal(err error) *Error {
 	e := asError(err)
 	if e.Kind.is(ErrProducerFatal) {
@@ -227,7 +228,7 @@ func (s *sender) publishStats() {
 
 // --- sending -------------------------------------------------------------------------
 
-// pump sends whatever can be sent now, and returns when to look again.
+// pump sends all batches that can be sent now, and returns when to look again.
 func (s *sender) pump(now time.Time) time.Time {
 	if s.stopped {
 		return time.Time{}
@@ -334,7 +335,8 @@ func (s *sender) mayStage(w *window, t *transaction, now time.Time) bool {
 	return t.failed() == nil
 }
 
-// drop: the transaction cannot be committed. What is not staged fails now, nobody waits for it.
+// drop: the transaction cannot be committed. Batches that are not staged fail now, nobody waits for
+// them.
 func (s *sender) drop(t *transaction, err *Error) {
 	t.fail(err)
 	s.failBatches(s.accumulator.dropTransaction(), err)
@@ -392,7 +394,7 @@ func (s *sender) identify(tp TopicPartition, w *window) {
 			delete(s.identifying, tp)
 			switch {
 			case s.stopped:
-			case err != nil && s.isGone(tp): // so is what waits for it
+			case err != nil && s.isGone(tp): // so do batches that wait for it
 			case err != nil:
 				s.fail(fatal(err))
 			case s.config.ProducerName != "" && last < w.storedGiven:

@@ -11,7 +11,7 @@ import (
 type TransactionState string
 
 // Where a transaction ends, no answer is guessed: a call without one is made again, the same
-// call, until one comes; what the coordinator says is final.
+// call, until one comes; the coordinator's word is final.
 //
 //	open --commit--> committing --answer--> committed
 //	 |                   | refused: an earlier call, without an answer, may have decided
@@ -36,20 +36,20 @@ const (
 	abortCall
 )
 
-// stagedRun is what a transaction has in one partition; where it is, once it is committed.
+// stagedRun is the part of a transaction in one partition; where it is, once it is committed.
 type stagedRun struct {
 	recordCount  int64
 	lastSequence int64
 	baseOffset   atomic.Int64 // -1: not known
 }
 
-// stagedOffsets is what a transaction has staged of one group's offsets.
+// stagedOffsets holds the offsets of one group that a transaction has staged.
 type stagedOffsets struct {
 	lastNumber, count int64
 }
 
-// transaction is one transaction as its producer sees it: what is staged, what failed, how it
-// ends. No IO; for any goroutine. Begin and end belong to who holds transactions.lock.
+// transaction is one transaction as its producer sees it: staged records, failures, and its end. No
+// IO; for any goroutine. Begin and end belong to the holder of transactions.lock.
 type transaction struct {
 	id         int64
 	producerID int64
@@ -127,7 +127,7 @@ func (t *transaction) written() []TopicPartition {
 	return tps
 }
 
-// offsetsOf returns what of a group's offsets is staged.
+// offsetsOf returns the staged offsets of a group.
 func (t *transaction) offsetsOf(group string) stagedOffsets {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,14 +163,14 @@ func (t *transaction) failed() *Error {
 	return t.failure
 }
 
-// refusal is what is said to who goes on with a transaction that has failed.
+// refusal is the error of a caller that goes on with a failed transaction.
 func (t *transaction) refusal(failure *Error) *Error {
 	e := fail(ErrTransactionAborted, "transaction %d cannot be committed: %s", t.id, failure.Error())
 	e.cause = failure
 	return e
 }
 
-// checkOpen returns what who goes on with it is told.
+// checkOpen returns the error for a caller that goes on with it.
 func (t *transaction) checkOpen() error {
 	if failure := t.failed(); failure != nil {
 		return t.refusal(failure)
@@ -196,7 +196,7 @@ func (t *transaction) end(call endCall) endCall {
 	return abortCall
 }
 
-// noteDoubt: a commit call had no answer, or none that says what became of it.
+// noteDoubt: a commit call had no answer, or none that tells its outcome.
 func (t *transaction) noteDoubt() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,8 +246,8 @@ func (t *transaction) abortAnswered(err *Error) endCall {
 		return commitCall
 	}
 	if err == nil || !t.askedToCommit {
-		// Without a commit call nothing of it is ever readable, whatever this one says: what
-		// could not be aborted now is aborted when it has been idle.
+		// Without a commit call nothing of it is ever readable, whichever way this one ends: a
+		// transaction that could not be aborted now is aborted when it has been idle.
 		t.state = TransactionAborted
 		return noCall
 	}
@@ -265,7 +265,7 @@ func (t *transaction) refuse(err *Error) {
 	}
 }
 
-// err returns why it was not committed, for who asked for that.
+// err returns why it was not committed, for the caller of commit.
 func (t *transaction) err() *Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// What a status without our ErrorInfo means: it comes from gRPC itself, or from something in
+// Meaning of a status without our ErrorInfo: it comes from gRPC itself, or from something in
 // between.
 var plainCodes = map[codes.Code]*Kind{
 	codes.Unavailable:      ErrUnavailable,
@@ -99,7 +99,7 @@ func isStored(v pb.Verdict) bool { return isKnown(v) && v > 0 && v < 10 }
 
 func isRetriableVerdict(v pb.Verdict) bool { return isKnown(v) && v >= 30 }
 
-// answerText is the verdict, and what the node said to it.
+// answerText is the verdict, and the node's message.
 func answerText(result *pb.BatchResult) string {
 	name := strings.TrimPrefix(result.GetVerdict().String(), "VERDICT_")
 	if text := result.GetMessage(); text != "" {

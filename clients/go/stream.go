@@ -17,7 +17,7 @@ const (
 	// Several small batches share a message up to this size, and this number.
 	messageBytes   = 1 << 20
 	messageBatches = 1000
-	// No more is handed to the connection than this before it has taken what it has: a batch
+	// No more is handed to the connection than this before it has taken the batches in hand: a batch
 	// that waits in the accumulator can still grow, one that waits here cannot.
 	backlogBytes = 4 << 20
 )
@@ -44,7 +44,7 @@ type produceStream struct {
 	wake    chan struct{}
 }
 
-// streamEvents is what a stream tells the sender; each is called on the stream's goroutine.
+// streamEvents are a stream's reports to the sender; each is called on the stream's goroutine.
 type streamEvents struct {
 	opened  func(*produceStream)
 	room    func()

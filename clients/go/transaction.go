@@ -11,14 +11,14 @@ type PublishedRun struct {
 	RecordCount int64
 }
 
-// CommittedTransaction is what a commit answers: where its records are. Without Runs it ended
+// CommittedTransaction is the answer to a commit: where its records are. Without Runs it ended
 // long ago, or has no records.
 type CommittedTransaction struct {
 	TransactionID int64
 	Runs          map[TopicPartition]PublishedRun
 }
 
-// TransactionOption is what one Begin is asked.
+// TransactionOption is an option of one Begin.
 type TransactionOption func(*transactionTimes)
 
 // transactionTimes are 0 for the node's own.
@@ -61,8 +61,8 @@ type Transaction struct {
 //
 // It returns an error of [ErrFenced] if another producer has taken over the name,
 // [ErrTransactionOpen] if nobody has asked for the end of the one before, and of [ErrRetriable] when
-// nobody answers. A commit or abort of it whose context ended is finished first. If ctx ends, what
-// was begun is undone.
+// nobody answers. A commit or abort of it is finished first if its context ended. If ctx ends, a
+// transaction that was begun is undone.
 func (p *Producer) Begin(ctx context.Context, options ...TransactionOption) (*Transaction, error) {
 	var times transactionTimes
 	for _, option := range options {
@@ -76,7 +76,7 @@ func (p *Producer) Begin(ctx context.Context, options ...TransactionOption) (*Tr
 }
 
 // Transact begins a transaction, calls f, and commits; if f fails or panics it aborts. It returns
-// f's error, or what Begin and Commit return.
+// f's error, or that of Begin and Commit.
 func (p *Producer) Transact(ctx context.Context, f func(*Transaction) error, options ...TransactionOption) (CommittedTransaction, error) {
 	t, err := p.Begin(ctx, options...)
 	if err != nil {
@@ -85,7 +85,8 @@ func (p *Producer) Transact(ctx context.Context, f func(*Transaction) error, opt
 	returned := false
 	defer func() {
 		if !returned && t.begun.now() == TransactionOpen {
-			// f's error, or panic, says more; what is not aborted now is when it has been idle.
+			// f's error, or panic, says more; a transaction not aborted now is aborted when it has been
+			// idle.
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.config.RequestTimeout)
 			defer cancel()
 			_ = t.Abort(bounded)

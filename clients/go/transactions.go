@@ -17,7 +17,7 @@ const (
 	// markers in all partitions.
 	transactionAttempt = 2 * time.Second
 	commitAttempt      = 4 * time.Second
-	// What a node takes where nothing is said.
+	// A node's default.
 	defaultTotal = 15 * time.Minute
 	// So often within the idle time a transaction says that it lives.
 	signsOfLife = 3
@@ -25,16 +25,16 @@ const (
 
 // transactions are those of one producer, one after the other: the calls, the signs of life.
 //
-// What is staged goes the way of all records; a transaction begins and ends with nothing on its
-// way, so that a batch belongs to what was open when it began. What an answer means is decided in
-// transaction.
+// Staged records go the way of all records; a transaction begins and ends with nothing on its
+// way, so that a batch belongs to the transaction that was open when it began. The meaning of an
+// answer is decided in transaction.
 type transactions struct {
 	config  *ProducerConfig
 	cluster *cluster
 	sender  *sender
 	groups  *groups
 
-	// Held by who begins or ends; it guards what follows.
+	// Held by the goroutine that begins or ends; it guards the fields below.
 	lock    turn
 	current *transaction
 	// The nonce of a begin that was not answered is used again: it may have begun one.
@@ -91,13 +91,13 @@ func (ts *transactions) begin(ctx context.Context, times transactionTimes) (*tra
 	return begun, nil
 }
 
-// endBefore: whatever became of the one before must be known.
+// endBefore: the end of the one before must be known.
 func (ts *transactions) endBefore(ctx context.Context) error {
 	before := ts.current
 	if before == nil || before.isOver() {
 		return nil
 	}
-	// Whoever asked for its end has given up waiting.
+	// The caller that asked for its end has given up waiting.
 	call, ending := map[TransactionState]endCall{
 		TransactionCommitting: commitCall, TransactionAborting: abortCall,
 	}[before.now()]
@@ -177,7 +177,7 @@ func (ts *transactions) callBegin(ctx context.Context, terms transactionTerms) (
 	return answer, err
 }
 
-// undoBegin aborts what a begin has begun whose caller has gone; nobody has a handle of it.
+// undoBegin aborts the transaction of a begin without a caller; nobody has a handle of it.
 func (ts *transactions) undoBegin(ctx context.Context) {
 	terms := ts.following.terms
 	if !ts.inDoubt || ts.current != nil && !ts.current.isOver() || ts.nonceOf != terms.identity.serial {
@@ -304,7 +304,7 @@ func (ts *transactions) stageOffsets(ctx context.Context, t *transaction, group 
 	}
 }
 
-// stage stores offsets with it. What cannot be stored fails the transaction.
+// stage stores offsets with it. A batch that cannot be stored fails the transaction.
 func (ts *transactions) stage(ctx context.Context, t *transaction, group string, offsets map[TopicPartition]OffsetCommit, terms *commitTerms) error {
 	if err := t.checkOpen(); err != nil {
 		return err
@@ -329,7 +329,7 @@ func (ts *transactions) stage(ctx context.Context, t *transaction, group string,
 			}
 			err = tried.err()
 		}
-		// What of it is staged is not known: it can only be aborted.
+		// Its staged part is not known: it can only be aborted.
 		ts.drop(t, asError(err))
 		return err
 	}
@@ -458,7 +458,7 @@ func (ts *transactions) callCommit(ctx context.Context, t *transaction, left tim
 	var answer *pb.CommitTransactionResponse
 	err := ts.cluster.call(ctx, callOptions{
 		total: left, attempt: commitAttempt, first: ts.near(t),
-		// It may be decided by a call without an answer, whatever the next one is told.
+		// It may be decided by a call without an answer, even if the next call is told otherwise.
 		onRetry: func(error) { t.noteDoubt() },
 	}, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 		answer, err = pb.NewTransactionServiceClient(conn).CommitTransaction(ctx, request)
@@ -475,7 +475,7 @@ func (t *transaction) commitRequest(next *pb.NextTransaction) *pb.CommitTransact
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// In order, for a repeat is compared with what was decided.
+	// In order, for a repeat is compared with the decision.
 	for _, tp := range slices.SortedFunc(maps.Keys(t.runs), comparePartitions) {
 		run := t.runs[tp]
 		request.Runs = append(request.Runs, &pb.StagedRun{
@@ -535,12 +535,12 @@ func (ts *transactions) abortUnused() {
 	}
 }
 
-// close aborts what is open. What was asked to be committed is left to the cluster.
+// close aborts the open transaction. A transaction with a requested commit is left to the cluster.
 func (ts *transactions) close(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, ts.config.RequestTimeout)
 	defer cancel()
 	if ts.lock.hold(bounded) != nil {
-		return // who holds it is cut off with the sender
+		return // its holder is cut off with the sender
 	}
 	current := ts.current
 	if ts.unused != nil {

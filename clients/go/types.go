@@ -45,12 +45,12 @@ type Record struct {
 // Time returns the record's timestamp.
 func (r *Record) Time() time.Time { return time.UnixMicro(r.TimestampUs) }
 
-// Metadata says where a record, or a batch that was sent as one, is stored, and as what.
+// Metadata is the place of a record, or of a batch that was sent as one, and its numbers.
 type Metadata struct {
 	Topic     string
 	Partition int32
-	// Offset is the (first) record's; -1 for a duplicate whose place the cluster no longer knows,
-	// and for a record of a transaction, until that is committed.
+	// Offset is the (first) record's; -1 for a duplicate if the cluster no longer knows its place, and
+	// for a record of a transaction, until that is committed.
 	Offset int64
 	// Sequence and LastSequence are the same for a single record, and -1 without idempotence.
 	Sequence     int64
@@ -80,7 +80,7 @@ type ProducerLease struct {
 	LeaseToken []byte
 }
 
-// Resolution says what became of a sequence whose acknowledgement was lost.
+// Resolution is the outcome of a sequence without an acknowledgement.
 type Resolution string
 
 const (
@@ -95,7 +95,7 @@ const (
 	Forgotten Resolution = "forgotten"
 )
 
-// ResolvedSequence is what Resolve found; Offset is the record's, or -1.
+// ResolvedSequence is the finding of Resolve; Offset is the record's, or -1.
 type ResolvedSequence struct {
 	Resolution   Resolution
 	Offset       int64
@@ -110,7 +110,7 @@ type NodeInfo struct {
 	Alive   bool
 	// ClockDisagrees: with a majority's, so the node does not lead.
 	ClockDisagrees bool
-	// What it runs: its release, the cluster versions that it takes part in, and the features
+	// Its release: its release, the cluster versions that it takes part in, and the features
 	// that it knows. Empty, and 0, while it is not heard.
 	Release              string
 	OldestClusterVersion int32
@@ -119,7 +119,7 @@ type NodeInfo struct {
 	Insecure             bool // it listens without TLS beyond its machine
 }
 
-// UpgradeInfo is what the cluster was upgraded to, and what it could be upgraded to.
+// UpgradeInfo is the cluster's version, and the version it could be upgraded to.
 type UpgradeInfo struct {
 	ClusterVersion int32
 	Features       []string // that are on
@@ -141,7 +141,7 @@ type PartitionInfo struct {
 	AddedMs        int64   // when the topic got it; 0: with its creation
 }
 
-// ExpectedOffsets is what a topic does with a batch's expected offset.
+// ExpectedOffsets is a topic's treatment of a batch's expected offset.
 type ExpectedOffsets string
 
 const (
@@ -153,7 +153,7 @@ const (
 	ExpectedOffsetsRequired ExpectedOffsets = "required"
 )
 
-// TopicConfig holds a topic's settings. What is nil or empty has the cluster's default or, in
+// TopicConfig holds a topic's settings. A nil or empty field has the cluster's default or, in
 // AlterTopic, stays as it is.
 type TopicConfig struct {
 	RetentionMs     *int64 // -1: for ever
@@ -183,9 +183,9 @@ type ClusterInfo struct {
 	UnderReplicatedPartitions int32
 	MaxMessageBytes           int64
 	Upgrade                   UpgradeInfo
-	// Settings are what all nodes go by.
+	// Settings are those of all nodes.
 	Settings map[string]int64
-	// DamagedReplicas says, for people, which have stopped for damage, and what is done about it.
+	// DamagedReplicas names, for people, the replicas that have stopped for damage, and their repair.
 	DamagedReplicas []string
 	// Founding is the answering node's, as ErrOtherCluster names it; "": not told.
 	Founding string
@@ -208,7 +208,7 @@ type RecentBatch struct {
 	CRC32C        uint32
 }
 
-// ProducerState is what a partition remembers of a producer.
+// ProducerState is a producer as a partition remembers it.
 type ProducerState struct {
 	ProducerID   int64
 	Epoch        int32
@@ -217,7 +217,7 @@ type ProducerState struct {
 	Recent       []RecentBatch // oldest first
 }
 
-// OffsetCommit is what a group commits for a partition: the next offset to read. With a
+// OffsetCommit is an offset that a group commits for a partition: the next offset to read. With a
 // ProducerID it is checked as a batch of that producer is: an older epoch is fenced, a lower
 // sequence refused, the same one a duplicate.
 type OffsetCommit struct {
@@ -228,7 +228,7 @@ type OffsetCommit struct {
 	Sequence   int64
 }
 
-// CommittedOffset is what a group has committed for a partition.
+// CommittedOffset is a group's committed offset of a partition.
 type CommittedOffset struct {
 	OffsetCommit
 	CommitMs int64
@@ -247,7 +247,7 @@ type GroupMember struct {
 	InstanceID string // "": none
 	ClientHost string
 	Owned      map[TopicPartition]int64 // with the numbers of the ownerships
-	Revoking   []TopicPartition         // of these, what it was asked to give back
+	Revoking   []TopicPartition         // of these, the partitions it was asked to give back
 	Idle       time.Duration            // since it came back for records
 	Connected  bool
 }

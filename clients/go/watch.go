@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// What the sender does as time passes: it finds leaders anew, gives up what is out of time,
-// renews its lease, and suspects nodes that do not answer.
+// The sender's work as time passes: it finds leaders anew, gives up expired batches, renews its
+// lease, and suspects nodes that do not answer.
 
-// suspect: who is said to lead does not. Ask others, until one of them names another leader.
+// suspect: the supposed leader does not. Ask others, until one of them names another leader.
 //
-// It may be cut off, and then tells whoever asks it that it led last. So does a node that is
+// It may be cut off, and then tells every caller that it led last. So does a node that is
 // cut off with it, or one that has not heard of the election yet.
 func (s *sender) suspect(tp TopicPartition) {
 	refused := s.sentTo[tp]
@@ -55,8 +55,8 @@ func (s *sender) refreshed(topics []string, err error) {
 	s.accumulator.leaveUnavailable()
 }
 
-// search looks for leaders that are back. Records without a key avoid what has no leader, so
-// nothing else would notice.
+// search looks for leaders that are back. Records without a key avoid partitions without a leader,
+// so nothing else would notice.
 func (s *sender) search(now time.Time) {
 	if now.Before(s.searchAt) {
 		return

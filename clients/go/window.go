@@ -7,19 +7,19 @@ import (
 	pb "github.com/oncelog/oncelog/clients/go/internal/oncelogv1"
 )
 
-// A window holds one partition's batches on their way: order, retries, and what each verdict
-// means. The sender asks next for what to send, reports answers, broken connections and the
-// passing of time, and does what the returned reaction asks for. No IO; the clock's reading is
-// an argument; used on the sender's goroutine only.
+// A window holds one partition's batches on their way: order, retries, and the meaning of each
+// verdict. The sender asks next for batches to send, reports answers, broken connections and the
+// passing of time, and carries out the returned reaction. No IO; the clock's reading is an
+// argument; used on the sender's goroutine only.
 //
 // The rules that make a retry safe:
 //
 //   - sequences are given when a batch is first sent, and never change after that;
-//   - whatever goes wrong, everything that is not acknowledged is sent again from the head on,
+//   - after any failure, everything that is not acknowledged is sent again from the head on,
 //     the same bytes;
 //   - a batch behind a retried one may be answered OUT_OF_ORDER; the head, sent when all before
 //     it was acknowledged, may not: then this producer cannot go on;
-//   - a batch that a node refused for good consumed no sequence. What was behind it can never be
+//   - a batch that a node refused for good consumed no sequence. Batches behind it can never be
 //     stored under the same producer id, because the gap stays; so it is sealed anew under a new
 //     one (a reset, of this partition only);
 //   - that holds only while no attempt of the refused batch is unaccounted for. If one is, the
@@ -35,7 +35,7 @@ type window struct {
 
 	batches  []*sealedBatch
 	cursor   int          // batches[:cursor] were sent since the last rewind
-	again    []*openBatch // to be sealed anew, before what waits
+	again    []*openBatch // to be sealed anew, before waiting batches
 	retryAt  time.Time
 	failures int
 
@@ -50,8 +50,8 @@ type window struct {
 	// Where a transaction began here.
 	before    windowBefore
 	obstacles obstacles
-	// A batch with the application's own sequences has failed. What follows it must not be
-	// stored: prev_sequence would hide the gap, and a copy lose records unseen.
+	// A batch with the application's own sequences has failed. Later batches must not be stored:
+	// prev_sequence would hide the gap, and a copy lose records unseen.
 	gap *Error
 }
 
@@ -62,7 +62,7 @@ type windowBefore struct {
 	storedGiven  int64
 }
 
-// reaction is what the sender must do after an event.
+// reaction is the sender's work after an event.
 type reaction struct {
 	// The leader is not known any more, or as hinted.
 	leaderLost  bool
@@ -109,7 +109,7 @@ func (w *window) adopt(id *identity, lastSequence int64, topicID uint64) {
 	w.madeAnew, w.obstacles = false, obstacles{}
 }
 
-// lacksLeader: nobody is known to send to. What the last leader said tells more than that.
+// lacksLeader: nobody is known to send to. The last leader's word tells more than that.
 func (w *window) lacksLeader(noMetadata error) {
 	switch {
 	case noMetadata != nil:
@@ -119,11 +119,11 @@ func (w *window) lacksLeader(noMetadata error) {
 	}
 }
 
-// --- what to send --------------------------------------------------------------------
+// --- batches to send ------------------------------------------------------------------
 
 func (w *window) idle() bool { return len(w.batches) == 0 && len(w.again) == 0 }
 
-// next returns the next batch to send; if there is none now, what the sender must do.
+// next returns the next batch to send; if there is none now, the sender's work.
 func (w *window) next(now time.Time, current *identity) (*sealedBatch, reaction) {
 	if now.Before(w.retryAt) || w.gap != nil {
 		return nil, reaction{fatal: w.gap}
@@ -247,7 +247,7 @@ func (w *window) onResult(s *sealedBatch, attemptID uint64, result *pb.BatchResu
 	return w.refusedForGood(s, err)
 }
 
-// fenced: what was sent behind a fenced batch is refused, too. A partition's epoch never falls,
+// fenced: batches sent behind a fenced one are refused, too. A partition's epoch never falls,
 // and a node takes the batches of a stream in order.
 func (w *window) fenced(s *sealedBatch) {
 	for _, other := range w.batches[slices.Index(w.batches, s)+1:] {
@@ -301,7 +301,7 @@ func (w *window) popAcked(now time.Time) {
 		w.cursor = max(0, w.cursor-1)
 	}
 	if len(w.batches) > 0 && w.batches[0].refused {
-		// Its turn has come: what refused it, the gap before it, is filled.
+		// Its turn has come: the reason of the refusal, the gap before it, is filled.
 		w.rewind(now, 0)
 	}
 }
@@ -342,7 +342,7 @@ func (w *window) onConnectionLost(now time.Time) {
 // onLeaderChanged goes on at another node, at once.
 func (w *window) onLeaderChanged(now time.Time) { w.rewind(now, 0) }
 
-// sendAgain: nobody knows what an answer meant. Hear it once more.
+// sendAgain: nobody knows the meaning of an answer. Hear it once more.
 func (w *window) sendAgain(now time.Time) {
 	w.failures++
 	w.rewind(now, w.backoff.delay(w.failures))

@@ -374,7 +374,7 @@ func TestATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// Also while the sender takes nothing: what waits must not pile up in one partition.
+// Also while the sender takes nothing: waiting batches must not pile up in one partition.
 func TestMessagesWithoutKeyLeaveAFullBatch(t *testing.T) {
 	config := defaultProducer("a:1")
 	config.BatchSize = batchOverhead + 10

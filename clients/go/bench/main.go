@@ -1,5 +1,5 @@
-// Command bench measures what one process sends to a topic, or reads from it, and what that
-// costs in processor time of this process. It prints one line of JSON.
+// Command bench measures the rate at which one process sends to a topic, or reads from it, and the
+// processor time of this process. It prints one line of JSON.
 //
 //	go run ./bench produce -servers localhost:7001 -topic t -seconds 5 -size 100
 //	go run ./bench consume -servers localhost:7001 -topic t
@@ -102,7 +102,7 @@ func produce(servers, topic string, limit time.Duration, size int, compression s
 	return result, producer.Close(ctx)
 }
 
-// consume reads what the topic holds now.
+// consume reads the present records of the topic.
 func consume(servers, topic string) (figures, error) {
 	ctx := context.Background()
 	consumer, err := oncelog.NewConsumer(servers, func(c *oncelog.ConsumerConfig) {

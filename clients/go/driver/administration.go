@@ -35,7 +35,7 @@ func changeNode(ctx context.Context, c *command, admin *oncelog.Admin) ([]string
 	}[c.Action](ctx, c.NodeID, c.DryRun)
 }
 
-// administrate carries out what is done to nodes, permissions, quotas and sinks.
+// administrate carries out changes of nodes, permissions, quotas and sinks.
 func administrate(ctx context.Context, c *command, admin *oncelog.Admin) (object, error) {
 	switch c.Verb {
 	case "list_nodes":
@@ -142,7 +142,7 @@ func key(q quota) oncelog.QuotaKey {
 	return oncelog.QuotaKey{Principal: q.Principal, Name: q.Name}
 }
 
-// each maps a list; what is empty is written as a list all the same.
+// each maps a list; an empty list is written as a list all the same.
 func each[From, To any](from []From, as func(From) To) []To {
 	to := make([]To, 0, len(from))
 	for _, one := range from {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// logged keeps what the client logs as warnings or errors.
+// logged keeps the client's warnings and errors.
 var logged lines
 
 type lines struct {

@@ -100,7 +100,7 @@ func notOffered(format string, args ...any) error {
 	return fault{"NOT_OFFERED", fmt.Sprintf(format, args...)}
 }
 
-// driver holds what is open, by handle.
+// driver holds open objects, by handle.
 type driver struct {
 	producers map[string]*producer
 	consumers map[string]*oncelog.Consumer
@@ -250,7 +250,7 @@ func (d *driver) reset() {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	for handle, p := range d.producers {
-		_ = p.Close(ended) // nobody asks what became of its records
+		_ = p.Close(ended) // nobody asks for the outcome of its records
 		delete(d.producers, handle)
 	}
 	for handle, consumer := range d.consumers {

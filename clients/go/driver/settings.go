@@ -26,7 +26,7 @@ func readSettings(raw json.RawMessage) (settings, error) {
 	return all, nil
 }
 
-// take reads a setting and takes it out, so that what is left over is not offered.
+// take reads a setting and takes it out, so that settings left over are not offered.
 func take[T any](all settings, name string, into *T, failed *error) {
 	raw, ok := all[name]
 	if !ok {

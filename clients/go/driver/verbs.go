@@ -11,7 +11,7 @@ import (
 	oncelog "github.com/oncelog/oncelog/clients/go"
 )
 
-// producer remembers what was sent, by tag.
+// producer remembers sent records, by tag.
 type producer struct {
 	*oncelog.Producer
 	sent        map[string]oncelog.Delivery
@@ -155,7 +155,7 @@ func (p *producer) await(ctx context.Context, c *command) (object, error) {
 			tags = append(tags, tag)
 		}
 	}
-	_ = p.Flush(ctx) // what becomes of the records is told below
+	_ = p.Flush(ctx) // the outcome of the records is told below
 	results := object{}
 	for _, tag := range tags {
 		delivery, ok := p.sent[tag]

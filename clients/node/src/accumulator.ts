@@ -16,12 +16,12 @@ import { keyOf, type Message, PartitionMap, type TopicPartition } from "./types.
 /** Of the delivery timeout, how old an open batch may be for records that come. */
 const FOR_OTHERS = 0.25;
 
-/** What waits in one partition. */
+/** Batches that wait in one partition. */
 export interface Lane {
   readonly tp: TopicPartition;
   open: OpenBatch | undefined;
   readonly closed: OpenBatch[];
-  // Who numbers the records: the producer, or the application, up to lastGiven.
+  // The side that numbers the records: the producer, or the application, up to lastGiven.
   counted: boolean;
   given: boolean;
   lastGiven: bigint;
@@ -97,7 +97,7 @@ export class Accumulator {
   transaction: ProducerTransaction | undefined;
   // Why no batch may be begun just now: a transaction begins or ends.
   #paused: OncelogError | undefined;
-  // Who numbered the records of a lane before the transaction.
+  // The side that numbered the records of a lane before the transaction.
   readonly #numberedBefore = new Map<Lane, Pick<Lane, "counted" | "given" | "lastGiven">>();
   readonly #lanes = new PartitionMap<Lane>();
   // Of the open batches, the one of each topic that messages without a key go to.
@@ -131,7 +131,7 @@ export class Accumulator {
   async appendLater(add: Addition): Promise<Delivery> {
     const until = now() + this.config.maxBlockMs;
     while (true) {
-      // What lingers holds the room that is waited for.
+      // Lingering records hold the room that is waited for.
       this.#makeAllDue();
       this.wake();
       if (!(await this.#room.next(until))) {
@@ -257,7 +257,7 @@ export class Accumulator {
     this.#lingering = [];
   }
 
-  /** Makes everything due at once and returns what is not yet done. */
+  /** Makes everything due at once and returns the batches that are not yet done. */
   beginFlush(): BatchDelivery[] {
     this.#flushing++;
     this.#makeAllDue();
@@ -314,7 +314,7 @@ export class Accumulator {
     return lane?.closed.splice(0) ?? [];
   }
 
-  /** Takes out the batches whose delivery timeout is over; none has been sent. */
+  /** Takes out the batches that are past their delivery timeout; none has been sent. */
   expire(at: number): OpenBatch[] {
     const { deliveryTimeoutMs } = this.config;
     const limit = at - deliveryTimeoutMs;
@@ -329,7 +329,7 @@ export class Accumulator {
     return expired;
   }
 
-  /** What waits for a leader must not attract more. */
+  /** Batches that wait for a leader must not attract more. */
   leaveUnavailable(): void {
     for (const [topic, batch] of this.#sticky) {
       if (!this.isAvailable(batch.lane.tp)) this.#sticky.delete(topic);
@@ -356,7 +356,7 @@ export class Accumulator {
 
   // --- transactions ------------------------------------------------------------------
 
-  /** Refuses what cannot become part of the transaction, if there is one. */
+  /** Refuses records that cannot become part of the transaction, if there is one. */
   #checkTransaction(add: Addition): void {
     if (this.transaction === undefined) return;
     if (add.expectedOffset !== undefined) {
@@ -366,7 +366,7 @@ export class Accumulator {
     if (this.transaction.failure !== undefined) throw this.transaction.refusal();
   }
 
-  /** Begins no further batch, until `resume`; what is open is still filled. */
+  /** Begins no further batch, until `resume`; the open batch is still filled. */
   pause(why: OncelogError): void {
     this.#paused = why;
   }
@@ -393,7 +393,7 @@ export class Accumulator {
     this.wake();
   }
 
-  /** Takes out what waits to be sent; sequences that were given may be given again. */
+  /** Takes out batches that wait to be sent; sequences that were given may be given again. */
   dropTransaction(): OpenBatch[] {
     const left: OpenBatch[] = [];
     for (const lane of this.#lanes.values()) {
@@ -411,14 +411,14 @@ export class Accumulator {
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
-  /** Frees the room of a batch whose outcome is known. */
+  /** Frees the room of a batch with a known outcome. */
   release(batch: OpenBatch): void {
     if (this.#incomplete.delete(batch)) this.used -= batch.size;
     this.#room.notify();
   }
 }
 
-/** Refuses what does not fit to who numbers the partition's records. */
+/** Refuses sequences that do not fit the numbering of the partition's records. */
 function checkSequences(lane: Lane, sequences: readonly bigint[] | undefined): void {
   const tp = keyOf(lane.tp);
   const [first] = sequences ?? [];

@@ -1,4 +1,4 @@
-/** Manages topics, the cluster and who may use it; looks at producers, groups and sinks. */
+/** Manages topics, the cluster and its permissions; looks at producers, groups and sinks. */
 
 import * as messages from "./adminmessages.js";
 import type {
@@ -100,7 +100,7 @@ export class Admin implements AsyncDisposable {
     } catch (e) {
       if (!(e instanceof OncelogError) || e.kind !== "TOPIC_ALREADY_EXISTS" || retries.length === 0)
         throw e;
-      // After a call whose answer was lost it may be the topic that we asked for.
+      // After a call without an answer it may be the topic of this call.
       const [found] = await this.describeTopics(name);
       const most = Math.max(0, ...(found?.partitions.map((p) => p.replicas.length) ?? []));
       if (partitions !== 0 && partitions !== found?.partitions.length) throw e;
@@ -127,7 +127,7 @@ export class Admin implements AsyncDisposable {
     try {
       answer = await this.#cluster.call(clusterCalls.describeTopics, { names });
     } catch (e) {
-      // The node may be behind: who asks again asks another one.
+      // The node may be behind: another call asks another node.
       if (isUnknownTopic(e)) this.#cluster.preferAnother();
       throw e;
     }
@@ -156,7 +156,7 @@ export class Admin implements AsyncDisposable {
     } catch (e) {
       const refused = e instanceof OncelogError && e.details.field === "partitions";
       if (!refused || retries.length === 0) throw e;
-      // After a call whose answer was lost they may be those that we asked for.
+      // After a call without an answer they may be those of this call.
       const [topic] = await this.describeTopics(name);
       if (topic === undefined || topic.partitions.length !== resize.partitions) throw e;
       return { topic, moves: [], count: 0 };
@@ -183,7 +183,7 @@ export class Admin implements AsyncDisposable {
     return messages.clusterInfo(await this.#cluster.call(clusterCalls.describeCluster, request));
   }
 
-  /** All nodes, and how far what is to be done with them is. */
+  /** All nodes, and the progress of their changes. */
   async listNodes(): Promise<NodeStatus[]> {
     return (await this.#cluster.call(clusterCalls.listNodes, {})).nodes.map(messages.nodeStatus);
   }
@@ -191,7 +191,7 @@ export class Admin implements AsyncDisposable {
   /**
    * Lets a new node join, with an empty data directory. This and the next five return texts about
    * the effect when the change is decided, or is found possible (`dryRun`); `listNodes` shows the
-   * progress. After a call whose answer was lost there may be no effect left. Throws
+   * progress. After a call without an answer there may be no effect left. Throws
    * INVALID_REQUEST, NOT_SUPPORTED.
    */
   addNode(nodeId: number, change: NodeChange = {}): Promise<readonly string[]> {
@@ -260,8 +260,8 @@ export class Admin implements AsyncDisposable {
   }
 
   /**
-   * Turns on what the newest release has; no node can go back to an older one afterwards. It
-   * returns what is on now, or throws NOT_SUPPORTED, which names the nodes in the way.
+   * Turns on the features of the newest release; no node can go back to an older one afterwards. It
+   * returns the features that are on, or throws NOT_SUPPORTED, which names the nodes in the way.
    */
   async finalizeUpgrade(): Promise<UpgradeInfo> {
     return messages.upgradeInfo(
@@ -269,7 +269,7 @@ export class Admin implements AsyncDisposable {
     );
   }
 
-  /** Sets what all nodes go by, and returns all such settings. */
+  /** Sets a setting of all nodes, and returns all such settings. */
   async setClusterSetting(name: string, value: bigint): Promise<Map<string, bigint>> {
     const request = { setting: { name, value } };
     return messages.settings(
@@ -288,7 +288,7 @@ export class Admin implements AsyncDisposable {
 
   /**
    * Removes rules, then adds others, all or none, and returns how many were new, and were there.
-   * After a call whose answer was lost none may be new. Nodes follow a moment later. Throws
+   * After a call without an answer none may be new. Nodes follow a moment later. Throws
    * NOT_AUTHORIZED, INVALID_REQUEST.
    */
   async alterPermissions(
@@ -358,7 +358,7 @@ export class Admin implements AsyncDisposable {
     );
   }
 
-  /** What a partition remembers of its producers, or of one of them (0: all), at most limit. */
+  /** The producers that a partition remembers, or one of them (0: all), at most limit. */
   async describeProducers(
     tp: TopicPartition,
     producerId = 0n,
@@ -380,7 +380,7 @@ export class Admin implements AsyncDisposable {
     return states;
   }
 
-  /** What became of a record whose acknowledgement was lost. */
+  /** Outcome of a record without an acknowledgement. */
   resolveSequence(
     tp: TopicPartition,
     producerId: bigint,
@@ -407,7 +407,7 @@ export class Admin implements AsyncDisposable {
   }
 
   /**
-   * One of them, or one that has ended and whose owner has begun no other since. Throws
+   * An open transaction, or an ended one if its owner has begun no other since. Throws
    * UNKNOWN_TRANSACTION for any other.
    */
   async describeTransaction(transactionId: bigint): Promise<TransactionInfo> {
@@ -417,7 +417,7 @@ export class Admin implements AsyncDisposable {
     );
   }
 
-  /** Drops what is staged, whoever owns it. Throws TRANSACTION_COMMITTED if it is too late. */
+  /** Drops the staged records of any owner. Throws TRANSACTION_COMMITTED if it is too late. */
   async abortTransaction(transactionId: bigint): Promise<void> {
     await this.#cluster.call(transactionCalls.abortTransaction, { transactionId });
   }
@@ -453,7 +453,7 @@ export class Admin implements AsyncDisposable {
   }
   // --- sinks -------------------------------------------------------------------------
 
-  /** Outputs of queries and jobs, by name, and what each has committed. */
+  /** Outputs of queries and jobs, by name, and the committed batch of each. */
   async listSinks(): Promise<SinkInfo[]> {
     const found: SinkInfo[] = [];
     while (true) {
@@ -469,7 +469,7 @@ export class Admin implements AsyncDisposable {
     return messages.sinkInfo((await this.#cluster.call(sinkCalls.describeSink, { sink })).sink);
   }
 
-  /** Takes whatever comes next, of any query; runs of before write nothing more. */
+  /** Takes the next batch of any query; runs of before write nothing more. */
   async resetSink(sink: string): Promise<void> {
     await this.#cluster.call(sinkCalls.resetSink, { sink });
   }

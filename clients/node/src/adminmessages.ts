@@ -1,4 +1,4 @@
-/** What an Admin takes and returns, from and to messages of the protocol. */
+/** Arguments and results of an Admin, from and to messages of the protocol. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type {
@@ -23,7 +23,7 @@ import { type TransactionDescription, TransactionState } from "./gen/oncelog/v1/
 
 const EXPECTED: readonly ExpectedOffsets[] = ["checked", "ignored", "required"];
 
-/** A message without what protobuf adds. */
+/** A message without protobuf's additions. */
 export function plain<T extends { $typeName: string; $unknown?: unknown }>(
   message: T,
 ): Omit<T, "$typeName" | "$unknown"> {

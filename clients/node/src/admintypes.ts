@@ -1,13 +1,13 @@
-/** What an Admin takes and returns. */
+/** Arguments and results of an Admin. */
 
 import type { TopicPartition } from "./types.js";
 
-/** What a topic does with a batch's expected offset: checks it where a batch carries one, ... */
+/** A topic's treatment of a batch's expected offset: checks it where a batch carries one, ... */
 export type ExpectedOffsets = "checked" | "ignored" | "required";
 
 /**
- * A topic's settings. What is left out has the cluster's default or, when a topic is altered,
- * stays as it is.
+ * A topic's settings. A field left out has the cluster's default or, when a topic is altered, stays
+ * as it is.
  */
 export interface TopicConfig {
   /** -1: for ever. */
@@ -54,7 +54,7 @@ export interface PartitionMove extends TopicPartition {
   readonly bytes: bigint;
   /** And hold by now. */
   readonly copied: bigint;
-  /** For people: what is done, or why it is not. */
+  /** For people: progress, or the reason for none. */
   readonly waitsFor: string;
 }
 
@@ -67,7 +67,7 @@ export interface Resized {
   readonly count: number;
 }
 
-/** What `resizeTopic` changes: partitions or replicas. */
+/** Changes of `resizeTopic`: partitions or replicas. */
 export interface Resize {
   /**
    * More than the topic has. Records of a key go to another partition from then on, and nothing
@@ -76,15 +76,15 @@ export interface Resize {
   readonly partitions?: number;
   /** Of each partition. */
   readonly replicas?: number;
-  /** Check it, and say what it would do. */
+  /** Check it, and describe its effect. */
   readonly dryRun?: boolean;
 }
 
-/** What a transaction has in one partition. Its topic is empty if it was deleted. */
+/** Part of a transaction in one partition. Its topic is empty if it was deleted. */
 export interface TransactionPart extends TopicPartition {
   /** The partition knows the outcome. */
   readonly ended: boolean;
-  /** What is staged there now; -1: the partition's leader does not answer. */
+  /** Records staged there now; -1: the partition's leader does not answer. */
   readonly stagedRecords: bigint;
   readonly stagedBytes: bigint;
   /** In __offsets: of how many partitions. */
@@ -110,7 +110,7 @@ export interface TransactionInfo extends ProducerEpoch {
   readonly partitions: readonly TransactionPart[];
 }
 
-/** A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard. */
+/** A node, as the answering node sees it; its release is empty, and 0, while it is not heard. */
 export interface NodeInfo {
   readonly nodeId: number;
   readonly address: string;
@@ -139,7 +139,7 @@ export interface NodeReplacement extends NodeChange {
   readonly directoryId?: bigint;
 }
 
-/** What becomes of a node, as the answering node knows it. */
+/** State of a node, as the answering node knows it. */
 export interface NodeStatus {
   readonly nodeId: number;
   /** Empty: it has not joined. */
@@ -158,9 +158,9 @@ export interface NodeStatus {
   readonly coming: number;
   /** Partitions of which its replica is to go. */
   readonly going: number;
-  /** For people: why what is to be done with it is not done yet. */
+  /** For people: why its change is not done yet. */
   readonly waitsFor: readonly string[];
-  /** That it will hold of what comes to it. */
+  /** Bytes that it will hold of the partitions that come to it. */
   readonly comingBytes: bigint;
   /** And holds by now. */
   readonly copiedBytes: bigint;
@@ -168,7 +168,7 @@ export interface NodeStatus {
   readonly settled: boolean;
 }
 
-/** How far partitions are that move, whoever has decided that; of a plan: what would move. */
+/** Progress of the partitions that move for any reason; of a plan: the moves that it would make. */
 export interface Balance {
   /** More may begin. */
   readonly balancing: boolean;
@@ -178,13 +178,13 @@ export interface Balance {
   /** Of all of them. */
   readonly bytes: bigint;
   readonly copied: bigint;
-  /** For people: what is left out, and why. */
+  /** For people: omissions and their reasons. */
   readonly waitsFor: readonly string[];
   /** Nothing is under way. */
   readonly settled: boolean;
 }
 
-/** What the cluster was upgraded to, and what it could be upgraded to. */
+/** The cluster's version, and the version it could be upgraded to. */
 export interface UpgradeInfo {
   readonly clusterVersion: number;
   readonly features: readonly string[];
@@ -207,9 +207,9 @@ export interface ClusterInfo {
   readonly underReplicatedPartitions: number;
   readonly maxMessageBytes: bigint;
   readonly upgrade: UpgradeInfo;
-  /** What all nodes go by. */
+  /** Settings of all nodes. */
   readonly settings: ReadonlyMap<string, bigint>;
-  /** For people: of the answering node, and what becomes of each. */
+  /** For people: of the answering node, and the state of each. */
   readonly damagedReplicas: readonly string[];
   /** Of the answering node, as OTHER_CLUSTER names it; "": not told. */
   readonly founding: string;
@@ -234,7 +234,7 @@ export interface ProducerName extends ProducerEpoch {
   readonly lastLeaseMs: bigint;
 }
 
-/** What a partition remembers of a producer; the oldest batch first. */
+/** A producer as a partition remembers it; the oldest batch first. */
 export interface ProducerState extends ProducerEpoch {
   readonly lastSequence: bigint;
   readonly lastAppendMs: bigint;
@@ -249,7 +249,7 @@ export interface ProducerState extends ProducerEpoch {
 
 /** Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster. */
 export interface PermissionRule {
-  /** "*": whoever is known. */
+  /** "*": every known principal. */
   readonly principal: string;
   /** read, write, create, ...; "*": each. */
   readonly operations: readonly string[];
@@ -285,7 +285,7 @@ export interface Quota extends QuotaKey {
   readonly value: bigint;
 }
 
-/** An output of a streaming query, or of batch jobs, and what it has committed. */
+/** An output of a streaming query, or of batch jobs, and its committed batches. */
 export interface SinkInfo {
   readonly sink: string;
   readonly jobs: boolean;
@@ -303,7 +303,7 @@ export interface SinkInfo {
   readonly openBatch: bigint;
   /** Batches of jobs, both ends included. */
   readonly committed: readonly { readonly first: bigint; readonly last: bigint }[];
-  /** What it had committed when it was reset; null: it was not. */
+  /** Its committed batch when it was reset; null: it was not. */
   readonly before: {
     readonly query: string;
     readonly batch: bigint;

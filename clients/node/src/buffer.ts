@@ -1,5 +1,5 @@
 /**
- * What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
+ * Fetched records that are not yet taken. The fetcher fills it, the user empties it. Batches of a
  * partition follow each other without a hole, and an answer to a question from before a seek is
  * thrown away.
  */
@@ -68,7 +68,7 @@ export class Chunk {
   }
 }
 
-/** What is to be fetched of a partition; those of one group share a Fetch. */
+/** A partition's next position to fetch; those of one group share a Fetch. */
 export interface Wanted {
   readonly tp: TopicPartition;
   readonly group: number;
@@ -77,7 +77,7 @@ export interface Wanted {
 }
 
 /**
- * What became of an answer. Stale: the user has gone elsewhere; refused: it carries an error; anew:
+ * Outcome of an answer. Stale: the user has gone elsewhere; refused: it carries an error; anew:
  * it is of another topic of the same name; behind: of one that is gone.
  */
 export type Added = "ok" | "stale" | "refused" | "anew" | "behind";
@@ -105,7 +105,7 @@ export class FetchBuffer {
   #closed = false;
   // Of cursors and seeks: never given twice, so that no answer is taken for another's.
   #generations = 0;
-  /** What the user has to do before he is given more: changes of his partitions. */
+  /** Work of the user before it gets more records: changes of his partitions. */
   readonly interruptions: Interruption[] = [];
   // From this time on nothing is given out: the group may have gone on without.
   #heldFrom = Number.POSITIVE_INFINITY;
@@ -193,7 +193,7 @@ export class FetchBuffer {
     }
   }
 
-  /** The partitions whose topic is another one of the same name by now. */
+  /** The partitions of topics that were created anew under the same name. */
   recreated(): TopicPartition[] {
     const tps: TopicPartition[] = [];
     for (const cursor of this.#cursors.values()) {
@@ -219,7 +219,7 @@ export class FetchBuffer {
   }
 
   /**
-   * The oldest chunk of the partition whose turn it is. With mayFail false an error stays where it
+   * The oldest chunk of the partition that is next. With mayFail false an error stays where it
    * is.
    */
   peek(mayFail: boolean): Chunk | undefined {
@@ -263,7 +263,7 @@ export class FetchBuffer {
     this.changed.notify();
   }
 
-  /** The user's place; unknown also for what is not assigned. */
+  /** The user's place; unknown also for unassigned partitions. */
   place(tp: TopicPartition): bigint {
     const cursor = this.#cursors.get(tp);
     return cursor?.chunks[0]?.next ?? cursor?.position ?? UNKNOWN_POSITION;
@@ -313,7 +313,7 @@ export class FetchBuffer {
 
   // --- the fetcher's side ------------------------------------------------------------
 
-  /** The partitions whose start must be found out. */
+  /** The partitions without a known start. */
   withoutPosition(): Wanted[] {
     return this.#cursors
       .values()

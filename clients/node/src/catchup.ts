@@ -1,5 +1,5 @@
 /**
- * Reads what is already there by a stream instead of question and answer. Where a poll's answer
+ * Reads stored records by a stream instead of question and answer. Where a poll's answer
  * was cut short because there is more, the partition is subscribed to, and polled again when all
  * that there was has come, or something happened that a poll deals with. So at the end of the log,
  * where a node may have nothing to say for long and lose its office meanwhile, there are only
@@ -15,7 +15,7 @@ import { type FetchResponse, LogService, type PartitionRecords } from "./gen/onc
 // Enough that a message costs little beside its bytes, and no more, because a node sends one while
 // it collects the next.
 const SUBSCRIBE_BYTES = 2 << 20;
-// Where there is more to read, silence is a reason to ask by a poll, which looks who leads.
+// Where there is more to read, silence is a reason to poll, which looks for the leader.
 const SILENCE = 2000;
 
 /** Whether a poll's answer was cut short because there is more. */
@@ -44,7 +44,7 @@ export class CatchUp {
     readonly buffer: FetchBuffer,
     readonly address: string,
     wanted: Wanted,
-    /** What is still wanted when it ends, and what the node refused, if it did. */
+    /** The part still wanted when it ends, and the node's refusal, if there was one. */
     readonly ended: (stream: CatchUp, wanted: Wanted, refused?: PartitionRecords) => void,
   ) {
     this.#wanted = wanted;
@@ -60,7 +60,7 @@ export class CatchUp {
     const room = this.buffer.room(this.#wanted);
     if (room === undefined) this.#end();
     else if (this.#call === undefined) {
-      // The buffer was full, most likely: only who reads on gets a stream.
+      // The buffer was full, most likely: only a reader that continues gets a stream.
       if (room) this.#open(at);
     } else if (!room) {
       this.#waitsForRoom = true;

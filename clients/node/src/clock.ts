@@ -55,7 +55,7 @@ export async function within(promise: Promise<unknown>, until: number): Promise<
 
 /**
  * The promise; or the signal's reason, if it is aborted before. Then nobody waits for the promise any
- * more: what it stands for goes on.
+ * more: the call it stands for goes on.
  */
 export function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
   if (signal === undefined) return promise;
@@ -67,7 +67,7 @@ export function unlessAborted<T>(promise: Promise<T>, signal?: AbortSignal): Pro
   });
 }
 
-/** Wakes who waits for a change. */
+/** Wakes callers that wait for a change. */
 export class Change {
   #waiting: (() => void)[] = [];
 

@@ -32,11 +32,11 @@ const MAX_MESSAGE = 128 << 20;
 /** How long a topic that was created elsewhere may take to be known everywhere. */
 const UNKNOWN_TOPIC_GRACE = 2000;
 /**
- * After so many failures in a row to reach the leader that one node names, another is asked who
- * leads: a node that is cut off from the others tells of a leader that is long gone.
+ * After so many failures in a row to reach the leader that one node names, another node is asked
+ * for it: a node that is cut off from the others tells of a leader that is long gone.
  */
 export const MAX_LEADER_FAILURES = 4;
-/** A node that hangs must not hold up what another one answers. */
+/** A node that hangs must not hold up the answers of another. */
 export const CONNECT_TIMEOUT = 2000;
 
 /** How long to try, and how long once; left out: the request timeout. */
@@ -85,7 +85,7 @@ export class Cluster {
   client(address: string): grpc.Client {
     this.signal.throwIfAborted();
     if (this.#credentials.haveChanged()) {
-      // New connections with what the files have now; calls under way end on the old ones.
+      // New connections with the files' present content; calls under way end on the old ones.
       for (const old of this.#channels.values()) old.close();
       this.#channels.clear();
     }
@@ -117,7 +117,7 @@ export class Cluster {
     for (const client of this.#channels.values()) client.close();
   }
 
-  /** Runs what nobody waits for. It ends when the client is closed; its errors are its own. */
+  /** Runs work that nobody waits for. It ends when the client is closed; its errors are its own. */
   spawn(task: () => Promise<void>): void {
     task().catch((e: unknown) => {
       if (!this.signal.aborted) throw e; // a bug: it is not hidden
@@ -127,8 +127,8 @@ export class Cluster {
   // --- which node --------------------------------------------------------------------
 
   /**
-   * All known nodes: the one that answered last, the others in random order, and what is avoided
-   * at the end.
+   * All known nodes: the one that answered last, the others in random order, and avoided nodes at
+   * the end.
    */
   addresses(): string[] {
     const known = new Set([...this.leaders.nodes.values(), ...this.servers]);
@@ -185,7 +185,7 @@ export class Cluster {
           [error, answer] = [problem, message];
         },
       );
-      // Right after the callback, with what it lacks: the trailing metadata of a success.
+      // Right after the callback, with its missing records: the trailing metadata of a success.
       call.once("status", ({ metadata }) => {
         this.#calls.delete(call);
         signal?.removeEventListener("abort", onAbort);
@@ -243,9 +243,9 @@ export class Cluster {
   }
 
   /**
-   * Calls what any node answers, until it succeeds, fails for good, or time is up: the error is then
-   * what a node said last, not that another attempt had no answer. It fails at once
-   * if no node of the client's own cluster answers, and one of another does.
+   * Calls any node that answers, until it succeeds, fails for good, or time is up: the error is
+   * then the last one from a node, not that another attempt had no answer. It fails at once if no
+   * node of the client's own cluster answers, and one of another does.
    */
   async call<I extends DescMessage, O extends DescMessage>(
     method: DescMethodUnary<I, O>,
@@ -353,7 +353,7 @@ export class Cluster {
     }
   }
 
-  /** Takes over what this node knows of a topic. */
+  /** Takes over this node's view of a topic. */
   async refreshAt(address: string, topic: string): Promise<void> {
     const limit = Math.min(1000, this.config.requestTimeoutMs);
     const request = { names: [topic] };

@@ -39,7 +39,7 @@ export function viewOf(data: Uint8Array): Buffer {
   return Buffer.from(data.buffer, data.byteOffset, data.byteLength);
 }
 
-/** The payload; allocates no more than the limit of a payload, whatever a frame claims. */
+/** The payload; allocates no more than the limit of a payload, even if a frame claims more. */
 export function decompress(codec: Codec, data: Buffer): Buffer {
   try {
     switch (codec) {
@@ -73,7 +73,7 @@ function unzstd(data: Buffer): Buffer {
   return viewOf(wasm.decompress(data, { defaultHeapSize: MAX_PAYLOAD_BYTES }));
 }
 
-/** What a frame's header says of its size (RFC 8878, 3.1.1.1); undefined: it does not. */
+/** Size in a frame's header (RFC 8878, 3.1.1.1); undefined: it does not. */
 function zstdContentSize(data: Buffer): number | undefined {
   if (data.length < 6 || data.readUInt32LE(0) !== 0xfd2fb528) throw new Error("it is no frame");
   const descriptor = data.readUInt8(4);
@@ -93,8 +93,8 @@ function zstdContentSize(data: Buffer): number | undefined {
 }
 
 /**
- * What an LZ4 frame unpacks to, by its blocks' own tokens. The decoder has no limit, and a frame
- * of 16 MiB can hold 4 GiB. Refuses what is not exactly one frame.
+ * Unpacked size of an LZ4 frame, by its blocks' own tokens. The decoder has no limit, and a frame
+ * of 16 MiB can hold 4 GiB. Refuses all but exactly one frame.
  */
 export function lz4FrameSize(data: Buffer): number {
   if (data.readUInt32LE(0) !== 0x184d2204) throw new Error("it is no frame");

@@ -17,7 +17,7 @@ import {
 import type { Content, Header } from "./types.js";
 
 /**
- * What one record adds beside its own bytes, at most, headers left out: 4 + 4 of offsets, 8 of
+ * Most bytes that one record adds beside its own bytes, headers left out: 4 + 4 of offsets, 8 of
  * timestamp, validity bits, and 4 of header offsets.
  */
 export const RECORD_OVERHEAD = 21;

@@ -35,7 +35,7 @@ export interface ClientConfig {
   tlsCertFile: string | null;
   /** Its key, PEM. */
   tlsKeyFile: string | null;
-  /** A file with a token that says who the client is. Sent over TLS only. */
+  /** A file with a token with the client's identity. Sent over TLS only. */
   tokenFile: string | null;
   /** The token itself. */
   token: string | null;
@@ -59,7 +59,7 @@ export interface ProducerConfig extends ClientConfig {
   lingerMs: number;
   /** Closes a batch when its payload, before compression, has this many bytes. */
   batchSize: number;
-  /** Bounds what waits in this process, sent and not yet acknowledged included. */
+  /** Bounds the records that wait in this process, sent and not yet acknowledged included. */
   bufferMemory: number;
   /** How long a send may wait for room in the buffer or for a topic's metadata. */
   maxBlockMs: number;
@@ -85,8 +85,9 @@ export interface ProducerConfig extends ClientConfig {
 export type OffsetReset = "earliest" | "latest" | "none";
 
 /**
- * What a group does for its consumers. `assigned`: the nodes share topics out among the group's
- * members; `manual`: the group only keeps offsets, and each consumer reads what it is told to.
+ * The part of a group in its consumers' work. `assigned`: the nodes share topics out among the
+ * group's members; `manual`: the group only keeps offsets, and each consumer reads the partitions
+ * it is given.
  */
 export type Membership = "assigned" | "manual";
 
@@ -96,10 +97,10 @@ export type Membership = "assigned" | "manual";
  */
 export type Assignor = "uniform" | "range";
 
-/** Is told which partitions come or go. What it throws `poll` throws, when all is done. */
+/** Is told which partitions come or go. `poll` throws its error, when all is done. */
 export type OnPartitions = (partitions: readonly TopicPartition[]) => void | Promise<void>;
 
-/** The same, with the time until which what was read can be finished and committed. */
+/** The same, with the time until which the records that were read can be finished and committed. */
 export type OnRevoked = (
   partitions: readonly TopicPartition[],
   until: AbortSignal,
@@ -107,7 +108,7 @@ export type OnRevoked = (
 
 /** The settings of a consumer. */
 export interface ConsumerConfig extends ClientConfig {
-  /** Names the group whose committed offsets are read and written. */
+  /** Names the group that keeps the committed offsets. */
   groupId: string | null;
   /** Moot without a `groupId`. */
   membership: Membership;
@@ -124,20 +125,20 @@ export interface ConsumerConfig extends ClientConfig {
   /** So soon it has to come back for more records. */
   processingTimeoutMs: number;
   /**
-   * Commits what was returned before the last `poll`, each `autoCommitIntervalMs` and before
+   * Commits the records returned before the last `poll`, each `autoCommitIntervalMs` and before
    * partitions are given back.
    */
   enableAutoCommit: boolean;
   autoCommitIntervalMs: number;
   /** Partitions have come. This and the next two are called by `poll` and `close`. */
   onAssigned: OnPartitions | null;
-  /** Partitions are asked back: what was read of them can be finished and committed. */
+  /** Partitions are asked back: their records that were read can be finished and committed. */
   onRevoked: OnRevoked | null;
   /** Partitions are gone: nothing of them can be committed. */
   onLost: OnPartitions | null;
   /** Says where to start without a position. */
   autoOffsetReset: OffsetReset;
-  /** What a node waits for, at most `fetchMaxWaitMs`. */
+  /** Size that a node waits for, at most `fetchMaxWaitMs`. */
   fetchMinBytes: number;
   /** How long a node waits for `fetchMinBytes`. */
   fetchMaxWaitMs: number;
@@ -145,7 +146,7 @@ export interface ConsumerConfig extends ClientConfig {
   fetchMaxBytes: number;
   /** Bounds a partition's part of one answer. */
   maxPartitionFetchBytes: number;
-  /** Bounds what one poll returns. */
+  /** Bounds the records of one poll. */
   maxPollRecords: number;
   /** Compares each batch with its checksum. */
   checkCrcs: boolean;

@@ -22,7 +22,7 @@ import {
   type TopicPartition,
 } from "./types.js";
 
-/** Begins what is a pattern of topics. */
+/** Begins a pattern of topics. */
 const PATTERN = "^";
 
 /** A partition and an offset in it. */
@@ -66,7 +66,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     this.#fetcher = new Fetcher(all, this.#cluster);
   }
 
-  // --- what to read ------------------------------------------------------------------
+  // --- partitions to read -------------------------------------------------------------
 
   /**
    * Reads all partitions of these topics, also those that come later, and nothing else; a member of
@@ -95,8 +95,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   }
 
   /**
-   * Reads nothing any more. A member of a group finishes with what it was given, as `close` does, and
-   * leaves, not while a poll waits; its next `subscribe` joins again.
+   * Reads nothing any more. A member of a group finishes the records it was given, as `close` does,
+   * and leaves, not while a poll waits; its next `subscribe` joins again.
    */
   async unsubscribe(): Promise<void> {
     const rebalance = this.#rebalance;
@@ -123,7 +123,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
     this.#isPolled = true;
   }
 
-  /** What the group has said means nothing any more. */
+  /** The group's messages mean nothing any more. */
   #forgetGroup(): void {
     const { positions, buffer } = this.#fetcher;
     this.#rebalance = undefined;
@@ -183,16 +183,17 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   // --- reading -----------------------------------------------------------------------
 
   /**
-   * Waits until there is a record or time is up, and returns what is there, at most `maxRecords`.
+   * Waits until there is a record or time is up, and returns the records there are, at most
+   * `maxRecords`.
    *
    * Errors are OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION and CORRUPT_LOG. Reading can go on
    * after them, for instance after a seek; a damaged batch is never skipped, its error comes again
    * until a seek goes elsewhere. Records that were there before the error are returned first. In a
-   * group: whatever its callbacks throw, and what ends a membership for good, as FENCED_MEMBER.
+   * group: any error of its callbacks, and errors that end a membership for good, as FENCED_MEMBER.
    *
-   * One poll at a time: a second one, while the first waits, throws INVALID_REQUEST. Who does not
-   * want to wait any longer aborts the signal: the poll throws its reason and has taken no record.
-   * A promise that is only dropped goes on waiting, and takes what comes.
+   * One poll at a time: a second one, while the first waits, throws INVALID_REQUEST. A caller that
+   * does not want to wait any longer aborts the signal: the poll throws its reason and has taken no
+   * record. A promise that is only dropped goes on waiting, and takes new records.
    */
   async poll(
     timeoutMs = Number.POSITIVE_INFINITY,
@@ -315,7 +316,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       this.beginningOffsets([tp]),
       this.endOffsets([tp]),
     ]);
-    // What lies before the start of the log is not there to be read any more.
+    // Records before the start of the log can no longer be read.
     const from = begin !== undefined && begin.offset > position ? begin.offset : position;
     return end !== undefined && end.offset > from ? end.offset - from : 0n;
   }
@@ -372,14 +373,15 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
    * Stores these offsets, or the positions of all partitions, as where the group goes on. It
    * returns when they are stored on a majority. A commit with a producer id may be refused with
    * FENCED, OUT_OF_ORDER or SEQUENCE_CONFLICT; in a group with members one with FENCED_MEMBER, for
-   * what is another's by now, or with GROUP_HAS_MEMBERS if this consumer is none.
+   * a partition that belongs to another member by now, or with GROUP_HAS_MEMBERS if this consumer
+   * is none.
    */
   async commit(offsets?: readonly OffsetCommit[]): Promise<void> {
     const { group, offsets: all, terms } = this.commitTerms(offsets);
     if (all.length > 0) await this.#fetcher.positions.groups.commit(group, all, terms);
   }
 
-  /** @internal What a commit of these offsets, or of the positions, says. */
+  /** @internal The member's part of a commit of these offsets, or of the positions. */
   commitTerms(offsets?: readonly OffsetCommit[]): {
     readonly group: string;
     readonly offsets: readonly OffsetCommit[];
@@ -398,7 +400,7 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
       .filter(({ offset }) => offset !== UNKNOWN_POSITION);
   }
 
-  /** What the group has committed for a partition; null: nothing. */
+  /** The group's committed offset of a partition; null: nothing. */
   async committed(tp: TopicPartition): Promise<CommittedOffset | null> {
     const { groups } = this.#fetcher.positions;
     const [found] = await groups.committed(this.#group, [tp], undefined, true);
@@ -412,8 +414,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   }
 
   /**
-   * Frees everything. A poll that waits throws CLIENT_CLOSED. A member of a group has finished
-   * with what it was given: `onRevoked` is called, `enableAutoCommit` commits, and it leaves.
+   * Frees everything. A poll that waits throws CLIENT_CLOSED. A member of a group has finished the
+   * records it was given: `onRevoked` is called, `enableAutoCommit` commits, and it leaves.
    * Otherwise nothing is committed.
    */
   close(): Promise<void> {
@@ -421,7 +423,8 @@ export class Consumer implements AsyncDisposable, AsyncIterable<StoredRecord> {
   }
 
   /**
-   * `close` for who has failed to work on what `poll` returned last: `onLost` is called instead of
+   * `close` for a caller that has failed to work on the records `poll` returned last: `onLost` is
+   * called instead of
    * `onRevoked`, and nothing is committed.
    */
   abandon(): Promise<void> {

@@ -1,4 +1,4 @@
-/** What becomes of records. */
+/** Outcome of records. */
 
 import { now, within } from "./clock.js";
 import { OncelogError } from "./errors.js";
@@ -9,14 +9,14 @@ import { keyOf, type RecordMetadata, type TopicPartition } from "./types.js";
 export const WHOLE_BATCH = -1;
 const MOST_KEPT = 1000;
 
-/** What a batch was numbered as when it was last sealed. */
+/** Numbers of a batch when it was last sealed. */
 interface Stamp {
   readonly producerId: bigint;
   readonly epoch: number;
   readonly baseSequence: bigint;
 }
 
-/** What becomes of one batch. All its records share it. */
+/** Outcome of one batch. All its records share it. */
 export class BatchDelivery {
   stamp: Stamp = { producerId: 0n, epoch: 0, baseSequence: -1n };
   // Set when the batch is closed.
@@ -130,9 +130,9 @@ export class Delivery {
   }
 
   /**
-   * Where the record is stored. Throws an error below DELIVERY_FAILED, whose outcome says what is
-   * known of the record; and after this time, if it is given, REQUEST_TIMEOUT: the record is still
-   * on its way.
+   * Where the record is stored. Throws an error below DELIVERY_FAILED, with the known outcome of
+   * the record; and after this time, if it is given, REQUEST_TIMEOUT: the record is still on its
+   * way.
    */
   async result(timeoutMs = Number.POSITIVE_INFINITY): Promise<RecordMetadata> {
     span("timeout_ms", timeoutMs);

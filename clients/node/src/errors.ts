@@ -1,7 +1,7 @@
 /** The tree of errors. The kinds are the words that travel over the network. */
 
 const PARENTS = {
-  /** Above all whose call may succeed later, unchanged. */
+  /** Above all calls that may succeed later, unchanged. */
   RETRIABLE: undefined,
   /** The node does not lead the partition; the leader is named if that is known. */
   NOT_LEADER: "RETRIABLE",
@@ -30,9 +30,9 @@ const PARENTS = {
   /** There is none, as far as the node knows. */
   UNKNOWN_TOPIC_OR_PARTITION: "RETRIABLE",
 
-  /** Above all whose call, repeated, fails again. */
+  /** Above all calls that fail again if repeated. */
   FATAL: undefined,
-  /** An argument is wrong; the field is named, and what is allowed. */
+  /** An argument is wrong; the field is named, and its limit. */
   INVALID_REQUEST: "FATAL",
   /** A topic of this name exists. */
   TOPIC_ALREADY_EXISTS: "FATAL",
@@ -40,7 +40,7 @@ const PARENTS = {
   PRODUCER_NAME_NOT_FOUND: "FATAL",
   /** The server, or this client, cannot do it. */
   NOT_SUPPORTED: "FATAL",
-  /** The node does not know who calls: no certificate or token, or one that is of no use. */
+  /** The node does not know the caller: no certificate or token, or one that is of no use. */
   UNAUTHENTICATED: "FATAL",
   /** The caller may not do this; the message names the grant that is missing. */
   NOT_AUTHORIZED: "FATAL",
@@ -55,7 +55,7 @@ const PARENTS = {
   INTERNAL: "FATAL",
   /** No record is there. */
   OFFSET_OUT_OF_RANGE: "FATAL",
-  /** What is stored, or was fetched, is damaged. */
+  /** Stored or fetched bytes are damaged. */
   CORRUPT_LOG: "FATAL",
   /** The client was used after it was closed. */
   CLIENT_CLOSED: "FATAL",
@@ -75,7 +75,7 @@ const PARENTS = {
   /** Records failed and nobody looked at it: thrown by flush and close. */
   UNDELIVERED_RECORDS: "DELIVERY_FAILED",
 
-  /** Above all of a transaction that did not become, or is not, what was asked for. */
+  /** Above all of a transaction that did not become, or is not, as requested. */
   TRANSACTION_FAILED: "DELIVERY_FAILED",
   /** Nothing of it is readable; the message says why. */
   TRANSACTION_ABORTED: "TRANSACTION_FAILED",
@@ -137,13 +137,13 @@ function below(kind: ErrorKind, other: ErrorKind): boolean {
 }
 
 /**
- * What is known of a record that failed: no node has seen it; a node refused it; it was sent and
+ * Known outcome of a failed record: no node has seen it; a node refused it; it was sent and
  * may be stored now or a little later.
  */
 export type Outcome = "never_sent" | "not_stored" | "unknown";
 
 /**
- * What an error carries beside its message. What is set depends on its kind.
+ * Fields of an error beside its message. The fields that are set depend on its kind.
  *
  * A record's error names its batch: `Admin.resolveSequence` takes topic, partition, producerId, epoch
  * and sequence, and tells later whether the batch was stored. The last three are not set if it was
@@ -165,7 +165,7 @@ export interface ErrorDetails {
   leaderId?: number;
   leaderAddress?: string;
   producerName?: string;
-  /** Of NOT_AUTHORIZED: who would need to be allowed what. */
+  /** Of NOT_AUTHORIZED: the caller and the permission it would need. */
   principal?: string;
   operation?: string;
   kind?: string;
@@ -185,7 +185,7 @@ export class OncelogError extends Error {
    * had no answer: the call may take effect.
    */
   readonly outcome: Outcome | undefined;
-  /** What the error carries. */
+  /** Fields of the error. */
   readonly details: ErrorDetails;
 
   constructor(
@@ -233,7 +233,7 @@ export function isTold(error: OncelogError): boolean {
   return TOLD.has(error);
 }
 
-/** The error as one of ours, whatever it is. */
+/** Any error as one of ours. */
 export function asError(error: unknown): OncelogError {
   return error instanceof OncelogError
     ? error

@@ -33,8 +33,8 @@ import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
  * is committed a moment after its election.
  */
 const AHEAD_GRACE = 10_000;
-const MOST_WAIT = 60_000; // what a node allows
-/** A poll that is late by so much: others are asked who leads. */
+const MOST_WAIT = 60_000; // a node's limit
+/** A poll that is late by so much: others are asked for the leader. */
 const LATE_BY = 1000;
 /** At the same time; further partitions are polled until one of these is done. */
 const MOST_STREAMS = 8;
@@ -58,9 +58,9 @@ export class Fetcher {
   readonly #loop = new Loop((at) => this.#work(at));
   readonly #polls = new Map<string, Poll>();
   readonly #locating = new PartitionMap<number>(); // by generation
-  // Where to go on without a look at what the group has committed.
+  // Position to go on from without a look at the group's committed offsets.
   readonly #reset = new PartitionMap<{ place: Place; generation: number }>();
-  // What is polled alone, after a poll of several that failed for good.
+  // Partition that is polled alone, after a poll of several that failed for good.
   readonly #alone = new PartitionMap<true>();
   readonly #aheadSince = new PartitionMap<number>();
   // Partitions that are not polled because a stream brings them.
@@ -92,7 +92,7 @@ export class Fetcher {
     for (const stream of this.#streams.values()) stream.cancel();
   }
 
-  // --- what to ask whom --------------------------------------------------------------
+  // --- groups and coordinators ---------------------------------------------------------
 
   /** Starts polls where there is something to ask, and returns when to look again. */
   #work(at: number): number {
@@ -433,13 +433,13 @@ export class Fetcher {
       problem = asError(e);
     }
     if (problem?.kind === "FENCED_MEMBER") {
-      // `position` hears of it, polls do not: the group will say what becomes of them. Until then
+      // `position` hears of it, polls do not: the group will name the new owners. Until then
       // there is nothing to read.
       for (const tp of fresh) this.buffer.fail(tp, generations.get(tp) ?? -1, problem);
       await sleep(this.config.retryBackoffMaxMs, this.cluster.signal);
       problem = undefined;
     }
-    this.#checkTopics(); // what a topic does not have any more may be read no longer
+    this.#checkTopics(); // partitions that a topic no longer has may be read no longer
     for (const { tp, generation } of missing) {
       if (search.found.has(tp)) continue;
       located(tp);

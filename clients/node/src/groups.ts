@@ -27,7 +27,7 @@ export const GROUP_ATTEMPT = 2000;
 const { commitOffsets, stageOffsets, fetchOffsets, describeGroup, deleteGroup, listGroups } =
   pb.GroupService.method;
 
-/** What a commit of a member, or its look for where to go on, says of it. */
+/** The member's part of a commit, or of a look at the offset to go on from. */
 export interface CommitTerms {
   readonly memberId: string;
   readonly number: bigint;
@@ -53,7 +53,7 @@ export interface GroupMemberInfo {
   readonly instanceId: string;
   readonly clientHost: string;
   readonly owned: readonly OwnedPartition[];
-  /** Of these, what it was asked to give back. */
+  /** Of these, the partitions it was asked to give back. */
   readonly revoking: readonly TopicPartition[];
   /** Since it came back for records. */
   readonly idleMs: bigint;
@@ -166,8 +166,8 @@ export class Groups {
   }
 
   /**
-   * What is committed of these partitions. `terms` are of a member. Who only `looks` ends no
-   * transaction that has staged offsets there.
+   * Committed offsets of these partitions. `terms` are of a member. A caller that only `looks` ends
+   * no transaction that has staged offsets there.
    */
   async committed(
     group: string,

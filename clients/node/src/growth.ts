@@ -2,9 +2,9 @@
  * Follows topics that get more partitions while they are read by subscription, outside of a group;
  * a member of one is given them by its coordinator.
  *
- * A reader that begins at the end reads a partition that is younger than it is from its start: what
- * came before it noticed would be lost otherwise. Since when a group reads nobody knows, so for a
- * group each partition counts as younger that its topic did not begin with.
+ * A reader that begins at the end reads a partition that is younger than it is from its start:
+ * earlier records would be lost otherwise. Since when a group reads nobody knows, so for a group
+ * each partition counts as younger that its topic did not begin with.
  */
 
 import type { FetchBuffer } from "./buffer.js";
@@ -22,7 +22,7 @@ export class Growth {
     readonly inGroup: boolean,
   ) {}
 
-  /** Reads all partitions of these topics, whose metadata is known. */
+  /** Reads all partitions of these topics, with known metadata. */
   subscribe(topics: readonly string[]): void {
     this.#counts.clear();
     this.buffer.assign(topics.flatMap((topic) => this.#follow(topic)));
@@ -49,7 +49,7 @@ export class Growth {
     this.#came.set(tp, true);
   }
 
-  /** The same: what it does not have is no longer read. */
+  /** The same: partitions that it lacks are no longer read. */
   recreated(topic: string): void {
     const count = this.leaders.topics.get(topic)?.partitions.length ?? 0;
     if ((this.#counts.get(topic) ?? 0) <= count) return;
@@ -58,7 +58,7 @@ export class Growth {
     this.buffer.assign(this.buffer.assignment.filter(isThere));
   }
 
-  /** Reads what has come since, too. */
+  /** Reads new partitions, too. */
   take(): void {
     const fresh = [...this.#counts.keys()].flatMap((topic) => this.#follow(topic));
     if (fresh.length === 0) return;

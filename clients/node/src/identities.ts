@@ -1,4 +1,4 @@
-/** Who the producer is: leases of producer ids, names, and where a partition goes on. */
+/** The producer's identity: leases of producer ids, names, and where a partition goes on. */
 
 import { randomBytes } from "node:crypto";
 import { Attempts } from "./attempts.js";
@@ -60,7 +60,7 @@ export class Identities {
   current: Identity | undefined;
   /** Of the call in progress. */
   readonly attempts = new Attempts();
-  // Who leases, one after the other.
+  // Callers that lease, one after the other.
   #leasing: Promise<unknown> | undefined;
   #serial = 0;
   // The newest epoch that this producer has leased under its name.
@@ -236,7 +236,7 @@ export class Identities {
     }
   }
 
-  /** What the node says; undefined: nothing, and a retry is worth it. */
+  /** The node's message; undefined: nothing, and a retry is worth it. */
   async #openAt(
     address: string,
     tp: TopicPartition,

@@ -1,6 +1,6 @@
 /**
  * The Node.js client of Oncelog, a replicated, partitioned log that keeps every record exactly
- * once. What it does on the wire is laid down in docs/protocol.md; settings and errors mean the
+ * once. Its behaviour on the wire is laid down in docs/protocol.md; settings and errors mean the
  * same as in all Oncelog clients.
  */
 

@@ -13,7 +13,7 @@ import { type CommittedOffset, PartitionMap, type TopicPartition } from "./types
 /** How long a partition's leader may take to answer, with an election. */
 const LAG_WAIT = 2000;
 
-/** How far a group is in a partition. What is not known is undefined. */
+/** How far a group is in a partition. Unknown fields are undefined. */
 export interface PartitionLag extends TopicPartition {
   /** Undefined for a partition that a member owns and has not committed. */
   readonly committed: CommittedOffset | undefined;

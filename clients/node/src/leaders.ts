@@ -1,13 +1,13 @@
-/** What a client knows of topics. */
+/** A client's view of topics. */
 
 import type { DescribeTopicsResponse, PartitionInfo } from "./gen/oncelog/v1/cluster_pb.js";
 import type { TopicPartition } from "./types.js";
 
 const DEFAULT_MAX_BATCH_BYTES = 4 << 20;
-/** Of a topic: far above what a cluster takes. */
+/** Of a topic: far above the limits of a cluster. */
 const MOST_PARTITIONS = 1_000_000;
 
-/** What is known of a partition's leader. An address that is not known is "". */
+/** Known leader of a partition. An address that is not known is "". */
 export interface Leader {
   nodeId: number;
   address: string;
@@ -30,8 +30,8 @@ export interface TopicView {
 }
 
 /**
- * News of an older term never replaces what is known of a newer one, so a node that is behind
- * cannot send a client back.
+ * News of an older term never replaces a newer leader, so a node that is behind cannot send a
+ * client back.
  */
 export class Leaders {
   readonly nodes = new Map<number, string>();
@@ -120,7 +120,7 @@ export class Leaders {
     return this.leader(tp)?.address ?? "";
   }
 
-  /** Takes over what a node said when it refused as not the leader. */
+  /** Takes over the leader named by a node that refused as not the leader. */
   hint(tp: TopicPartition, nodeId: number, address: string): void {
     const known = this.leader(tp);
     if (known === undefined || address === "") return;
@@ -170,13 +170,13 @@ export class Leaders {
     return { topics: [...topics], addresses: [...this.unreachable] };
   }
 
-  /** Who is said to lead does not, and names nobody. Any node's word may take its place. */
+  /** The supposed leader does not lead, and names nobody. Any node's word may take its place. */
   suspect(tp: TopicPartition): void {
     const known = this.leader(tp);
     if (known !== undefined) known.refused = "";
   }
 
-  /** This node does not lead the partition, whatever was known. */
+  /** This node does not lead the partition, in spite of the client's view. */
   forget(tp: TopicPartition, address: string): void {
     const known = this.leader(tp);
     if (known?.address === address) {

@@ -6,7 +6,7 @@ import type { OncelogError } from "./errors.js";
 import { PartitionMap, type TopicPartition } from "./types.js";
 
 /**
- * A batch without an answer for so long makes the client ask who leads now: a node that was frozen
+ * A batch without an answer for so long makes the client ask for the leader: a node that was frozen
  * or cut off does not say so.
  */
 export const STALL_AFTER = 1000;
@@ -21,7 +21,8 @@ export class LeaderWatch {
   #refreshing = false;
   #refreshAt = 0;
   #rounds = 0;
-  // Topics with stalled partitions: how often it was asked who leads, and when it is due.
+  // Topics with stalled partitions: how often the leader was asked for, and when the next question
+  // is due.
   #stalls = new Map<string, { asked: number; due: number }>();
   // Leaders that refused, with their terms: there is another one, or will be.
   readonly #suspected = new PartitionMap<{ address: string; term: bigint }>();
@@ -48,9 +49,9 @@ export class LeaderWatch {
   }
 
   /**
-   * Who is said to lead does not. Ask others, until one of them names another leader.
+   * The supposed leader does not. Ask others, until one of them names another leader.
    *
-   * It may be cut off, and then tells whoever asks it that it led last. So does a node that is cut
+   * It may be cut off, and then tells every caller that it led last. So does a node that is cut
    * off with it, or one that has not heard of the election yet.
    */
   suspect(tp: TopicPartition, refused: string): void {

@@ -4,7 +4,7 @@
  *     coordinator --JoinGroup stream--> GroupMember --> Membership --Change--> FetchBuffer
  *     coordinator <--GroupHeartbeat---- GroupMember <-- Rebalance, when the user polls
  *
- * What changes is put before the user as an interruption; nothing of the user's changes without
+ * Changes are put before the user as an interruption; nothing of the user's changes without
  * him. All but the hello goes by calls, not by the stream: an answer shows that the coordinator
  * still has this member, and while none comes for a session's length nothing is given out.
  */
@@ -30,11 +30,11 @@ import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
 
 const { joinGroup, groupHeartbeat } = GroupService.method;
 
-/** What the user is to do when he polls. */
+/** Work of the user's polls. */
 export interface Change {
   readonly connection: bigint;
   readonly step: Step;
-  /** Of what is revoked. */
+  /** Of the revoked partitions. */
   readonly deadline: number;
   /** The membership has: the user has to come back before another begins. */
   readonly ended: boolean;
@@ -88,7 +88,7 @@ export class GroupMember {
 
   // --- the user's questions ------------------------------------------------------------
 
-  /** Waits until the group has answered. Throws what is in the way. */
+  /** Waits until the group has answered. Throws the error in the way. */
   async joined(): Promise<void> {
     const { requestTimeoutMs } = this.config;
     if (!(await within(this.#joined, now() + requestTimeoutMs))) {
@@ -112,7 +112,8 @@ export class GroupMember {
     return change.step.revoked.filter((tp) => this.machine.isAskedBack(tp));
   }
 
-  /** Gives back what is finished and committed; returns what is kept all the same. */
+  /** Gives back finished and committed partitions; returns the partitions that are kept all the
+   * same. */
   release(change: Change, tps: readonly TopicPartition[]): TopicPartition[] {
     this.#answer(change.connection, tps);
     return tps.filter((tp) => this.machine.owned.has(tp));
@@ -123,12 +124,12 @@ export class GroupMember {
     return [...numbers].filter(([tp, number]) => this.machine.owned.get(tp) === number);
   }
 
-  /** What a look at where to go on says. */
+  /** The member's part of a look at the offset to go on from. */
   terms(): CommitTerms {
     return { memberId: this.id, number: 0n, ownerships: this.machine.owned };
   }
 
-  /** What the next commit says, for records read under ownerships of these numbers. */
+  /** The member's part of the next commit, for records read under ownerships of these numbers. */
   commitTerms(tps: readonly TopicPartition[], numbers: PartitionMap<bigint>): CommitTerms {
     for (const tp of tps) {
       const owned = this.machine.owned.get(tp);
@@ -263,7 +264,7 @@ export class GroupMember {
     };
   }
 
-  /** Says what there is to say, or that it lives; throws what ends the connection. */
+  /** Sends the next message, or a sign of life; throws the error that ends the connection. */
   async #beat(
     connection: bigint,
     over: AbortSignal,
@@ -310,7 +311,7 @@ export class GroupMember {
     });
   }
 
-  /** Says what is still held, without these. */
+  /** Tells which partitions are still held, without these. */
   #answer(connection: bigint, tps: readonly TopicPartition[]): void {
     if (!this.machine.released(connection, tps)) return;
     const { epoch, owned } = this.machine;
@@ -322,12 +323,12 @@ export class GroupMember {
     this.#rouse();
   }
 
-  /** The coordinator had this member when it answered to what was sent then. */
+  /** The coordinator had this member when it answered the messages of that time. */
   #confirmed(sent: number): void {
     this.buffer.holdFrom(sent + 3 * this.#pingMs);
   }
 
-  // --- what comes --------------------------------------------------------------------------
+  // --- messages that come -------------------------------------------------------------------
 
   /** Takes note of a message; returns why another connection is needed, if one is. */
   #takeOver(connection: bigint, answer: JoinGroupResponse): End | undefined {

@@ -1,20 +1,20 @@
 /**
- * A consumer's part in its group: what it owns, and what it has to give back. No IO.
+ * A consumer's part in its group: its partitions, and those it has to give back. No IO.
  *
  *     stream --assignment, fenced--> Membership --Step--> onLost, onRevoked, onAssigned
  *     onRevoked is done --released--> owned --> stream
  *
- * An ownership has a number. The same partition under another number is another ownership: what
- * was read and not committed under the first may belong to somebody else, so it is lost first.
+ * An ownership has a number. The same partition under another number is another ownership: records
+ * read and not committed under the first may belong to another member, so it is lost first.
  */
 
 import { PartitionMap, type TopicPartition } from "./types.js";
 
-/** What an assignment means, in the order in which it is to be done. */
+/** Consequences of an assignment, in the order in which they are to be done. */
 export interface Step {
   /** Gone already: drop positions, abort transactions, commit nothing. */
   readonly lost: readonly TopicPartition[];
-  /** Finish what was read, commit, then call `released`. */
+  /** Finish the records that were read, commit, then call `released`. */
   readonly revoked: readonly TopicPartition[];
   /** Read from the committed offset on; with the number for commits. */
   readonly assigned: PartitionMap<bigint>;
@@ -30,8 +30,8 @@ export class Membership {
   #commits = 0n;
 
   /**
-   * A new connection begins; returns its number. What is owned stays owned: the hello that follows
-   * says so, and what was asked back is asked back again.
+   * A new connection begins; returns its number. Owned partitions stay owned: the hello that
+   * follows says so, and the same partitions are asked back again.
    */
   connect(): bigint {
     this.#revoking.clear();
@@ -73,8 +73,8 @@ export class Membership {
   }
 
   /**
-   * The work on these is finished and committed; what is still held is to be said. False if a new
-   * connection has begun since they were asked back: its hello said that they are held, so they
+   * The work on these is finished and committed; partitions still held are to be named. False if a
+   * new connection has begun since they were asked back: its hello said that they are held, so they
    * are, until they are asked back there.
    */
   released(connection: bigint, tps: readonly TopicPartition[]): boolean {
@@ -83,7 +83,7 @@ export class Membership {
     return true;
   }
 
-  /** The coordinator has ended the membership; returns what is lost by that. */
+  /** The coordinator has ended the membership; returns the partitions lost by that. */
   fenced(): TopicPartition[] {
     const lost = this.owned.keys();
     this.owned.clear();

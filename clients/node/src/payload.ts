@@ -85,7 +85,7 @@ export class Payload {
   readonly #headerNames: string[] = [];
   readonly #headerValues: Column | undefined;
 
-  /** Refuses whatever is not exactly a payload of `count` records. */
+  /** Refuses all but exactly a payload of `count` records. */
   constructor(payload: Buffer, count: number) {
     if (payload.length > MAX_PAYLOAD_BYTES) {
       throw damaged(`${payload.length} bytes are over the limit ${MAX_PAYLOAD_BYTES}`);

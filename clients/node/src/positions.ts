@@ -12,7 +12,7 @@ import type { GroupMember } from "./member.js";
 import type { Routes } from "./routes.js";
 import { keyOf, PartitionMap, type TopicPartition } from "./types.js";
 
-/** What is asked for: an end of the log, or a time in microseconds since the Unix epoch. */
+/** Requested partitions: an end of the log, or a time in microseconds since the Unix epoch. */
 export type Place = "earliest" | "latest" | bigint;
 
 export function corrupt(tp: TopicPartition, offset: bigint, text: string): OncelogError {
@@ -29,7 +29,7 @@ function position(at: Place) {
   return { case: "timestampUs", value: at } as const;
 }
 
-/** What a search for offsets has found, and what partitions lack. */
+/** Findings of a search for offsets, and errors of partitions. */
 export class Search {
   readonly found = new PartitionMap<bigint>();
   readonly #attempts = new PartitionMap<Attempts>();
@@ -52,7 +52,7 @@ export class Search {
     attempts.failed(problem);
   }
 
-  /** What it lacks is looked for elsewhere. */
+  /** A partition with an error is looked for elsewhere. */
   leave(tp: TopicPartition): void {
     this.#attempts.delete(tp);
   }
@@ -65,7 +65,7 @@ export class Search {
     });
   }
 
-  /** What partitions lack. */
+  /** Errors of partitions. */
   get problems(): PartitionMap<OncelogError> {
     const problems = new PartitionMap<OncelogError>();
     for (const [tp, attempts] of this.#attempts) {
@@ -75,7 +75,7 @@ export class Search {
     return problems;
   }
 
-  /** Throws what partitions lack, all of them named. */
+  /** Throws the errors of partitions, all of them named. */
   check(limit: number): void {
     const [first, ...others] = [...this.problems];
     if (first === undefined) return;
@@ -140,7 +140,7 @@ export class Positions {
     await this.search(queries, search, Number.POSITIVE_INFINITY);
   }
 
-  /** Offsets, as `search`; throws what a partition lacks. -1: no such record. */
+  /** Offsets, as `search`; throws a partition's error. -1: no such record. */
   async list(queries: PartitionMap<Place>): Promise<PartitionMap<bigint>> {
     const search = new Search();
     await this.search(queries, search, this.config.requestTimeoutMs);

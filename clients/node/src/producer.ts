@@ -25,7 +25,7 @@ import type { ProducerStats } from "./window.js";
 /** How long a loop that sends may keep the connections waiting. */
 const LONGEST_TURN = 5;
 
-/** What one send is asked beside its message. */
+/** Options of one send beside its message. */
 export interface SendOptions {
   /** The record's partition. */
   partition?: number;
@@ -45,7 +45,7 @@ export interface SendBatchOptions {
 }
 
 /**
- * Sends records; each is stored once, in order per partition, whatever fails between.
+ * Sends records; each is stored once, in order per partition, through any failure.
  *
  *     const producer = new Producer({ bootstrapServers: "localhost:7001" });
  *     const delivery = await producer.send({ topic: "greetings", value: "hello" });
@@ -203,7 +203,7 @@ export class Producer implements AsyncDisposable {
    * `producerName`.
    *
    * Throws FENCED if another producer has taken over the name, TRANSACTION_OPEN if the one before
-   * has not been ended, and what is below RETRIABLE when nobody answers.
+   * has not been ended, and an error below RETRIABLE when nobody answers.
    */
   async begin(options: TransactionOptions = {}): Promise<Transaction> {
     const { idleTimeoutMs = 0, totalTimeoutMs = 0, signal } = options;
@@ -216,7 +216,7 @@ export class Producer implements AsyncDisposable {
 
   /**
    * The transaction to which all that this producer sends belongs; null: none is open. It has also
-   * the one of a `begin` whose promise nobody waited for, which is to be ended as any other.
+   * the one of a `begin` with a promise that nobody waited for, which is to be ended as any other.
    */
   get transaction(): Transaction | null {
     const one = this.#transaction;
@@ -226,7 +226,7 @@ export class Producer implements AsyncDisposable {
 
   /**
    * Begins a transaction, waits for the task, and commits; if the task fails it aborts. Throws the
-   * task's error, or what `begin` and `commit` throw.
+   * task's error, or that of `begin` and `commit`.
    */
   async transact(
     task: (transaction: Transaction) => Promise<void>,
@@ -236,11 +236,11 @@ export class Producer implements AsyncDisposable {
     try {
       await task(transaction);
     } catch (e) {
-      // Its error says more; what is not aborted now is when it has been idle.
+      // Its error says more; a transaction not aborted now is aborted when it has been idle.
       if (transaction.state === "open") await transaction.abort().catch(() => {});
       throw e;
     }
-    // Who has aborted it in the task has what he wanted.
+    // A task that has aborted it has its wish.
     if (transaction.state === "aborted") return { transactionId: transaction.id, runs: [] };
     return transaction.commit();
   }
@@ -248,7 +248,7 @@ export class Producer implements AsyncDisposable {
   // --- waiting, asking ---------------------------------------------------------------
 
   /**
-   * Sends what lingers and waits until the outcome of all records is known.
+   * Sends lingering records and waits until the outcome of all records is known.
    *
    * Throws UNDELIVERED_RECORDS for failures since the last flush that nobody has looked at: the
    * result of no delivery was asked for. Waits no longer than `timeoutMs`: then it throws
@@ -279,15 +279,16 @@ export class Producer implements AsyncDisposable {
 
   /**
    * Flushes and frees everything; throws as `flush` does. A transaction that is open is aborted,
-   * with a warning if it has records. A process that ends without this loses what waits; a line on
-   * stderr says how many records. What has no outcome after `timeoutMs` fails. A second close does nothing.
+   * with a warning if it has records. A process that ends without this loses waiting records; a
+   * line on stderr says how many records. Records without an outcome after `timeoutMs` fail. A
+   * second close does nothing.
    */
   async close(timeoutMs = Number.POSITIVE_INFINITY): Promise<void> {
     span("timeout_ms", timeoutMs);
     if (this.#closed) return;
     this.#closed = true;
     await this.#transactions.close(timeoutMs);
-    await this.#flush(timeoutMs); // what is left fails below, and is reported with its outcome
+    await this.#flush(timeoutMs); // the rest fails below, and is reported with its outcome
     this.#sender.stop();
     this.#cluster.close();
     closed(this);
@@ -321,7 +322,7 @@ export class Producer implements AsyncDisposable {
   }
 
   /**
-   * Asks what became of a record (or a batch, by its last record) after a timeout. A record
+   * Asks for the outcome of a record (or a batch, by its last record) after a timeout. A record
    * without idempotence, or one that was never sent, is INVALID_REQUEST: there is nothing to ask
    * for.
    */
@@ -351,7 +352,7 @@ export class Producer implements AsyncDisposable {
     return this.#sender.accumulator.pending;
   }
 
-  /** What waits in this process, sent and not yet acknowledged included, in bytes. */
+  /** Records that wait in this process, sent and not yet acknowledged included, in bytes. */
   get bufferUsed(): number {
     return this.#sender.accumulator.used;
   }
@@ -371,7 +372,7 @@ function recordSize(message: Message): number {
   return size;
 }
 
-/** What became of a sequence. */
+/** Outcome of a sequence. */
 export async function resolveSequence(
   cluster: Cluster,
   tp: TopicPartition,

@@ -1,5 +1,5 @@
 /**
- * What a consumer does when its partitions change: when the user polls, between two records.
+ * The consumer's work when its partitions change: when the user polls, between two records.
  *
  *     GroupMember --Change--> FetchBuffer --interruption--> Rebalance --> onLost, onRevoked,
  *     owned, commits <-- GroupMember <---------------------'             onAssigned
@@ -27,16 +27,16 @@ export class Rebalance {
     this.#commitAt = now() + config.autoCommitIntervalMs;
   }
 
-  /** When there is something to do, whatever happens. */
+  /** When there is something to do, without any event. */
   get dueAt(): number {
     return this.config.enableAutoCommit ? this.#commitAt : Number.POSITIVE_INFINITY;
   }
 
-  /** Does all that is due. Throws what callbacks throw, and what ended the membership. */
+  /** Does all that is due. Throws callbacks' errors, and the error that ended the membership. */
   async follow(): Promise<void> {
     const errors: unknown[] = [];
     const { interruptions } = this.buffer;
-    // A change is taken out when it is carried out, all of it, whatever callbacks throw.
+    // A change is taken out when it is carried out, all of it, even if callbacks throw.
     for (let [change] = interruptions; change !== undefined; [change] = interruptions) {
       errors.push(...(await this.#take(change)));
       interruptions.shift();
@@ -46,7 +46,7 @@ export class Rebalance {
     if (now() >= this.dueAt) await this.#commit(this.numbers.keys());
   }
 
-  /** The consumer closes. `failed`: what was given out last may not have been worked on. */
+  /** The consumer closes. `failed`: the records given out last may not have been worked on. */
   async leave(failed: boolean): Promise<void> {
     const tps = this.numbers.keys();
     try {
@@ -58,7 +58,7 @@ export class Rebalance {
     }
   }
 
-  /** All of it; what callbacks threw is returned. */
+  /** All of it; callbacks' errors are returned. */
   async #take(change: Change): Promise<unknown[]> {
     const errors: unknown[] = [];
     const attempt = (task: () => Promise<void>) => task().catch((e: unknown) => errors.push(e));
@@ -101,7 +101,7 @@ export class Rebalance {
     await this.config.onAssigned?.(tps);
   }
 
-  /** What was given out is worked on and committed. */
+  /** The records given out are worked on and committed. */
   async #finish(tps: readonly TopicPartition[], deadline: number): Promise<void> {
     if (tps.length === 0) return;
     try {

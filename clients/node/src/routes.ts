@@ -98,7 +98,7 @@ export class Routes {
     return topics;
   }
 
-  /** Nothing from this node. Ask who leads, after a pause that grows. */
+  /** Nothing from this node. Ask for the leader, after a pause that grows. */
   failed(tp: TopicPartition, address: string): void {
     const failures = (this.#failures.get(tp) ?? 0) + 1;
     this.#failures.set(tp, failures);
@@ -113,7 +113,7 @@ export class Routes {
     this.cluster.leaderFailed(address, failures);
   }
 
-  /** The node refused, and perhaps said who leads. */
+  /** The node refused, and perhaps named the leader. */
   leadsElsewhere(
     tp: TopicPartition,
     address: string,

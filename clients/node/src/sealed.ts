@@ -13,17 +13,17 @@ import {
 import type { Identity } from "./identities.js";
 import { isSecured } from "./security.js";
 
-/** A batch on its way. What is sent never changes; the rest is the state of its sending. */
+/** A batch on its way. Sent batches never change; the rest is the state of its sending. */
 export class SealedBatch {
   readonly lastSequence: bigint;
   readonly #header: BatchHeader;
   readonly #payload: Buffer;
   readonly #leaseToken: Uint8Array;
   attempts = 0;
-  attemptId: bigint | undefined; // of the attempt whose answer is awaited
+  attemptId: bigint | undefined; // of the attempt with an awaited answer
   sentAt = 0;
   firstSentAt = 0;
-  ambiguous = false; // some attempt ended without an answer that says what became of it,
+  ambiguous = false; // some attempt ended without an answer that tells its outcome,
   unanswered = false; // or without any answer from the node in its time
   sentAsHead = false; // all before it was acknowledged when it was last sent
   refused = false; // answered OUT_OF_ORDER while an earlier batch was being retried

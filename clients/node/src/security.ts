@@ -1,4 +1,4 @@
-/** TLS, and who the client is. Files are read again when they have changed. */
+/** TLS, and the client's identity. Files are read again when they have changed. */
 
 import { readFileSync, statSync } from "node:fs";
 import { createSecureContext } from "node:tls";
@@ -66,7 +66,7 @@ function channelCredentials(s: Security): grpc.ChannelCredentials {
   }
 }
 
-/** What shows that a file is another one than before. */
+/** Sign that a file was replaced. */
 function versions(paths: readonly (string | null)[]): string {
   return paths
     .map((path) => {
@@ -105,7 +105,7 @@ export class Credentials {
     try {
       this.#channel = channelCredentials(this.config);
     } catch {
-      return false; // they are being written: what was read before serves until that is done
+      return false; // they are being written: the earlier content serves until that is done
     }
     this.#version = version;
     return true;

@@ -22,7 +22,7 @@ export const TICK_EVERY = 100;
 /** The loop that comes so late has been held up, or the process stood still (ADR 89). */
 const LATE = 2 * TICK_EVERY;
 const SEARCH_PAUSES = new Backoff(500, 5000);
-/** What a node allows as timeout_ms. */
+/** A node's limit of timeout_ms. */
 const MOST_COMMIT_TIMEOUT = 600_000;
 
 /** Runs work soon after it was woken, and again at the time that the work returned. */
@@ -75,7 +75,7 @@ export class Sender implements StreamEvents {
   readonly #busy = new PartitionMap<Window>();
   // Nothing is sent to these: they wait for a producer id, or for news of their topic.
   readonly #identifying = new PartitionMap<true>();
-  // Who waits for a partition to have a producer id.
+  // Batches that wait for a partition to have a producer id.
   readonly #identified = new PartitionMap<((identity: Identity) => void)[]>();
   readonly #streams = new Map<string, ProduceStream>();
   readonly #sentTo = new PartitionMap<string>();
@@ -105,7 +105,7 @@ export class Sender implements StreamEvents {
 
   // --- the end -----------------------------------------------------------------------
 
-  /** Ends all IO; what is not acknowledged fails, its outcome told. */
+  /** Ends all IO; unacknowledged batches fail, with their outcome. */
   stop(): void {
     if (!this.#stopped) {
       this.#failEverything(
@@ -155,7 +155,7 @@ export class Sender implements StreamEvents {
 
   // --- sending -----------------------------------------------------------------------
 
-  /** Sends whatever can be sent now, and returns when to look again. */
+  /** Sends all batches that can be sent now, and returns when to look again. */
   #work(at: number): number {
     if (this.#stopped) return Number.POSITIVE_INFINITY;
     if (at - this.#dueAt > LATE) this.#putOff(at - this.#dueAt, at);
@@ -184,8 +184,8 @@ export class Sender implements StreamEvents {
   }
 
   /**
-   * Records without a key avoid what has no leader, so nothing would notice that it is back: leaders
-   * that are away are looked for. Returns when to look again.
+   * Records without a key avoid partitions without a leader, so nothing would notice that it is
+   * back: leaders that are away are looked for. Returns when to look again.
    */
   #search(at: number): number {
     if (at < this.#searchAt) return this.#searchAt;
@@ -257,7 +257,7 @@ export class Sender implements StreamEvents {
     return transaction.failure === undefined;
   }
 
-  /** It cannot be committed: what is not staged fails now, nobody waits for it. */
+  /** It cannot be committed: batches that are not staged fail now, nobody waits for them. */
   drop(transaction: ProducerTransaction, error: OncelogError): void {
     this.accumulator.failTransaction(transaction, error);
     this.#failBatches(this.accumulator.dropTransaction(), error);
@@ -434,7 +434,7 @@ export class Sender implements StreamEvents {
 
   // --- time --------------------------------------------------------------------------
 
-  /** What came meanwhile is not read yet: nothing is judged by that time. */
+  /** New partitions are not read yet: nothing is judged by that time. */
   #putOff(late: number, at: number): void {
     this.accumulator.putOff(late, at);
     for (const window of this.#windows.values()) window.putOff(late, at);
@@ -485,7 +485,7 @@ export class Sender implements StreamEvents {
   }
 }
 
-/** What a producer stops with that gets no producer id. */
+/** Fatal error of a producer that gets no producer id. */
 function noProducerId(e: unknown): OncelogError {
   const error = asError(e);
   return error.is("PRODUCER_FAILED")

@@ -1,5 +1,5 @@
 /**
- * One transaction as its producer sees it: what is staged, what failed, how it ends. No IO.
+ * One transaction as its producer sees it: staged records, failures, and its end. No IO.
  *
  *     open --commit--> committing --answer--> committed
  *      |                   | refused: an earlier call, without an answer, may have decided
@@ -7,7 +7,7 @@
  *                          '-- "it was committed" --> committing: ask for the places
  *
  * No outcome is guessed. A call without an answer is made again, the same call, until one comes;
- * what the coordinator says is final.
+ * the coordinator's word is final.
  */
 
 import { invalid, OncelogError } from "./errors.js";
@@ -30,20 +30,20 @@ export interface PublishedRun extends TopicPartition {
   readonly recordCount: bigint;
 }
 
-/** What a commit answers: where its records are. Without runs it ended long ago, or has none. */
+/** Answer to a commit: where its records are. Without runs it ended long ago, or has none. */
 export interface CommittedTransaction {
   readonly transactionId: bigint;
   readonly runs: readonly PublishedRun[];
 }
 
-/** What a transaction has in one partition; where it is, once it is committed. */
+/** Part of a transaction in one partition; where it is, once it is committed. */
 export interface StagedRun {
   recordCount: bigint;
   lastSequence: bigint;
   baseOffset: bigint; // -1: not known
 }
 
-/** What a transaction has staged of one group's offsets. */
+/** Offsets of one group that a transaction has staged. */
 export interface StagedOffsets {
   lastNumber: bigint;
   count: bigint;
@@ -101,13 +101,13 @@ export class ProducerTransaction {
     if (this.state === "open") this.failure ??= error;
   }
 
-  /** What is said to who goes on with a transaction that has failed. */
+  /** Error of a caller that goes on with a failed transaction. */
   refusal(): OncelogError {
     const text = `transaction ${this.id} cannot be committed: ${this.failure?.message}`;
     return new OncelogError("TRANSACTION_ABORTED", text, {}, "not_stored", this.failure);
   }
 
-  /** Throws what who goes on with it is told. */
+  /** Throws the error for a caller that goes on with it. */
   checkOpen(): void {
     if (this.failure !== undefined) throw this.refusal();
     if (this.state !== "open") {
@@ -128,7 +128,7 @@ export class ProducerTransaction {
     return call;
   }
 
-  /** A commit call had no answer, or none that says what became of it. */
+  /** A commit call had no answer, or none that tells its outcome. */
   noteDoubt(): void {
     this.#inDoubt = true;
   }
@@ -171,8 +171,8 @@ export class ProducerTransaction {
       return "commit";
     }
     if (error === undefined || !this.#askedToCommit) {
-      // Without a commit call nothing of it is ever readable, whatever this one says: what could
-      // not be aborted now is aborted when it has been idle.
+      // Without a commit call nothing of it is ever readable, whichever way this one ends: a
+      // transaction that could not be aborted now is aborted when it has been idle.
       this.state = "aborted";
       return undefined;
     }
@@ -182,7 +182,7 @@ export class ProducerTransaction {
     return undefined;
   }
 
-  /** Why it was not committed, for who asked for that. */
+  /** Why it was not committed, for the caller of commit. */
   get error(): OncelogError {
     if (this.failure !== undefined && this.#refused === undefined) {
       return this.failure.is("PRODUCER_FAILED") ? this.failure : this.refusal();

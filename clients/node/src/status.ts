@@ -1,4 +1,4 @@
-/** What statuses and verdicts of nodes mean. */
+/** Meaning of statuses and verdicts of nodes. */
 
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type Metadata, type ServiceError, status } from "@grpc/grpc-js";
@@ -7,7 +7,7 @@ import { type BatchResult, Verdict } from "./gen/oncelog/v1/log_pb.js";
 import { keyOf, type TopicPartition } from "./types.js";
 
 /**
- * What a status without our ErrorInfo means: it comes from gRPC itself, or from something in
+ * Meaning of a status without our ErrorInfo: it comes from gRPC itself, or from something in
  * between.
  */
 const PLAIN = new Map<number, ErrorKind>([
@@ -136,7 +136,7 @@ export function isRetriableVerdict(verdict: Verdict): boolean {
   return verdict in Verdict && verdict >= 30;
 }
 
-/** The verdict, and what the node said to it. */
+/** The verdict, and the node's message. */
 export function answerText(result: BatchResult): string {
   const name = Verdict[result.verdict] ?? `verdict ${result.verdict}`;
   return result.message === "" ? name : `${name}: ${result.message}`;

@@ -19,11 +19,11 @@ import type { Window } from "./window.js";
 // Several small batches share a message up to this size, and this number.
 const MESSAGE_BYTES = 1 << 20;
 const MESSAGE_BATCHES = 1000;
-// No more is handed to the connection than this before it has taken what it has: a batch that
-// waits in the accumulator can still grow, one that waits here cannot.
+// No more is handed to the connection than this before it has taken the batches in hand: a batch
+// that waits in the accumulator can still grow, one that waits here cannot.
 const BACKLOG_BYTES = 4 << 20;
 
-/** What a stream tells the sender. */
+/** A stream's reports to the sender. */
 export interface StreamEvents {
   opened(stream: ProduceStream): void;
   room(): void;
@@ -108,7 +108,7 @@ export class ProduceStream {
     this.#backlog += batch.size;
   }
 
-  /** Hands over what the connection takes now. */
+  /** Hands over the batches that the connection takes now. */
   write(): void {
     while (this.#outbox.length > 0 && this.opened && !this.#blocked) {
       let size = 0;

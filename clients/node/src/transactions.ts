@@ -1,7 +1,8 @@
 /**
- * A producer's transactions, one after the other: the calls, the signs of life. What is staged
- * goes the way of all records; a transaction begins and ends with nothing on its way, so that a
- * batch belongs to what was open when it began. What an answer means is decided in staging.
+ * A producer's transactions, one after the other: the calls, the signs of life. Staged records go
+ * the way of all records; a transaction begins and ends with nothing on its way, so that a batch
+ * belongs to the transaction that was open when it began. The meaning of an answer is decided in
+ * staging.
  */
 
 import { Attempts } from "./attempts.js";
@@ -27,13 +28,14 @@ const { beginTransaction, commitTransaction, abortTransaction, keepTransactionsA
 // in all partitions.
 const ATTEMPT = 2000;
 const COMMIT_ATTEMPT = 4000;
-/** What a node takes where nothing is said. */
+/** A node's default. */
 const DEFAULT_TOTAL = 900_000;
 /** So often within the idle time a transaction says that it lives. */
 const SIGNS_OF_LIFE = 3;
-/** Who begins so soon after a commit is expected to do so again; for so long one is kept. */
+/** A producer that begins so soon after a commit is expected to do so again; for so long one is
+ * kept. */
 const SOON = 1000;
-/** Of the idle time, what may pass before it is taken: its first sign of life is due then. */
+/** Part of the idle time that may pass before it is taken: its first sign of life is due then. */
 const IDLE_SHARE = 4;
 
 /** For how long a transaction may be open; 0: the node's own times. */
@@ -56,12 +58,12 @@ export class Transactions {
   #nonceOf = 0; // the identity's serial
   #answered = true;
   #alive: NodeJS.Timeout | undefined;
-  // What the newest transaction was begun with, and when the one before had ended.
+  // Options of the newest transaction's begin, and the time when the one before had ended.
   #terms: (Times & { identity: Identity }) | undefined;
   #endedAt = Number.NEGATIVE_INFINITY;
   #isExpected = false;
-  // That a commit has begun for the next begin, which saves a call. What is not taken soon is
-  // aborted: an open transaction keeps the cluster from forgetting ended ones.
+  // That a commit has begun for the next begin, which saves a call. A ticket that is not taken soon
+  // is aborted: an open transaction keeps the cluster from forgetting ended ones.
   #following: BeginTransactionResponse | undefined;
   #next: Next | undefined; // that the commit under way shall begin
   #unused: NodeJS.Timeout | undefined;
@@ -73,8 +75,9 @@ export class Transactions {
   // --- begin -------------------------------------------------------------------------
 
   /**
-   * Begins one, when all that was sent before is settled. Who gives up by the signal hears of it at
-   * once: records belong to none then, and what was begun is kept for the next begin, or aborted.
+   * Begins one, when all that was sent before is settled. A caller that gives up by the signal
+   * hears of it at once: records belong to none then, and a transaction that was begun is kept for
+   * the next begin, or aborted.
    */
   begin(times: Times, signal?: AbortSignal): Promise<ProducerTransaction> {
     if (this.sender.config.producerName === null) {
@@ -91,7 +94,7 @@ export class Transactions {
         await this.#endBefore();
         signal?.throwIfAborted();
         pauses = true;
-        // Once it is open it has an owner, whatever the signal says then.
+        // Once it is open it has an owner, even if the signal is aborted then.
         const owned = () => signal?.removeEventListener("abort", giveUp);
         resolve(await this.#beginPaused(times, signal, owned));
       };
@@ -128,7 +131,7 @@ export class Transactions {
       if (error.is("PRODUCER_FAILED")) this.sender.fail(error);
       throw e;
     } finally {
-      // Who gave up has resumed it, and may have sent records since.
+      // The caller that gave up has resumed it, and may have sent records since.
       if (begun !== undefined || !signal?.aborted) accumulator.resume(begun);
     }
     this.#current = begun;
@@ -136,7 +139,7 @@ export class Transactions {
     return begun;
   }
 
-  /** Whatever became of the one before must be known. */
+  /** The end of the one before must be known. */
   async #endBefore(): Promise<void> {
     const before = this.#current;
     if (before === undefined || before.isOver) return;
@@ -285,7 +288,7 @@ export class Transactions {
     this.#alive.unref();
   }
 
-  /** Stores offsets with it. What cannot be stored fails the transaction. */
+  /** Stores offsets with it. A batch that cannot be stored fails the transaction. */
   stageOffsets(
     transaction: ProducerTransaction,
     from: Consumer | string,
@@ -438,7 +441,7 @@ export class Transactions {
       total: left,
       attempt: COMMIT_ATTEMPT,
       first: this.#near(transaction),
-      // It may be decided by a call without an answer, whatever the next one is told.
+      // It may be decided by a call without an answer, even if the next call is told otherwise.
       onRetry: () => transaction.noteDoubt(),
     });
   }
@@ -481,7 +484,7 @@ export class Transactions {
     this.#unused.unref();
   }
 
-  /** Aborts what is open. What was asked to be committed is left to the cluster. */
+  /** Aborts the open transaction. A transaction with a requested commit is left to the cluster. */
   async close(timeoutMs: number): Promise<void> {
     clearTimeout(this.#unused);
     const current = this.#current;

@@ -1,4 +1,4 @@
-/** What the clients take and return. */
+/** Arguments and results of the clients. */
 
 /** A partition, by topic and number. */
 export interface TopicPartition {
@@ -83,11 +83,11 @@ export interface StoredRecord {
   readonly headers: readonly { readonly key: string; readonly value: Buffer | null }[];
 }
 
-/** Where a record, or a batch that was sent as one, is stored, and as what. */
+/** Place of a record, or of a batch that was sent as one, and its numbers. */
 export interface RecordMetadata {
   readonly topic: string;
   readonly partition: number;
-  /** The (first) record's; -1 for a duplicate whose place the cluster no longer knows. */
+  /** The (first) record's; -1 for a duplicate if the cluster no longer knows its place. */
   readonly offset: bigint;
   /** -1 without idempotence. */
   readonly sequence: bigint;
@@ -109,7 +109,7 @@ export interface ProducerIdentity {
   nextSequences?: readonly (TopicPartition & { readonly sequence: bigint })[];
 }
 
-/** What became of a sequence whose acknowledgement was lost. */
+/** Outcome of a sequence without an acknowledgement. */
 export interface ResolvedSequence {
   /**
    * "committed": it is stored. "never": it is not there and never will be. "not_yet": it is not
@@ -125,9 +125,9 @@ export interface ResolvedSequence {
 }
 
 /**
- * What a group commits for a partition: the next offset to read. With a producer id it is checked
- * as a batch of that producer is: an older epoch is fenced, a lower sequence refused, the same one
- * a duplicate.
+ * Offset that a group commits for a partition: the next offset to read. With a producer id it is
+ * checked as a batch of that producer is: an older epoch is fenced, a lower sequence refused, the
+ * same one a duplicate.
  */
 export interface OffsetCommit extends TopicPartition {
   readonly offset: bigint;
@@ -138,7 +138,7 @@ export interface OffsetCommit extends TopicPartition {
   readonly sequence?: bigint;
 }
 
-/** What a group has committed for a partition, and when, in ms since the Unix epoch. */
+/** A group's committed offset of a partition, and its time, in ms since the Unix epoch. */
 export interface CommittedOffset extends Required<OffsetCommit> {
   readonly commitMs: bigint;
 }

@@ -1,6 +1,6 @@
 /**
- * What the client tells the program beside its errors: as warnings of the process, which Node.js
- * writes to stderr, and `process.on("warning")` hears.
+ * Events that the client tells the program beside its errors: as warnings of the process, which
+ * Node.js writes to stderr, and `process.on("warning")` hears.
  */
 
 import { writeSync } from "node:fs";
@@ -11,9 +11,9 @@ export function warn(text: string): void {
   process.emitWarning(text, WARNING);
 }
 
-/** Who may have something undelivered when the process ends. */
+/** Clients that may have something undelivered when the process ends. */
 interface Undelivered {
-  /** Records whose outcome is not known. */
+  /** Records without a known outcome. */
   readonly pending: number;
 }
 
@@ -31,7 +31,7 @@ function sayAtExit(): void {
   }
 }
 
-/** Says at the end of the process what was not delivered, until `closed`. */
+/** Says at the end of the process which records were not delivered, until `closed`. */
 export function watchAtExit(one: Undelivered): void {
   if (open.size === 0) process.on("exit", sayAtExit);
   open.add(one);

@@ -1,16 +1,16 @@
 /**
- * One partition's batches on their way: order, retries, and what each verdict means. The sender
- * asks `next` for what to send, reports answers, broken connections and the passing of time, and
- * does what the returned reaction asks for. No IO; the clock's reading is an argument.
+ * One partition's batches on their way: order, retries, and the meaning of each verdict. The sender
+ * asks `next` for batches to send, reports answers, broken connections and the passing of time, and
+ * carries out the returned reaction. No IO; the clock's reading is an argument.
  *
  * The rules that make a retry safe:
  *
  * - sequences are given when a batch is first sent, and never change after that;
- * - whatever goes wrong, everything that is not acknowledged is sent again from the head on, the
+ * - after any failure, everything that is not acknowledged is sent again from the head on, the
  *   same bytes;
  * - a batch behind a retried one may be answered OUT_OF_ORDER; the head, sent when all before it
  *   was acknowledged, may not: then this producer cannot go on;
- * - a batch that a node refused for good consumed no sequence. What was behind it can never be
+ * - a batch that a node refused for good consumed no sequence. Batches behind it can never be
  *   stored under the same producer id, because the gap stays; so it is sealed anew under a new one
  *   (a reset, of this partition only);
  * - that holds only while no attempt of the refused batch is unaccounted for. If one is, the
@@ -31,7 +31,7 @@ import { keyOf, type TopicPartition } from "./types.js";
 
 const MOST_RESETS = 3;
 
-/** What the sender must do after an event. */
+/** The sender's work after an event. */
 export type Reaction =
   | undefined
   /** The leader is not known any more. */
@@ -59,7 +59,7 @@ export interface ProducerStats {
   maxAckLatencyMs: number;
 }
 
-/** What a producer stops with whose own sequences the partition has lost. */
+/** Fatal error of a producer with sequences of its own that the partition has lost. */
 export function lostWithTopic(tp: TopicPartition, stored: bigint): OncelogError {
   return new OncelogError(
     "PRODUCER_FAILED",
@@ -70,12 +70,12 @@ export function lostWithTopic(tp: TopicPartition, stored: bigint): OncelogError 
 }
 
 /**
- * What a producer stops with that could not store a batch with given sequences. A refused
+ * Fatal error of a producer that could not store a batch with given sequences. A refused
  * condition is no gap: the application asked for it.
  */
 function gapAfter(batch: OpenBatch, error: OncelogError): OncelogError | undefined {
   if (batch.sequences === undefined || error.kind === "OFFSET_MISMATCH") return undefined;
-  if (batch.transaction !== undefined) return undefined; // what follows goes with it
+  if (batch.transaction !== undefined) return undefined; // later batches go with it
   return new OncelogError(
     "PRODUCER_FAILED",
     `${keyOf(batch.lane.tp)}: the records with the application's sequences ` +
@@ -94,7 +94,7 @@ export class Window {
   readonly obstacles = new Obstacles();
   #batches: SealedBatch[] = [];
   #cursor = 0; // batches before it were sent since the last rewind
-  #again: OpenBatch[] = []; // to be sealed anew, before what waits
+  #again: OpenBatch[] = []; // to be sealed anew, before waiting batches
   #failures = 0;
   #prevSequence = -1n;
   #dead: boolean; // no batch may be sealed with the identity any more
@@ -102,7 +102,7 @@ export class Window {
   #madeAnew = false; // the topic was, while a transaction wrote to it
   // Where a transaction began here.
   #before: { transaction: ProducerTransaction; prev: bigint; given: bigint } | undefined;
-  // A batch with the application's own sequences has failed. What follows it must not be stored:
+  // A batch with the application's own sequences has failed. Later batches must not be stored:
   // prev_sequence would hide the gap, and a copy lose records unseen.
   #gap: OncelogError | undefined;
 
@@ -161,14 +161,14 @@ export class Window {
     this.obstacles.clear();
   }
 
-  /** Nobody is known to send to. What the last leader said tells more than that. */
+  /** Nobody is known to send to. The last leader's word tells more than that. */
   lacksLeader(noMetadata: OncelogError | undefined): void {
     if (noMetadata !== undefined) {
       this.obstacles.met(`no metadata: ${noMetadata.message}`, tells(noMetadata));
     } else if (`${this.obstacles}` === "") this.obstacles.met("no leader is known");
   }
 
-  // --- what to send ------------------------------------------------------------------
+  // --- batches to send ---------------------------------------------------------------
 
   get idle(): boolean {
     return this.#batches.length === 0 && this.#again.length === 0;
@@ -267,7 +267,7 @@ export class Window {
   }
 
   /**
-   * What was sent behind a fenced batch is refused, too. A partition's epoch never falls, and a
+   * Batches sent behind a fenced one are refused, too. A partition's epoch never falls, and a
    * node takes the batches of a stream in order.
    */
   #fenced(s: SealedBatch): void {
@@ -297,7 +297,7 @@ export class Window {
       this.onDone(s.batch);
     }
     this.#dropAckedHead();
-    // Its turn has come: what refused it, the gap before it, is filled.
+    // Its turn has come: the reason of the refusal, the gap before it, is filled.
     if (this.#batches[0]?.refused) this.#rewind(now, 0);
     this.#resetIfAbandoned();
   }
@@ -362,7 +362,7 @@ export class Window {
     this.#rewind(now, 0);
   }
 
-  /** Nobody knows what an answer meant. Hear it once more. */
+  /** Nobody knows the meaning of an answer. Hear it once more. */
   sendAgain(now: number): void {
     this.#failures++;
     this.#rewind(now, this.backoff.delay(this.#failures));
@@ -428,8 +428,7 @@ export class Window {
   }
 
   /**
-   * The transaction cannot be committed any more. All of it fails; what of it is stored is
-   * dropped.
+   * The transaction cannot be committed any more. All of it fails; its stored part is dropped.
    */
   #stagingFailed(transaction: ProducerTransaction, error: OncelogError): Reaction {
     this.accumulator.failTransaction(transaction, error);
@@ -440,9 +439,9 @@ export class Window {
   /**
    * The topic was deleted and created again, and its leader knows nothing of this producer.
    *
-   * What had no answer may have been stored in the topic that is gone: it fails. What was refused
-   * is in neither, nor what is behind it: it goes to the new one, under a new producer id, so that
-   * no delayed copy can take its place.
+   * A batch without an answer may have been stored in the topic that is gone: it fails. Refused
+   * batches are in neither, nor those behind them: it goes to the new one, under a new producer id,
+   * so that no delayed copy can take its place.
    */
   onTopicCreatedAnew(): Reaction {
     const anew = `${keyOf(this.tp)}: the topic was deleted and created anew`;
@@ -496,7 +495,7 @@ export class Window {
     }
     if (this.#gap === undefined) {
       this.#gap = gapAfter(batch, error);
-      // Before anybody learns of it: who does may send what comes next.
+      // Before anybody learns of it: a window that does may send the next batch.
       if (this.#gap !== undefined) this.accumulator.refuse(this.#gap);
     }
     batch.delivery.fail(error);
@@ -525,7 +524,7 @@ export class Window {
     this.#failBatch(batch, error.withOutcome("never_sent"));
   }
 
-  /** Fails a batch whose delivery timeout was over before it was taken out. */
+  /** Fails a batch that was past its delivery timeout before it was taken out. */
   expireUnsent(batch: OpenBatch): Reaction {
     const text = `not sent within deliveryTimeoutMs=${this.config.deliveryTimeoutMs}`;
     this.#failBatch(batch, this.#late("never_sent", text));
@@ -533,7 +532,7 @@ export class Window {
   }
 
   /**
-   * Fails what is past its delivery timeout.
+   * Fails batches past their delivery timeout.
    *
    * A batch that was sent may be stored, so it keeps its place in the window while batches behind
    * it are alive; when none is, the window is given up and the partition goes on under a new id.
@@ -568,7 +567,7 @@ export class Window {
     this.#cursor = 0;
   }
 
-  /** The producer stops, or its transaction. What is on its way fails. */
+  /** The producer stops, or its transaction. Batches on their way fail. */
   failAll(error: OncelogError): void {
     for (const s of this.#batches) {
       const sent = s.ambiguous || s.attemptId !== undefined;

@@ -3,7 +3,7 @@
 //!
 //!     cargo run --example copy -- SOURCE TARGET PARTITION
 //!
-//! It ends when it has copied what the source held at its start; it may be killed at any time, and
+//! It ends when it has copied the source's records of its start; it may be killed at any time, and
 //! started again.
 
 use oncelog::{

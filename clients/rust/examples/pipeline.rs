@@ -1,4 +1,4 @@
-//! Reads a topic as a member of a group, works, and writes what comes of it in transactions: each
+//! Reads a topic as a member of a group, works, and writes the results in transactions: each
 //! record once, however often it is stopped. Run as many as there are partitions, with a name each:
 //!
 //!     cargo run --example pipeline -- SOURCE TARGET NAME
@@ -10,7 +10,7 @@ use oncelog::{
 
 const SERVERS: &str = "localhost:7001";
 
-/// Writes what comes of some records, and how far they were read.
+/// Writes the results of some records, and how far they were read.
 async fn work(
     txn: &Transaction,
     target: &str,
@@ -49,7 +49,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 producer.transact(async |txn| work(txn, target, &records, &consumer).await).await;
             match written {
                 Ok(_) => {}
-                // Nothing of it is readable: what was read is read again, by whom it belongs to.
+                // Nothing of it is readable: the records are read again, by the member they belong
+                // to.
                 Err(error)
                     if error.is(ErrorKind::FencedMember)
                         || error.is(ErrorKind::TransactionAborted) =>

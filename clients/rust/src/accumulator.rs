@@ -20,7 +20,7 @@ use crate::types::{Message, TopicPartition, now_us};
 /// The part of the delivery timeout after which a waiting batch takes no more records: a quarter.
 const TIME_FOR_OTHERS: u32 = 4;
 
-/// What waits in one partition.
+/// Batches that wait in one partition.
 struct Lane {
     tp: TopicPartition,
     open: Option<OpenBatch>,
@@ -40,7 +40,7 @@ pub(crate) struct OpenBatch {
     pub(crate) created: Instant,
     /// A record that came later, by the wall clock, would have too little of its own time left.
     join_until_us: i64,
-    /// What it holds of the buffer.
+    /// Its share of the buffer.
     pub(crate) size: usize,
     /// Never larger than this with more than one record.
     cap: usize,
@@ -51,7 +51,8 @@ pub(crate) struct OpenBatch {
     pub(crate) transaction: Option<Arc<Staging>>,
 }
 
-/// Who numbers the records of a lane: the producer, or the application, up to `last_given`.
+/// The side that numbers the records of a lane: the producer, or the application, up to
+/// `last_given`.
 #[derive(Clone, Copy)]
 struct Numbering {
     counted: bool,
@@ -81,7 +82,7 @@ struct State {
     paused: Option<Error>,
     /// To which batches belong.
     transaction: Option<Arc<Staging>>,
-    /// Who numbered the records of a partition before the transaction.
+    /// The side that numbered the records of a partition before the transaction.
     numbered_before: HashMap<TopicPartition, Numbering>,
 }
 
@@ -177,7 +178,7 @@ impl Accumulator {
                         return Ok(delivery);
                     }
                     Placed::NoRoom => {
-                        // What lingers holds the room that is waited for.
+                        // Lingering records hold the room that is waited for.
                         state.make_all_due();
                         self.room.notified()
                     }
@@ -280,8 +281,8 @@ impl Accumulator {
 
     // --- flushing ------------------------------------------------------------------------
 
-    /// Makes everything due at once, and tells what is not yet done. Until the guard is dropped,
-    /// what comes is due at once, too.
+    /// Makes everything due at once, and tells which batches are not yet done. Until the guard is
+    /// dropped, new records are due at once, too.
     pub(crate) fn begin_flush(&self) -> (FlushGuard<'_>, Vec<Arc<BatchDelivery>>) {
         let mut state = self.state();
         state.flushing += 1;
@@ -333,7 +334,7 @@ impl Accumulator {
         batch
     }
 
-    /// Takes out the batches whose delivery timeout is over; none has been sent.
+    /// Takes out the batches that are past their delivery timeout; none has been sent.
     pub(crate) fn expire(&self, now: Instant) -> Vec<(TopicPartition, OpenBatch)> {
         let mut state = self.state();
         let over = |batch: &OpenBatch| now >= batch.created + self.delivery_timeout;
@@ -356,14 +357,14 @@ impl Accumulator {
         expired
     }
 
-    /// What waits for a leader must not attract more.
+    /// Batches that wait for a leader must not attract more.
     pub(crate) fn leave_unavailable(&self, is_available: impl Fn(&str, i32) -> bool) {
         for (name, topic) in &mut self.state().topics {
             topic.sticky = topic.sticky.filter(|partition| is_available(name, *partition));
         }
     }
 
-    /// Takes out what waits in a partition that there is no more.
+    /// Takes out the waiting batches of a partition that no longer exists.
     pub(crate) fn drop_lane(&self, tp: &TopicPartition) -> VecDeque<OpenBatch> {
         let mut state = self.state();
         let State { topics, ready, .. } = &mut *state;
@@ -394,7 +395,7 @@ impl Accumulator {
         left
     }
 
-    /// Frees the room of a batch whose outcome is known.
+    /// Frees the room of a batch with a known outcome.
     pub(crate) fn release(&self, batch: &OpenBatch) {
         let mut state = self.state();
         state.used -= batch.size;
@@ -476,7 +477,7 @@ impl TopicLanes {
 }
 
 impl Lane {
-    /// Refuses what does not fit to who numbers the partition's records.
+    /// Refuses sequences that do not fit the numbering of the partition's records.
     fn check_sequences(&self, sequences: Option<&[i64]>) -> Result<()> {
         let Some(sequences) = sequences else {
             if self.numbering.given {

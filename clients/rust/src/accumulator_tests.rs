@@ -1,4 +1,4 @@
-//! What waits, without a sender.
+//! Waiting batches, without a sender.
 
 use super::*;
 use crate::delivery::Stored;

@@ -1,10 +1,10 @@
-//! What a transaction means for records that wait: batches belong to the one that is open when they
+//! Effects of a transaction on records that wait: batches belong to the one that is open when they
 //! begin, so it begins and ends with none.
 
 use super::*;
 
 impl Accumulator {
-    /// Begins no further batch, until `resume`; what is open is still filled.
+    /// Begins no further batch, until `resume`; the open batch is still filled.
     pub(crate) fn pause(&self, why: Error) {
         self.state().paused = Some(why);
     }
@@ -43,7 +43,7 @@ impl Accumulator {
         self.wake.notify_one();
     }
 
-    /// Takes out what waits to be sent; sequences that were given may be given again.
+    /// Takes out batches that wait to be sent; sequences that were given may be given again.
     pub(crate) fn drop_transaction(&self) -> Vec<OpenBatch> {
         let mut state = self.state();
         let left = state.take_all();

@@ -1,5 +1,5 @@
-//! Topics, the cluster, its producers and groups. What else an admin client does is in the
-//! modules `admin_...`.
+//! Topics, the cluster, its producers and groups. Other calls of an admin client are in the modules
+//! `admin_...`.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -28,7 +28,7 @@ use crate::types::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AdminConfig {
-    /// What all clients share.
+    /// Parts that all clients share.
     pub client: ClientConfig,
 }
 
@@ -113,7 +113,7 @@ impl Admin {
         if error.kind() != ErrorKind::TopicAlreadyExists || !repeated {
             return Err(error);
         }
-        // After a call whose answer was lost it may be the topic that we asked for.
+        // After a call without an answer it may be the topic of this call.
         let found = self.describe_topic(name).await?;
         let most = found.partitions.iter().map(|p| p.replicas.len()).max().unwrap_or(0);
         let as_asked = |asked: i32, found: usize| asked == 0 || asked as usize == found;
@@ -154,7 +154,7 @@ impl Admin {
             Ok(answer) => answer,
             Err(error) => {
                 if error.kind() == ErrorKind::UnknownTopicOrPartition {
-                    // The node may be behind: who asks again asks another one.
+                    // The node may be behind: another call asks another node.
                     self.cluster.prefer_another();
                 }
                 return Err(error);
@@ -207,15 +207,16 @@ impl Admin {
         })
     }
 
-    /// Turns on what the newest release has; no node can go back to an older one afterwards. It
-    /// returns what is on now, or [`ErrorKind::NotSupported`] that names the nodes in the way.
+    /// Turns on the features of the newest release; no node can go back to an older one afterwards.
+    /// It returns the features that are on, or [`ErrorKind::NotSupported`] that names the nodes in
+    /// the way.
     pub async fn finalize_upgrade(&self) -> Result<UpgradeInfo> {
         let request = pb::FinalizeUpgradeRequest::default();
         let answer = self.call(ask!(cluster.finalize_upgrade(request))).await?;
         Ok(upgrade_info(answer.upgrade))
     }
 
-    /// Sets what all nodes go by, and returns all such settings.
+    /// Sets a setting of all nodes, and returns all such settings.
     pub async fn set_cluster_setting(
         &self,
         name: &str,
@@ -278,7 +279,7 @@ impl Admin {
         Ok(answer.names.into_iter().map(name).collect())
     }
 
-    /// What a partition remembers of its producers, or of one of them, at most `limit`.
+    /// The producers that a partition remembers, or one of them, at most `limit`.
     pub async fn describe_producers(
         &self,
         tp: &TopicPartition,
@@ -307,7 +308,7 @@ impl Admin {
         Ok(states)
     }
 
-    /// What became of a record whose acknowledgement was lost.
+    /// Outcome of a record without an acknowledgement.
     pub async fn resolve_sequence(
         &self,
         tp: &TopicPartition,
@@ -346,7 +347,7 @@ impl Admin {
     }
 }
 
-/// For a call that the node may hold for so long, and what it is told of that.
+/// For a call that the node may hold for so long, with that time in the request.
 pub(crate) fn held_for(limit: Duration) -> Trying {
     let total = limit.min(MOST_CREATION) + Duration::from_secs(1);
     Trying { total, attempt: total }

@@ -6,7 +6,7 @@ use crate::cluster::ask;
 use crate::errors::Result;
 use crate::pb;
 
-/// What becomes of a node, as the answering node knows it.
+/// State of a node, as the answering node knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStatus {
@@ -20,7 +20,7 @@ pub struct NodeStatus {
     pub expected: bool,
     /// It has one, and not the metadata yet.
     pub joining: bool,
-    /// What it holds goes to other nodes.
+    /// Its replicas move to other nodes.
     pub leaving: bool,
     /// It leads nothing.
     pub drained: bool,
@@ -32,9 +32,9 @@ pub struct NodeStatus {
     pub coming: i32,
     /// Partitions of which its replica is to go.
     pub going: i32,
-    /// For people: why what is to be done with it is not done yet.
+    /// For people: why its change is not done yet.
     pub waits_for: Vec<String>,
-    /// That it will hold of what comes to it.
+    /// Bytes that it will hold of the partitions that come to it.
     pub coming_bytes: i64,
     /// And holds by now.
     pub copied_bytes: i64,
@@ -82,7 +82,7 @@ impl NodeReplacement {
     }
 }
 
-/// How far partitions are that move, whoever has decided that; of a plan: what would move.
+/// Progress of the partitions that move for any reason; of a plan: the moves that it would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Balance {
@@ -96,7 +96,7 @@ pub struct Balance {
     pub bytes: i64,
     /// Of all of them.
     pub copied: i64,
-    /// For people: what is left out, and why.
+    /// For people: omissions and their reasons.
     pub waits_for: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Balance {
 }
 
 impl Admin {
-    /// All nodes, and how far what is to be done with them is.
+    /// All nodes, and the progress of their changes.
     pub async fn list_nodes(&self) -> Result<Vec<NodeStatus>> {
         let request = pb::ListNodesRequest::default();
         let answer = self.call(ask!(cluster.list_nodes(request))).await?;
@@ -117,7 +117,7 @@ impl Admin {
 
     /// Lets a new node join, with an empty data directory. This and the next five return texts
     /// about the effect when the change is decided, or is found possible (`dry_run`);
-    /// [`Admin::list_nodes`] shows the progress. After a call whose answer was lost there may be no
+    /// [`Admin::list_nodes`] shows the progress. After a call without an answer there may be no
     /// effect left.
     pub async fn add_node(&self, node_id: i32, dry_run: bool) -> Result<Vec<String>> {
         self.change_node(node_id, pb::NodeAction::Add, NodeReplacement::default().dry_run(dry_run))

@@ -23,7 +23,7 @@ pub struct PartitionMove {
     pub bytes: i64,
     /// And hold by now.
     pub copied: i64,
-    /// For people: what is done, or why it is not.
+    /// For people: progress, or the reason for none.
     pub waits_for: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Resized {
     pub count: i32,
 }
 
-/// What [`Admin::resize_topic`] changes: partitions or replicas, the other one is 0.
+/// Changes of [`Admin::resize_topic`]: partitions or replicas, the other one is 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resize {
     /// More than the topic has. Records of a key go to another partition from then on, and nothing
@@ -47,7 +47,7 @@ pub struct Resize {
     pub partitions: i32,
     /// Of each partition.
     pub replicas: i32,
-    /// Checks it, and says what it would do.
+    /// Checks it, and describes its effect.
     pub dry_run: bool,
 }
 
@@ -92,7 +92,7 @@ impl Admin {
         if !refused || error.details().field != "partitions" || !repeated {
             return Err(error);
         }
-        // After a call whose answer was lost they may be those that we asked for.
+        // After a call without an answer they may be those of this call.
         let topic = self.describe_topic(name).await?;
         if topic.partitions.len() != resize.partitions as usize {
             return Err(error);

@@ -1,4 +1,4 @@
-//! Who may do what, and how much of it.
+//! Permissions and quotas.
 
 use crate::admin::Admin;
 use crate::cluster::ask;
@@ -8,7 +8,7 @@ use crate::pb;
 /// Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PermissionRule {
-    /// `*`: whoever is known.
+    /// `*`: every known principal.
     pub principal: String,
     /// `*`: each.
     pub operations: Vec<String>,
@@ -37,13 +37,13 @@ pub struct Permissions {
 /// How much of something a principal may use at each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Whose, and of what.
+    /// Owner and kind.
     pub key: QuotaKey,
     /// 0: no limit.
     pub value: i64,
 }
 
-/// What a quota is for.
+/// Subject of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaKey {
     /// `*`: each one that has no value of its own.
@@ -60,13 +60,13 @@ impl Quota {
 }
 
 impl QuotaKey {
-    /// One quota, whatever its value.
+    /// One quota of any value.
     pub fn new(principal: impl Into<String>, name: impl Into<String>) -> Self {
         Self { principal: principal.into(), name: name.into() }
     }
 }
 
-/// What [`Admin::alter_permissions`] has changed.
+/// Changes made by [`Admin::alter_permissions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlteredPermissions {
@@ -77,8 +77,8 @@ pub struct AlteredPermissions {
 }
 
 impl Admin {
-    /// Removes rules and adds others, all or none. After a call whose answer was lost none may be
-    /// new. Nodes follow a moment later.
+    /// Removes rules and adds others, all or none. After a call without an answer none may be new.
+    /// Nodes follow a moment later.
     pub async fn alter_permissions(
         &self,
         add: &[PermissionRule],

@@ -1,4 +1,4 @@
-//! What sinks of queries and jobs have committed.
+//! Committed batches of queries' and jobs' sinks.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use crate::cluster::ask;
 use crate::errors::Result;
 use crate::pb;
 
-/// An output of a streaming query, or of batch jobs, and what it has committed.
+/// An output of a streaming query, or of batch jobs, and its committed batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkInfo {
@@ -29,11 +29,11 @@ pub struct SinkInfo {
     pub open_batch: i64,
     /// Batches of jobs.
     pub committed: Vec<RangeInclusive<i64>>,
-    /// What it had committed before it was reset.
+    /// Its committed batch before it was reset.
     pub before: Option<SinkBefore>,
 }
 
-/// What a sink had committed before it was reset.
+/// Batch that a sink had committed before it was reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkBefore {
@@ -46,7 +46,7 @@ pub struct SinkBefore {
 }
 
 impl Admin {
-    /// Outputs of queries and jobs, by name, and what each has committed.
+    /// Outputs of queries and jobs, by name, and the committed batch of each.
     pub async fn list_sinks(&self) -> Result<Vec<SinkInfo>> {
         let mut found: Vec<SinkInfo> = vec![];
         loop {
@@ -69,7 +69,7 @@ impl Admin {
         Ok(sink_info(answer.sink.unwrap_or_default()))
     }
 
-    /// Takes whatever comes next, of any query; runs of before write nothing more.
+    /// Takes the next batch of any query; runs of before write nothing more.
     pub async fn reset_sink(&self, sink: &str) -> Result<()> {
         let request = pb::ResetSinkRequest { sink: sink.into() };
         self.call(ask!(sinks.reset_sink(request))).await.map(|_| ())

@@ -41,7 +41,7 @@ pub struct TransactionInfo {
     pub partitions: Vec<TransactionPart>,
 }
 
-/// What a transaction has in one partition.
+/// Part of a transaction in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionPart {
@@ -49,7 +49,7 @@ pub struct TransactionPart {
     pub tp: TopicPartition,
     /// The partition knows the outcome.
     pub ended: bool,
-    /// What is staged there now; -1: the partition's leader does not answer.
+    /// Records staged there now; -1: the partition's leader does not answer.
     pub staged_records: i64,
     /// The same in bytes.
     pub staged_bytes: i64,
@@ -75,7 +75,7 @@ impl Admin {
         Ok(answer.transactions.into_iter().map(transaction_info).collect())
     }
 
-    /// One of them, or one that has ended and whose owner has begun no other since;
+    /// An open transaction, or an ended one if its owner has begun no other since;
     /// [`ErrorKind::UnknownTransaction`](crate::ErrorKind::UnknownTransaction) for any other.
     pub async fn describe_transaction(&self, transaction_id: i64) -> Result<TransactionInfo> {
         let request = pb::DescribeTransactionRequest { transaction_id };
@@ -83,7 +83,7 @@ impl Admin {
         Ok(transaction_info(answer.transaction.unwrap_or_default()))
     }
 
-    /// Drops what is staged, whoever owns it;
+    /// Drops the staged records of any owner;
     /// [`ErrorKind::TransactionCommitted`](crate::ErrorKind::TransactionCommitted) if it is too late.
     pub async fn abort_transaction(&self, transaction_id: i64) -> Result<()> {
         let request = pb::AbortTransactionRequest { transaction_id, ..Default::default() };

@@ -86,8 +86,8 @@ fn rank(error: &Error) -> u8 {
     }
 }
 
-/// What has kept a partition's batches from being stored since the last success. A node's refusal is
-/// not hidden by what was met later: a lost connection, no answer.
+/// Reasons why a partition's batches were not stored since the last success. A node's refusal is
+/// not hidden by later failures: a lost connection, no answer.
 #[derive(Debug, Default)]
 pub(crate) struct Obstacles {
     refusal: String,

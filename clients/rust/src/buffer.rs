@@ -1,4 +1,4 @@
-//! What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
+//! Fetched records that are not yet taken. The fetcher fills it, the user empties it. Batches of a
 //! partition follow each other without a hole, and an answer to a question from before a seek is
 //! thrown away.
 
@@ -116,7 +116,7 @@ impl Cursor {
     }
 }
 
-/// What is to be fetched of a partition.
+/// A partition's next position to fetch.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) tp: TopicPartition,
@@ -146,7 +146,7 @@ struct State {
     turns: VecDeque<TopicPartition>,
     closed: bool,
     generations: u64,
-    /// What polls have to do before records are given out: the group's changes.
+    /// Work of polls before records are given out: the group's changes.
     interruptions: VecDeque<Change>,
     /// From this time on nothing is given out: the group may have gone on without.
     held_from: Option<Instant>,
@@ -158,7 +158,7 @@ struct State {
 pub(crate) struct FetchBuffer {
     partition_bytes: usize,
     cluster: Arc<Cluster>,
-    /// Has the fetcher look for what is wanted.
+    /// Has the fetcher look for wanted positions.
     wake: Arc<Notify>,
     state: Mutex<State>,
     changed: Notify,
@@ -201,8 +201,7 @@ impl FetchBuffer {
         let mut state = self.state();
         let mut old = std::mem::take(&mut state.cursors);
         for (at, tp) in tps.iter().enumerate() {
-            // What was assigned before does not take the answers to an earlier assignment's
-            // questions.
+            // Earlier assignments do not take the answers to later questions.
             state.generations += 1;
             let generation = state.generations << 32;
             let topic_id = self.topic_id(tp);
@@ -259,7 +258,7 @@ impl FetchBuffer {
         self.notify();
     }
 
-    /// The oldest chunk of the partition whose turn it is. With `may_fail` false an error stays
+    /// The oldest chunk of the partition that is next. With `may_fail` false an error stays
     /// where it is.
     pub(crate) fn peek(&self, may_fail: bool) -> Result<Option<Arc<Chunk>>> {
         let mut state = self.state();
@@ -378,7 +377,7 @@ impl FetchBuffer {
         !self.state().interruptions.is_empty()
     }
 
-    /// What there is to do first. Nothing is given out before it is followed.
+    /// The work that comes first. Nothing is given out before it is followed.
     pub(crate) fn interruption(&self) -> Option<Change> {
         self.state().interruptions.front().cloned()
     }
@@ -388,7 +387,7 @@ impl FetchBuffer {
         self.notify();
     }
 
-    /// It was not joined after all; what it said meanwhile means nothing.
+    /// It was not joined after all; its answers in the meantime mean nothing.
     pub(crate) fn forget_group(&self) {
         let mut state = self.state();
         state.interruptions.clear();
@@ -442,7 +441,7 @@ impl FetchBuffer {
         .collect()
     }
 
-    /// The partitions whose start must be found out.
+    /// The partitions without a known start.
     pub(crate) fn without_position(&self) -> Vec<Wanted> {
         self.all(|cursor| cursor.position.is_none() && cursor.error.is_none())
     }
@@ -476,7 +475,7 @@ impl FetchBuffer {
         }
     }
 
-    /// The partitions whose topic is another one of the same name by now, with its id.
+    /// The partitions of topics that were created anew under the same name, with the new id.
     pub(crate) fn recreated(&self) -> Vec<(TopicPartition, u64)> {
         let mut recreated = vec![];
         for (tp, cursor) in &mut self.state().cursors {

@@ -1,4 +1,4 @@
-//! Reads what is already there by a stream instead of question and answer. Where a poll's answer
+//! Reads stored records by a stream instead of question and answer. Where a poll's answer
 //! was cut short because there is more, the partition is subscribed to, and polled again when all
 //! that there was has come, or something happened that a poll deals with. So at the end of the
 //! log, where a node may have nothing to say for long and lose its office meanwhile, there are
@@ -18,7 +18,7 @@ use crate::pb;
 /// Enough that a message costs little beside its bytes, and no more, because a node sends one
 /// while it collects the next.
 const SUBSCRIBE_BYTES: usize = 2 << 20;
-/// Where there is more to read, silence is a reason to ask by a poll, which looks who leads.
+/// Where there is more to read, silence is a reason to poll, which looks for the leader.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// A stream that brings a partition.
@@ -35,7 +35,7 @@ pub(crate) fn is_worth_it(config: &ConsumerConfig, records: &pb::PartitionRecord
     size > 0 && size >= enough && end_offset(records) < records.high_watermark
 }
 
-/// Fills the buffer, and returns where it ended, and what the node refused if that ended it.
+/// Fills the buffer, and returns its last position, and the node's refusal if that ended it.
 pub(crate) async fn read_ahead(
     config: &ConsumerConfig,
     cluster: &Cluster,
@@ -44,7 +44,7 @@ pub(crate) async fn read_ahead(
     mut at: Wanted,
 ) -> (Wanted, Option<pb::PartitionRecords>) {
     let mut stream = None;
-    // The buffer is full, most likely: only who reads on gets a stream.
+    // The buffer is full, most likely: only a reader that continues gets a stream.
     while buffer.await_room(&at).await {
         let stream = match &mut stream {
             Some(stream) => stream,

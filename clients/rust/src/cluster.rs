@@ -21,8 +21,8 @@ use crate::types::TopicPartition;
 
 /// How long a topic that was created elsewhere may take to be known everywhere.
 const UNKNOWN_TOPIC_GRACE: Duration = Duration::from_secs(2);
-/// After so many failures in a row to reach the leader that one node names, another is asked who
-/// leads: a node that is cut off from the others tells of a leader that is long gone.
+/// After so many failures in a row to reach the leader that one node names, another node is asked
+/// for it: a node that is cut off from the others tells of a leader that is long gone.
 pub(crate) const MAX_LEADER_FAILURES: u32 = 4;
 const SHORTEST: Duration = Duration::from_millis(50);
 
@@ -137,8 +137,8 @@ impl Cluster {
         state.nodes.clear();
     }
 
-    /// All known nodes: the one that answered last, the others in random order, and what is
-    /// avoided at the end.
+    /// All known nodes: the one that answered last, the others in random order, and avoided nodes
+    /// at the end.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.addresses_of(&self.state())
     }
@@ -223,7 +223,8 @@ impl Cluster {
     }
 
     /// Calls a method that any node answers, until it succeeds, fails for good, or time is up: the
-    /// error is then what a node said last, not that another attempt had no answer. It fails at once if no node of the client's own cluster answers, and one of another does.
+    /// error is then the last one from a node, not that another attempt had no answer. It fails at
+    /// once if no node of the client's own cluster answers, and one of another does.
     pub(crate) async fn call<T, F, A>(&self, trying: Trying, method: F) -> Result<T>
     where
         F: Fn(Node) -> A,
@@ -390,7 +391,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes over what this node knows of a topic.
+    /// Takes over this node's view of a topic.
     pub(crate) async fn refresh_at(&self, address: &str, topic: &str) -> Result<()> {
         let request = pb::DescribeTopicsRequest { names: vec![topic.into()] };
         let limit = self.config.request_timeout.min(Duration::from_secs(1));

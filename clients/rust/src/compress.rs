@@ -1,4 +1,4 @@
-//! Codecs and the checksum. What is unpacked is bounded, whatever a frame claims.
+//! Codecs and the checksum. Unpacked bytes are bounded, even if a frame claims more.
 
 use std::io::{Read, Write};
 

@@ -1,4 +1,4 @@
-//! Settings, their defaults, and what contradicts itself.
+//! Settings, their defaults, and contradictions.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct ClientConfig {
     pub retry_backoff_max: Duration,
     /// After how long leaders are asked for anew, without a reason.
     pub metadata_max_age: Duration,
-    /// TLS, and who the client is; without it everything goes in the clear.
+    /// TLS, and the client's identity; without it everything goes in the clear.
     pub security: SecurityConfig,
 }
 
@@ -33,7 +33,7 @@ pub struct ClientConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProducerConfig {
-    /// What all clients share.
+    /// Parts that all clients share.
     pub client: ClientConfig,
     /// A stable name: a restart with the same name fences the instance before it.
     pub producer_name: Option<String>,
@@ -45,7 +45,7 @@ pub struct ProducerConfig {
     pub linger: Duration,
     /// Closes a batch when its payload, before compression, has this many bytes.
     pub batch_size: usize,
-    /// Bounds what waits in this process, sent and not yet acknowledged included.
+    /// Bounds the records that wait in this process, sent and not yet acknowledged included.
     pub buffer_memory: usize,
     /// How long a send may wait for room in the buffer or for a topic's metadata.
     pub max_block: Duration,
@@ -82,12 +82,12 @@ impl OffsetReset {
     }
 }
 
-/// What a group does for its consumers.
+/// The part of a group in its consumers' work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
     /// The nodes share topics out among the group's members.
     Assigned,
-    /// The group only keeps offsets, and each consumer reads what it is told to.
+    /// The group only keeps offsets, and each consumer reads the partitions it is given.
     Manual,
 }
 
@@ -129,9 +129,9 @@ impl Assignor {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConsumerConfig {
-    /// What all clients share.
+    /// Parts that all clients share.
     pub client: ClientConfig,
-    /// The group whose committed offsets are read and written.
+    /// The group that keeps the committed offsets.
     pub group_id: Option<String>,
     /// Whether the group shares topics out; it is moot without a `group_id`.
     pub membership: Membership,
@@ -145,7 +145,7 @@ pub struct ConsumerConfig {
     pub revoke_timeout: Duration,
     /// How long it has to come back for more records.
     pub processing_timeout: Duration,
-    /// Commits what was returned before the last poll, each `auto_commit_interval` and before
+    /// Commits the records returned before the last poll, each `auto_commit_interval` and before
     /// partitions are given back.
     pub enable_auto_commit: bool,
     /// With `enable_auto_commit`.
@@ -154,15 +154,15 @@ pub struct ConsumerConfig {
     pub listener: Option<Listener>,
     /// Where to start without a position.
     pub auto_offset_reset: OffsetReset,
-    /// What a node waits for, at most `fetch_max_wait`.
+    /// Size that a node waits for, at most `fetch_max_wait`.
     pub fetch_min_bytes: usize,
     /// How long a node waits for `fetch_min_bytes`.
     pub fetch_max_wait: Duration,
     /// Bounds one answer.
     pub fetch_max_bytes: usize,
-    /// Bounds a partition's part of an answer, and what is kept of it here.
+    /// Bounds a partition's part of an answer, and the part of it kept here.
     pub max_partition_fetch_bytes: usize,
-    /// Bounds what one poll returns.
+    /// Bounds the records of one poll.
     pub max_poll_records: usize,
     /// Compares each batch with its checksum.
     pub check_crcs: bool,
@@ -316,7 +316,7 @@ fn is_address(address: &str) -> bool {
 }
 
 impl ClientConfig {
-    /// Refuses what is out of range, and tidies the addresses.
+    /// Refuses values out of range, and tidies the addresses.
     pub(crate) fn check(&mut self) -> Result<()> {
         let mut servers: Vec<String> = vec![];
         for address in self.bootstrap_servers.iter().map(|address| address.trim()) {

@@ -28,11 +28,11 @@ use crate::founding::Founding;
 use crate::pb;
 use crate::secure::{SecurityConfig, Token};
 
-/// A node that hangs must not hold up what another one answers.
+/// A node that hangs must not hold up the answers of another.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_MESSAGE: usize = 128 << 20;
 
-/// What all connections of a client share.
+/// Parts that all connections of a client share.
 pub(crate) struct Dialer {
     user_agent: HeaderValue,
     security: SecurityConfig,
@@ -72,7 +72,7 @@ struct NodeInner {
 #[derive(Default)]
 struct Connection {
     sender: Option<SendRequest<Body>>,
-    /// When the last attempt failed, and why: who has waited for it need not try again.
+    /// When the last attempt failed, and why: a caller that has waited for it need not try again.
     failed: Option<(Instant, String)>,
 }
 
@@ -176,7 +176,7 @@ impl tower_service::Service<Request<Body>> for Node {
     }
 }
 
-/// Whatever ends a connection or a stream without a status.
+/// Any end of a connection or a stream without a status.
 fn broken(error: hyper::Error) -> Status {
     use std::error::Error as _;
     let mut text = error.to_string();

@@ -34,8 +34,8 @@ use crate::types::{CommittedOffset, OffsetCommit, Record, TopicPartition};
 /// of a subscription, the group only keeps offsets. Commits are made by [`Consumer::commit`] only,
 /// unless `enable_auto_commit` is set.
 ///
-/// What one task polls no other one gets. Close it at the end: one that is dropped leaves its group
-/// without a commit, and without a word to its listener.
+/// Records that one task polls no other one gets. Close it at the end: one that is dropped leaves
+/// its group without a commit, and without a word to its listener.
 pub struct Consumer {
     inner: Arc<Inner>,
     /// Else it is one that a listener is given.
@@ -46,10 +46,10 @@ struct Inner {
     cluster: Arc<Cluster>,
     positions: Arc<Positions>,
     buffer: Arc<FetchBuffer>,
-    /// Held by who takes records.
+    /// Held by the task that takes records.
     taking: Mutex<()>,
     fetcher: AbortHandle,
-    /// Held by who subscribes.
+    /// Held by the subscribing task.
     joining: tokio::sync::Mutex<()>,
     /// Of a member of a group.
     rebalance: Slot<Rebalance>,
@@ -58,14 +58,14 @@ struct Inner {
     following: tokio::sync::Mutex<Following>,
 }
 
-/// What changes for a member. A poll that is dropped leaves it to the next one.
+/// Changes for a member. A poll that is dropped leaves it to the next one.
 #[derive(Default)]
 struct Following {
     work: Option<Followed<'static>>,
     closed: bool,
 }
 
-/// What begins a pattern of topics.
+/// Begins a pattern of topics.
 const PATTERN_MARK: char = '^';
 /// For how long a seek waits for a leader.
 const SOON: Duration = Duration::from_secs(1);
@@ -121,7 +121,7 @@ impl Consumer {
         Self { inner: self.inner.clone(), is_owner: false }
     }
 
-    // --- what to read --------------------------------------------------------------------
+    // --- partitions to read ---------------------------------------------------------------
 
     /// Reads all partitions of these topics, also those that come later, and nothing else; a
     /// member of a group its share of them. It returns when the group has answered.
@@ -159,9 +159,9 @@ impl Consumer {
         self.inner.subscribed.lock().expect("no panic while it is held").clone()
     }
 
-    /// Reads nothing any more. A member of a group finishes with what it was given, as
-    /// [`Consumer::close`] does, and leaves; its next subscription joins again. What a listener
-    /// returns is returned, and it has left all the same. If the future is dropped, call it again.
+    /// Reads nothing any more. A member of a group finishes the records it was given, as
+    /// [`Consumer::close`] does, and leaves; its next subscription joins again. A listener's error
+    /// is returned, and it has left all the same. If the future is dropped, call it again.
     pub async fn unsubscribe(&self) -> Result<()> {
         let inner = &self.inner;
         let _joining = inner.joining.lock().await;
@@ -202,7 +202,7 @@ impl Consumer {
             buffer.clone(),
             topics.clone(),
         );
-        // Until it has joined: whoever gives up waiting has no member running.
+        // Until it has joined: a caller that gives up waiting has no member running.
         let guard = Leaving(Some((member.clone(), buffer.clone())));
         member.await_joined().await?;
         inner.positions.member.set(Some(member.clone()));
@@ -244,14 +244,15 @@ impl Consumer {
 
     // --- reading -------------------------------------------------------------------------
 
-    /// Waits until there is a record, and returns what is there, at most `max_poll_records`.
+    /// Waits until there is a record, and returns the records there are, at most
+    /// `max_poll_records`.
     ///
-    /// In a group it fails with what a listener returns, too, and with what ends a membership for
-    /// good, such as [`ErrorKind::FencedMember`]. Errors are [`ErrorKind::OffsetOutOfRange`], [`ErrorKind::UnknownTopicOrPartition`],
-    /// [`ErrorKind::CorruptLog`], or what a node refused for good. Reading can go on after them,
-    /// for instance after a seek; a damaged batch is never skipped, its error comes again until a
-    /// seek goes elsewhere. Records that were there before the error are returned first. Nothing
-    /// is lost when the future is dropped.
+    /// In a group it fails with a listener's error, too, and with errors that end a membership for
+    /// good, such as [`ErrorKind::FencedMember`]. Errors are [`ErrorKind::OffsetOutOfRange`],
+    /// [`ErrorKind::UnknownTopicOrPartition`], [`ErrorKind::CorruptLog`], or a node's final
+    /// refusal. Reading can go on after them, for instance after a seek; a damaged batch is never
+    /// skipped, its error comes again until a seek goes elsewhere. Records that were there before
+    /// the error are returned first. Nothing is lost when the future is dropped.
     pub async fn poll(&self) -> Result<Vec<Record>> {
         self.poll_records(self.config().max_poll_records).await
     }
@@ -290,7 +291,7 @@ impl Consumer {
         self.inner.rebalance.get().is_some_and(|rebalance| rebalance.is_due())
     }
 
-    /// Does what has changed for a member; goes on with what an earlier poll has left.
+    /// Carries out changes of a member; goes on with the rest of an earlier poll.
     async fn follow(&self) -> Result<()> {
         let Some(rebalance) = self.inner.rebalance.get().filter(|rebalance| rebalance.is_due())
         else {
@@ -306,7 +307,7 @@ impl Consumer {
         result
     }
 
-    /// What is there.
+    /// The records there are.
     fn take(&self, limit: usize) -> Result<Vec<Record>> {
         let _taking = self.inner.taking.lock().expect("no panic while it is held");
         let mut records = vec![];
@@ -490,8 +491,9 @@ impl Consumer {
 
     /// Stores these offsets. A commit with a producer id may be refused with
     /// [`ErrorKind::Fenced`], [`ErrorKind::OutOfOrder`] or [`ErrorKind::SequenceConflict`]; in a
-    /// group with members one is refused with [`ErrorKind::FencedMember`] for what is another's by
-    /// now, and with [`ErrorKind::GroupHasMembers`] if this consumer is none.
+    /// group with members one is refused with [`ErrorKind::FencedMember`] for a partition that
+    /// belongs to another member by now, and with [`ErrorKind::GroupHasMembers`] if this consumer
+    /// is none.
     pub async fn commit_offsets(
         &self,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
@@ -504,7 +506,7 @@ impl Consumer {
         self.inner.positions.groups.commit(group, offsets, terms.as_ref()).await
     }
 
-    /// What a commit says of a member; `None` for who is none.
+    /// The member's part of a commit; `None` for a consumer that is no member.
     pub(crate) fn terms_to_commit(
         &self,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
@@ -512,7 +514,7 @@ impl Consumer {
         self.inner.rebalance.get().map(|rebalance| rebalance.terms_to_commit(offsets)).transpose()
     }
 
-    /// What the group has committed for a partition.
+    /// The group's committed offset of a partition.
     pub async fn committed(&self, tp: &TopicPartition) -> Result<Option<CommittedOffset>> {
         let found = self.inner.positions.groups.committed(
             self.group()?,
@@ -529,15 +531,15 @@ impl Consumer {
     }
 
     /// Frees everything. A poll that waits returns [`ErrorKind::ClientClosed`]. A member of a group
-    /// has finished with what it was given: its listener is told, `enable_auto_commit` commits, and
-    /// it leaves; what fails of that is returned, and it has left all the same. Otherwise nothing
+    /// has finished the records it was given: its listener is told, `enable_auto_commit` commits,
+    /// and it leaves; errors of that are returned, and it has left all the same. Otherwise nothing
     /// is committed. A second close does nothing.
     pub async fn close(&self) -> Result<()> {
         self.end(false).await
     }
 
-    /// [`Consumer::close`] for who has failed to work on what was polled last: its listener is told
-    /// that all is lost, and nothing is committed.
+    /// [`Consumer::close`] for a caller that has failed to work on the records polled last: its
+    /// listener is told that all is lost, and nothing is committed.
     pub async fn abandon(&self) -> Result<()> {
         self.end(true).await
     }

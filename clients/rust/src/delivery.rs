@@ -1,4 +1,4 @@
-//! What becomes of a batch, and of each of its records.
+//! Outcome of a batch, and of each of its records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::errors::{Error, ErrorKind, Outcome, Result};
 use crate::staging::StagedRun;
 use crate::types::{Metadata, TopicPartition};
 
-/// What a batch was numbered as when it was last sealed.
+/// Numbers of a batch when it was last sealed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
     pub(crate) producer_id: i64,
@@ -39,7 +39,7 @@ impl Stored {
     }
 }
 
-/// What becomes of one batch. All its records share it.
+/// Outcome of one batch. All its records share it.
 pub(crate) struct BatchDelivery {
     pub(crate) tp: TopicPartition,
     outcome: OnceLock<Result<Stored>>,
@@ -53,7 +53,7 @@ struct Facts {
     /// The application's own; `None`: counted.
     sequences: Option<Vec<i64>>,
     stamp: Stamp,
-    /// Failed records whose error was fetched; `None` among them: the whole batch's.
+    /// Failed records with a fetched error; `None` among them: the whole batch's.
     looked: HashSet<Option<usize>>,
 }
 
@@ -153,9 +153,9 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Returns where the record is stored, or an error below
-    /// [`ErrorKind::Delivery`](crate::ErrorKind::Delivery), whose outcome says what is known of
-    /// it. Dropping the future leaves the record on its way.
+    /// Returns the record's place, or an error below
+    /// [`ErrorKind::Delivery`](crate::ErrorKind::Delivery) with the known outcome. Dropping the
+    /// future leaves the record on its way.
     pub async fn wait(&self) -> Result<Metadata> {
         self.batch.settled().await;
         self.outcome().expect("it is settled")
@@ -172,7 +172,7 @@ impl Delivery {
         })
     }
 
-    /// What the record, or the last one of the batch, was numbered as: (producer id, epoch,
+    /// Numbers of the record, or of the last one of the batch: (producer id, epoch,
     /// sequence).
     pub(crate) fn numbers(&self) -> (i64, i32, i64) {
         let facts = self.batch.facts();

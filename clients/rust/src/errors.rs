@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What a call of this crate returns.
+/// Result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 macro_rules! kinds {
@@ -12,9 +12,9 @@ macro_rules! kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
-            /// Above all whose call may succeed later, unchanged.
+            /// Above all calls that may succeed later, unchanged.
             Retriable,
-            /// Above all whose call, repeated, fails again.
+            /// Above all calls that fail again if repeated.
             Fatal,
             /// Settings that are out of range or contradict each other.
             InvalidConfig,
@@ -52,8 +52,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The node does not lead the partition; `leader_id` and `leader_address` say who does, if
-    /// that is known.
+    /// The node does not lead the partition; `leader_id` and `leader_address` name the leader, if
+    /// it is known.
     NotLeader = "NOT_LEADER" below Retriable,
     /// A new leader that has not caught up, or no leader at all, yet.
     NotReady = "NOT_READY" below Retriable,
@@ -77,13 +77,13 @@ kinds! {
     /// There is none, as far as the node knows; `topic`, `partition`.
     UnknownTopicOrPartition = "UNKNOWN_TOPIC_OR_PARTITION" below Retriable,
 
-    /// An argument is wrong; `field` names it, `limit` says what is allowed.
+    /// An argument is wrong; `field` names it, `limit` is the allowed range.
     InvalidRequest = "INVALID_REQUEST" below Fatal,
     /// A topic of this name exists; `topic`.
     TopicAlreadyExists = "TOPIC_ALREADY_EXISTS" below Fatal,
     /// No producer holds, or held, `producer_name`.
     ProducerNameNotFound = "PRODUCER_NAME_NOT_FOUND" below Fatal,
-    /// The node does not know who calls: no certificate or token, or one that is of no use.
+    /// The node does not know the caller: no certificate or token, or one that is of no use.
     Unauthenticated = "UNAUTHENTICATED" below Fatal,
     /// The caller may not do this; the message names the grant that is missing.
     NotAuthorized = "NOT_AUTHORIZED" below Fatal,
@@ -98,7 +98,7 @@ kinds! {
     Internal = "INTERNAL" below Fatal,
     /// No record is there; `offset`, `log_start_offset`, `high_watermark`.
     OffsetOutOfRange = "OFFSET_OUT_OF_RANGE" below Fatal,
-    /// What is stored, or was fetched, is damaged; `topic`, `partition`, `offset`.
+    /// Stored or fetched bytes are damaged; `topic`, `partition`, `offset`.
     CorruptLog = "CORRUPT_LOG" below Fatal,
     /// The client was used after it was closed.
     ClientClosed = "CLIENT_CLOSED" below Fatal,
@@ -116,7 +116,7 @@ kinds! {
     /// Returned by flush and close: `count` records failed and nobody looked at it.
     Undelivered = "UNDELIVERED_RECORDS" below Delivery,
 
-    /// Above all of a transaction that did not become, or is not, what was asked for.
+    /// Above all of a transaction that did not become, or is not, as requested.
     Transaction = "TRANSACTION_FAILED" below Delivery,
     /// Nothing of it is readable; the message says why.
     TransactionAborted = "TRANSACTION_ABORTED" below Transaction,
@@ -169,7 +169,7 @@ impl ErrorKind {
     }
 }
 
-/// What is known of a record that failed.
+/// Known outcome of a failed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// No node has seen the record.
@@ -191,7 +191,7 @@ impl Outcome {
     }
 }
 
-/// What an error carries beside its message. What is set depends on its kind.
+/// Fields of an error beside its message. The fields that are set depend on its kind.
 ///
 /// A record's error names its batch: `Admin::resolve_sequence` takes `topic`, `partition`,
 /// `producer_id`, `epoch` and `sequence`, and tells later whether the batch was stored.
@@ -216,7 +216,7 @@ pub struct ErrorDetails {
     pub producer_name: String,
     pub field: String,
     pub limit: String,
-    /// Of `NotAuthorized`: who lacks what, as the next three say.
+    /// Of `NotAuthorized`: the caller and its missing permission, as the next three say.
     pub principal: String,
     pub operation: String,
     pub kind: String,
@@ -241,7 +241,7 @@ impl Error {
     /// Kinds below `Delivery` are not stored until something else is said.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let outcome = match kind {
-            // What was committed is stored.
+            // The committed records are stored.
             ErrorKind::CommitTimeout | ErrorKind::TransactionCommitted => Some(Outcome::Unknown),
             _ => kind.is(ErrorKind::Delivery).then_some(Outcome::NotStored),
         };
@@ -292,7 +292,7 @@ impl Error {
         self
     }
 
-    /// Says what is known of the records, if the kind is one that has an outcome.
+    /// The known outcome of the records, if the kind is one that has an outcome.
     pub(crate) fn with_outcome(mut self, outcome: Outcome) -> Self {
         if self.kind.is(ErrorKind::Delivery) {
             self.outcome = Some(outcome);
@@ -320,14 +320,14 @@ impl Error {
         &self.message
     }
 
-    /// What is known of the record; of `CommitTimeout`, and of kinds below `Delivery`. Of another
+    /// Known outcome of the record; of `CommitTimeout`, and of kinds below `Delivery`. Of another
     /// retriable error it is `Unknown` if an attempt of the call had no answer: the call may take
     /// effect.
     pub fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// What the error carries beside its message.
+    /// Fields of the error beside its message.
     pub fn details(&self) -> &ErrorDetails {
         &self.details
     }

@@ -24,9 +24,9 @@ use crate::types::TopicPartition;
 /// How long an offset above a leader's high watermark may last: a new leader learns how far the
 /// log is committed a moment after its election.
 const AHEAD_GRACE: Duration = Duration::from_secs(10);
-/// What a node allows.
+/// A node's limits.
 const MOST_WAIT: Duration = Duration::from_secs(60);
-/// A poll that is late by so much: others are asked who leads.
+/// A poll that is late by so much: others are asked for the leader.
 const LATE_BY: Duration = Duration::from_secs(1);
 /// A node takes no more partitions in a Fetch.
 pub(crate) const MOST_FETCHED: usize = 1000;
@@ -46,7 +46,7 @@ struct Poll {
     task: AbortHandle,
 }
 
-/// What happens to a fetcher.
+/// Events of a fetcher.
 enum Event {
     Polled {
         place: Place,
@@ -84,7 +84,7 @@ pub(crate) struct Fetcher {
     positions: Arc<Positions>,
     buffer: Arc<FetchBuffer>,
     events: mpsc::UnboundedSender<Event>,
-    /// What the fetcher waits for beside its events; it ends with the fetcher.
+    /// Waits of the fetcher beside its events; it ends with the fetcher.
     tasks: JoinSet<()>,
 
     last_id: u64,
@@ -192,7 +192,7 @@ impl Fetcher {
         })
     }
 
-    // --- what to ask whom ----------------------------------------------------------------
+    // --- groups and coordinators ----------------------------------------------------------
 
     /// Starts polls where there is something to ask, and returns when to look again.
     fn dispatch(&mut self, now: Instant) -> Option<Instant> {
@@ -403,7 +403,7 @@ impl Fetcher {
     fn check_topics(&mut self) {
         for (tp, id) in self.buffer.recreated() {
             self.positions.growth.drop_gone(&tp.topic);
-            // Else who asks for it is told that there is none.
+            // Else callers are told that there is none.
             if self.cluster.leaders.leader(&tp).is_some() {
                 self.begin_anew(&tp, id);
             }

@@ -1,6 +1,6 @@
-//! The transaction that a commit has begun for its producer's next begin, which saves a call. What
-//! is not taken soon is aborted: an open transaction keeps the cluster from forgetting ended ones.
-//! No IO.
+//! The transaction that a commit has begun for its producer's next begin, which saves a call. A
+//! ticket that is not taken soon is aborted: an open transaction keeps the cluster from forgetting
+//! ended ones. No IO.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use crate::pb;
 use crate::sealing::Identity;
 
-/// Who begins so soon after a commit is expected to do so again; for so long one is kept.
+/// A producer that begins so soon after a commit is expected to do so again; for so long one is
+/// kept.
 const SOON_AFTER: Duration = Duration::from_secs(1);
-/// Of the idle time, what may pass before it is taken: its first sign of life is due then.
+/// Part of the idle time that may pass before it is taken: its first sign of life is due then.
 const IDLE_SHARE: u32 = 4;
 
 /// How long a transaction may be open; zero: as long as nodes say.
@@ -22,7 +23,7 @@ pub(crate) struct Times {
     pub(crate) total: Duration,
 }
 
-/// Whose transaction it is, and for how long it may be open.
+/// The transaction's owner and its longest open time.
 #[derive(Clone)]
 pub(crate) struct Terms {
     pub(crate) identity: Arc<Identity>,

@@ -1,4 +1,4 @@
-//! The node that keeps a group's offsets, and what it is asked.
+//! The node that keeps a group's offsets, and the calls to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ const LIST_PAGE: usize = 1000;
 /// A node that hangs must not hold up a question that another one answers.
 pub(crate) const ATTEMPT: Duration = Duration::from_secs(2);
 
-/// What a commit of a group's member, or its look for where to go on, says of it.
+/// The member's part of a commit, or of a look at the offset to go on from.
 #[derive(Clone, Debug)]
 pub(crate) struct CommitTerms {
     pub(crate) member_id: String,
@@ -65,7 +65,7 @@ impl Groups {
         self.cluster.backoff.after(error, failures)
     }
 
-    /// This node keeps the group; empty: it is not known who does.
+    /// This node keeps the group; empty: the leader is not known.
     pub(crate) fn answered(&self, group: &str, address: &str) {
         let mut coordinators = self.coordinators.lock().expect("no panic while it is held");
         if address.is_empty() {
@@ -157,8 +157,8 @@ impl Groups {
         Err(Error::new(kind, format!("group {group}: offsets not staged: {text}")))
     }
 
-    /// What is committed of these partitions, or of all. Who only looks ends no transaction that
-    /// has staged offsets there.
+    /// Committed offsets of these partitions, or of all. A caller that only looks ends no
+    /// transaction that has staged offsets there.
     pub(crate) async fn committed(
         &self,
         group: &str,

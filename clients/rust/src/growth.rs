@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A reader that begins at the end reads a partition that is younger than it is from its start:
-//! what came before it noticed would be lost otherwise. Since when a group reads nobody knows, so
+//! earlier records would be lost otherwise. Since when a group reads nobody knows, so
 //! for a group each partition counts as younger that its topic did not begin with.
 
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ pub(crate) struct Growth {
     cluster: Arc<Cluster>,
     buffer: Arc<FetchBuffer>,
     in_group: bool,
-    /// Held while what is followed and what is assigned differ.
+    /// Held while the followed and the assigned partitions differ.
     state: Mutex<State>,
 }
 
@@ -41,7 +41,7 @@ impl Growth {
         self.state.lock().expect("no panic while it is held")
     }
 
-    /// Reads all partitions of these topics, whose metadata is known.
+    /// Reads all partitions of these topics, with known metadata.
     pub(crate) fn subscribe(&self, topics: &[Arc<str>]) {
         let mut state = self.state();
         state.counts = topics.iter().map(|topic| (topic.clone(), 0)).collect();
@@ -72,7 +72,7 @@ impl Growth {
         self.state().came.insert(tp.clone());
     }
 
-    /// Reads no longer what a topic does not have that was created anew.
+    /// Stops reading partitions that a topic lost when it was created anew.
     pub(crate) fn drop_gone(&self, topic: &str) {
         let mut state = self.state();
         let known = self.cluster.leaders.topic(topic).map_or(0, |facts| facts.partitions);
@@ -86,7 +86,7 @@ impl Growth {
         self.buffer.assign(&left);
     }
 
-    /// Reads what has come since, too.
+    /// Reads new partitions, too.
     pub(crate) fn take(&self) {
         let mut state = self.state();
         let fresh = self.follow(&mut state);

@@ -1,4 +1,4 @@
-//! Who the producer is: leases of producer ids, names, and where a partition goes on. All
+//! The producer's identity: leases of producer ids, names, and where a partition goes on. All
 //! partitions share one identity; one that was reset gets its own, so the others are left alone.
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,9 +19,9 @@ pub(crate) struct Identities {
     config: ProducerConfig,
     cluster: Arc<Cluster>,
     current: Mutex<Option<Arc<Identity>>>,
-    /// What the call in progress has met so far.
+    /// Failures of the call in progress so far.
     tried: Mutex<Attempts>,
-    /// Held by who leases.
+    /// Held by the leasing goroutine.
     leasing: tokio::sync::Mutex<Leasing>,
 }
 
@@ -111,7 +111,7 @@ impl Identities {
     ) -> Result<()> {
         let Ok(mut leasing) = self.leasing.try_lock() else { return Ok(()) };
         let renew_at = self.current().and_then(|current| current.renew_at);
-        // A transaction that begins is paused first, and then waits for whoever leases.
+        // A transaction that begins is paused first, and then waits for the leasing goroutine.
         if is_transactional() || renew_at.is_none_or(|at| now < at) {
             return Ok(());
         }

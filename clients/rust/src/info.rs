@@ -1,4 +1,4 @@
-//! What nodes say of topics, of the cluster and of its producers.
+//! Nodes' descriptions of topics, of the cluster and of its producers.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,19 @@ pub struct NodeInfo {
     pub alive: bool,
     /// With a majority's, so the node does not lead.
     pub clock_disagrees: bool,
-    /// What it runs; empty while it is not heard, as the next three.
+    /// Its release; empty while it is not heard, as the next three.
     pub release: String,
     /// The cluster versions that it takes part in, from
     pub oldest_cluster_version: i32,
     /// to.
     pub newest_cluster_version: i32,
-    /// What it knows.
+    /// Its knowledge.
     pub features: Vec<String>,
     /// It listens without TLS beyond its machine.
     pub insecure: bool,
 }
 
-/// What the cluster was upgraded to, and what it could be upgraded to.
+/// The cluster's version, and the version it could be upgraded to.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct UpgradeInfo {
@@ -68,7 +68,7 @@ pub struct PartitionInfo {
     pub added_ms: i64,
 }
 
-/// What a topic does with a batch's expected offset.
+/// A topic's treatment of a batch's expected offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedOffsets {
     /// Checks it where a batch carries one.
@@ -79,7 +79,7 @@ pub enum ExpectedOffsets {
     Required,
 }
 
-/// A topic's settings. What is `None` has the cluster's default or, in
+/// A topic's settings. A field that is `None` has the cluster's default or, in
 /// [`Admin::alter_topic`](crate::Admin::alter_topic), stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct TopicConfig {
@@ -89,7 +89,7 @@ pub struct TopicConfig {
     pub retention_bytes: Option<i64>,
     /// The largest batch, as sent.
     pub max_batch_bytes: Option<i32>,
-    /// What is done with expected offsets.
+    /// Treatment of expected offsets.
     pub expected_offsets: Option<ExpectedOffsets>,
 }
 
@@ -115,7 +115,7 @@ pub struct TopicInfo {
 pub struct ClusterInfo {
     /// Its own.
     pub cluster_id: String,
-    /// Who says all this.
+    /// The answering node.
     pub answering_node_id: i32,
     /// Leader of the metadata group; 0: not known.
     pub controller_id: i32,
@@ -133,9 +133,9 @@ pub struct ClusterInfo {
     pub max_message_bytes: i64,
     /// How far the cluster is with an upgrade.
     pub upgrade: UpgradeInfo,
-    /// What all nodes go by.
+    /// Settings of all nodes.
     pub settings: HashMap<String, i64>,
-    /// For people: which replicas have stopped for damage, and what is done about it.
+    /// For people: the replicas that have stopped for damage, and their repair.
     pub damaged_replicas: Vec<String>,
     /// Of the answering node, as [`ErrorKind::OtherCluster`](crate::ErrorKind) names it; empty: not
     /// told.
@@ -182,7 +182,7 @@ pub struct RecentBatch {
     pub crc32c: u32,
 }
 
-/// What a partition remembers of a producer.
+/// A producer as a partition remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProducerState {

@@ -19,7 +19,7 @@ use crate::types::{CommittedOffset, GroupDescription, TopicPartition};
 /// For how long a partition's leader may take to answer, with an election.
 const LAG_WAIT: Duration = Duration::from_secs(2);
 
-/// How far a group is in a partition. What is not known is `None`.
+/// How far a group is in a partition. Unknown fields are `None`.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PartitionLag {
@@ -70,7 +70,7 @@ impl Admin {
         let positions = self.positions();
         let mut topics: Vec<_> = partitions.keys().map(|tp| tp.topic.to_string()).collect();
         topics.dedup();
-        let _ = self.cluster.refresh(&topics).await; // who leads is asked again below
+        let _ = self.cluster.refresh(&topics).await; // the leader is asked for again below
         let at = |place| -> HashMap<_, _> {
             partitions.keys().map(|tp| (tp.clone(), place_of(place))).collect()
         };

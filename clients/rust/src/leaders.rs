@@ -1,5 +1,5 @@
-//! What a client knows of topics and their leaders. News of an older term never replaces what is
-//! known of a newer one, so a node that is behind cannot send a client back.
+//! A client's view of topics and their leaders. News of an older term never replaces a newer
+//! leader, so a node that is behind cannot send a client back.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -8,10 +8,10 @@ use crate::pb;
 use crate::types::TopicPartition;
 
 const DEFAULT_MAX_BATCH_BYTES: usize = 4 << 20;
-/// Of a topic: far above what a cluster takes.
+/// Of a topic: far above the limits of a cluster.
 const MOST_PARTITIONS: i32 = 1_000_000;
 
-/// What is known of a partition's leader.
+/// Known leader of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leader {
     pub(crate) node_id: i32,
@@ -89,7 +89,7 @@ impl Leaders {
         }
     }
 
-    /// Calls `f` with what is known of a partition, if anything is.
+    /// Calls `f` with the known leader of a partition, if there is one.
     fn change(&self, tp: &TopicPartition, f: impl FnOnce(&mut Leader, &mut HashMap<i32, String>)) {
         let mut known = self.write();
         let Known { nodes, topics, .. } = &mut *known;
@@ -100,7 +100,7 @@ impl Leaders {
         }
     }
 
-    /// Takes over what a node said when it refused as not the leader.
+    /// Takes over the leader named by a node that refused as not the leader.
     pub(crate) fn hint(&self, tp: &TopicPartition, node_id: i32, address: &str) {
         if address.is_empty() {
             return;
@@ -116,12 +116,12 @@ impl Leaders {
         });
     }
 
-    /// Who is said to lead does not, and names nobody. Any node's word may take its place.
+    /// The supposed leader does not lead, and names nobody. Any node's word may take its place.
     pub(crate) fn suspect(&self, tp: &TopicPartition) {
         self.change(tp, |leader, _| leader.refused.clear());
     }
 
-    /// This node does not lead the partition, whatever was known.
+    /// This node does not lead the partition, in spite of the client's view.
     pub(crate) fn forget(&self, tp: &TopicPartition, address: &str) {
         self.change(tp, |leader, _| {
             if leader.address == address {

@@ -2,9 +2,9 @@
 //!
 //! A [`Producer`] may retry as often as it likes, its leader may be killed between the append and
 //! the acknowledgement, and each record is still in the log one time, in the order it was sent. A
-//! [`Consumer`] reads records in offset order, alone or in a group; a [`Transaction`] makes what is
-//! written, and how far it was read for it, one thing; an [`Admin`] manages topics and looks at the
-//! cluster.
+//! [`Consumer`] reads records in offset order, alone or in a group; a [`Transaction`] makes the
+//! written records, and how far their source was read, one thing; an [`Admin`] manages topics and
+//! looks at the cluster.
 //!
 //! ```no_run
 //! use oncelog::{Message, Producer, ProducerConfig};
@@ -18,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! What the client does on the wire is laid down in docs/protocol.md; settings and errors mean
+//! The client's behaviour on the wire is laid down in docs/protocol.md; settings and errors mean
 //! the same as in the other clients. Errors form a tree: see [`ErrorKind`]. Clients are made
 //! within a Tokio runtime. A future that is dropped ends waiting, never a record that is on its
 //! way.

@@ -6,7 +6,7 @@
 //! coordinator <--GroupHeartbeat---- GroupMember <-- Rebalance, within polls
 //! ```
 //!
-//! What changes is put before the user's polls as an interruption; nothing of the user's changes
+//! Changes are put before the user's polls as an interruption; nothing of the user's changes
 //! without them. All but the hello goes by calls, not by the stream: an answer shows that the
 //! coordinator still has this member, and while none comes for a session's length nothing is given
 //! out.
@@ -32,12 +32,12 @@ use crate::pb::{self, join_group_request as request, join_group_response as resp
 use crate::status::from_status;
 use crate::types::{OffsetCommit, TopicPartition};
 
-/// What the user's polls are to do.
+/// Work of the user's polls.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) connection: i64,
     pub(crate) step: Step,
-    /// Of what is revoked.
+    /// Of the revoked partitions.
     pub(crate) deadline: Instant,
     /// The membership has: the user has to come back before another begins.
     pub(crate) ended: bool,
@@ -79,7 +79,7 @@ struct State {
     outbox: VecDeque<Option<request::Message>>,
 }
 
-/// What comes after a connection.
+/// Events after a connection.
 enum Next {
     /// It goes on.
     Same,
@@ -163,7 +163,7 @@ impl GroupMember {
 
     // --- the user's questions ------------------------------------------------------------
 
-    /// Returns when the group has answered, or what is in the way.
+    /// Returns when the group has answered, or the error in the way.
     pub(crate) async fn await_joined(&self) -> Result<()> {
         let limit = self.config.client.request_timeout;
         let mut joined = self.joined.subscribe();
@@ -176,7 +176,7 @@ impl GroupMember {
         Err(Error::new(ErrorKind::RequestTimeout, message))
     }
 
-    /// What has ended the membership for good.
+    /// The error that has ended the membership for good.
     pub(crate) fn failure(&self) -> Result<()> {
         self.state().error.clone().map_or(Ok(()), Err)
     }
@@ -197,7 +197,8 @@ impl GroupMember {
         asked.filter(|tp| same && membership.revoking.contains(*tp)).cloned().collect()
     }
 
-    /// Gives back what is finished and committed; returns what is kept all the same.
+    /// Gives back finished and committed partitions; returns the partitions that are kept all the
+    /// same.
     pub(crate) fn release(&self, change: &Change, tps: &[TopicPartition]) -> Vec<TopicPartition> {
         self.answer(change.connection, tps);
         let state = self.state();
@@ -231,8 +232,8 @@ impl GroupMember {
         self.is_back.send_replace(true);
     }
 
-    /// What the next commit says of its maker, for records that were read under ownerships of
-    /// these numbers.
+    /// The member's part of the next commit, for records that were read under ownerships of these
+    /// numbers.
     pub(crate) fn terms_to_commit(
         &self,
         offsets: &HashMap<TopicPartition, OffsetCommit>,
@@ -354,13 +355,13 @@ impl GroupMember {
         self.confirmed(sent);
     }
 
-    /// The coordinator had this member when it answered to what was sent then.
+    /// The coordinator had this member when it answered the messages of that time.
     fn confirmed(&self, sent: Instant) {
         let session = self.state().session;
         self.buffer.hold_from(sent + session);
     }
 
-    /// A new connection's number, and what is said on it first.
+    /// A new connection's number, and its first message.
     fn hello(&self) -> (i64, pb::MemberHello) {
         let mut state = self.state();
         state.outbox.clear();
@@ -385,8 +386,8 @@ impl GroupMember {
         (connection, hello)
     }
 
-    /// Says what there is to say, or that it lives; returns what ends the connection: that it is
-    /// fenced, or that another hello is to be said.
+    /// Sends the next message, or a sign of life; returns the error that ends the connection: that
+    /// it is fenced, or that another hello is to be said.
     async fn beat(&self, address: &str, connection: i64) -> Result<Option<pb::MemberFenced>> {
         loop {
             let ping = self.state().ping;
@@ -426,7 +427,7 @@ impl GroupMember {
         self.cluster.call_at(address, limit, ask!(groups.group_heartbeat(request))).await
     }
 
-    /// Says what is still held, without these.
+    /// Tells which partitions are still held, without these.
     fn answer(&self, connection: i64, tps: &[TopicPartition]) {
         let owned = {
             let mut state = self.state();
@@ -444,7 +445,7 @@ impl GroupMember {
         self.wake.notify_one();
     }
 
-    // --- what comes ----------------------------------------------------------------------
+    // --- messages that come ----------------------------------------------------------------
 
     fn take_over(&self, connection: i64, message: Option<response::Message>) -> Result<Next> {
         match message {

@@ -1,12 +1,12 @@
-//! A consumer's part in its group: what it owns, and what it has to give back. No IO.
+//! A consumer's part in its group: its partitions, and those it has to give back. No IO.
 //!
 //! ```text
 //! stream --assignment, fenced--> Membership --Step--> lost, revoked, assigned
-//! what is revoked is finished --released--> owned --> stream
+//! revoked partitions are finished --released--> owned --> stream
 //! ```
 //!
-//! An ownership has a number. The same partition under another number is another ownership: what
-//! was read and not committed under the first may belong to somebody else, so it is lost first.
+//! An ownership has a number. The same partition under another number is another ownership: records
+//! read and not committed under the first may belong to another member, so it is lost first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,12 +24,12 @@ pub(crate) struct Membership {
     commits: i64,
 }
 
-/// What an assignment means, in the order in which it is to be done.
+/// Consequences of an assignment, in the order in which they are to be done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
     /// Gone already: drop positions, commit nothing.
     pub(crate) lost: Vec<TopicPartition>,
-    /// Finish what was read, commit, then call `released`.
+    /// Finish the records that were read, commit, then call `released`.
     pub(crate) revoked: Vec<TopicPartition>,
     /// Read from the committed offset on; with the number for commits.
     pub(crate) assigned: HashMap<TopicPartition, i64>,
@@ -42,8 +42,8 @@ impl Step {
 }
 
 impl Membership {
-    /// A new connection begins; its number. What is owned stays owned: the hello that follows
-    /// says so, and what was asked back is asked back again.
+    /// A new connection begins; its number. Owned partitions stay owned: the hello that follows
+    /// says so, and the same partitions are asked back again.
     pub(crate) fn connect(&mut self) -> i64 {
         self.connection += 1;
         self.revoking.clear();
@@ -89,8 +89,8 @@ impl Membership {
         Step { lost, revoked, assigned }
     }
 
-    /// The work on these is finished and committed; what is still held is to be said. False if a
-    /// new connection has begun since they were asked back: its hello said that they are held, so
+    /// The work on these is finished and committed; partitions still held are to be named. False if
+    /// a new connection has begun since they were asked back: its hello said that they are held, so
     /// they are, until they are asked back there.
     pub(crate) fn released(&mut self, connection: i64, tps: &[TopicPartition]) -> bool {
         if connection != self.connection {
@@ -104,7 +104,7 @@ impl Membership {
         true
     }
 
-    /// The coordinator has ended the membership; what is lost by that.
+    /// The coordinator has ended the membership; the partitions lost by that.
     pub(crate) fn fenced(&mut self) -> Vec<TopicPartition> {
         let lost = self.held();
         self.owned.clear();

@@ -10,7 +10,7 @@ use crate::types::{Header, Record};
 const MAGIC: &[u8; 4] = b"OLB1";
 const PREAMBLE_BYTES: usize = 32;
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 64 << 20;
-/// What one record adds beside its own bytes, at most, headers left out: 4 + 4 of offsets, 8 of
+/// Most bytes that one record adds beside its own bytes, headers left out: 4 + 4 of offsets, 8 of
 /// timestamp, validity bits, and 4 of header offsets.
 pub(crate) const RECORD_OVERHEAD: usize = 21;
 pub(crate) const HEADER_OVERHEAD: usize = 9;
@@ -321,7 +321,7 @@ fn preamble(payload: &[u8], count: usize) -> Result<[usize; 7]> {
 }
 
 impl Decoded {
-    /// Refuses whatever is not exactly a payload of `count` records.
+    /// Refuses all but exactly a payload of `count` records.
     pub(crate) fn new(payload: Bytes, count: usize) -> Result<Self> {
         let [flags, n, h, values, keys, header_keys, header_values] = preamble(&payload, count)?;
         let has = |flag: u32| flags & flag as usize != 0;

@@ -1,4 +1,4 @@
-//! The vectors of tests/vectors, byte for byte, and what must be refused.
+//! The vectors of tests/vectors, byte for byte, and bytes to refuse.
 
 use std::path::{Path, PathBuf};
 

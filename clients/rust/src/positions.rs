@@ -38,7 +38,7 @@ pub(crate) struct Positions {
     pub(crate) member: Slot<GroupMember>,
 }
 
-/// What a membership brings, and takes with it.
+/// Lifetime of a membership.
 pub(crate) struct Slot<T>(Mutex<Option<Arc<T>>>);
 
 impl<T> Default for Slot<T> {
@@ -71,7 +71,7 @@ pub(crate) type Tell<'a> = &'a (dyn Fn(&TopicPartition, Result<i64>) + Send + Sy
 
 type Failed = BTreeMap<TopicPartition, Error>;
 
-/// Whether asking again is of no use. It was asked again for what is not known.
+/// Whether asking again is of no use. It was asked again for the missing offsets.
 pub(crate) fn is_final(error: &Error) -> bool {
     !error.is_retriable() || error.kind() == ErrorKind::UnknownTopicOrPartition
 }
@@ -97,8 +97,7 @@ impl Positions {
                 left.remove(tp);
             }
             if standing.is_err() {
-                // The coordinator moves or, of a fenced member, the group will say what becomes of
-                // them.
+                // The coordinator moves or, of a fenced member, the group will name the new owners.
                 sleep(self.config.client.retry_backoff_max).await;
             }
         }
@@ -123,7 +122,7 @@ impl Positions {
         }
     }
 
-    /// What the group has committed of these partitions.
+    /// The group's committed offsets of these partitions.
     async fn standing(
         &self,
         tps: &[TopicPartition],
@@ -143,7 +142,7 @@ impl Positions {
         of_partitions(&failed).map_or(Ok(found), Err)
     }
 
-    /// Does so for that long, and returns the errors of what is not found, too.
+    /// Does so for that long, and returns the errors of missing partitions, too.
     pub(crate) async fn list_for(
         &self,
         queries: &HashMap<TopicPartition, Position>,
@@ -180,8 +179,7 @@ impl Positions {
         unreachable!("it ends with an answer or its deadline")
     }
 
-    /// Asks who leads where that is not known, and returns the errors of partitions that nobody can
-    /// be asked for.
+    /// Asks for unknown leaders, and returns the errors of partitions without a node to ask.
     async fn learn(&self, tps: &[TopicPartition], limit: Duration) -> Failed {
         let mut topics: HashMap<Arc<str>, Option<Error>> = HashMap::new();
         let mut failed = Failed::new();
@@ -205,8 +203,8 @@ impl Positions {
         failed
     }
 
-    /// Asks each leader once, all at the same time, and tells what they answer. It adds to `failed`,
-    /// which says whom not to ask.
+    /// Asks each leader once, all at the same time, and returns their answers. It adds to `failed`,
+    /// the nodes that are not to be asked.
     async fn list_once(
         &self,
         queries: &HashMap<TopicPartition, Position>,

@@ -47,7 +47,7 @@ pub struct Stats {
     pub outages: Outages,
 }
 
-/// What the users' side, the sender and the windows of a producer share.
+/// Parts that the users' side, the sender and the windows of a producer share.
 pub(crate) struct Common {
     pub(crate) config: ProducerConfig,
     pub(crate) accumulator: Accumulator,
@@ -100,7 +100,7 @@ impl Common {
         batch.delivery.settle(outcome);
     }
 
-    /// Sends what lingers, and returns when nothing waits any more and nothing is on its way.
+    /// Sends lingering records, and returns when nothing waits any more and nothing is on its way.
     pub(crate) async fn settle_all(&self) {
         let (_guard, waiting) = self.accumulator.begin_flush();
         for batch in waiting {
@@ -129,10 +129,10 @@ impl Common {
     }
 }
 
-/// Sends records; each is stored once, in order per partition, whatever fails between.
+/// Sends records; each is stored once, in order per partition, through any failure.
 ///
 /// It is used by reference, by any number of tasks. Close it at the end: a producer that is dropped
-/// is closed by its task, when what it was given has an outcome. Where the runtime ends before, a
+/// is closed by its task, when its records have an outcome. Where the runtime ends before, a
 /// warning says how many records were not delivered.
 pub struct Producer {
     common: Arc<Common>,
@@ -187,8 +187,8 @@ impl Producer {
         self.queue.send(&message).await
     }
 
-    /// Sends many records as exactly one batch of a partition. What the messages say of topic,
-    /// partition, sequence and expected offset is ignored.
+    /// Sends many records as exactly one batch of a partition. The messages' topic, partition,
+    /// sequence and expected offset are ignored.
     pub async fn send_batch(
         &self,
         topic: &str,
@@ -210,9 +210,9 @@ impl Producer {
     /// `producer_name`.
     ///
     /// It fails with [`ErrorKind::Fenced`] if another producer has taken over the name, with
-    /// [`ErrorKind::TransactionOpen`] if nobody has asked for the end of the one before, and with
-    /// what is [retriable](ErrorKind::Retriable) when nobody answers. What has begun when the future
-    /// is dropped is aborted; records go without it at once.
+    /// [`ErrorKind::TransactionOpen`] if nobody has asked for the end of the one before, and with a
+    /// [retriable](ErrorKind::Retriable) error when nobody answers. A transaction that has begun
+    /// when the future is dropped is aborted; records go without it at once.
     pub async fn begin(&self) -> Result<Transaction> {
         self.begin_with(TransactionOptions::default()).await
     }
@@ -223,14 +223,14 @@ impl Producer {
     }
 
     /// Begins a transaction, calls `f`, and commits; if `f` fails it aborts. It fails with `f`'s
-    /// error, or what [`Producer::begin`] and [`Transaction::commit`] fail with.
+    /// error, or that of [`Producer::begin`] and [`Transaction::commit`].
     pub async fn transact<E: From<Error>>(
         &self,
         f: impl AsyncFnOnce(&Transaction) -> std::result::Result<(), E>,
     ) -> std::result::Result<CommittedTransaction, E> {
         let transaction = self.begin().await?;
         if let Err(error) = f(&transaction).await {
-            // Its error says more; what is not aborted now is when it has been idle.
+            // Its error says more; a transaction not aborted now is aborted when it has been idle.
             let _ = timeout(self.config().client.request_timeout, transaction.abort()).await;
             return Err(error);
         }
@@ -239,7 +239,7 @@ impl Producer {
 
     // --- waiting, asking -----------------------------------------------------------------
 
-    /// Sends what lingers and waits until the outcome of all records is known.
+    /// Sends lingering records and waits until the outcome of all records is known.
     ///
     /// It fails with [`ErrorKind::Undelivered`] for failures since the last flush that nobody has
     /// looked at: no `wait` returned them.
@@ -258,11 +258,11 @@ impl Producer {
         self.close_within(Duration::MAX).await
     }
 
-    /// The same, and what has no outcome in time fails.
+    /// The same, and records without an outcome in time fail.
     pub async fn close_within(&self, limit: Duration) -> Result<()> {
         let mut sender = self.sender.lock().await;
         let Some(task) = sender.take() else { return Ok(()) };
-        // What is left fails below, and is reported with its outcome.
+        // The rest fails below, and is reported with its outcome.
         let _ = timeout(limit, async {
             self.transactions.close().await;
             self.settle_all().await;
@@ -310,7 +310,7 @@ impl Producer {
         })
     }
 
-    /// Asks what became of a record (or a batch, by its last record) after a timeout. `NotYet`:
+    /// Asks for the outcome of a record (or a batch, by its last record) after a timeout. `NotYet`:
     /// it may still come. A record without idempotence, or one that was never sent, is
     /// [`ErrorKind::InvalidRequest`]: there is nothing to ask for.
     pub async fn resolve(&self, delivery: &Delivery) -> Result<ResolvedSequence> {

@@ -74,7 +74,7 @@ impl Reachability {
         warn(&format!("no node has answered for {span:.1?}, the client keeps trying: {why}"));
     }
 
-    /// What became of a call.
+    /// Outcome of a call.
     pub(crate) fn note<T>(&self, address: &str, answer: &Result<T, Error>) {
         match answer {
             Err(error) if error.is_silence() => self.failed(&error.to_string(), Instant::now()),
@@ -89,7 +89,8 @@ impl Reachability {
     }
 }
 
-/// Says what no call can return: to the program's logger or, where it has none, to stderr.
+/// Reports events that no call can return: to the program's logger or, where it has none, to
+/// stderr.
 pub(crate) fn warn(text: &str) {
     if log::max_level() == log::LevelFilter::Off {
         eprintln!("oncelog: {text}");

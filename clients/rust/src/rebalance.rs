@@ -1,4 +1,4 @@
-//! What a consumer does when its partitions change: within its polls, between two records.
+//! The consumer's work when its partitions change: within its polls, between two records.
 //!
 //! ```text
 //! GroupMember --Change--> FetchBuffer --interruption--> Rebalance --> lost, revoked, assigned
@@ -24,12 +24,12 @@ use crate::groups::CommitTerms;
 use crate::member::{Change, GroupMember};
 use crate::types::{OffsetCommit, TopicPartition};
 
-/// What a [`RebalanceListener`] returns.
+/// Result of a [`RebalanceListener`].
 pub type Followed<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// Is told which partitions come or go, by [`Consumer::poll`], [`Consumer::close`], and
-/// [`Records`](crate::Records): between two records, and to its end however short a poll is. What
-/// fails is what that poll fails with, when all that has changed is done. One that panics fails with
+/// [`Records`](crate::Records): between two records, and to its end however short a poll is. Its
+/// error fails that poll, when all changes are done. One that panics fails with
 /// [`ErrorKind::Internal`].
 ///
 /// It may commit with the consumer that it is given, and must not poll or close it.
@@ -56,8 +56,8 @@ pub trait RebalanceListener: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// These are about to go: what was read of them can be finished and committed. The future is
-    /// dropped when `revoke_timeout` is over.
+    /// These are about to go: their records that were read can be finished and committed. The
+    /// future is dropped when `revoke_timeout` is over.
     fn revoked<'a>(
         &'a self,
         consumer: &'a Consumer,
@@ -163,8 +163,8 @@ impl Rebalance {
         tps.iter().filter(|tp| state.numbers.contains_key(*tp)).cloned().collect()
     }
 
-    /// Does all that is due. It fails with the first error of a listener, and with what has ended
-    /// the membership.
+    /// Does all that is due. It fails with the first error of a listener, and with the error that
+    /// has ended the membership.
     pub(crate) async fn follow(self: Arc<Self>, consumer: Consumer) -> Result<()> {
         let mut first = Ok(());
         while let Some(change) = self.buffer.interruption() {
@@ -179,7 +179,7 @@ impl Rebalance {
         }
     }
 
-    /// The consumer closes. `failed`: what was given out last may not have been worked on.
+    /// The consumer closes. `failed`: the records given out last may not have been worked on.
     pub(crate) async fn leave(&self, consumer: &Consumer, failed: bool) -> Result<()> {
         let tps = self.all();
         let result = if failed {
@@ -235,7 +235,7 @@ impl Rebalance {
         self.call(Call::Assigned, consumer, &tps).await
     }
 
-    /// What was given out is worked on and committed.
+    /// The records given out are worked on and committed.
     async fn finish(
         &self,
         consumer: &Consumer,

@@ -1,4 +1,4 @@
-//! What becomes of a window whose batches are refused for good, or out of time.
+//! Fate of a window with batches that are refused for good, or out of time.
 
 use std::collections::VecDeque;
 
@@ -66,8 +66,7 @@ impl Window {
         self.seal_again(behind, &error)
     }
 
-    /// The transaction cannot be committed any more. All of it fails; what of it is stored is
-    /// dropped.
+    /// The transaction cannot be committed any more. All of it fails; its stored part is dropped.
     fn staging_failed(&mut self, transaction: &Staging, error: &Error) -> Reaction {
         self.common.accumulator.fail_transaction(transaction, error);
         self.fail_all(error);
@@ -81,8 +80,8 @@ impl Window {
 
     /// The topic was deleted and created again, and its leader knows nothing of this producer.
     ///
-    /// What had no answer may have been stored in the topic that is gone: it fails. What was
-    /// refused is in neither, nor what is behind it: it goes to the new one, under a new producer
+    /// A batch without an answer may have been stored in the topic that is gone: it fails. Refused
+    /// batches are in neither, nor those behind them: it goes to the new one, under a new producer
     /// id, so that no delayed copy can take its place.
     pub(crate) fn on_topic_created_anew(&mut self) -> Reaction {
         if !self.is_leased() {
@@ -119,8 +118,8 @@ impl Window {
         self.seal_again(behind, &gone)
     }
 
-    /// The topic was created anew without this partition. What waits for it fails, and what is on
-    /// its way. A partition that comes again gets another identity.
+    /// The topic was created anew without this partition. Batches that wait for it fail, and those
+    /// on their way. A partition that comes again gets another identity.
     pub(crate) fn on_partition_gone(&mut self, left: VecDeque<OpenBatch>) -> Reaction {
         let error = gone(&self.tp);
         for batch in left {
@@ -169,7 +168,7 @@ impl Window {
         if self.gap.is_none() {
             self.gap = gap_after(batch, &error);
             if let Some(gap) = &self.gap {
-                // Before anybody learns of it: who does may send what comes next.
+                // Before anybody learns of it: a window that does may send the next batch.
                 self.common.accumulator.refuse(gap);
             }
         }
@@ -178,7 +177,7 @@ impl Window {
 
     // --- time ----------------------------------------------------------------------------
 
-    /// Fails a batch whose delivery timeout was over before it was taken out.
+    /// Fails a batch that was past its delivery timeout before it was taken out.
     pub(crate) fn expire_unsent(&mut self, batch: &OpenBatch) -> Reaction {
         let limit = self.common.config.delivery_timeout;
         let error = self.late(&format!("not sent within delivery_timeout={limit:?}"));
@@ -186,7 +185,7 @@ impl Window {
         self.after_gap()
     }
 
-    /// Fails what is past its delivery timeout.
+    /// Fails batches past their delivery timeout.
     ///
     /// A batch that was sent may be stored, so it keeps its place in the window while batches
     /// behind it are alive; when none is, the window is given up and the partition goes on under
@@ -217,7 +216,7 @@ impl Window {
         self.after_gap()
     }
 
-    /// What was late, and what hindered it last.
+    /// The late part, and its last obstacle.
     fn late(&self, what: &str) -> Error {
         let why = if self.obstacles.is_empty() { "" } else { "; " };
         let message = format!("{}: {what}{why}{}", self.tp, self.obstacles);
@@ -239,7 +238,7 @@ impl Window {
         self.cursor = 0;
     }
 
-    /// The producer stops, or its transaction. What is on its way fails.
+    /// The producer stops, or its transaction. Batches on their way fail.
     pub(crate) fn fail_all(&mut self, error: &Error) {
         self.cursor = 0;
         for sealed in std::mem::take(&mut self.batches) {
@@ -257,7 +256,7 @@ impl Window {
     }
 }
 
-/// What is said of a partition that there is no more.
+/// Error of a partition that no longer exists.
 pub(crate) fn gone(tp: &TopicPartition) -> Error {
     let message = format!("{tp}: the topic was deleted and created anew, without this partition");
     Error::new(ErrorKind::Delivery, message).with(|d| {
@@ -266,11 +265,11 @@ pub(crate) fn gone(tp: &TopicPartition) -> Error {
     })
 }
 
-/// What a producer stops with that could not store a batch with given sequences. A refused
+/// Fatal error of a producer that could not store a batch with given sequences. A refused
 /// condition is no gap: the application asked for it.
 fn gap_after(batch: &OpenBatch, error: &Error) -> Option<Error> {
     let given = batch.sequences.as_ref()?;
-    // What follows in a transaction goes with it.
+    // Later batches of a transaction go with it.
     if error.kind() == ErrorKind::OffsetMismatch || batch.transaction.is_some() {
         return None;
     }
@@ -284,7 +283,7 @@ fn gap_after(batch: &OpenBatch, error: &Error) -> Option<Error> {
     Some(Error::new(ErrorKind::ProducerFailed, message))
 }
 
-/// What a producer stops with whose own sequences the partition has lost.
+/// Fatal error of a producer with sequences of its own that the partition has lost.
 pub(crate) fn lost_with_topic(tp: &TopicPartition, stored: i64) -> Error {
     let message = format!(
         "{tp}: the records with the application's sequences up to {stored} are no longer there, \

@@ -1,4 +1,4 @@
-//! What became of a batch whose acknowledgement was lost.
+//! Outcome of a batch without an acknowledgement.
 
 use crate::cluster::{Cluster, ask};
 use crate::errors::Result;

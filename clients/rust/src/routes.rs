@@ -132,7 +132,7 @@ impl Routes {
         self.state().outdated.drain().collect()
     }
 
-    /// Nothing from this node. Ask who leads, after a pause that grows.
+    /// Nothing from this node. Ask for the leader, after a pause that grows.
     pub(crate) fn failed(&self, tp: &TopicPartition, address: &str) {
         let mut state = self.state();
         let failures = state.failures.entry(tp.clone()).or_insert(0);
@@ -152,7 +152,7 @@ impl Routes {
         self.cluster.leader_failed(address, failures);
     }
 
-    /// The node refused, and perhaps said who leads.
+    /// The node refused, and perhaps named the leader.
     pub(crate) fn leads_elsewhere(
         &self,
         tp: &TopicPartition,

@@ -24,7 +24,7 @@ pub(crate) struct Identity {
     pub(crate) expire_at: Option<Instant>,
     /// Proves it to a partition that does not know it yet.
     pub(crate) lease_token: Bytes,
-    /// Nodes may know who calls: then each batch proves whose it is.
+    /// Nodes may know the caller: then each batch proves its owner.
     pub(crate) proves_each: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Codec {
     pub(crate) level: Option<i32>,
 }
 
-/// A batch on its way. What is sent never changes; the rest is the state of its sending.
+/// A batch on its way. Sent batches never change; the rest is the state of its sending.
 pub(crate) struct SealedBatch {
     /// Its own in its window.
     pub(crate) serial: u64,
@@ -68,11 +68,11 @@ pub(crate) struct SealedBatch {
     pub(crate) prev_sequence: i64,
     pub(crate) deadline: Instant,
     pub(crate) attempts: u32,
-    /// 0: no attempt whose answer is awaited.
+    /// 0: no attempt with an awaited answer.
     pub(crate) attempt_id: u64,
     pub(crate) sent_at: Instant,
     pub(crate) first_sent_at: Instant,
-    /// Some attempt ended without an answer that says what became of it,
+    /// Some attempt ended without an answer that tells its outcome,
     pub(crate) ambiguous: bool,
     /// or without any answer from the node in its time.
     pub(crate) unanswered: bool,
@@ -103,7 +103,7 @@ impl OpenBatch {
     }
 }
 
-/// What a batch cannot be sealed without; the batch comes back with the error.
+/// Needs of a batch before it can be sealed; the batch comes back with the error.
 pub(crate) type Unsealed = Box<(OpenBatch, Error)>;
 
 impl SealedBatch {

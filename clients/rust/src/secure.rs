@@ -1,4 +1,4 @@
-//! TLS and tokens: what a client shows to nodes, and what it wants to see of them.
+//! TLS and tokens: the client's proof to nodes, and the proof it wants of them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::errors::{Error, ErrorKind, Result};
 
-/// How a client speaks with nodes, and who it is. TLS is used if `tls` is set or a file of it is
+/// How a client speaks with nodes, and its identity. TLS is used if `tls` is set or a file of it is
 /// given. Files are read again when they have changed: certificates with the next connection, a
 /// token with the next call.
 #[derive(Clone, Default)]
@@ -25,9 +25,9 @@ pub struct SecurityConfig {
     pub tls_cert_file: Option<PathBuf>,
     /// The certificate's key, PEM.
     pub tls_key_file: Option<PathBuf>,
-    /// Holds a token that says who the client is. Sent over TLS only.
+    /// Holds a token with the client's identity. Sent over TLS only.
     pub token_file: Option<PathBuf>,
-    /// A token that says who the client is. Sent over TLS only.
+    /// A token with the client's identity. Sent over TLS only.
     pub token: Option<String>,
 }
 

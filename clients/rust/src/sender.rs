@@ -26,10 +26,10 @@ use crate::watch::{Stall, Suspect};
 use crate::window::{Reaction, Window};
 
 const TICK_EVERY: Duration = Duration::from_millis(100);
-/// What a node allows as `timeout_ms`.
+/// A node's limit of `timeout_ms`.
 const MOST_COMMIT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What happens to a sender.
+/// Events of a sender.
 pub(crate) enum Event {
     /// A stream is connected.
     Opened {
@@ -62,7 +62,7 @@ pub(crate) enum Event {
         tp: TopicPartition,
         answer: oneshot::Sender<Arc<Identity>>,
     },
-    /// It was asked who leads these topics.
+    /// It was asked for the leaders of these topics.
     Refreshed {
         topics: Vec<String>,
         problem: Option<Error>,
@@ -78,7 +78,7 @@ pub(crate) enum Event {
     Call(Box<dyn FnOnce(&mut Sender) + Send>),
     /// The producer is closed.
     Stop,
-    /// The producer was dropped: what it was given is sent, and then it is closed.
+    /// The producer was dropped: its records are sent, and then it is closed.
     Finish,
 }
 
@@ -87,14 +87,14 @@ pub(crate) struct Sender {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) identities: Arc<Identities>,
     pub(crate) events: mpsc::UnboundedSender<Event>,
-    /// What the sender waits for beside its events; it ends with the sender.
+    /// Waits of the sender beside its events; it ends with the sender.
     pub(crate) tasks: JoinSet<()>,
 
     pub(crate) windows: HashMap<TopicPartition, Window>,
     pub(crate) busy: HashSet<TopicPartition>,
     /// Nothing is sent to these: they wait for a producer id, or for news of their topic.
     pub(crate) identifying: HashSet<TopicPartition>,
-    /// Who waits for a partition to have a producer id.
+    /// Batches that wait for a partition to have a producer id.
     identified: HashMap<TopicPartition, Vec<oneshot::Sender<Arc<Identity>>>>,
     pub(crate) streams: HashMap<String, ProduceStream>,
     pub(crate) sent_to: HashMap<TopicPartition, String>,
@@ -105,7 +105,8 @@ pub(crate) struct Sender {
     pub(crate) rounds: u32,
     /// Why the last round had no answer.
     pub(crate) no_metadata: Option<Error>,
-    /// Topics with stalled partitions: how often it was asked who leads, and when it is due.
+    /// Topics with stalled partitions: how often the leader was asked for, and when the next
+    /// question is due.
     pub(crate) stalls: HashMap<String, Stall>,
     /// Leaders that refused, with their terms: there is another one, or will be.
     pub(crate) suspected: HashMap<TopicPartition, Suspect>,
@@ -240,7 +241,7 @@ impl Sender {
 
     // --- the end -------------------------------------------------------------------------
 
-    /// Ends all IO; what is not acknowledged fails, its outcome told.
+    /// Ends all IO; unacknowledged batches fail, with their outcome.
     fn stop(&mut self) {
         if !self.stopped {
             let message = "the producer was closed before an acknowledgement";
@@ -265,7 +266,7 @@ impl Sender {
             self.common.accumulator.fail_transaction(&transaction, error);
         }
         self.fail_batches(self.common.accumulator.stop(later), error);
-        self.identified.clear(); // who waits learns that there will be none
+        self.identified.clear(); // waiting callers learn that there will be none
     }
 
     fn fail_batches(&mut self, unsent: Vec<OpenBatch>, error: &Error) {
@@ -282,7 +283,8 @@ impl Sender {
 
     // --- transactions --------------------------------------------------------------------
 
-    /// The transaction cannot be committed. What is not staged fails now, nobody waits for it.
+    /// The transaction cannot be committed. Batches that are not staged fail now, nobody waits for
+    /// them.
     pub(crate) fn drop_transaction(&mut self, transaction: &Staging, error: &Error) {
         transaction.fail(error);
         self.fail_batches(self.common.accumulator.drop_transaction(), error);
@@ -319,7 +321,7 @@ impl Sender {
 
     // --- sending -------------------------------------------------------------------------
 
-    /// Sends whatever can be sent now, and returns when to look again.
+    /// Sends all batches that can be sent now, and returns when to look again.
     fn pump(&mut self, now: Instant) -> Option<Instant> {
         if self.stopped {
             return None;
@@ -467,7 +469,7 @@ impl Sender {
         let named = self.common.config.producer_name.is_some();
         let window = self.window(tp);
         match result {
-            Err(_) if is_gone => {} // so is what waits for it
+            Err(_) if is_gone => {} // so do batches that wait for it
             Err(error) => self.fail(&error),
             Ok((_, last)) if named && last < window.stored_given => {
                 let error = lost_with_topic(tp, window.stored_given);
@@ -603,7 +605,7 @@ impl Drop for Sender {
     }
 }
 
-/// What a producer stops with: an error of its own kind.
+/// Fatal error of a producer: an error of its own kind.
 fn fatal(error: &Error) -> Error {
     if error.is(ErrorKind::ProducerFailed) {
         return error.clone();
@@ -624,7 +626,7 @@ mod tests {
     use crate::types::Message;
     use crate::watch::TICK_LATE;
 
-    /// One whose cluster answers nothing, and a record that waits.
+    /// A producer without answers from its cluster, and a record that waits.
     async fn waiting(
         change: impl FnOnce(&mut ProducerConfig),
     ) -> (Sender, mpsc::UnboundedReceiver<Event>, Delivery) {

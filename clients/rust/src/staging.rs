@@ -1,4 +1,4 @@
-//! One transaction as its producer sees it: what is staged, what failed, how it ends. No IO.
+//! One transaction as its producer sees it: staged records, failures, and its end. No IO.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -12,7 +12,7 @@ use crate::types::TopicPartition;
 /// How far a transaction is.
 ///
 /// Where it ends no answer is guessed: a call without one is made again, the same call, until one
-/// comes; what the coordinator says is final.
+/// comes; the coordinator's word is final.
 ///
 /// ```text
 /// open --commit--> committing --answer--> committed
@@ -66,7 +66,7 @@ pub struct PublishedRun {
     pub record_count: i64,
 }
 
-/// What a commit answers.
+/// Answer to a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommittedTransaction {
@@ -76,7 +76,7 @@ pub struct CommittedTransaction {
     pub runs: BTreeMap<TopicPartition, PublishedRun>,
 }
 
-/// Where what a transaction has in one partition begins, once it is committed.
+/// Start of a transaction's part in one partition, once it is committed.
 #[derive(Debug)]
 pub(crate) struct StagedRun(AtomicI64);
 
@@ -100,7 +100,7 @@ impl Default for Run {
     }
 }
 
-/// What is staged of one group's offsets.
+/// Staged offsets of one group.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct StagedOffsets {
     pub(crate) last_number: i64,
@@ -128,7 +128,7 @@ struct Facts {
     was_committed: bool,
 }
 
-/// A transaction. Begin and end belong to who holds the turn of `Transactions`.
+/// A transaction. Begin and end belong to the holder of the turn of `Transactions`.
 pub(crate) struct Staging {
     pub(crate) id: i64,
     pub(crate) producer_id: i64,
@@ -197,7 +197,7 @@ impl Staging {
         self.facts().runs.keys().cloned().collect()
     }
 
-    /// What of a group's offsets is staged.
+    /// Staged offsets of a group.
     pub(crate) fn offsets_of(&self, group: &str) -> StagedOffsets {
         self.facts().offsets.get(group).copied().unwrap_or_default()
     }
@@ -221,7 +221,7 @@ impl Staging {
         self.facts().failure.clone()
     }
 
-    /// What is said to who goes on with a transaction that has failed.
+    /// Error of a caller that goes on with a failed transaction.
     pub(crate) fn refusal(&self, failure: &Error) -> Error {
         let message = format!("transaction {} cannot be committed: {failure}", self.id);
         Error::new(ErrorKind::TransactionAborted, message)
@@ -240,7 +240,7 @@ impl Staging {
         }
     }
 
-    /// Refuses what cannot become part of it.
+    /// Refuses records that cannot become part of it.
     pub(crate) fn check_addition(&self, expected_offset: Option<i64>) -> Result<()> {
         if let Some(offset) = expected_offset {
             let message = format!(
@@ -256,8 +256,8 @@ impl Staging {
 
     // --- ending --------------------------------------------------------------------------
 
-    /// The application asks for this call; returns the first one to make. What has failed, or is
-    /// being aborted, is not committed.
+    /// The application asks for this call; returns the first one to make. A failed transaction, or
+    /// one being aborted, is not committed.
     pub(crate) fn end(&self, call: EndCall) -> EndCall {
         let mut facts = self.facts();
         let aborting = facts.failure.is_some() || facts.state == TransactionState::Aborting;
@@ -270,7 +270,7 @@ impl Staging {
         EndCall::Abort
     }
 
-    /// Whether a commit call may decide without its answer being heard; returns what was so before.
+    /// Whether a commit call may decide without its answer being heard; returns the state before.
     pub(crate) fn doubt(&self, in_doubt: bool) -> bool {
         std::mem::replace(&mut self.facts().in_doubt, in_doubt)
     }
@@ -292,7 +292,7 @@ impl Staging {
         }
     }
 
-    /// Why it was not committed, for who asked for that.
+    /// Why it was not committed, for the caller of commit.
     pub(crate) fn error(&self) -> Error {
         let facts = self.facts();
         if let (Some(failure), None) = (&facts.failure, &facts.refused) {
@@ -398,8 +398,8 @@ impl Facts {
             return Some(EndCall::Commit);
         }
         self.state = TransactionState::Aborted;
-        // Without a commit call nothing of it is ever readable, whatever this one says: what could
-        // not be aborted now is aborted when it has been idle.
+        // Without a commit call nothing of it is ever readable, whichever way this one ends: a
+        // transaction that could not be aborted now is aborted when it has been idle.
         if let Some(error) = error.filter(|_| self.asked_to_commit) {
             self.refuse(error);
             self.state = match error.kind() {

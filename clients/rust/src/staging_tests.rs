@@ -1,4 +1,4 @@
-//! What answers mean for a transaction, and for who goes on with it.
+//! Meaning of answers for a transaction, and for its caller.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the statuses, verdicts and reasons of nodes mean.
+//! Meaning of the statuses, verdicts and reasons of nodes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ struct ErrorInfo {
     metadata: HashMap<String, String>,
 }
 
-/// What a status without our ErrorInfo means: it comes from gRPC itself, or from something in
+/// Meaning of a status without our ErrorInfo: it comes from gRPC itself, or from something in
 /// between.
 fn plain_kind(code: Code) -> ErrorKind {
     match code {
@@ -121,7 +121,7 @@ pub(crate) fn verdict_kind(verdict: i32) -> Option<ErrorKind> {
     ErrorKind::of_reason(&verdict_name(verdict))
 }
 
-/// The verdict, and what the node said to it.
+/// The verdict, and the node's message.
 pub(crate) fn answer_text(result: &pb::BatchResult) -> String {
     let name = verdict_name(result.verdict);
     if result.message.is_empty() { name } else { format!("{name}: {}", result.message) }

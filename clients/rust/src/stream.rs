@@ -21,8 +21,8 @@ use crate::types::TopicPartition;
 /// Several small batches share a message up to this size, and this number.
 const MESSAGE_BYTES: usize = 1 << 20;
 const MESSAGE_BATCHES: usize = 1000;
-/// No more is handed to the connection than this before it has taken what it has: a batch that
-/// waits in the accumulator can still grow, one that waits here cannot.
+/// No more is handed to the connection than this before it has taken the batches in hand: a batch
+/// that waits in the accumulator can still grow, one that waits here cannot.
 const BACKLOG_BYTES: usize = 4 << 20;
 
 /// The sender's end of a stream.
@@ -36,7 +36,7 @@ pub(crate) struct ProduceStream {
     task: AbortHandle,
 }
 
-/// What a stream is made of.
+/// Parts of a stream.
 pub(crate) struct StreamStart {
     pub(crate) id: u64,
     pub(crate) address: String,

@@ -15,8 +15,8 @@ use crate::staging::{CommittedTransaction, Staging, TransactionState};
 use crate::transactions::Transactions;
 use crate::types::{BatchOptions, Message, OffsetCommit, TopicPartition};
 
-/// What one [`Producer::begin_with`](crate::Producer::begin_with) is asked. What is `None` is the
-/// nodes' own.
+/// Options of one [`Producer::begin_with`](crate::Producer::begin_with). A field that is `None` is
+/// the nodes' own.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransactionOptions {
@@ -71,8 +71,8 @@ impl TransactionOptions {
 ///
 /// Dropping it does not wait. One that is open fails at once, and is aborted by a task of the
 /// runtime; the producer's next `begin` waits for that, and a send before that is refused with
-/// [`ErrorKind::TransactionAborted`]. One whose commit has not been answered is asked for again by
-/// the next `begin`. Where nobody can be asked any more it is aborted when it has been idle.
+/// [`ErrorKind::TransactionAborted`]. One without an answer to its commit is asked for again by the
+/// next `begin`. Where nobody can be asked any more it is aborted when it has been idle.
 ///
 /// A future of its that is dropped ends waiting, never a commit that is on its way: call
 /// [`Transaction::commit`] again to learn how that ended. The next `begin` waits for it.
@@ -82,7 +82,7 @@ pub struct Transaction {
     staging: Arc<Staging>,
 }
 
-/// Has a task of its own carry it out: who waits for it may go away.
+/// Has a task of its own carry it out: the waiting caller may go away.
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
@@ -238,7 +238,7 @@ impl Drop for Transaction {
         self.transactions.fail(&self.staging, &error);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let (transactions, staging) = (self.transactions.clone(), self.staging.clone());
-            // What cannot be aborted now is when it has been idle.
+            // A transaction that cannot be aborted now is aborted when it has been idle.
             runtime.spawn(async move {
                 let _ = transactions.abort(&staging).await;
             });

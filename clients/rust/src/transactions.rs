@@ -1,8 +1,8 @@
 //! The transactions of one producer, one after the other: the calls, the signs of life.
 //!
-//! What is staged goes the way of all records; a transaction begins and ends with nothing on its
-//! way, so that a batch belongs to what was open when it began. What an answer means is decided in
-//! `staging`.
+//! Staged records go the way of all records; a transaction begins and ends with nothing on its
+//! way, so that a batch belongs to the transaction that was open when it began. The meaning of an
+//! answer is decided in `staging`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,7 +30,7 @@ use crate::types::{OffsetCommit, TopicPartition};
 /// in all partitions.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const COMMIT_ATTEMPT: Duration = Duration::from_secs(4);
-/// What a node takes where nothing is said.
+/// A node's default.
 const DEFAULT_TOTAL: Duration = Duration::from_secs(15 * 60);
 /// So often within the idle time a transaction says that it lives.
 const SIGNS_OF_LIFE: u32 = 3;
@@ -41,7 +41,7 @@ pub(crate) struct Transactions {
     identities: Arc<Identities>,
     groups: Groups,
     events: mpsc::UnboundedSender<Event>,
-    /// Held by who begins or ends.
+    /// Held by the task that begins or ends.
     turn: tokio::sync::Mutex<Turn>,
     background: Mutex<Background>,
 }
@@ -61,7 +61,7 @@ struct Turn {
     next: Option<pb::NextTransaction>,
 }
 
-/// What goes on without anybody waiting for it.
+/// Work in the background.
 #[derive(Default)]
 struct Background {
     alive: Option<AbortHandle>,
@@ -103,7 +103,7 @@ impl Transactions {
     ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         let call = move |sender: &mut Sender| {
-            let _ = answer.send(f(sender)); // who asked may have gone
+            let _ = answer.send(f(sender)); // the caller may have gone
         };
         self.events.send(Event::Call(Box::new(call))).ok()?;
         answered.await.ok()
@@ -131,13 +131,13 @@ impl Transactions {
         Ok(begun)
     }
 
-    /// Whatever became of the one before must be known.
+    /// The end of the one before must be known.
     async fn end_before(self: &Arc<Self>, turn: &mut Turn) -> Result<()> {
         let Some(before) = turn.current.clone().filter(|before| !before.is_over()) else {
             return Ok(());
         };
         let state = before.state();
-        // Of one that is ending, whoever asked for that has given up waiting.
+        // The caller that asked for the end of one has given up waiting.
         if before.was_dropped() || state != TransactionState::Open {
             let call = match state {
                 TransactionState::Committing => EndCall::Commit,
@@ -248,7 +248,7 @@ impl Transactions {
         }
     }
 
-    /// Aborts what a begin has begun whose caller has gone; nobody has a handle of it.
+    /// Aborts the transaction of a begin without a caller; nobody has a handle of it.
     async fn undo_begin(&self, turn: &mut Turn) {
         let ended = turn.current.as_ref().is_none_or(|current| current.is_over());
         let Some(terms) = turn.following.terms().filter(|_| turn.in_doubt && ended) else { return };
@@ -323,12 +323,12 @@ impl Transactions {
         }
     }
 
-    /// It cannot be committed any more; the sender fails what of it is not staged.
+    /// It cannot be committed any more; the sender fails its batches that are not staged.
     pub(crate) fn fail(&self, transaction: &Staging, error: &Error) {
         self.common.accumulator.fail_transaction(transaction, error);
     }
 
-    /// Stores offsets with it. What cannot be stored fails the transaction.
+    /// Stores offsets with it. A batch that cannot be stored fails the transaction.
     pub(crate) async fn stage_offsets(
         &self,
         transaction: &Staging,
@@ -352,7 +352,7 @@ impl Transactions {
                 error = tried.error();
             }
             if over || !error.is_retriable() || transaction.failure().is_some() {
-                // What of it is staged is not known: it can only be aborted.
+                // Its staged part is not known: it can only be aborted.
                 self.fail(transaction, &error);
                 return Err(error);
             }
@@ -473,8 +473,8 @@ impl Transactions {
         let mut repeated = false;
         let first = self.near(&written);
         let call = ask!(transactions.commit_transaction(request));
-        // Noted before, for who waits may go. It may be decided by a call without an answer, whatever
-        // the next one is told.
+        // Noted before, for the caller may go. It may be decided by a call without an answer, even
+        // if the next call is told otherwise.
         let before = transaction.doubt(true);
         let answer = self
             .cluster
@@ -524,7 +524,7 @@ impl Transactions {
 
     // --- the producer ends ---------------------------------------------------------------
 
-    /// Aborts what is open. What was asked to be committed is left to the cluster.
+    /// Aborts the open transaction. A transaction with a requested commit is left to the cluster.
     pub(crate) async fn close(self: &Arc<Self>) {
         // Where nobody answers it is aborted when it has been idle.
         let _ = timeout(self.common.config.client.request_timeout, async {

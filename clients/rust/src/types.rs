@@ -1,4 +1,4 @@
-//! What users give to the client and get from it.
+//! Values that users give to the client and get from it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -56,7 +56,7 @@ impl<'a> Message<'a> {
         Self { topic, value: Some(value.as_ref()), ..Self::default() }
     }
 
-    /// A record whose value is null, which an empty one is not.
+    /// A record with a null value; an empty value is not null.
     pub fn null(topic: &'a str) -> Self {
         Self { topic, ..Self::default() }
     }
@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
         self
     }
 
-    /// Adds a header whose value is null.
+    /// Adds a header with a null value.
     pub fn null_header(mut self, name: &'a str) -> Self {
         self.headers.push((name, None));
         self
@@ -106,7 +106,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What [`Producer::send_batch`](crate::Producer::send_batch) is asked beside its records.
+/// Options of [`Producer::send_batch`](crate::Producer::send_batch) beside its records.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BatchOptions {
@@ -165,7 +165,7 @@ pub struct Record {
     pub headers: Vec<Header>,
 }
 
-/// Where a record, or a batch that was sent as one, is stored, and as what.
+/// Place of a record, or of a batch that was sent as one, and its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -173,15 +173,15 @@ pub struct Metadata {
     pub topic: Arc<str>,
     /// Where it is stored.
     pub partition: i32,
-    /// Of the (first) record; -1 for a duplicate whose place the cluster no longer knows.
+    /// Of the (first) record; -1 for a duplicate if the cluster no longer knows its place.
     pub offset: i64,
     /// Of the (first) record; -1 without idempotence.
     pub sequence: i64,
     /// Of the last record: the same for a single one.
     pub last_sequence: i64,
-    /// As whom it was stored.
+    /// The producer it was stored as.
     pub producer_id: i64,
-    /// As whom it was stored.
+    /// The producer it was stored as.
     pub epoch: i32,
     /// An earlier attempt had stored it. That is a success.
     pub duplicate: bool,
@@ -216,7 +216,7 @@ pub struct ProducerLease {
     pub lease_token: Bytes,
 }
 
-/// What became of a sequence whose acknowledgement was lost.
+/// Outcome of a sequence without an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// It is stored.
@@ -242,11 +242,11 @@ impl Resolution {
     }
 }
 
-/// What [`Producer::resolve`](crate::Producer::resolve) found.
+/// Finding of [`Producer::resolve`](crate::Producer::resolve).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResolvedSequence {
-    /// What became of it.
+    /// Its outcome.
     pub resolution: Resolution,
     /// The record's, or -1.
     pub offset: i64,
@@ -256,7 +256,7 @@ pub struct ResolvedSequence {
     pub current_epoch: i32,
 }
 
-/// What a group commits for a partition: the next offset to read. With a producer id it is
+/// Offset that a group commits for a partition: the next offset to read. With a producer id it is
 /// checked as a batch of that producer is: an older epoch is fenced, a lower sequence refused,
 /// the same one a duplicate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -265,7 +265,7 @@ pub struct OffsetCommit {
     pub offset: i64,
     /// The group's own, at most 4096 bytes.
     pub metadata: String,
-    /// 0: the commit overwrites what is there.
+    /// 0: the commit overwrites the present one.
     pub producer_id: i64,
     /// With a producer id.
     pub epoch: i32,
@@ -274,17 +274,17 @@ pub struct OffsetCommit {
 }
 
 impl OffsetCommit {
-    /// A commit that overwrites what is there.
+    /// A commit that overwrites the present one.
     pub fn at(offset: i64) -> Self {
         Self { offset, ..Self::default() }
     }
 }
 
-/// What a group has committed for a partition.
+/// A group's committed offset of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommittedOffset {
-    /// What was committed.
+    /// The committed offset.
     pub commit: OffsetCommit,
     /// When: Unix time.
     pub commit_ms: i64,
@@ -332,11 +332,11 @@ pub struct GroupMember {
     pub member_id: String,
     /// The name that outlives its process; empty: none.
     pub instance_id: String,
-    /// Who it is, for people.
+    /// Its name, for people.
     pub client_host: String,
-    /// What it reads, with the number of each ownership.
+    /// Its partitions, with the number of each ownership.
     pub owned: HashMap<TopicPartition, i64>,
-    /// What of that is asked back.
+    /// Partitions of these that are asked back.
     pub revoking: Vec<TopicPartition>,
     /// How long ago it came back for records.
     pub idle: Duration,

@@ -1,5 +1,5 @@
-//! What the sender does as time passes: it finds leaders anew, gives up what is out of time,
-//! renews its lease, and suspects nodes that do not answer.
+//! The sender's work as time passes: it finds leaders anew, gives up expired batches, renews its
+//! lease, and suspects nodes that do not answer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::errors::Error;
 use crate::sender::{Event, Sender};
 use crate::types::TopicPartition;
 
-/// A batch without an answer for so long makes the client ask who leads now: a node that was
+/// A batch without an answer for so long makes the client ask for the leader: a node that was
 /// frozen or cut off does not say so.
 const STALL_AFTER: Duration = Duration::from_secs(1);
 /// An election may not be over by the first question: it is asked again soon at first, and then
@@ -24,7 +24,7 @@ const LEADER_PAUSES: Backoff =
 
 const SEARCH_PAUSES: Backoff =
     Backoff { first: Duration::from_millis(500), most: Duration::from_secs(5) };
-/// A tick that is so late has missed what happened before it.
+/// A tick that is so late has missed earlier events.
 pub(crate) const TICK_LATE: Duration = Duration::from_secs(1);
 
 /// A topic with a stalled partition.
@@ -41,9 +41,9 @@ pub(crate) struct Suspect {
 }
 
 impl Sender {
-    /// Who is said to lead does not. Ask others, until one of them names another leader.
+    /// The supposed leader does not. Ask others, until one of them names another leader.
     ///
-    /// It may be cut off, and then tells whoever asks it that it led last. So does a node that is
+    /// It may be cut off, and then tells every caller that it led last. So does a node that is
     /// cut off with it, or one that has not heard of the election yet.
     pub(crate) fn suspect(&mut self, tp: &TopicPartition) {
         let refused = self.sent_to.get(tp).cloned().unwrap_or_default();
@@ -97,8 +97,8 @@ impl Sender {
         self.common.accumulator.leave_unavailable(is_available);
     }
 
-    /// Looks for leaders that are back. Records without a key avoid what has no leader, so nothing
-    /// else would notice.
+    /// Looks for leaders that are back. Records without a key avoid partitions without a leader, so
+    /// nothing else would notice.
     fn search(&mut self, now: Instant) {
         if now < self.search_at {
             return;

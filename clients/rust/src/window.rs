@@ -1,15 +1,15 @@
-//! One partition's batches on their way: order, retries, and what each verdict means. The sender
-//! asks `next` for what to send, reports answers, broken connections and the passing of time, and
-//! does what the returned reaction asks for. No IO; the clock's reading is an argument.
+//! One partition's batches on their way: order, retries, and the meaning of each verdict. The
+//! sender asks `next` for batches to send, reports answers, broken connections and the passing of
+//! time, and carries out the returned reaction. No IO; the clock's reading is an argument.
 //!
 //! The rules that make a retry safe:
 //!
 //! - sequences are given when a batch is first sent, and never change after that;
-//! - whatever goes wrong, everything that is not acknowledged is sent again from the head on, the
+//! - after any failure, everything that is not acknowledged is sent again from the head on, the
 //!   same bytes;
 //! - a batch behind a retried one may be answered OUT_OF_ORDER; the head, sent when all before it
 //!   was acknowledged, may not: then this producer cannot go on;
-//! - a batch that a node refused for good consumed no sequence. What was behind it can never be
+//! - a batch that a node refused for good consumed no sequence. Batches behind it can never be
 //!   stored under the same producer id, because the gap stays; so it is sealed anew under a new
 //!   one (a reset, of this partition only);
 //! - that holds only while no attempt of the refused batch is unaccounted for. If one is, the
@@ -38,7 +38,7 @@ pub(crate) struct Window {
     pub(crate) batches: VecDeque<SealedBatch>,
     /// The batches before it were sent since the last rewind.
     pub(crate) cursor: usize,
-    /// To be sealed anew, before what waits.
+    /// To be sealed anew, before waiting batches.
     pub(crate) again: VecDeque<OpenBatch>,
     pub(crate) retry_at: Option<Instant>,
     failures: u32,
@@ -54,8 +54,8 @@ pub(crate) struct Window {
     pub(crate) resets: u32,
     /// The application's own sequence that was stored last; -1: none.
     pub(crate) stored_given: i64,
-    /// A batch with the application's own sequences has failed. What follows it must not be
-    /// stored: `prev_sequence` would hide the gap, and a copy lose records unseen.
+    /// A batch with the application's own sequences has failed. Later batches must not be stored:
+    /// `prev_sequence` would hide the gap, and a copy lose records unseen.
     pub(crate) gap: Option<Error>,
     /// Where a transaction began here.
     before: Option<Before>,
@@ -77,7 +77,7 @@ impl Before {
     }
 }
 
-/// What the sender must do after an event.
+/// The sender's work after an event.
 #[derive(Debug)]
 pub(crate) enum Reaction {
     Nothing,
@@ -157,7 +157,7 @@ impl Window {
         self.obstacles = Obstacles::default();
     }
 
-    /// Nobody is known to send to. What the last leader said tells more than that.
+    /// Nobody is known to send to. The last leader's word tells more than that.
     pub(crate) fn lacks_leader(&mut self, no_metadata: Option<&Error>) {
         if let Some(problem) = no_metadata {
             self.obstacles.met(format!("no metadata: {}", problem.message()), tells(problem));
@@ -166,13 +166,13 @@ impl Window {
         }
     }
 
-    // --- what to send --------------------------------------------------------------------
+    // --- batches to send ------------------------------------------------------------------
 
     pub(crate) fn is_idle(&self) -> bool {
         self.batches.is_empty() && self.again.is_empty()
     }
 
-    /// The place of the next batch to send; without one, what the sender must do.
+    /// The place of the next batch to send; without one, the sender's work.
     pub(crate) fn next(
         &mut self,
         now: Instant,
@@ -320,7 +320,7 @@ impl Window {
         match error.kind() {
             ErrorKind::ProducerExpired if self.is_leased() => self.refused_for_good(at, error),
             ErrorKind::Fenced => {
-                // What was sent behind it is refused, too: a partition's epoch never falls, and a
+                // Batches sent behind it are refused, too: a partition's epoch never falls, and a
                 // node takes the batches of a stream in order.
                 for behind in self.batches.iter_mut().skip(at + 1) {
                     behind.attempt_id = 0;
@@ -382,7 +382,7 @@ impl Window {
             self.cursor = self.cursor.saturating_sub(1);
         }
         if self.batches.front().is_some_and(|sealed| sealed.refused) {
-            // Its turn has come: what refused it, the gap before it, is filled.
+            // Its turn has come: the reason of the refusal, the gap before it, is filled.
             self.rewind(now, Duration::ZERO);
         }
     }
@@ -424,7 +424,7 @@ impl Window {
         self.rewind(now, Duration::ZERO);
     }
 
-    /// Nobody knows what an answer meant. Hear it once more.
+    /// Nobody knows the meaning of an answer. Hear it once more.
     pub(crate) fn send_again(&mut self, now: Instant) {
         self.failures += 1;
         self.rewind(now, self.common.backoff.delay(self.failures));

@@ -45,7 +45,7 @@ func main() {
 		}
 		err = consumer.Commit(ctx)
 		if errors.Is(err, oncelog.ErrFencedMember) {
-			continue // the group has given a partition to another member, who reads on there
+			continue // the group has given a partition to another member, which reads on there
 		}
 		if err != nil {
 			log.Print(err)

@@ -27,7 +27,7 @@ func main() {
 	var last oncelog.Delivery
 	lines := 0
 	for scanner := bufio.NewScanner(os.Stdin); scanner.Scan(); lines++ {
-		// Send queues; what becomes of the record is known later.
+		// Send queues; the outcome of the record is known later.
 		last, err = producer.Send(ctx, oncelog.Message{Topic: os.Args[2], Value: scanner.Bytes()})
 		if err != nil {
 			log.Fatal(err)

@@ -1,6 +1,6 @@
 /**
- * Measures what one process sends to a topic, or reads from it, and what that costs in processor
- * time of this process. It prints one line of JSON.
+ * Measures the rate at which one process sends to a topic, or reads from it, and the processor time
+ * of this process. It prints one line of JSON.
  *
  *     node dist/bench/bench.js produce SERVERS TOPIC [SECONDS [BYTES]]
  *     node dist/bench/bench.js consume SERVERS TOPIC
@@ -39,7 +39,7 @@ async function produce(): Promise<void> {
   await producer.close();
 }
 
-/** Reads what the topic holds now. */
+/** Reads the present records of the topic. */
 async function consume(): Promise<void> {
   const consumer = new Consumer({ bootstrapServers: servers, autoOffsetReset: "earliest" });
   await consumer.subscribe(topic);

@@ -1,4 +1,4 @@
-/** The driver's verbs for nodes, moves, permissions, quotas and what sinks have committed. */
+/** The driver's verbs for nodes, moves, permissions, quotas and sinks' committed batches. */
 
 import type { Admin, GroupLag, SinkInfo } from "../index.js";
 import { big, Fault, type Json, table } from "./json.js";

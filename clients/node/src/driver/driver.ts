@@ -66,7 +66,7 @@ function errorOf(e: unknown): Json {
 
 // --- settings ------------------------------------------------------------------------
 
-/** The client's own defaults, by whose names it knows what is offered. */
+/** The client's own defaults; it knows offered settings by their names. */
 async function defaultsOf(kind: "producer" | "consumer"): Promise<Json> {
   const made = kind === "producer" ? new Producer() : new Consumer();
   await made.close();
@@ -486,4 +486,4 @@ for await (const line of createInterface({ input: process.stdin })) {
   process.stdout.write(`${stringify(reply)}\n`);
   if (command.verb === "exit") break;
 }
-process.exit(0); // whatever is still open
+process.exit(0); // all that is still open

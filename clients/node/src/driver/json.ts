@@ -1,6 +1,6 @@
-/** Lines of JSON, and what is in them. */
+/** Lines of JSON, and their content. */
 
-// Commands are what they are: their fields are looked at one by one.
+// Commands stay as they are: their fields are looked at one by one.
 // biome-ignore lint/suspicious/noExplicitAny: JSON
 export type Json = any;
 

@@ -1,4 +1,4 @@
-/** Where records may go, and what is said when nobody answers. */
+/** Places for records, and errors when nobody answers. */
 
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";

@@ -1,4 +1,4 @@
-/** What the application does with a consumer, where no node is needed for it. */
+/** Uses of a consumer by the application that need no node. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

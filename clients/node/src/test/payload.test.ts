@@ -27,7 +27,7 @@ const text = (name: string) => readFileSync(new URL(name, VECTORS), "utf8");
 const hex = (digits: string) => Buffer.from(digits.replace(/\s/g, ""), "hex");
 const orNull = (digits: string | null) => (digits === null ? null : hex(digits));
 
-/** Numbers beyond 2^53 must stay what they are. */
+/** Numbers beyond 2^53 must stay unchanged. */
 function vector(name: string): Vector {
   const raw = text(`${name}.json`).replace(/("timestamp_us": )(-?\d+)/g, '$1"$2"');
   return JSON.parse(raw) as Vector;

@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use told::{Calls, Told};
 use verbs::Producing;
 
-/// What a verb answers with.
+/// Answer of a verb.
 pub type Answer = Result<Value, Fault>;
 
 /// An error, of the client's or not.
@@ -40,7 +40,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// What is open, by handle.
+/// Open objects, by handle.
 #[derive(Default)]
 pub struct Driver {
     producers: HashMap<String, Producing>,
@@ -49,7 +49,7 @@ pub struct Driver {
     told: HashMap<String, Calls>,
 }
 
-/// What the client has logged.
+/// Lines that the client has logged.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(vec![]);
 
 struct Logger;
@@ -225,7 +225,7 @@ impl Driver {
 
     async fn reset(&mut self) {
         for (_, producing) in self.producers.drain() {
-            // Nobody asks what became of its records.
+            // Nobody asks for the outcome of its records.
             let _ = producing.producer.close_within(Duration::ZERO).await;
         }
         self.consumers.clear();

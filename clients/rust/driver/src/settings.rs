@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::Fault;
 use crate::verbs::unhex;
 
-/// Settings that were not yet looked at: what is left over is not offered.
+/// Settings that were not yet looked at: settings left over are not offered.
 struct Settings(Map<String, Value>);
 
 impl Settings {

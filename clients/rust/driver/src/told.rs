@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use oncelog::{Admin, AdminConfig, Consumer, Followed, RebalanceListener, Result, TopicPartition};
 
-/// The words of what was called, in order.
+/// The words of the calls, in order.
 pub type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-/// Notes what it is told. What the word `failing` is for fails the first time.
+/// Notes its events. The record named by the word `failing` fails the first time.
 pub struct Told {
     pub calls: Calls,
     pub failing: String,

@@ -82,7 +82,7 @@ impl Parts {
     }
 }
 
-/// A producer, and what was sent, by tag.
+/// A producer, and its sent records, by tag.
 pub struct Producing {
     pub producer: Producer,
     sent: HashMap<String, Delivery>,
@@ -227,7 +227,7 @@ impl Producing {
             Some(tags) => tags.clone(),
             None => self.sent.keys().map(|tag| tag.as_str().into()).collect(),
         };
-        // What becomes of the records is told below.
+        // The outcome of the records is told below.
         let _ = timeout_at(deadline, self.producer.flush()).await;
         let mut results = Map::new();
         for tag in tags {

@@ -1,4 +1,4 @@
-//! Measures what one process sends to a topic, or reads from it, and what that costs in processor
+//! Measures the rate at which one process sends to a topic, or reads from it, and the processor
 //! time of this process. It prints one line of JSON.
 //!
 //!     cargo run --release -p oncelog-driver --bin bench -- produce SERVERS TOPIC SECONDS SIZE [none|lz4|zstd]
@@ -78,7 +78,7 @@ async fn produce(servers: &str, topic: &str, limit: Duration, size: usize, codec
     Ok(result)
 }
 
-/// Reads what the topic holds now.
+/// Reads the present records of the topic.
 async fn consume(servers: &str, topic: &str) -> Outcome {
     let mut config = ConsumerConfig::new(servers);
     config.auto_offset_reset = OffsetReset::Earliest;

@@ -61,9 +61,9 @@ final class Accumulator {
   // Why no batch may be begun just now: a transaction begins or ends.
   private OncelogException paused;
   private ProducerTransaction transaction;
-  // Who numbered the records of a lane before the transaction.
+  // The side that numbered the records of a lane before the transaction.
   private final Map<Lane, Lane.Numbering> before = new HashMap<>();
-  // Whether the sender has something to do after what was queued last.
+  // Whether the sender has something to do after the last queued event.
   private boolean woken;
 
   /**
@@ -98,7 +98,7 @@ final class Accumulator {
   private OpenBatch awaitRoom(Addition add) {
     long until = Times.now() + config.maxBlock().toNanos();
     while (true) {
-      // What lingers holds the room that is waited for.
+      // Lingering records hold the room that is waited for.
       makeAllDue();
       wake.run();
       long left = until - Times.now();
@@ -251,7 +251,7 @@ final class Accumulator {
     ready.add(lane.tp);
   }
 
-  /** What waits for a leader must not attract more. */
+  /** Batches that wait for a leader must not attract more. */
   synchronized void leaveUnavailable() {
     sticky.values().removeIf(batch -> !isAvailable.test(batch.lane.tp));
   }
@@ -266,7 +266,7 @@ final class Accumulator {
     lingering.clear();
   }
 
-  /** Makes everything due at once and returns what is not yet done. */
+  /** Makes everything due at once and returns the batches that are not yet done. */
   List<BatchDelivery> beginFlush() {
     List<BatchDelivery> waiting;
     synchronized (this) {
@@ -344,7 +344,7 @@ final class Accumulator {
     return left;
   }
 
-  /** Takes out the batches whose delivery timeout is over; none has been sent. */
+  /** Takes out the batches that are past their delivery timeout; none has been sent. */
   synchronized List<OpenBatch> expire(long now) {
     long limit = now - config.deliveryTimeout().toNanos();
     long old = now - config.deliveryTimeout().toNanos() / FOR_OTHERS;
@@ -365,7 +365,7 @@ final class Accumulator {
 
   // --- transactions ------------------------------------------------------------------
 
-  /** Begins no further batch until {@link #resume}; what is open is still filled. */
+  /** Begins no further batch until {@link #resume}; the open batch is still filled. */
   synchronized void pause(OncelogException why) {
     paused = why;
   }
@@ -394,7 +394,7 @@ final class Accumulator {
     notifyAll();
   }
 
-  /** Takes out what waits to be sent; sequences that were given may be given again. */
+  /** Takes out batches that wait to be sent; sequences that were given may be given again. */
   synchronized List<OpenBatch> dropTransaction() {
     List<OpenBatch> left = takeAll();
     before.forEach(Lane::restore);
@@ -436,7 +436,7 @@ final class Accumulator {
     return left;
   }
 
-  /** Frees the room of a batch whose outcome is known. */
+  /** Frees the room of a batch with a known outcome. */
   void release(BatchDelivery delivery) {
     synchronized (this) {
       if (incomplete.remove(delivery)) {
@@ -447,7 +447,7 @@ final class Accumulator {
     delivery.released.complete(null);
   }
 
-  /** Keeps what another batch may use, within limits; null: nothing. */
+  /** Keeps buffers that another batch may use, within limits; null: nothing. */
   synchronized void reuse(byte[] room) {
     if (room != null
         && room.length >= LEAST_ROOM

@@ -46,7 +46,7 @@ import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Manages topics, the cluster and who may use it, and looks at its producers, groups, transactions
+ * Manages topics, the cluster and its permissions, and looks at its producers, groups, transactions
  * and sinks. It is for use by any number of threads. Calls are tried at other nodes while errors
  * are retriable.
  */
@@ -81,9 +81,9 @@ public final class Admin implements AutoCloseable {
     cluster.close();
   }
 
-  // --- what it returns ---------------------------------------------------------------
+  // --- results ----------------------------------------------------------------------
 
-  /** What a topic does with a batch's expected offset. */
+  /** A topic's treatment of a batch's expected offset. */
   public enum ExpectedOffsets {
     /** Checks it where a batch carries one. */
     CHECKED,
@@ -94,7 +94,7 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * A topic's settings. What is null has the cluster's default or, when a topic is altered, stays
+   * A topic's settings. A null field has the cluster's default or, when a topic is altered, stays
    * as it is.
    *
    * @param retentionMs -1: for ever
@@ -143,7 +143,7 @@ public final class Admin implements AutoCloseable {
    * @param replicas now; empty: it comes
    * @param bytes that the replicas which come hold when they are whole
    * @param copied and hold by now
-   * @param waitsFor for people: what is done, or why it is not
+   * @param waitsFor for people: progress, or the reason for none
    */
   public record PartitionMove(
       String topic,
@@ -163,12 +163,12 @@ public final class Admin implements AutoCloseable {
   public record Resized(TopicInfo topic, List<PartitionMove> moves, int count) {}
 
   /**
-   * What {@link #resizeTopic} changes: partitions or replicas, the other one is 0.
+   * Changes of {@link #resizeTopic}: partitions or replicas, the other one is 0.
    *
    * @param partitions more than the topic has: records of a key go to another partition from then
    *     on, and nothing that is stored moves
    * @param replicas of each partition
-   * @param dryRun check it, and say what it would do
+   * @param dryRun check it, and describe its effect
    */
   public record Resize(int partitions, int replicas, boolean dryRun) {
     /** So many partitions. */
@@ -183,11 +183,11 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * What a transaction has in one partition.
+   * Part of a transaction in one partition.
    *
    * @param partition its topic is empty if it was deleted
    * @param ended the partition knows the outcome
-   * @param stagedRecords what is staged there now; -1: the partition's leader does not answer
+   * @param stagedRecords records staged there now; -1: the partition's leader does not answer
    * @param stagedOffsets in __offsets: of how many partitions
    */
   public record TransactionPart(
@@ -221,7 +221,7 @@ public final class Admin implements AutoCloseable {
       List<TransactionPart> partitions) {}
 
   /**
-   * A node, as the answering node sees it; what it runs is empty, and 0, while it is not heard.
+   * A node, as the answering node sees it; its release is empty, and 0, while it is not heard.
    *
    * @param insecure it listens without TLS beyond its machine
    */
@@ -250,7 +250,7 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * What becomes of a node, as the answering node knows it.
+   * State of a node, as the answering node knows it.
    *
    * @param address empty: it has not joined
    * @param expected it may join with a new data directory
@@ -258,8 +258,8 @@ public final class Admin implements AutoCloseable {
    * @param drained it is to lead nothing
    * @param coming partitions, and the metadata, of which its replica may not count yet
    * @param going partitions of which its replica is to go
-   * @param waitsFor for people: why what is to be done with it is not done yet
-   * @param comingBytes that it will hold of what comes to it
+   * @param waitsFor for people: why its change is not done yet
+   * @param comingBytes bytes that it will hold of the partitions that come to it
    * @param copiedBytes and holds by now
    */
   public record NodeStatus(
@@ -285,12 +285,12 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * How far partitions are that move, whoever has decided that; of a plan: what would move.
+   * Progress of the partitions that move for any reason; of a plan: the moves that it would make.
    *
    * @param balancing more may begin
    * @param moves the first of count
    * @param bytes of all of them
-   * @param waitsFor for people: what is left out, and why
+   * @param waitsFor for people: omissions and their reasons
    */
   public record Balance(
       boolean balancing,
@@ -305,7 +305,7 @@ public final class Admin implements AutoCloseable {
     }
   }
 
-  /** What the cluster was upgraded to, and what it could be upgraded to. */
+  /** The cluster's version, and the version it could be upgraded to. */
   public record UpgradeInfo(
       int clusterVersion,
       List<String> features,
@@ -317,8 +317,8 @@ public final class Admin implements AutoCloseable {
    * The cluster, as the answering node sees it.
    *
    * @param controllerId leader of the metadata group; 0: not known
-   * @param settings what all nodes go by
-   * @param damagedReplicas for people: of the answering node, and what becomes of each
+   * @param settings of all nodes
+   * @param damagedReplicas for people: of the answering node, and the state of each
    * @param founding of the answering node, as {@link ErrorKind#OTHER_CLUSTER} names it; empty: not
    *     told
    */
@@ -340,7 +340,7 @@ public final class Admin implements AutoCloseable {
   /**
    * Allows, or denies, a principal operations on a topic, group, producer, sink, or the cluster.
    *
-   * @param principal "*": whoever is known
+   * @param principal "*": every known principal
    * @param operations read, write, create, ...; "*": each
    * @param kind topic, group, producer, sink or cluster
    * @param name "*": all of the kind; empty for the cluster
@@ -395,7 +395,7 @@ public final class Admin implements AutoCloseable {
   public record RecentBatch(
       long firstSequence, long lastSequence, long baseOffset, int recordCount, int crc32c) {}
 
-  /** What a partition remembers of a producer; the oldest batch first. */
+  /** A producer as a partition remembers it; the oldest batch first. */
   public record ProducerState(
       long producerId, int epoch, long lastSequence, long lastAppendMs, List<RecentBatch> recent) {}
 
@@ -436,7 +436,7 @@ public final class Admin implements AutoCloseable {
       String assignor) {}
 
   /**
-   * How far a group is in a partition. What is not known is null.
+   * How far a group is in a partition. Unknown fields are null.
    *
    * @param committed null for a partition that a member owns and has not committed
    * @param lag the number of readable records behind the committed offset
@@ -463,11 +463,11 @@ public final class Admin implements AutoCloseable {
   /** Batches from the first to the last one. */
   public record BatchRange(long first, long last) {}
 
-  /** What a sink had committed before it was reset. */
+  /** Batch that a sink had committed before it was reset. */
   public record SinkBefore(String query, long batch, long recordCount) {}
 
   /**
-   * An output of a streaming query, or of batch jobs, and what it has committed.
+   * An output of a streaming query, or of batch jobs, and its committed batches.
    *
    * @param query that it belongs to; empty: of jobs, or none yet
    * @param run of the newest batch
@@ -521,7 +521,7 @@ public final class Admin implements AutoCloseable {
       if (e.kind() != ErrorKind.TOPIC_ALREADY_EXISTS || !ambiguous.get()) {
         throw e;
       }
-      // After a call whose answer was lost it may be the topic that we asked for.
+      // After a call without an answer it may be the topic of this call.
       TopicInfo found = describeTopics(name).get(0);
       int most = found.partitions.stream().mapToInt(one -> one.replicas.size()).max().orElse(0);
       if (partitions != 0 && partitions != found.partitions.size()
@@ -567,7 +567,7 @@ public final class Admin implements AutoCloseable {
               DescribeTopicsRequest.newBuilder().addAllNames(List.of(names)).build());
     } catch (OncelogException e) {
       if (e.kind() == ErrorKind.UNKNOWN_TOPIC_OR_PARTITION) {
-        // The node may be behind: who asks again asks another one.
+        // The node may be behind: another call asks another node.
         cluster.preferAnother();
       }
       throw e;
@@ -618,7 +618,7 @@ public final class Admin implements AutoCloseable {
       if (!refused || !ambiguous.get()) {
         throw e;
       }
-      // After a call whose answer was lost they may be those that we asked for.
+      // After a call without an answer they may be those of this call.
       TopicInfo found = describeTopics(name).get(0);
       if (found.partitions.size() != resize.partitions) {
         throw e;
@@ -652,7 +652,7 @@ public final class Admin implements AutoCloseable {
             DescribeClusterRequest.newBuilder().setAskLeaders(true).build()));
   }
 
-  /** All nodes, and how far what is to be done with them is. */
+  /** All nodes, and the progress of their changes. */
   public List<NodeStatus> listNodes() {
     return cluster
         .call(ClusterServiceGrpc.getListNodesMethod(), ListNodesRequest.getDefaultInstance())
@@ -665,7 +665,7 @@ public final class Admin implements AutoCloseable {
   /**
    * Lets a new node join, with an empty data directory. This and the next five return texts about
    * the effect when the change is decided, or is found possible ({@code dryRun}); {@link
-   * #listNodes} shows the progress. After a call whose answer was lost there may be no effect left.
+   * #listNodes} shows the progress. After a call without an answer there may be no effect left.
    * Throws {@link ErrorKind#INVALID_REQUEST} or {@link ErrorKind#NOT_SUPPORTED}.
    */
   public List<String> addNode(int nodeId, boolean dryRun) {
@@ -741,9 +741,9 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * Turns on what the newest release has; no node can go back to an older one afterwards. It
-   * returns what is on now, or throws {@link ErrorKind#NOT_SUPPORTED}, which names the nodes in the
-   * way.
+   * Turns on the features of the newest release; no node can go back to an older one afterwards. It
+   * returns the features that are on, or throws {@link ErrorKind#NOT_SUPPORTED}, which names the
+   * nodes in the way.
    */
   public UpgradeInfo finalizeUpgrade() {
     return AdminMessages.info(
@@ -754,7 +754,7 @@ public final class Admin implements AutoCloseable {
             .getUpgrade());
   }
 
-  /** Sets what all nodes go by, and returns all such settings. */
+  /** Sets a setting of all nodes, and returns all such settings. */
   public Map<String, Long> setClusterSetting(String name, long value) {
     ClusterSetting setting = ClusterSetting.newBuilder().setName(name).setValue(value).build();
     return AdminMessages.settings(
@@ -782,8 +782,8 @@ public final class Admin implements AutoCloseable {
   // --- permissions and quotas --------------------------------------------------------
 
   /**
-   * Removes rules, then adds others, all or none; nodes follow a moment later. After a call whose
-   * answer was lost none may be new. Throws {@link ErrorKind#NOT_AUTHORIZED} or {@link
+   * Removes rules, then adds others, all or none; nodes follow a moment later. After a call without
+   * an answer none may be new. Throws {@link ErrorKind#NOT_AUTHORIZED} or {@link
    * ErrorKind#INVALID_REQUEST}.
    */
   public AlteredPermissions alterPermissions(
@@ -882,7 +882,7 @@ public final class Admin implements AutoCloseable {
     return names;
   }
 
-  /** What a partition remembers of its producers, or of one of them (0: all), at most limit. */
+  /** The producers that a partition remembers, or one of them (0: all), at most limit. */
   public List<ProducerState> describeProducers(TopicPartition tp, long producerId, int limit) {
     List<ProducerState> states = new ArrayList<>();
     long after = 0;
@@ -910,7 +910,7 @@ public final class Admin implements AutoCloseable {
     return states;
   }
 
-  /** What became of a record whose acknowledgement was lost. */
+  /** Outcome of a record without an acknowledgement. */
   public ResolvedSequence resolveSequence(
       TopicPartition tp, long producerId, int epoch, long sequence) {
     return Producer.resolve(cluster, tp, producerId, epoch, sequence);
@@ -969,7 +969,7 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * One of them, or one that has ended and whose owner has begun no other since. Throws {@link
+   * An open transaction, or an ended one if its owner has begun no other since. Throws {@link
    * ErrorKind#UNKNOWN_TRANSACTION} for any other.
    */
   public TransactionInfo describeTransaction(long transactionId) {
@@ -982,7 +982,7 @@ public final class Admin implements AutoCloseable {
   }
 
   /**
-   * Drops what is staged, whoever owns it. Throws {@link ErrorKind#TRANSACTION_COMMITTED} if it is
+   * Drops the staged records of any owner. Throws {@link ErrorKind#TRANSACTION_COMMITTED} if it is
    * too late.
    */
   public void abortTransaction(long transactionId) {
@@ -993,7 +993,7 @@ public final class Admin implements AutoCloseable {
 
   // --- sinks -------------------------------------------------------------------------
 
-  /** Outputs of queries and jobs, by name, and what each has committed. */
+  /** Outputs of queries and jobs, by name, and the committed batch of each. */
   public List<SinkInfo> listSinks() {
     List<SinkInfo> sinks = new ArrayList<>();
     while (true) {
@@ -1016,7 +1016,7 @@ public final class Admin implements AutoCloseable {
         cluster.call(SinkServiceGrpc.getDescribeSinkMethod(), request).getSink());
   }
 
-  /** Takes whatever comes next, of any query; runs of before write nothing more. */
+  /** Takes the next batch of any query; runs of before write nothing more. */
   public void resetSink(String sink) {
     ResetSinkRequest request = ResetSinkRequest.newBuilder().setSink(sink).build();
     cluster.call(SinkServiceGrpc.getResetSinkMethod(), request);

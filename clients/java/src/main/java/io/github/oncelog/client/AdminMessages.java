@@ -23,7 +23,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** What an {@link Admin} takes and returns, as messages of the protocol. */
+/** Arguments and results of an {@link Admin}, as messages of the protocol. */
 final class AdminMessages {
   private AdminMessages() {}
 

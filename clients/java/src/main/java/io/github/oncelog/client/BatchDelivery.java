@@ -5,9 +5,9 @@ import java.util.List;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 
-/** What becomes of one batch. All its records share it. */
+/** Outcome of one batch. All its records share it. */
 final class BatchDelivery {
-  /** What a batch was numbered as when it was last sealed. */
+  /** Numbers of a batch when it was last sealed. */
   record Stamp(long producerId, int epoch, long baseSequence) {
     static final Stamp NONE = new Stamp(0, 0, -1);
   }
@@ -20,7 +20,7 @@ final class BatchDelivery {
   /** Completed when callbacks were called and its memory is free. */
   final CompletableFuture<Void> released = new CompletableFuture<>();
 
-  /** What it takes of the buffer; guarded by the accumulator. */
+  /** Its share of the buffer; guarded by the accumulator. */
   long held;
 
   final List<Callback> callbacks = new ArrayList<>(0);
@@ -87,7 +87,7 @@ final class BatchDelivery {
     looked.add(index);
   }
 
-  /** Has the callbacks called, one after the other, whatever one of them throws. */
+  /** Has the callbacks called, one after the other, even if one of them throws. */
   void callBack() {
     for (Callback callback : callbacks) {
       Delivery one = new Delivery(this, callback.index);

@@ -13,10 +13,10 @@ import io.grpc.Metadata;
 import io.grpc.Status;
 
 /**
- * Reads what is already there by a stream instead of question and answer. Where a poll's answer was
- * cut short because there is more, the partition is subscribed to, and polled again when all that
- * there was has come, or something happened that a poll deals with. So at the end of the log, where
- * a node may have nothing to say for long and lose its office meanwhile, there are only polls. Used
+ * Reads stored records by a stream instead of question and answer. Where a poll's answer was cut
+ * short because there is more, the partition is subscribed to, and polled again when all that there
+ * was has come, or something happened that a poll deals with. So at the end of the log, where a
+ * node may have nothing to say for long and lose its office meanwhile, there are only polls. Used
  * on the fetcher's thread only.
  */
 final class CatchUp {
@@ -24,10 +24,10 @@ final class CatchUp {
   // while it collects the next.
   private static final int SUBSCRIBE_BYTES = 2 << 20;
 
-  // Where there is more to read, silence is a reason to ask by a poll, which looks who leads.
+  // Where there is more to read, silence is a reason to poll, which looks for the leader.
   private static final long SILENCE = 2 * Times.SECOND;
 
-  /** How a stream ended: what is still wanted, and what the node refused, if it did. */
+  /** How a stream ended: the part still wanted, and the node's refusal, if there was one. */
   interface Ended {
     void ended(CatchUp stream, Wanted wanted, PartitionRecords refused);
   }
@@ -97,7 +97,7 @@ final class CatchUp {
       stop(null);
     } else if (room) {
       if (call == null) {
-        // The buffer was full, most likely: only who reads on gets a stream.
+        // The buffer was full, most likely: only a reader that continues gets a stream.
         open();
       }
       askedAt = now;

@@ -25,7 +25,9 @@ import javax.net.ssl.TrustManagerFactory;
 import javax.net.ssl.X509ExtendedKeyManager;
 import javax.net.ssl.X509ExtendedTrustManager;
 
-/** Certificates and keys in PEM files, for handshakes, each with what the files hold by then. */
+/**
+ * Certificates and keys in PEM files, for handshakes, each with the files' content of that time.
+ */
 final class Certificates {
   private static final Pattern KEY =
       Pattern.compile("-----BEGIN PRIVATE KEY-----(.*?)-----END PRIVATE KEY-----", Pattern.DOTALL);
@@ -64,7 +66,7 @@ final class Certificates {
     throw Limits.bad("%s: %s holds no private key in PEM, PKCS #8", setting, path);
   }
 
-  /** The authorities whose nodes are spoken with. */
+  /** The authorities of the nodes. */
   static final class Authorities extends X509ExtendedTrustManager {
     private final Security.Held<X509ExtendedTrustManager> file;
 

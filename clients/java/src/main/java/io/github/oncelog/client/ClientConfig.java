@@ -144,7 +144,7 @@ public abstract class ClientConfig<T extends ClientConfig<T>> {
     return self();
   }
 
-  /** A file with a token that says who the client is, or null. Needs TLS. */
+  /** A file with a token with the client's identity, or null. Needs TLS. */
   public Path tokenFile() {
     return tokenFile;
   }

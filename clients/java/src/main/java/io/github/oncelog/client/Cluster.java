@@ -34,7 +34,7 @@ import java.util.function.Consumer;
 
 /**
  * The cluster as one thing to call: connections to its nodes, calls that find a node that answers,
- * and threads for who waits for them.
+ * and threads for waiting callers.
  */
 final class Cluster {
   private static final int MAX_MESSAGE = 128 << 20;
@@ -43,12 +43,12 @@ final class Cluster {
   private static final long UNKNOWN_TOPIC_GRACE = 2 * Times.SECOND;
 
   /**
-   * After so many failures in a row to reach the leader that one node names, another is asked who
-   * leads: a node that is cut off from the others tells of a leader that is long gone.
+   * After so many failures in a row to reach the leader that one node names, another node is asked
+   * for it: a node that is cut off from the others tells of a leader that is long gone.
    */
   static final int MAX_LEADER_FAILURES = 4;
 
-  /** A node that hangs must not hold up what another one answers. */
+  /** A node that hangs must not hold up the answers of another. */
   static final long CONNECT_TIMEOUT = 2 * Times.SECOND;
 
   final ClientConfig<?> config;
@@ -85,7 +85,7 @@ final class Cluster {
             });
   }
 
-  /** Runs what waits for nodes on a thread of its own; false: not at all, all is closed. */
+  /** Runs work that waits for nodes on a thread of its own; false: not at all, all is closed. */
   boolean spawn(Runnable task) {
     try {
       pool.execute(
@@ -125,7 +125,7 @@ final class Cluster {
               .build();
       channels.put(address, known);
     } else if (known.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
-      // A restarted node must be found again soon, not after two minutes. Who calls has pauses.
+      // A restarted node must be found again soon, not after two minutes. The caller has pauses.
       known.resetConnectBackoff();
     }
     return known;
@@ -142,7 +142,7 @@ final class Cluster {
   }
 
   /**
-   * All known nodes: the one that answered last, the others in random order, and what is avoided at
+   * All known nodes: the one that answered last, the others in random order, and avoided nodes at
    * the end.
    */
   synchronized List<String> addresses() {
@@ -238,15 +238,15 @@ final class Cluster {
     return new Limits(requestTimeout, Math.min(attempt, requestTimeout), e -> {});
   }
 
-  /** Calls what any node answers; limits are those of the settings. */
+  /** Calls any node that answers; limits are those of the settings. */
   <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {
     return call(limits(), method, request);
   }
 
   /**
-   * Calls what any node answers, until it succeeds, fails for good, or time is up: the error is
-   * then what a node said last, not that another attempt had no answer. It fails at once if no node
-   * of the client's own cluster answers, and one of another does.
+   * Calls any node that answers, until it succeeds, fails for good, or time is up: the error is
+   * then the last one from a node, not that another attempt had no answer. It fails at once if no
+   * node of the client's own cluster answers, and one of another does.
    */
   <Q, A> A call(Limits limits, MethodDescriptor<Q, A> method, Q request) {
     long deadline = Times.now() + limits.total;
@@ -372,7 +372,7 @@ final class Cluster {
     }
   }
 
-  /** Takes over what this node knows of a topic. */
+  /** Takes over this node's view of a topic. */
   void refreshAt(String address, String topic) {
     DescribeTopicsResponse answer =
         callAt(

@@ -63,7 +63,8 @@ final class Codecs {
   }
 
   /**
-   * The payload; never allocates much more than the limit of a payload, whatever a frame claims.
+   * The payload; never allocates much more than the limit of a payload, even if a frame claims
+   * more.
    */
   static byte[] decompress(Codec codec, byte[] data) {
     switch (codec) {

@@ -10,7 +10,7 @@ import java.util.List;
  */
 final class Columns {
   /**
-   * What one record adds beside its own bytes, at most, headers left out: 4 + 4 of offsets, 8 of
+   * Most bytes that one record adds beside its own bytes, headers left out: 4 + 4 of offsets, 8 of
    * timestamp, validity bits, and 4 of header offsets.
    */
   static final int RECORD_OVERHEAD = 21;

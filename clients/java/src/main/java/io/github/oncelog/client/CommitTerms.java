@@ -3,7 +3,7 @@ package io.github.oncelog.client;
 import java.util.Map;
 
 /**
- * What a commit of a group's member, or its look for where to go on, says of it.
+ * The member's part of a commit, or of a look at the offset to go on from.
  *
  * @param number of the commit; not looked at where it only looks
  */

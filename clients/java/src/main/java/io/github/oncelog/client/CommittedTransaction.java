@@ -3,7 +3,7 @@ package io.github.oncelog.client;
 import java.util.Map;
 
 /**
- * A transaction whose records are readable.
+ * A committed transaction: its records are readable.
  *
  * @param runs where they are, by partition; empty if nobody knows any more
  */

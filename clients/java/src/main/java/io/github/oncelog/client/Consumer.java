@@ -37,7 +37,8 @@ import java.util.function.Supplier;
  * {@link #assign} instead of topics, the group only keeps offsets. Commits are made by {@link
  * #commit()} only, unless {@link ConsumerConfig#enableAutoCommit()} is set.
  *
- * <p>What waits, waits until it is interrupted: then a {@link CancellationException} is thrown.
+ * <p>A call that waits, waits until it is interrupted: then a {@link CancellationException} is
+ * thrown.
  */
 public final class Consumer implements AutoCloseable {
   private static final String PATTERN = "^"; // of a topic's name, where one begins with it
@@ -80,7 +81,7 @@ public final class Consumer implements AutoCloseable {
     return new ConsumerConfig(config);
   }
 
-  // --- what to read ------------------------------------------------------------------
+  // --- partitions to read -------------------------------------------------------------
 
   /**
    * Reads all partitions of these topics, also those that come later, and nothing else; in a group,
@@ -116,8 +117,8 @@ public final class Consumer implements AutoCloseable {
   }
 
   /**
-   * Reads nothing any more. A member of a group finishes with what it was given, as {@link #close}
-   * does, and leaves; its next {@link #subscribe} joins again.
+   * Reads nothing any more. A member of a group finishes the records it was given, as {@link
+   * #close} does, and leaves; its next {@link #subscribe} joins again.
    */
   public void unsubscribe() {
     alone(
@@ -137,13 +138,13 @@ public final class Consumer implements AutoCloseable {
         });
   }
 
-  /** What the group has said means nothing any more. */
+  /** The group's messages mean nothing any more. */
   private void forgetGroup() {
     member = null;
     rebalance = null;
     fetcher.positions.as(null);
     while (buffer.interruption() != null) {
-      // what it was given goes with it
+      // its partitions go with it
     }
     buffer.holdFrom(Times.NEVER);
   }
@@ -215,14 +216,14 @@ public final class Consumer implements AutoCloseable {
   // --- reading -----------------------------------------------------------------------
 
   /**
-   * Waits until there is a record or time is up, and returns what is there, at most {@link
+   * Waits until there is a record or time is up, and returns the records there are, at most {@link
    * ConsumerConfig#maxPollRecords()}.
    *
    * <p>Errors are {@link ErrorKind#OFFSET_OUT_OF_RANGE}, {@link
    * ErrorKind#UNKNOWN_TOPIC_OR_PARTITION} and {@link ErrorKind#CORRUPT_LOG}. Reading can go on
    * after them, for instance after a seek; a damaged batch is never skipped, its error comes again
-   * until a seek goes elsewhere. Records that were there before the error are returned first.
-   * Whatever ends a membership for good, as {@link ErrorKind#FENCED_MEMBER}, is thrown by each
+   * until a seek goes elsewhere. Records that were there before the error are returned first. An
+   * error that ends a membership for good, as {@link ErrorKind#FENCED_MEMBER}, is thrown by each
    * call.
    */
   public List<StoredRecord> poll(Duration limit) {
@@ -237,7 +238,7 @@ public final class Consumer implements AutoCloseable {
     return alone(() -> read(Times.after(limit), most));
   }
 
-  /** Runs what no two threads may do at once. */
+  /** Runs work that no two threads may do at once. */
   private <T> T alone(Supplier<T> task) {
     if (!using.tryLock()) {
       if (closed.get()) {
@@ -365,7 +366,7 @@ public final class Consumer implements AutoCloseable {
 
   /** How many records there are to read, from the position to the high watermark. */
   public long lag(TopicPartition tp) {
-    // What lies before the start of the log is not there to be read any more.
+    // Records before the start of the log can no longer be read.
     long from = Math.max(position(tp), beginningOffsets(List.of(tp)).get(tp));
     return Math.max(0, endOffsets(List.of(tp)).get(tp) - from);
   }
@@ -451,7 +452,7 @@ public final class Consumer implements AutoCloseable {
     return offsets;
   }
 
-  /** What a commit of these says of its maker; null: it is no member. */
+  /** The member's part of a commit of these; null: it is no member. */
   CommitTerms commitTerms(Collection<TopicPartition> tps) {
     return alone(() -> member == null ? null : member.commitTerms(tps, rebalance.numbers()));
   }
@@ -459,8 +460,8 @@ public final class Consumer implements AutoCloseable {
   /**
    * Stores these offsets. A commit with a producer id may be refused with {@link ErrorKind#FENCED},
    * {@link ErrorKind#OUT_OF_ORDER} or {@link ErrorKind#SEQUENCE_CONFLICT}. In a group with members
-   * it is {@link ErrorKind#FENCED_MEMBER} for what is another's by now, and {@link
-   * ErrorKind#GROUP_HAS_MEMBERS} if this is none.
+   * it is {@link ErrorKind#FENCED_MEMBER} for a partition that belongs to another member by now,
+   * and {@link ErrorKind#GROUP_HAS_MEMBERS} if this is none.
    */
   public void commit(Map<TopicPartition, OffsetCommit> offsets) {
     String group = group();
@@ -469,7 +470,7 @@ public final class Consumer implements AutoCloseable {
     }
   }
 
-  /** What the group has committed for a partition; null: nothing. */
+  /** The group's committed offset of a partition; null: nothing. */
   public CommittedOffset committed(TopicPartition tp) {
     return fetcher.positions.groups.committedNow(group(), tp);
   }
@@ -484,7 +485,7 @@ public final class Consumer implements AutoCloseable {
 
   /**
    * Frees everything. A poll that waits throws {@link ErrorKind#CLIENT_CLOSED}. A member of a group
-   * has finished with what it was given: its listener hears {@link RebalanceListener#onRevoked},
+   * has finished the records it was given: its listener hears {@link RebalanceListener#onRevoked},
    * {@link ConsumerConfig#enableAutoCommit()} commits, and it leaves. Otherwise nothing is
    * committed.
    */
@@ -494,9 +495,9 @@ public final class Consumer implements AutoCloseable {
   }
 
   /**
-   * {@link #close()} for who has failed to work on what {@link #poll} returned last: the listener
-   * hears {@link RebalanceListener#onLost} instead, and nothing is committed. A try with resources
-   * does not know how its block ended: call this where it fails.
+   * {@link #close()} for a caller that has failed to work on the records {@link #poll} returned
+   * last: the listener hears {@link RebalanceListener#onLost} instead, and nothing is committed. A
+   * try with resources does not know how its block ended: call this where it fails.
    */
   public void abandon() {
     end(true);
@@ -508,7 +509,7 @@ public final class Consumer implements AutoCloseable {
       using.lock(); // a poll on another thread ends first
       try {
         if (rebalance != null) {
-          // Who was interrupted closes what he has: commits, and leaves the group.
+          // An interrupted thread closes its own: commits, and leaves the group.
           Times.uninterrupted(() -> rebalance.leave(failed));
         }
       } finally {

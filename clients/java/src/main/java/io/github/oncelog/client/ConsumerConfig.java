@@ -25,7 +25,7 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   private int replicaNodeId = 0;
   private String rack;
 
-  /** Names the group whose committed offsets are read and written; null: none. */
+  /** Names the group that keeps the committed offsets; null: none. */
   public String groupId() {
     return groupId;
   }
@@ -112,9 +112,9 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
   }
 
   /**
-   * Commits what was given out before the last call for records, each {@link #autoCommitInterval()}
-   * and before partitions are given back, and what was given out last when the consumer closes,
-   * unless by {@link Consumer#abandon()}.
+   * Commits the records given out before the last call for records, each {@link
+   * #autoCommitInterval()} and before partitions are given back, and those given out last when the
+   * consumer closes, unless by {@link Consumer#abandon()}.
    */
   public boolean enableAutoCommit() {
     return enableAutoCommit;
@@ -159,7 +159,7 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     return this;
   }
 
-  /** What a node waits for, at most {@link #fetchMaxWait()}. */
+  /** Size that a node waits for, at most {@link #fetchMaxWait()}. */
   public int fetchMinBytes() {
     return fetchMinBytes;
   }
@@ -203,7 +203,7 @@ public final class ConsumerConfig extends ClientConfig<ConsumerConfig> {
     return this;
   }
 
-  /** Bounds what one poll returns. */
+  /** Bounds the records of one poll. */
   public int maxPollRecords() {
     return maxPollRecords;
   }

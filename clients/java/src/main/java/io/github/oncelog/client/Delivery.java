@@ -25,8 +25,8 @@ public final class Delivery {
   }
 
   /**
-   * Waits for the outcome: where the record is stored, or an error below {@link
-   * ErrorKind#DELIVERY_FAILED} whose outcome says what is known of it.
+   * Waits for the outcome: the record's place, or an error below {@link ErrorKind#DELIVERY_FAILED}
+   * with the known outcome.
    */
   public RecordMetadata get() {
     return get(Duration.ofDays(1000));
@@ -55,8 +55,9 @@ public final class Delivery {
   }
 
   /**
-   * The same as a future, which fails with an {@link OncelogException}. What follows it directly
-   * runs on the producer's thread and must not wait; its {@code Async} methods have other threads.
+   * The same as a future, which fails with an {@link OncelogException}. Code that follows it
+   * directly runs on the producer's thread and must not wait; its {@code Async} methods have other
+   * threads.
    */
   public CompletableFuture<RecordMetadata> future() {
     return batch.done.thenApply(done -> outcome());

@@ -10,7 +10,7 @@ import java.util.Map;
  * same in all languages.
  */
 public enum ErrorKind {
-  /** Above all whose call may succeed later, unchanged. */
+  /** Above all calls that may succeed later, unchanged. */
   RETRIABLE(null),
   /** The node does not lead the partition; the leader is named if that is known. */
   NOT_LEADER(RETRIABLE),
@@ -39,17 +39,20 @@ public enum ErrorKind {
   /** There is none, as far as the node knows. */
   UNKNOWN_TOPIC_OR_PARTITION(RETRIABLE),
 
-  /** Above all whose call, repeated, fails again. */
+  /** Above all calls that fail again if repeated. */
   FATAL(null),
-  /** An argument is wrong; the field is named, and what is allowed. */
+  /** An argument is wrong; the field is named, and its limit. */
   INVALID_REQUEST(FATAL),
   /** A topic of this name exists. */
   TOPIC_ALREADY_EXISTS(FATAL),
   /** No producer holds, or held, the name. */
   PRODUCER_NAME_NOT_FOUND(FATAL),
-  /** The node does not know who calls: no certificate or token, or one that is of no use. */
+  /** The node does not know the caller: no certificate or token, or one that is of no use. */
   UNAUTHENTICATED(FATAL),
-  /** The caller may not do this; the details say what it lacks, whether or not that exists. */
+  /**
+   * The caller may not do this; the details name the missing permission, whether or not the object
+   * exists.
+   */
   NOT_AUTHORIZED(FATAL),
   /** The server, or this client, cannot do it. */
   NOT_SUPPORTED(FATAL),
@@ -64,7 +67,7 @@ public enum ErrorKind {
   INTERNAL(FATAL),
   /** No record is there. */
   OFFSET_OUT_OF_RANGE(FATAL),
-  /** What is stored, or was fetched, is damaged. */
+  /** Stored or fetched bytes are damaged. */
   CORRUPT_LOG(FATAL),
   /** The client was used after it was closed. */
   CLIENT_CLOSED(FATAL),
@@ -97,7 +100,7 @@ public enum ErrorKind {
   /** The lease of the producer id is over. */
   PRODUCER_EXPIRED(PRODUCER_FAILED),
 
-  /** Above all of a transaction that did not become, or is not, what was asked for. */
+  /** Above all of a transaction that did not become, or is not, as requested. */
   TRANSACTION_FAILED(DELIVERY_FAILED),
   /** It was aborted, the message says why: nothing of it is readable. */
   TRANSACTION_ABORTED(TRANSACTION_FAILED),

@@ -16,17 +16,17 @@ import java.util.concurrent.CancellationException;
 import java.util.function.ToLongFunction;
 
 /**
- * What was fetched and not yet taken. The fetcher fills it, the user empties it. Batches of a
+ * Fetched records that are not yet taken. The fetcher fills it, the user empties it. Batches of a
  * partition follow each other without a hole, and an answer to a question from before a seek is
  * thrown away.
  */
 final class FetchBuffer {
   static final long UNKNOWN = -1;
 
-  /** What is to be fetched of a partition; those of one group share a Fetch. */
+  /** A partition's next position to fetch; those of one group share a Fetch. */
   record Wanted(TopicPartition tp, int group, long offset, int generation) {}
 
-  /** What became of an answer. */
+  /** Outcome of an answer. */
   enum Added {
     OK,
     /** The user has gone elsewhere. */
@@ -69,11 +69,11 @@ final class FetchBuffer {
   private boolean closed;
   private OncelogException failure; // a bug; null: none was met
   private int generations;
-  // What the user's thread has to do before it is given more: changes of its partitions.
+  // Work of the user's thread before it gets more records: changes of its partitions.
   private final ArrayDeque<GroupMember.Change> interruptions = new ArrayDeque<>();
   // From this time on nothing is given out: the group may have gone on without.
   private long heldFrom = Times.NEVER;
-  // What shows that the user gets on.
+  // Sign that the user gets on.
   private long calls;
   private boolean waitedFor;
 
@@ -147,7 +147,7 @@ final class FetchBuffer {
     return generation;
   }
 
-  /** The partitions whose topic is another one of the same name by now. */
+  /** The partitions of topics that were created anew under the same name. */
   synchronized List<TopicPartition> recreated() {
     List<TopicPartition> tps = new ArrayList<>();
     for (Cursor cursor : cursors.values()) {
@@ -208,8 +208,8 @@ final class FetchBuffer {
   }
 
   /**
-   * The oldest chunk of the partition whose turn it is; null: there is none until this time, or
-   * there is an interruption. With mayFail false an error stays where it is.
+   * The oldest chunk of the partition that is next; null: there is none until this time, or there
+   * is an interruption. With mayFail false an error stays where it is.
    */
   synchronized Chunk peek(boolean mayFail, long until) {
     calls++;
@@ -242,7 +242,7 @@ final class FetchBuffer {
     }
   }
 
-  /** What the user's thread is to do next; null: nothing. */
+  /** Next work of the user's thread; null: nothing. */
   synchronized GroupMember.Change interruption() {
     return interruptions.poll();
   }
@@ -365,7 +365,7 @@ final class FetchBuffer {
 
   // --- the fetcher's side ------------------------------------------------------------
 
-  /** The partitions whose start must be found out. */
+  /** The partitions without a known start. */
   synchronized List<Wanted> withoutPosition() {
     List<Wanted> missing = new ArrayList<>();
     for (Cursor cursor : cursors.values()) {

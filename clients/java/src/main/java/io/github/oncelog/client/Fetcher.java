@@ -41,9 +41,9 @@ final class Fetcher {
    */
   private static final long AHEAD_GRACE = 10 * Times.SECOND;
 
-  private static final long MOST_WAIT_MS = 60_000; // what a node allows
+  private static final long MOST_WAIT_MS = 60_000; // a node's limit
 
-  /** A poll that is late by so much: others are asked who leads. */
+  /** A poll that is late by so much: others are asked for the leader. */
   private static final long LATE_BY = Times.SECOND;
 
   /** At the same time; further partitions are polled until one of these is done. */
@@ -121,9 +121,9 @@ final class Fetcher {
   private final Loop loop;
   private final Map<Place, Poll> polls = new HashMap<>();
   private final Map<TopicPartition, Integer> locating = new HashMap<>(); // by generation
-  // Where to go on without a look at what the group has committed; guarded by itself.
+  // Position to go on from without a look at the group's committed offsets; guarded by itself.
   private final Map<TopicPartition, Reset> reset = new HashMap<>();
-  // What is polled alone, after a poll of several that failed for good.
+  // Partition that is polled alone, after a poll of several that failed for good.
   private final Set<TopicPartition> alone = new HashSet<>();
   private final Map<TopicPartition, Long> aheadSince = new HashMap<>();
   // Partitions that are not polled because a stream brings them.
@@ -167,7 +167,7 @@ final class Fetcher {
     loop.stop();
   }
 
-  // --- what to ask whom --------------------------------------------------------------
+  // --- groups and coordinators ---------------------------------------------------------
 
   /** Starts polls where there is something to ask, and returns when to look again. */
   private long work(long now) {
@@ -569,7 +569,7 @@ final class Fetcher {
       problem = bug(e);
     }
     if (problem != null && problem.kind() == ErrorKind.FENCED_MEMBER) {
-      // Polls pass it over: the group will say what becomes of them. Until then there is nothing to
+      // Polls pass it over: the group will name the new owners. Until then there is nothing to
       // read.
       for (TopicPartition tp : fresh) {
         buffer.fail(tp, missing.get(tp), problem);
@@ -583,7 +583,7 @@ final class Fetcher {
 
   private void located(
       Map<TopicPartition, Integer> missing, Positions.Search search, OncelogException problem) {
-    checkTopics(); // what a topic does not have any more may be read no longer
+    checkTopics(); // partitions that a topic no longer has may be read no longer
     Map<TopicPartition, Long> found = search.found();
     missing.forEach(
         (tp, generation) -> {

@@ -3,17 +3,21 @@ package io.github.oncelog.client;
 import io.github.oncelog.client.proto.BeginTransactionResponse;
 
 /**
- * The transaction that a commit has begun for its producer's next begin, which saves a call. What
- * is not taken soon is aborted: an open transaction keeps the cluster from forgetting ended ones.
+ * The transaction that a commit has begun for its producer's next begin, which saves a call. A
+ * ticket that is not taken soon is aborted: an open transaction keeps the cluster from forgetting
+ * ended ones.
  */
 final class Following {
-  /** Who begins so soon after a commit is expected to do so again; for so long one is kept. */
+  /**
+   * A producer that begins so soon after a commit is expected to do so again; for so long one is
+   * kept.
+   */
   private static final long SOON = Times.SECOND;
 
-  /** Of the idle time, what may pass before it is taken: its first sign of life is due then. */
+  /** Part of the idle time that may pass before it is taken: its first sign of life is due then. */
   private static final int IDLE_SHARE = 4;
 
-  /** Whose transaction it is, and the times that the application asked for. */
+  /** The transaction's owner, and the times that the application asked for. */
   record Terms(Identity identity, int idleTimeoutMs, int totalTimeoutMs) {}
 
   private BeginTransactionResponse begun;

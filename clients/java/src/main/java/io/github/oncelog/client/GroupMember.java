@@ -37,7 +37,7 @@ import java.util.concurrent.TimeUnit;
  * coordinator <--GroupHeartbeat---- GroupMember <-- Rebalance, on the user's thread
  * </pre>
  *
- * <p>What changes is put before the user's thread as an interruption; nothing of the user's changes
+ * <p>Changes are put before the user's thread as an interruption; nothing of the user's changes
  * without him. All but the hello goes by calls, not by the stream: an answer shows that the
  * coordinator still has this member, and while none comes for a session's length nothing is given
  * out.
@@ -45,10 +45,10 @@ import java.util.concurrent.TimeUnit;
 final class GroupMember {
   private static final int MAX_HOST_CHARS = 255;
 
-  /** What the user's thread is to do. */
+  /** Work of the user's thread. */
   record Change(long connection, Ownerships.Step step, long deadline, boolean ended) {}
 
-  /** What the stream or a call has brought, or why it ended. */
+  /** Message of the stream or answer to a call, or why it ended. */
   private record Event(JoinGroupResponse answer, OncelogException problem, boolean again) {}
 
   private final ConsumerConfig config;
@@ -99,7 +99,7 @@ final class GroupMember {
 
   // --- the user's questions ------------------------------------------------------------
 
-  /** Waits until the group has answered; throws what is in the way. */
+  /** Waits until the group has answered; throws the error in the way. */
   synchronized void awaitJoined(long limit) {
     long until = Times.now() + limit;
     while (!joined && Times.now() < until) {
@@ -134,7 +134,7 @@ final class GroupMember {
     notifyAll();
   }
 
-  /** What ended the membership for good; null: nothing. */
+  /** The error that ended the membership for good; null: nothing. */
   synchronized OncelogException error() {
     return error;
   }
@@ -149,7 +149,10 @@ final class GroupMember {
     return asked;
   }
 
-  /** Gives back what is finished and committed; returns what is kept all the same. */
+  /**
+   * Gives back finished and committed partitions; returns the partitions that are kept all the
+   * same.
+   */
   synchronized List<TopicPartition> release(Change change, List<TopicPartition> tps) {
     answer(change.connection, tps);
     List<TopicPartition> kept = new ArrayList<>(tps);
@@ -170,7 +173,7 @@ final class GroupMember {
     notifyAll();
   }
 
-  /** What the next commit says of its maker; throws FENCED_MEMBER. */
+  /** The member's part of the next commit; throws FENCED_MEMBER. */
   synchronized CommitTerms commitTerms(
       Collection<TopicPartition> tps, Map<TopicPartition, Long> numbers) {
     for (TopicPartition tp : tps) {
@@ -351,7 +354,7 @@ final class GroupMember {
       }
     }
 
-    /** Says what there is to say, or that it lives; on a thread of its own. */
+    /** Sends the next message, or a sign of life; on a thread of its own. */
     private void beat() {
       while (!over) {
         JoinGroupRequest.Builder request = request();
@@ -383,7 +386,7 @@ final class GroupMember {
       }
     }
 
-    /** What to say next; null: a hello, on another connection. */
+    /** The next message; null: a hello, on another connection. */
     private JoinGroupRequest.Builder request() {
       synchronized (GroupMember.this) {
         long until = Times.now() + ping;
@@ -449,7 +452,7 @@ final class GroupMember {
             .build());
   }
 
-  /** Says what is still held, without these. */
+  /** Tells which partitions are still held, without these. */
   private void answer(long connection, Collection<TopicPartition> tps) {
     Ownerships.Owned left = machine.released(connection, tps);
     if (left != null) {
@@ -460,12 +463,12 @@ final class GroupMember {
     }
   }
 
-  /** The coordinator had this member when it answered to what was sent then. */
+  /** The coordinator had this member when it answered the messages of that time. */
   private synchronized void confirmed(long sent) {
     buffer.holdFrom(sent + 3 * ping);
   }
 
-  // --- what comes ----------------------------------------------------------------------
+  // --- messages that come ----------------------------------------------------------------
 
   /** Takes a message over; false: another connection is needed. */
   private synchronized boolean goesOn(long connection, JoinGroupResponse answer) {

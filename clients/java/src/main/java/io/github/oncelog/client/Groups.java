@@ -193,8 +193,8 @@ final class Groups {
   }
 
   /**
-   * What is committed of these partitions, or of all, for who reads on from there: a transaction
-   * that has staged offsets there is ended.
+   * Committed offsets of these partitions, or of all, for a caller that reads on from there: a
+   * transaction that has staged offsets there is ended.
    *
    * @param terms of a member of the group, or null
    */
@@ -213,7 +213,7 @@ final class Groups {
     return fetch(group, request);
   }
 
-  /** For who looks, and does not read on from there: open transactions go on. */
+  /** For a caller that looks, and does not read on from there: open transactions go on. */
   CommittedOffset committedNow(String group, TopicPartition tp) {
     return fetch(
             group,

@@ -13,8 +13,8 @@ import java.util.Set;
  * a member of one is given them by its coordinator.
  *
  * <p>A reader that begins at the end reads a partition that is younger than it is from its start:
- * what came before it noticed would be lost otherwise. Since when a group reads nobody knows, so
- * for a group each partition counts as younger that its topic did not begin with.
+ * earlier records would be lost otherwise. Since when a group reads nobody knows, so for a group
+ * each partition counts as younger that its topic did not begin with.
  */
 final class Growth {
   private final Leaders leaders;
@@ -29,7 +29,7 @@ final class Growth {
     this.inGroup = inGroup;
   }
 
-  /** Reads all partitions of these topics, whose metadata is known. */
+  /** Reads all partitions of these topics, with known metadata. */
   synchronized void subscribe(Collection<String> topics) {
     counts.clear();
     List<TopicPartition> tps = new ArrayList<>();
@@ -60,7 +60,7 @@ final class Growth {
     came.add(tp);
   }
 
-  /** The same: what it does not have is no longer read. */
+  /** The same: partitions that it lacks are no longer read. */
   synchronized void recreated(String topic) {
     Leaders.Topic known = leaders.topic(topic);
     int count = known == null ? 0 : known.partitions();
@@ -73,7 +73,7 @@ final class Growth {
     buffer.assign(left);
   }
 
-  /** Reads what has come since, too. */
+  /** Reads new partitions, too. */
   synchronized void take() {
     List<TopicPartition> fresh = new ArrayList<>();
     List.copyOf(counts.keySet()).forEach(topic -> fresh.addAll(follow(topic)));

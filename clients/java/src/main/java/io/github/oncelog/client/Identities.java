@@ -13,8 +13,8 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 
 /**
- * Who the producer is: leases of producer ids, names, and where a partition goes on. All partitions
- * share one identity; one that was reset gets its own, so the others are left alone.
+ * The producer's identity: leases of producer ids, names, and where a partition goes on. All
+ * partitions share one identity; one that was reset gets its own, so the others are left alone.
  */
 final class Identities {
   /** An identity, and its last sequence in a partition. */
@@ -268,7 +268,7 @@ final class Identities {
     }
   }
 
-  /** What the node says; an error that is worth a retry is one of its words. */
+  /** The node's message; an error that is worth a retry is one of its words. */
   private OpenedPartition openAt(String address, OpenProducerRequest request) {
     if (address.isEmpty()) {
       return NONE;

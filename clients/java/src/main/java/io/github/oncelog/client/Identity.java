@@ -8,7 +8,7 @@ import com.google.protobuf.ByteString;
  * @param serial rises with each new one
  * @param renewAt when to get the next one
  * @param leaseToken proves it to a partition that does not know it yet
- * @param provesEach nodes may know who calls: then each batch proves whose it is
+ * @param provesEach nodes may know the caller: then each batch proves its owner
  */
 record Identity(
     long producerId,

@@ -2,17 +2,17 @@ package io.github.oncelog.client;
 
 import java.util.ArrayDeque;
 
-/** What waits in one partition. */
+/** Batches that wait in one partition. */
 final class Lane {
   final TopicPartition tp;
   OpenBatch open;
   final ArrayDeque<OpenBatch> closed = new ArrayDeque<>();
-  // Who numbers the records: the producer, or the application, up to lastGiven.
+  // The side that numbers the records: the producer, or the application, up to lastGiven.
   boolean counted;
   boolean given;
   long lastGiven = -1;
 
-  /** Who numbered the records, at one moment. */
+  /** The side that numbered the records, at one moment. */
   record Numbering(boolean counted, boolean given, long lastGiven) {}
 
   Numbering numbering() {
@@ -29,7 +29,7 @@ final class Lane {
     this.tp = tp;
   }
 
-  /** Refuses what does not fit to who numbers the partition's records. */
+  /** Refuses sequences that do not fit the numbering of the partition's records. */
   void check(long[] sequences) {
     if (sequences == null) {
       if (given) {

@@ -15,7 +15,7 @@ import java.util.function.Predicate;
  */
 final class LeaderWatch {
   /**
-   * A batch without an answer for so long makes the client ask who leads now: a node that was
+   * A batch without an answer for so long makes the client ask for the leader: a node that was
    * frozen or cut off does not say so.
    */
   static final long STALL_AFTER = Times.SECOND;
@@ -38,7 +38,8 @@ final class LeaderWatch {
   private boolean refreshing;
   private long refreshAt;
   private int rounds;
-  // Topics with stalled partitions: how often it was asked who leads, and when it is due.
+  // Topics with stalled partitions: how often the leader was asked for, and when the next question
+  // is due.
   private Map<String, Stall> stalls = new HashMap<>();
   // Leaders that refused, with their terms: there is another one, or will be.
   private final Map<TopicPartition, Suspect> suspected = new HashMap<>();
@@ -77,10 +78,10 @@ final class LeaderWatch {
   }
 
   /**
-   * Who is said to lead does not. Ask others, until one of them names another leader.
+   * The supposed leader does not. Ask others, until one of them names another leader.
    *
-   * <p>It may be cut off, and then tells whoever asks it that it led last. So does a node that is
-   * cut off with it, or one that has not heard of the election yet.
+   * <p>It may be cut off, and then tells every caller that it led last. So does a node that is cut
+   * off with it, or one that has not heard of the election yet.
    */
   void suspect(TopicPartition tp, String refused) {
     cluster.avoid(refused);

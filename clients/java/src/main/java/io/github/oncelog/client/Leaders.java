@@ -13,13 +13,13 @@ import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
- * What a client knows of topics. News of an older term never replaces what is known of a newer one,
- * so a node that is behind cannot send a client back.
+ * A client's view of topics. News of an older term never replaces a newer leader, so a node that is
+ * behind cannot send a client back.
  */
 final class Leaders {
   private static final int DEFAULT_MAX_BATCH_BYTES = 4 << 20;
 
-  /** Of a topic: far above what a cluster takes. */
+  /** Of a topic: far above the limits of a cluster. */
   private static final int MOST_PARTITIONS = 1_000_000;
 
   /**
@@ -133,7 +133,7 @@ final class Leaders {
     return known ? view.partitions.get(tp.partition()) : null;
   }
 
-  /** Takes over what a node said when it refused as not the leader. */
+  /** Takes over the leader named by a node that refused as not the leader. */
   synchronized void hint(TopicPartition tp, int nodeId, String address) {
     Entry known = entry(tp);
     if (known == null || address.isEmpty()) {
@@ -149,7 +149,7 @@ final class Leaders {
     known.leaderless = false;
   }
 
-  /** Who is said to lead does not, and names nobody. Any node's word may take its place. */
+  /** The supposed leader does not lead, and names nobody. Any node's word may take its place. */
   synchronized void suspect(TopicPartition tp) {
     Entry known = entry(tp);
     if (known != null) {
@@ -157,7 +157,7 @@ final class Leaders {
     }
   }
 
-  /** This node does not lead the partition, whatever was known. */
+  /** This node does not lead the partition, in spite of the client's view. */
   synchronized void forget(TopicPartition tp, String address) {
     Entry known = entry(tp);
     if (known != null && known.address.equals(address)) {

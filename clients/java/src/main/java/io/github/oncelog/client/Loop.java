@@ -12,8 +12,8 @@ import java.util.function.Consumer;
 import java.util.function.LongUnaryOperator;
 
 /**
- * One thread that owns all state of a producer's or consumer's IO. Others post to it. After what
- * was posted it looks for work, which says when to look again.
+ * One thread that owns all state of a producer's or consumer's IO. Others post to it. After the
+ * posted events it looks for work, which says when to look again.
  */
 final class Loop {
   /** After a bug; it may come again at once. */
@@ -33,7 +33,7 @@ final class Loop {
   private volatile boolean stopped;
 
   /**
-   * @param onBug called on the thread with what an event or work has thrown; the loop goes on
+   * @param onBug called on the thread with the error of an event or of work; the loop goes on
    */
   Loop(String name, LongUnaryOperator work, Consumer<Throwable> onBug) {
     this.work = work;
@@ -66,7 +66,7 @@ final class Loop {
     }
   }
 
-  /** Waits for what an event completes, or for the loop's end. */
+  /** Waits for the completion by an event, or for the loop's end. */
   void await(CompletableFuture<?> done) {
     while (!done.isDone() && thread.isAlive()) {
       try {
@@ -82,7 +82,7 @@ final class Loop {
     }
   }
 
-  /** Runs what was posted before, and ends. */
+  /** Runs the events posted before, and ends. */
   void stop() {
     post(() -> stopped = true);
     boolean interrupted = false;
@@ -122,7 +122,7 @@ final class Loop {
     }
   }
 
-  /** Tells the program of what a thread of a client was thrown, as if that had ended it. */
+  /** Tells the program of an error of a client's thread, as if that had ended it. */
   static void report(Throwable error) {
     Thread thread = Thread.currentThread();
     thread.getUncaughtExceptionHandler().uncaughtException(thread, error);

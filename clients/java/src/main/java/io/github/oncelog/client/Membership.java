@@ -4,6 +4,6 @@ package io.github.oncelog.client;
 public enum Membership {
   /** The nodes share the topics out among the group's members. */
   ASSIGNED,
-  /** The group only keeps offsets; the consumer reads what it is told to. */
+  /** The group only keeps offsets; the consumer reads the partitions it is given. */
   MANUAL
 }

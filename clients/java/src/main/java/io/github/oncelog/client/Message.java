@@ -37,7 +37,7 @@ public record Message(
     return new Message(topic, value, key, headers, ChronoUnit.MICROS.between(Instant.EPOCH, time));
   }
 
-  /** What it takes in a payload, at most. */
+  /** Most bytes that it takes in a payload. */
   int size() {
     int size = Columns.RECORD_OVERHEAD;
     size += value == null ? 0 : value.length;

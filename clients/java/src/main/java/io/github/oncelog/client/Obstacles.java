@@ -1,8 +1,8 @@
 package io.github.oncelog.client;
 
 /**
- * What has kept a partition's batches from being stored since the last success. A node's refusal is
- * not hidden by what was met later: a lost connection, no answer.
+ * Reasons why a partition's batches were not stored since the last success. A node's refusal is not
+ * hidden by later failures: a lost connection, no answer.
  */
 final class Obstacles {
   private String refusal = "";

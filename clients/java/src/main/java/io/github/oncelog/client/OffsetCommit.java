@@ -1,9 +1,9 @@
 package io.github.oncelog.client;
 
 /**
- * What a group commits for a partition: the next offset to read. With a producer id it is checked
- * as a batch of that producer is: an older epoch is fenced, a lower sequence refused, the same one
- * a duplicate.
+ * Offset that a group commits for a partition: the next offset to read. With a producer id it is
+ * checked as a batch of that producer is: an older epoch is fenced, a lower sequence refused, the
+ * same one a duplicate.
  *
  * @param metadata the group's own, at most 4096 bytes
  */

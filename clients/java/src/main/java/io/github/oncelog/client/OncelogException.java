@@ -9,7 +9,7 @@ import java.util.Collection;
 public final class OncelogException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
-  /** What is known of a record that failed. */
+  /** Known outcome of a failed record. */
   public enum Outcome {
     /** No node has seen the record. */
     NEVER_SENT,
@@ -19,7 +19,7 @@ public final class OncelogException extends RuntimeException {
     UNKNOWN
   }
 
-  /** What an error carries beside its message; what does not apply is null, 0 or -1. */
+  /** Fields of an error beside its message; a field that does not apply is null, 0 or -1. */
   public record Details(
       String topic,
       int partition,
@@ -97,14 +97,14 @@ public final class OncelogException extends RuntimeException {
   }
 
   /**
-   * What is known of the record, or of a commit. Of another retriable error it is UNKNOWN if an
+   * Known outcome of the record, or of a commit. Of another retriable error it is UNKNOWN if an
    * attempt of the call had no answer: the call may take effect. Else null.
    */
   public Outcome outcome() {
     return outcome;
   }
 
-  /** What the error carries. */
+  /** Fields of the error. */
   public Details details() {
     return details == null ? Details.NONE : details;
   }
@@ -178,7 +178,7 @@ public final class OncelogException extends RuntimeException {
     return new OncelogException(kind, message, details, known, this, told, batch);
   }
 
-  /** The error as one of ours, whatever it is. */
+  /** Any error as one of ours. */
   static OncelogException of(Throwable error) {
     return error instanceof OncelogException own
         ? own

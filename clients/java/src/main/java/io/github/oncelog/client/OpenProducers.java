@@ -8,8 +8,8 @@ import java.util.Set;
 import java.util.WeakHashMap;
 
 /**
- * Sends what lingers when the JVM ends while producers are open: all threads of a client are
- * daemons, and what waits would be lost without a word. A few seconds later it says how many
+ * Sends lingering records when the JVM ends while producers are open: all threads of a client are
+ * daemons, and waiting records would be lost without a word. A few seconds later it says how many
  * records were not delivered.
  */
 final class OpenProducers {

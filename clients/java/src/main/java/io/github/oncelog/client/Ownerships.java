@@ -10,18 +10,18 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * What a member of a group owns over all its connections, and what it has to give back. No IO; one
- * lock of its user's guards it.
+ * Partitions that a member of a group owns over all its connections, and those it has to give back.
+ * No IO; one lock of its user's guards it.
  *
- * <p>An ownership has a number. The same partition under another number is another ownership: what
- * was read and not committed under the first may belong to somebody else, so it is lost first.
+ * <p>An ownership has a number. The same partition under another number is another ownership:
+ * records read and not committed under the first may belong to another member, so it is lost first.
  */
 final class Ownerships {
   /**
-   * What an assignment means, in the order in which it is to be done.
+   * Consequences of an assignment, in the order in which they are to be done.
    *
    * @param lost gone already: drop positions, abort transactions, commit nothing
-   * @param revoked finish what was read, commit, then call {@link #released}
+   * @param revoked finish the records that were read, commit, then call {@link #released}
    * @param assigned read from the committed offset on; with the number for commits
    */
   record Step(
@@ -29,7 +29,7 @@ final class Ownerships {
     static final Step NOTHING = new Step(List.of(), List.of(), Map.of());
   }
 
-  /** The answer to an assignment that asked for something back: what is still held. */
+  /** The answer to an assignment that asked for something back: partitions still held. */
   record Owned(long epoch, List<TopicPartition> partitions) {}
 
   private long connection; // of the newest hello; rises
@@ -57,8 +57,8 @@ final class Ownerships {
   }
 
   /**
-   * A new connection begins; returns its number. What is owned stays owned: the hello that follows
-   * says so, and what was asked back is asked back again.
+   * A new connection begins; returns its number. Owned partitions stay owned: the hello that
+   * follows says so, and the same partitions are asked back again.
    */
   long connect() {
     revoking.clear();
@@ -122,7 +122,7 @@ final class Ownerships {
     return new Owned(epoch, List.copyOf(owned.keySet()));
   }
 
-  /** The coordinator has ended the membership; returns what is lost by that. */
+  /** The coordinator has ended the membership; returns the partitions lost by that. */
   List<TopicPartition> fenced() {
     List<TopicPartition> lost = List.copyOf(owned.keySet());
     owned.clear();

@@ -44,7 +44,7 @@ final class Payload {
   private Column headerKeys;
   private Column headerValues;
 
-  /** Refuses whatever is not exactly a payload of {@code count} records. */
+  /** Refuses all but exactly a payload of {@code count} records. */
   Payload(byte[] payload, int count) {
     this.payload = payload;
     if (payload.length > MAX_BYTES) {
@@ -143,7 +143,7 @@ final class Payload {
 
   private String headerName(int index) {
     try {
-      // A new decoder reports what is not UTF-8; the string constructor replaces it.
+      // A new decoder reports bytes that are not UTF-8; the string constructor replaces it.
       return StandardCharsets.UTF_8
           .newDecoder()
           .decode(ByteBuffer.wrap(headerKeys.at(index)))

@@ -21,7 +21,7 @@ import java.util.function.Predicate;
 
 /** Finds offsets to start from: where a group stands, where a log begins and ends. */
 final class Positions {
-  /** What a search for offsets has found, and what partitions lack. For any thread. */
+  /** Findings of a search for offsets, and errors of partitions. For any thread. */
   static final class Search {
     private final Map<TopicPartition, Long> found = new TreeMap<>();
     private final Map<TopicPartition, Attempts> problems = new TreeMap<>();
@@ -77,12 +77,12 @@ final class Positions {
       return mayBe(attempts) ? attempts.error() : attempts.last();
     }
 
-    /** What these lack is looked for elsewhere. */
+    /** Partitions with errors are looked for elsewhere. */
     synchronized void leave(Collection<TopicPartition> tps) {
       problems.keySet().removeAll(tps);
     }
 
-    /** Throws what partitions lack, all of them named. */
+    /** Throws the errors of partitions, all of them named. */
     synchronized void check() {
       if (problems.isEmpty()) {
         return;
@@ -155,7 +155,7 @@ final class Positions {
     return (at == OffsetReset.EARLIEST ? query.setEarliest(true) : query.setLatest(true)).build();
   }
 
-  /** Offsets, as {@link #search}; throws what a partition lacks. -1: no such record. */
+  /** Offsets, as {@link #search}; throws a partition's error. -1: no such record. */
   Map<TopicPartition, Long> list(Map<TopicPartition, OffsetQuery> queries) {
     Search search = new Search((tp, offset) -> {}, tp -> true);
     search(queries, search, Times.now() + cluster.requestTimeout);

@@ -20,7 +20,7 @@ import java.util.Set;
 /**
  * One ordered stream of batches to one node. It connects before it reports itself open, so a batch
  * that is handed over has somewhere to go; a batch for a node that cannot be reached is never
- * sealed. Used on the sender's thread only; what gRPC says is posted there.
+ * sealed. Used on the sender's thread only; gRPC's events are posted there.
  */
 final class ProduceStream {
   private static final Set<ErrorKind> FINAL =
@@ -30,14 +30,14 @@ final class ProduceStream {
   private static final long MESSAGE_BYTES = 1 << 20;
   private static final int MESSAGE_BATCHES = 1000;
 
-  // No more is handed to the connection than this before it has taken what it has: a batch that
-  // waits in the accumulator can still grow, one that waits here cannot.
+  // No more is handed to the connection than this before it has taken the batches in hand: a batch
+  // that waits in the accumulator can still grow, one that waits here cannot.
   private static final long BACKLOG_BYTES = 4 << 20;
 
   /** An attempt that waits for its answer. */
   record Waiting(Window window, SealedBatch batch) {}
 
-  /** What a stream tells the sender, on the sender's thread. */
+  /** A stream's reports to the sender, on the sender's thread. */
   interface Events {
     void opened(ProduceStream stream);
 
@@ -172,7 +172,7 @@ final class ProduceStream {
     backlog += batch.size();
   }
 
-  /** Hands over what the connection takes now. */
+  /** Hands over the batches that the connection takes now. */
   void write() {
     while (!outbox.isEmpty() && opened() && call.isReady()) {
       ProduceRequest.Builder request = ProduceRequest.newBuilder().setTimeoutMs(commitTimeoutMs);

@@ -14,8 +14,8 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Sends records; each is stored once, in order per partition, whatever fails between. It is for use
- * by any number of threads.
+ * Sends records; each is stored once, in order per partition, through any failure. It is for use by
+ * any number of threads.
  *
  * <pre>{@code
  * try (Producer producer = new Producer("localhost:7001")) {
@@ -24,8 +24,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * }
  * }</pre>
  *
- * <p>What waits, waits until it is interrupted: then a {@link CancellationException} is thrown, and
- * records that are on their way stay so.
+ * <p>A call that waits, waits until it is interrupted: then a {@link CancellationException} is
+ * thrown, and records that are on their way stay so.
  */
 public final class Producer implements AutoCloseable {
   private static final Duration FOR_EVER = Duration.ofDays(1000);
@@ -225,7 +225,7 @@ public final class Producer implements AutoCloseable {
   // --- waiting, asking ---------------------------------------------------------------
 
   /**
-   * Sends what lingers and waits until the outcome of all records is known.
+   * Sends lingering records and waits until the outcome of all records is known.
    *
    * <p>It throws {@link ErrorKind#UNDELIVERED_RECORDS} for failures since the last flush that
    * nobody has looked at: no {@link Delivery} was asked and no callback told.
@@ -272,7 +272,7 @@ public final class Producer implements AutoCloseable {
     }
   }
 
-  /** Begins to send what lingers. */
+  /** Begins to send lingering records. */
   void sendAll() {
     sender.accumulator.beginFlush();
   }
@@ -299,15 +299,15 @@ public final class Producer implements AutoCloseable {
 
   /**
    * Flushes and frees everything; throws as {@link #flush()} does. A transaction that is open is
-   * aborted, with a warning if it has records. A JVM that ends without this sends what waits for up
-   * to 5 s, and says on standard error how many records were not delivered.
+   * aborted, with a warning if it has records. A JVM that ends without this sends waiting records
+   * for up to 5 s, and says on standard error how many records were not delivered.
    */
   @Override
   public void close() {
     close(FOR_EVER);
   }
 
-  /** What has no outcome after this time fails. A second close does nothing. */
+  /** Records without an outcome after this time fail. A second close does nothing. */
   public void close(Duration limit) {
     checkWaiting();
     if (closed.getAndSet(true)) {
@@ -315,10 +315,10 @@ public final class Producer implements AutoCloseable {
     }
     try {
       transactions.close(limit);
-      await(limit); // what is left fails below, and is reported with its outcome
+      await(limit); // the rest fails below, and is reported with its outcome
     } finally {
       sender.stop();
-      // Of what has failed just now the callbacks.
+      // The callbacks of records that have failed just now.
       await(Thread.currentThread().isInterrupted() ? Duration.ZERO : limit);
       cluster.close();
       OpenProducers.remove(this);
@@ -353,9 +353,9 @@ public final class Producer implements AutoCloseable {
   }
 
   /**
-   * Asks what became of a record (or a batch, by its last record) after a timeout. A record without
-   * idempotence, or one that was never sent, is {@link ErrorKind#INVALID_REQUEST}: there is nothing
-   * to ask for.
+   * Asks for the outcome of a record (or a batch, by its last record) after a timeout. A record
+   * without idempotence, or one that was never sent, is {@link ErrorKind#INVALID_REQUEST}: there is
+   * nothing to ask for.
    */
   public ResolvedSequence resolve(Delivery delivery) {
     RecordMetadata last = delivery.batch.metadata(delivery.last(), delivery.last());
@@ -420,7 +420,7 @@ public final class Producer implements AutoCloseable {
     return sender.stats();
   }
 
-  /** What waits in this process, sent and not yet acknowledged included, in bytes. */
+  /** Records that wait in this process, sent and not yet acknowledged included, in bytes. */
   public long bufferUsed() {
     return sender.accumulator.usedBytes();
   }

@@ -72,7 +72,7 @@ public final class ProducerConfig extends ClientConfig<ProducerConfig> {
     return this;
   }
 
-  /** Bounds what waits in this process, sent and not yet acknowledged included. */
+  /** Bounds the records that wait in this process, sent and not yet acknowledged included. */
   public long bufferMemory() {
     return bufferMemory;
   }

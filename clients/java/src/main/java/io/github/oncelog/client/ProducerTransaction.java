@@ -6,7 +6,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CancellationException;
 
 /**
- * One transaction as its producer sees it: what is staged, what failed, how it ends. No IO; for any
+ * One transaction as its producer sees it: staged records, failures, and its end. No IO; for any
  * thread.
  *
  * <pre>
@@ -17,7 +17,7 @@ import java.util.concurrent.CancellationException;
  * </pre>
  *
  * <p>No outcome is guessed. A call without an answer is made again, the same call, until one comes;
- * what the coordinator says is final.
+ * the coordinator's word is final.
  */
 final class ProducerTransaction {
   /** A call that ends it. */
@@ -26,14 +26,14 @@ final class ProducerTransaction {
     ABORT
   }
 
-  /** What it has in one partition; where that is, once it is committed. */
+  /** Its part in one partition; where that is, once it is committed. */
   static final class StagedRun {
     long records;
     long lastSequence = -1;
     volatile long baseOffset = -1;
   }
 
-  /** What it has staged of one group's offsets. */
+  /** Its staged offsets of one group. */
   static final class StagedOffsets {
     long lastNumber;
     long count;
@@ -120,7 +120,7 @@ final class ProducerTransaction {
     return failure;
   }
 
-  /** What is said to who goes on with a transaction that has failed. */
+  /** Error of a caller that goes on with a failed transaction. */
   synchronized OncelogException refused() {
     assert failure != null;
     return new OncelogException(
@@ -131,7 +131,7 @@ final class ProducerTransaction {
         .because(failure);
   }
 
-  /** Throws what who goes on with it is told. */
+  /** Throws the error for a caller that goes on with it. */
   synchronized void checkOpen() {
     if (failure != null) {
       throw refused();
@@ -158,7 +158,7 @@ final class ProducerTransaction {
     return Call.ABORT;
   }
 
-  /** A commit call had no answer, or none that says what became of it. */
+  /** A commit call had no answer, or none that tells its outcome. */
   synchronized void noteDoubt() {
     inDoubt = true;
   }
@@ -207,8 +207,8 @@ final class ProducerTransaction {
       return Call.COMMIT;
     }
     if (error == null || !askedToCommit) {
-      // Without a commit call nothing of it is ever readable, whatever this one says: what could
-      // not be aborted now is aborted when it has been idle.
+      // Without a commit call nothing of it is ever readable, whichever way this one ends: a
+      // transaction that could not be aborted now is aborted when it has been idle.
       enter(State.ABORTED);
       return null;
     }
@@ -222,7 +222,7 @@ final class ProducerTransaction {
     return null;
   }
 
-  /** Why it was not committed, for who asked for that. */
+  /** Why it was not committed, for the caller of commit. */
   synchronized OncelogException error() {
     if (failure != null && refusal == null) {
       return failure.is(ErrorKind.PRODUCER_FAILED) ? failure : refused();

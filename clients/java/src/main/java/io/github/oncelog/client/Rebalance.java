@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * What a consumer does when its partitions change: on its own thread, between two polls.
+ * The consumer's work when its partitions change: on its own thread, between two polls.
  *
  * <pre>
  * GroupMember --Change--> FetchBuffer --interruption--> Rebalance --> listener, commits
@@ -44,8 +44,8 @@ final class Rebalance {
   }
 
   /**
-   * The user has come back for more: does all that is due. Throws what the listener throws, and
-   * what ended the membership.
+   * The user has come back for more: does all that is due. Throws the listener's error, and the
+   * error that ended the membership.
    */
   void follow() {
     for (Change change = buffer.interruption(); change != null; change = buffer.interruption()) {
@@ -65,7 +65,7 @@ final class Rebalance {
     return config.enableAutoCommit() ? commitAt : Times.NEVER;
   }
 
-  /** The consumer closes. failed: what was given out last may not have been worked on. */
+  /** The consumer closes. failed: the records given out last may not have been worked on. */
   void leave(boolean failed) {
     List<TopicPartition> tps = List.copyOf(numbers.keySet());
     try {
@@ -162,7 +162,7 @@ final class Rebalance {
     listener.onAssigned(List.copyOf(fresh.keySet()));
   }
 
-  /** What was given out is worked on and committed, even if the listener throws. */
+  /** The records given out are worked on and committed, even if the listener throws. */
   private void finish(List<TopicPartition> tps, long deadline) {
     if (tps.isEmpty()) {
       return;
@@ -196,7 +196,7 @@ final class Rebalance {
           config.groupId(), moved, member.commitTerms(moved.keySet(), numbers));
       moved.forEach((tp, one) -> stored.put(tp, one.offset()));
     } catch (OncelogException e) {
-      // What is another's by now is the other's to commit; the rest is committed the next time.
+      // Another member's partition is the other's to commit; the rest is committed the next time.
       if (!e.isRetriable() && e.kind() != ErrorKind.FENCED_MEMBER) {
         throw e;
       }

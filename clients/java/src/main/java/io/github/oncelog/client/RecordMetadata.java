@@ -1,9 +1,9 @@
 package io.github.oncelog.client;
 
 /**
- * Where a record, or a batch that was sent as one, is stored, and as what.
+ * Place of a record, or of a batch that was sent as one, and its numbers.
  *
- * @param offset the (first) record's; -1 for a duplicate whose place the cluster no longer knows,
+ * @param offset the (first) record's; -1 for a duplicate if the cluster no longer knows its place,
  *     and in a transaction that is not committed
  * @param sequence -1 without idempotence
  * @param lastSequence the same as sequence for a single record

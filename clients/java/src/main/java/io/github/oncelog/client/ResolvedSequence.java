@@ -1,13 +1,13 @@
 package io.github.oncelog.client;
 
 /**
- * What became of a sequence whose acknowledgement was lost.
+ * Outcome of a sequence without an acknowledgement.
  *
  * @param offset the record's, or -1
  */
 public record ResolvedSequence(
     Resolution resolution, long offset, long lastSequence, int currentEpoch) {
-  /** What is known of it. */
+  /** Its known outcome. */
   public enum Resolution {
     /** It is stored. */
     COMMITTED,

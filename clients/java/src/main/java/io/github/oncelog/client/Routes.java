@@ -124,7 +124,7 @@ final class Routes {
     return topics;
   }
 
-  /** Nothing from this node. Ask who leads, after a pause that grows. */
+  /** Nothing from this node. Ask for the leader, after a pause that grows. */
   void failed(TopicPartition tp, String address) {
     int count;
     synchronized (this) {
@@ -142,7 +142,7 @@ final class Routes {
     cluster.leaderFailed(address, count);
   }
 
-  /** The node refused, and perhaps said who leads. */
+  /** The node refused, and perhaps named the leader. */
   void leadsElsewhere(TopicPartition tp, String address, int leaderId, String leaderAddress) {
     failed(tp, address);
     if (!leaderAddress.equals(address)) {

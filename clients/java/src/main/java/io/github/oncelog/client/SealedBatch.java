@@ -5,7 +5,7 @@ import com.google.protobuf.UnsafeByteOperations;
 import io.github.oncelog.client.proto.Batch;
 import io.github.oncelog.client.proto.BatchHeader;
 
-/** A batch on its way. What is sent never changes; the rest is the state of its sending. */
+/** A batch on its way. Sent batches never change; the rest is the state of its sending. */
 final class SealedBatch {
   final OpenBatch batch;
   final long lastSequence;
@@ -16,10 +16,10 @@ final class SealedBatch {
   private final ByteString payload;
 
   int attempts;
-  long attemptId; // 0: no attempt whose answer is awaited
+  long attemptId; // 0: no attempt with an awaited answer
   long sentAt;
   long firstSentAt;
-  boolean ambiguous; // some attempt ended without an answer that says what became of it,
+  boolean ambiguous; // some attempt ended without an answer that tells its outcome,
   boolean unanswered; // or without any answer from the node in its time
   boolean sentAsHead; // all before it was acknowledged when it was last sent
   boolean refused; // answered OUT_OF_ORDER while an earlier batch was being retried

@@ -17,7 +17,7 @@ import java.util.concurrent.Executor;
 import java.util.regex.Pattern;
 
 /**
- * How a client speaks with nodes, and what it shows them. Files are read again when they have
+ * How a client speaks with nodes, and its proof to them. Files are read again when they have
  * changed: certificates with the next handshake, a token with the next call.
  */
 final class Security {
@@ -47,7 +47,7 @@ final class Security {
     return credentials;
   }
 
-  /** What a file held, and when; made anew when it changes. */
+  /** Content of a file, and its time; made anew when it changes. */
   record Stamp(Object key, long size, long modified) {
     static Stamp of(String setting, Path path) {
       try {

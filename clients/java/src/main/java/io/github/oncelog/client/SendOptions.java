@@ -2,7 +2,7 @@ package io.github.oncelog.client;
 
 import java.util.Arrays;
 
-/** What one send is asked beside its message. */
+/** Options of one send beside its message. */
 public final class SendOptions {
   static final SendOptions NONE = new SendOptions();
 

@@ -28,7 +28,7 @@ final class Sender implements ProduceStream.Events {
 
   private static final Backoff SEARCH_PAUSES = Backoff.ofMillis(500, 5000);
 
-  /** What a node allows as timeout_ms. */
+  /** A node's limit of timeout_ms. */
   private static final long MOST_COMMIT_TIMEOUT_MS = 600_000;
 
   final Accumulator accumulator;
@@ -44,7 +44,7 @@ final class Sender implements ProduceStream.Events {
   private final Map<TopicPartition, Window> busy = new LinkedHashMap<>();
   // Nothing is sent to these: they wait for a producer id, or for news of their topic.
   private final Set<TopicPartition> identifying = new HashSet<>();
-  // Who waits for a partition to have a producer id.
+  // Batches that wait for a partition to have a producer id.
   private final Map<TopicPartition, List<Consumer<Identity>>> identified = new HashMap<>();
   private final Map<String, ProduceStream> streams = new HashMap<>();
   private final Map<TopicPartition, String> sentTo = new HashMap<>();
@@ -56,7 +56,7 @@ final class Sender implements ProduceStream.Events {
   private long dueAt = Times.NEVER;
   private boolean stopped;
 
-  // Batches whose callbacks are to be called, one after the other, on a thread of its own.
+  // Batches with callbacks to call, one after the other, on a thread of its own.
   private final ConcurrentLinkedQueue<BatchDelivery> completed = new ConcurrentLinkedQueue<>();
   private final AtomicInteger completing = new AtomicInteger();
   private volatile Thread callbacks;
@@ -79,7 +79,7 @@ final class Sender implements ProduceStream.Events {
 
   // --- the end -----------------------------------------------------------------------
 
-  /** Ends all IO; what is not acknowledged fails, its outcome told. */
+  /** Ends all IO; unacknowledged batches fail, with their outcome. */
   void stop() {
     loop.post(
         () -> {
@@ -107,7 +107,7 @@ final class Sender implements ProduceStream.Events {
     }
   }
 
-  /** Its loop has met a bug. Nobody is to wait for what it would have done. */
+  /** Its loop has met a bug. Nobody is to wait for its effect. */
   private void failed(Throwable bug) {
     fail(
         new OncelogException(ErrorKind.PRODUCER_FAILED, "a bug of the client: %s", bug)
@@ -166,7 +166,7 @@ final class Sender implements ProduceStream.Events {
     } while (completing.decrementAndGet() > 0);
   }
 
-  /** What a producer stops with that gets no producer id. */
+  /** Fatal error of a producer that gets no producer id. */
   private static OncelogException fatal(Throwable error) {
     OncelogException own = OncelogException.of(error);
     return own.is(ErrorKind.PRODUCER_FAILED)
@@ -190,7 +190,7 @@ final class Sender implements ProduceStream.Events {
     loop.await(done);
   }
 
-  /** It cannot be committed: what is not staged fails now, nobody waits for it. */
+  /** It cannot be committed: batches that are not staged fail now, nobody waits for them. */
   void drop(ProducerTransaction transaction, OncelogException error) {
     accumulator.failTransaction(transaction, error);
     failBatches(accumulator.dropTransaction(), error);
@@ -227,13 +227,13 @@ final class Sender implements ProduceStream.Events {
 
   // --- sending -----------------------------------------------------------------------
 
-  /** Sends whatever can be sent now, and returns when to look again. */
+  /** Sends all batches that can be sent now, and returns when to look again. */
   private long work(long now) {
     if (stopped) {
       return Times.NEVER;
     }
     if (now - dueAt > LATE) {
-      // What came meanwhile is not read yet: nothing is judged by that time.
+      // New partitions are not read yet: nothing is judged by that time.
       long late = now - dueAt;
       accumulator.putOff(late, now);
       windows.values().forEach(window -> window.putOff(late, now));
@@ -272,8 +272,8 @@ final class Sender implements ProduceStream.Events {
   }
 
   /**
-   * Records without a key avoid what has no leader, so nothing would notice that it is back:
-   * leaders that are away are looked for.
+   * Records without a key avoid partitions without a leader, so nothing would notice that it is
+   * back: leaders that are away are looked for.
    */
   private void search(long now) {
     if (now < searchAt) {

@@ -14,14 +14,14 @@ import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.Map;
 
-/** What statuses and verdicts of nodes mean. */
+/** Meaning of statuses and verdicts of nodes. */
 final class Statuses {
   private static final Metadata.Key<byte[]> STATUS_DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
   private static final String ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo";
 
   /**
-   * What a status without our ErrorInfo means: it comes from gRPC itself, or from something in
+   * Meaning of a status without our ErrorInfo: it comes from gRPC itself, or from something in
    * between.
    */
   private static final Map<Status.Code, ErrorKind> PLAIN = new EnumMap<>(Status.Code.class);
@@ -195,7 +195,7 @@ final class Statuses {
     return 0 < number && number < 10;
   }
 
-  /** The verdict, and what the node said to it. */
+  /** The verdict, and the node's message. */
   static String answerText(BatchResult result) {
     String name = result.getVerdict().name().replace("VERDICT_", "");
     return result.getMessage().isEmpty() ? name : name + ": " + result.getMessage();

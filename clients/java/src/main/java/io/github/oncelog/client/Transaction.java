@@ -142,7 +142,7 @@ public final class Transaction implements AutoCloseable {
       try {
         abort();
       } catch (OncelogException e) {
-        // Nothing of it is ever readable, and what is on its way out of here may say why.
+        // Nothing of it is ever readable, and batches on their way out of here may say why.
       }
     }
   }

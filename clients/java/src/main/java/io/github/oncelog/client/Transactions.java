@@ -22,10 +22,10 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A producer's transactions, one after the other: the calls, and the signs of life. What is staged
- * goes the way of all records; a transaction begins and ends with nothing on its way, so that a
- * batch belongs to what was open when it began. What an answer means is decided in {@link
- * ProducerTransaction}.
+ * A producer's transactions, one after the other: the calls, and the signs of life. Staged records
+ * go the way of all records; a transaction begins and ends with nothing on its way, so that a batch
+ * belongs to the transaction that was open when it began. The meaning of an answer is decided in
+ * {@link ProducerTransaction}.
  */
 final class Transactions {
   // A node that hangs must not hold up a call that another one answers. A commit waits for markers
@@ -102,14 +102,14 @@ final class Transactions {
     }
   }
 
-  /** Whatever became of the one before must be known. */
+  /** The end of the one before must be known. */
   private void endBefore() {
     ProducerTransaction before = current;
     if (before == null || before.isOver()) {
       return;
     }
     if (before.state() != State.OPEN) {
-      // It was to be ended, and who asked for that gave up.
+      // It was to be ended, and the caller that asked for that gave up.
       Call call = before.state() == State.COMMITTING ? Call.COMMIT : Call.ABORT;
       end(before, call, Times.now() + config.deliveryTimeout().toNanos());
       if (before.isOver()) {
@@ -257,7 +257,7 @@ final class Transactions {
     }
   }
 
-  /** Stores offsets with it. What cannot be stored fails the transaction. */
+  /** Stores offsets with it. A batch that cannot be stored fails the transaction. */
   void stageOffsets(
       ProducerTransaction transaction,
       String group,
@@ -279,8 +279,8 @@ final class Transactions {
   }
 
   /**
-   * Repeats the call until it is answered. Whoever was interrupted before leaves that to the next
-   * call: nobody knows yet whether his offsets are staged.
+   * Repeats the call until it is answered. A caller that was interrupted before leaves that to the
+   * next call: nobody knows yet whether his offsets are staged.
    */
   private void finishStaging() {
     if (staging == null || staging.transaction.isOver()) {
@@ -453,7 +453,7 @@ final class Transactions {
               .build();
     }
     return cluster.call(
-        // It may be decided by a call without an answer, whatever the next one is told.
+        // It may be decided by a call without an answer, even if the next call is told otherwise.
         new Cluster.Limits(left, COMMIT_ATTEMPT, e -> transaction.noteDoubt()),
         TransactionServiceGrpc.getCommitTransactionMethod(),
         commitRequest(transaction, next));
@@ -535,7 +535,7 @@ final class Transactions {
     sender.accumulator.resume(null);
   }
 
-  /** Aborts what is open. What was asked to be committed is left to the cluster. */
+  /** Aborts the open transaction. A transaction with a requested commit is left to the cluster. */
   void close(Duration limit) {
     long patience = Math.min(cluster.requestTimeout, Times.span(limit));
     long deadline = Times.now() + patience;
@@ -559,7 +559,7 @@ final class Transactions {
         }
         abort(transaction, deadline);
       } else if (!answered && begin != null && begin.getNonce() == nonce) {
-        // Whoever called it gave up, and it may have begun one: the same call tells its number.
+        // Its caller gave up, and it may have begun one: the same call tells its number.
         following.keep(callBegin(deadline));
       }
       abortFollowing();

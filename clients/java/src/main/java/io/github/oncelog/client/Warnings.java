@@ -1,6 +1,6 @@
 package io.github.oncelog.client;
 
-/** What a client tells the program beside its errors: to the logger of this package. */
+/** Events that a client tells the program beside its errors: to the logger of this package. */
 final class Warnings {
   private static final System.Logger LOG = System.getLogger("io.github.oncelog.client");
 

@@ -9,20 +9,20 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * One partition's batches on their way: order, retries, and what each verdict means. The sender
- * asks {@link #next} for what to send, reports answers, broken connections and the passing of time,
- * and does what the returned {@link Reaction} asks for. No IO; the clock's reading is an argument;
+ * One partition's batches on their way: order, retries, and the meaning of each verdict. The sender
+ * asks {@link #next} for batches to send, reports answers, broken connections and the passing of
+ * time, and carries out the returned {@link Reaction}. No IO; the clock's reading is an argument;
  * used on the sender's thread only.
  *
  * <p>The rules that make a retry safe:
  *
  * <ul>
  *   <li>sequences are given when a batch is first sent, and never change after that;
- *   <li>whatever goes wrong, everything that is not acknowledged is sent again from the head on,
- *       the same bytes;
+ *   <li>after any failure, everything that is not acknowledged is sent again from the head on, the
+ *       same bytes;
  *   <li>a batch behind a retried one may be answered OUT_OF_ORDER; the head, sent when all before
  *       it was acknowledged, may not: then this producer cannot go on;
- *   <li>a batch that a node refused for good consumed no sequence. What was behind it can never be
+ *   <li>a batch that a node refused for good consumed no sequence. Batches behind it can never be
  *       stored under the same producer id, because the gap stays; so it is sealed anew under a new
  *       one (a reset, of this partition only);
  *   <li>that holds only while no attempt of the refused batch is unaccounted for. If one is, the
@@ -30,7 +30,7 @@ import java.util.function.Consumer;
  * </ul>
  */
 final class Window {
-  /** What the sender must do after an event. */
+  /** The sender's work after an event. */
   sealed interface Reaction {}
 
   /** Nothing. */
@@ -81,7 +81,7 @@ final class Window {
 
   private Before before;
 
-  // A batch with the application's own sequences has failed. What follows it must not be stored:
+  // A batch with the application's own sequences has failed. Later batches must not be stored:
   // prev_sequence would hide the gap, and a copy lose records unseen.
   private OncelogException gap;
 
@@ -169,14 +169,14 @@ final class Window {
     dead = madeAnew;
   }
 
-  /** It cannot be committed any more. All of it fails; what of it is stored is dropped. */
+  /** It cannot be committed any more. All of it fails; its stored part is dropped. */
   private Reaction stagingFailed(ProducerTransaction transaction, OncelogException error) {
     accumulator.failTransaction(transaction, error);
     failAll(error);
     return NOTHING;
   }
 
-  /** Nobody is known to send to. What the last leader said tells more than that. */
+  /** Nobody is known to send to. The last leader's word tells more than that. */
   void lacksLeader(OncelogException noMetadata) {
     if (noMetadata != null) {
       obstacles.met("no metadata: " + noMetadata.getMessage(), noMetadata);
@@ -185,7 +185,7 @@ final class Window {
     }
   }
 
-  // --- what to send ------------------------------------------------------------------
+  // --- batches to send ---------------------------------------------------------------
 
   boolean idle() {
     return batches.isEmpty() && again.isEmpty();
@@ -318,8 +318,8 @@ final class Window {
   }
 
   /**
-   * What was sent behind a fenced batch is refused, too. A partition's epoch never falls, and a
-   * node takes the batches of a stream in order.
+   * Batches sent behind a fenced one are refused, too. A partition's epoch never falls, and a node
+   * takes the batches of a stream in order.
    */
   private void fenced(SealedBatch s) {
     for (SealedBatch behind : batches.subList(batches.indexOf(s) + 1, batches.size())) {
@@ -367,7 +367,7 @@ final class Window {
   private void popAcked(long now) {
     dropAckedHead();
     if (!batches.isEmpty() && batches.get(0).refused) {
-      // Its turn has come: what refused it, the gap before it, is filled.
+      // Its turn has come: the reason of the refusal, the gap before it, is filled.
       rewind(now, 0);
     }
   }
@@ -411,7 +411,7 @@ final class Window {
     rewind(now, 0);
   }
 
-  /** Nobody knows what an answer meant. Hear it once more. */
+  /** Nobody knows the meaning of an answer. Hear it once more. */
   void sendAgain(long now) {
     failures++;
     rewind(now, backoff.delay(failures));
@@ -493,8 +493,8 @@ final class Window {
   /**
    * The topic was deleted and created again, and its leader knows nothing of this producer.
    *
-   * <p>What had no answer may have been stored in the topic that is gone: it fails. What was
-   * refused is in neither, nor what is behind it: it goes to the new one, under a new producer id,
+   * <p>A batch without an answer may have been stored in the topic that is gone: it fails. Refused
+   * batches are in neither, nor those behind them: it goes to the new one, under a new producer id,
    * so that no delayed copy can take its place.
    */
   Reaction onTopicCreatedAnew() {
@@ -574,7 +574,7 @@ final class Window {
     if (gap == null) {
       gap = gapAfter(batch, error);
       if (gap != null) {
-        // Before anybody learns of it: who does may send what comes next.
+        // Before anybody learns of it: a window that does may send the next batch.
         accumulator.refuse(gap);
       }
     }
@@ -583,8 +583,8 @@ final class Window {
   }
 
   /**
-   * What a producer stops with that could not store a batch with given sequences; null: it goes on.
-   * A refused condition is no gap: the application asked for it. In a transaction what follows goes
+   * Fatal error of a producer that could not store a batch with given sequences; null: it goes on.
+   * A refused condition is no gap: the application asked for it. Later batches of a transaction go
    * with it.
    */
   private static OncelogException gapAfter(OpenBatch batch, OncelogException error) {
@@ -604,7 +604,7 @@ final class Window {
         error.getMessage());
   }
 
-  /** What a producer stops with whose own sequences the partition has lost. */
+  /** Fatal error of a producer with sequences of its own that the partition has lost. */
   static OncelogException lostWithTopic(TopicPartition tp, long stored) {
     return new OncelogException(
         ErrorKind.PRODUCER_FAILED,
@@ -638,7 +638,7 @@ final class Window {
     fail(batch, error.with(Outcome.NEVER_SENT));
   }
 
-  /** Fails a batch whose delivery timeout was over before it was taken out. */
+  /** Fails a batch that was past its delivery timeout before it was taken out. */
   Reaction expireUnsent(OpenBatch batch) {
     fail(
         batch,
@@ -647,7 +647,7 @@ final class Window {
   }
 
   /**
-   * Fails what is past its delivery timeout.
+   * Fails batches past their delivery timeout.
    *
    * <p>A batch that was sent may be stored, so it keeps its place in the window while batches
    * behind it are alive; when none is, the window is given up and the partition goes on under a new
@@ -698,7 +698,7 @@ final class Window {
     cursor = 0;
   }
 
-  /** The producer stops, or its transaction. What is on its way fails. */
+  /** The producer stops, or its transaction. Batches on their way fail. */
   void failAll(OncelogException error) {
     for (SealedBatch s : batches) {
       if (!s.acked && !s.abandoned) {

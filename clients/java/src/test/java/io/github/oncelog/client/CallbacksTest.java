@@ -9,11 +9,11 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 
-/** What the application's code may throw, and where it may wait. */
+/** Errors that the application's code may throw, and the places where it may wait. */
 class CallbacksTest {
   private final List<String> reported = Collections.synchronizedList(new ArrayList<>());
 
-  /** Runs it on a thread whose uncaught errors are kept. */
+  /** Runs it on a thread with kept uncaught errors. */
   private void onThread(Runnable task) throws InterruptedException {
     Thread thread = new Thread(task);
     thread.setUncaughtExceptionHandler((on, error) -> reported.add(error.getMessage()));

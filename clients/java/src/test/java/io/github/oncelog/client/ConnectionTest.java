@@ -15,7 +15,7 @@ import java.util.Collections;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** What is said when nobody answers, and which way connections go. */
+/** Errors when nobody answers, and the ways of connections. */
 class ConnectionTest {
   private final List<String> said = new ArrayList<>();
   private long now;

@@ -11,7 +11,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import org.junit.jupiter.api.Test;
 
-/** What the application does with a consumer, where no node is needed for it. */
+/** Uses of a consumer by the application that need no node. */
 class ConsumerTest {
   private static final TopicPartition T0 = new TopicPartition("t", 0);
   private final Consumer consumer =

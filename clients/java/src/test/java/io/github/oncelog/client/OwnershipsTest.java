@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-/** What a member of a group owns. */
+/** Partitions that a member of a group owns. */
 class OwnershipsTest {
   private static final TopicPartition A = new TopicPartition("t", 0);
   private static final TopicPartition B = new TopicPartition("t", 1);

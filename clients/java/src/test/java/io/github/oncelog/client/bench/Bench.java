@@ -10,8 +10,8 @@ import java.time.Duration;
 import java.util.Locale;
 
 /**
- * Measures what one process sends to a topic, or reads from it, and what that costs in processor
- * time of this process. It prints one line of JSON.
+ * Measures the rate at which one process sends to a topic, or reads from it, and the processor time
+ * of this process. It prints one line of JSON.
  *
  * <pre>
  * java -cp ... Bench produce SERVERS TOPIC [SECONDS [BYTES]]
@@ -67,7 +67,7 @@ public final class Bench {
     }
   }
 
-  /** Reads what the topic holds now. */
+  /** Reads the present records of the topic. */
   private static void consume(String servers, String topic) {
     ConsumerConfig config = new ConsumerConfig(servers).autoOffsetReset(OffsetReset.EARLIEST);
     try (Consumer consumer = new Consumer(config)) {

@@ -20,7 +20,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
 
-/** The driver's verbs for nodes, moves, permissions, quotas and what sinks have committed. */
+/** The driver's verbs for nodes, moves, permissions, quotas and sinks' committed batches. */
 final class Administration {
   private static final Gson WORDS =
       new GsonBuilder()

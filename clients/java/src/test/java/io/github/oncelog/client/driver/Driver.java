@@ -87,7 +87,7 @@ public final class Driver {
           "flush_at_exit",
           "warnings");
 
-  /** A producer, and what was sent with it, by tag. */
+  /** A producer, and its sent records, by tag. */
   private static final class Sending {
     final Producer producer;
     final Map<String, Delivery> sent = new HashMap<>();
@@ -148,12 +148,12 @@ public final class Driver {
         break;
       }
     }
-    System.exit(0); // whatever is still open
+    System.exit(0); // all that is still open
   }
 
   /**
-   * On a busy machine a JVM needs seconds for what a first call loads. The cases' times are those
-   * of programs that run already.
+   * On a busy machine a JVM needs seconds for the classes of a first call. The cases' times are
+   * those of programs that run already.
    */
   private static void warmUp() {
     Duration soon = Duration.ofMillis(100);

@@ -6,7 +6,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Notes what it is told. What the word "failing" is for fails the first time. */
+/** Notes its events. The record named by the word "failing" fails the first time. */
 final class Told implements RebalanceListener {
   final List<String> calls = new ArrayList<>();
   private final String failing;
