@@ -17,6 +17,9 @@ from oncelog.types import CommittedOffset, GroupDescription, TopicPartition
 class PartitionLag:
     """A group's progress in a partition; `lag` counts the readable records still to be read.
 
+    `lag_ms`: append time of the newest batch minus that of the batch at the committed offset, so
+    it does not grow while nobody writes.
+
     None for everything that is not known: `committed` and `lag` of a partition that a member owns
     and has not committed; offsets and `lag` if no leader answered, which `error` explains.
     """
@@ -26,6 +29,7 @@ class PartitionLag:
     high_watermark: int | None = None
     lag: int | None = None
     error: OncelogError | None = None
+    lag_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,12 @@ class GroupLag:
     def lag(self) -> int:
         """Sum of the known lags."""
         return sum(one.lag or 0 for one in self.partitions.values())
+
+    @property
+    def lag_ms(self) -> int | None:
+        """The largest of the known lags in time; None: none is known."""
+        known = (one.lag_ms for one in self.partitions.values())
+        return max((ms for ms in known if ms is not None), default=None)
 
     @property
     def errors(self) -> dict[TopicPartition, OncelogError]:

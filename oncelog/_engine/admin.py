@@ -12,7 +12,7 @@ from typing import Any
 
 from oncelog import errors, types
 from oncelog._engine.consume.groups import Groups
-from oncelog._engine.consume.positions import Positions
+from oncelog._engine.consume.positions import LagQuery, Positions
 from oncelog._engine.consume.routes import Routes
 from oncelog._engine.events import EventCalls
 from oncelog._engine.net.attempts import may_have_been_done
@@ -357,14 +357,21 @@ class AdminCore:
         config = reading_config(self.cluster.config)
         positions = Positions(config, self.cluster, Routes(config, self.cluster))
         starts, ends, problems = await positions.find_both_ends(tps, LAG_S)
-        lags = {}
+        lags = {
+            tp: records_behind(at.offset, starts[tp], ends[tp])
+            for tp, at in described.offsets.items()
+            if tp in starts and tp in ends
+        }
+        late = {tp: LagQuery(described.offsets[tp].offset) for tp, lag in lags.items() if lag}
+        times, _ = await positions.find_offsets(late, LAG_S)
+        partitions = {}
         for tp in tps:
-            at, start, end = described.offsets.get(tp), starts.get(tp), ends.get(tp)
-            lag = None
-            if at is not None and start is not None and end is not None:
-                lag = records_behind(at.offset, start, end)
-            lags[tp] = PartitionLag(at, start, end, lag, problems.get(tp))
-        return GroupLag(described, lags)
+            behind_ms = times.get(tp, 0 if lags.get(tp) == 0 else -1)
+            partitions[tp] = PartitionLag(
+                described.offsets.get(tp), starts.get(tp), ends.get(tp), lags.get(tp),
+                problems.get(tp), None if behind_ms < 0 else behind_ms,
+            )  # fmt: skip
+        return GroupLag(described, partitions)
 
     # --- transactions ----------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from oncelog.cli.output import print_facts, print_json, print_rows, print_table
 from oncelog.cli.streams import confirm
 from oncelog.views.groups import group_view
 from oncelog.views.tables import group_rows, headings, matching
-from oncelog.views.words import when
+from oncelog.views.words import seconds, when
 
 
 @click.group()
@@ -67,6 +67,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         ("coordinator", view.coordinator_id),
         ("last commit", when(view.last_commit_ms)),
         ("lag", view.lag),
+        ("behind", seconds(view.lag_ms)),
     ]
     if view.members:
         facts += [
@@ -80,7 +81,7 @@ def describe(admin: Admin, name: str, as_json: bool) -> None:
         print_table(headings(view.members), [list(one.values()) for one in view.members])
     click.echo()
     columns = (
-        "topic", "partition", "offset", "high watermark", "lag", "owner", "ownership",
+        "topic", "partition", "offset", "high watermark", "lag", "behind", "owner", "ownership",
         "committed", "metadata",
     )  # fmt: skip
     print_table(columns, [_cells(row) for row in view.offsets])
@@ -93,6 +94,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
         row["offset"],
         row["high_watermark"],
         row["lag"],
+        seconds(row["lag_ms"]),
         row["owner"] or None,
         row["ownership"] or None,
         when(row["commit_ms"]),

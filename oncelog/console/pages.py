@@ -38,7 +38,7 @@ from oncelog.views.groups import GroupView, group_view
 from oncelog.views.nodes import waiting
 from oncelog.views.tables import group_rows, headings, node_rows, producer_rows, topic_rows
 from oncelog.views.topics import topic_view
-from oncelog.views.words import when
+from oncelog.views.words import seconds, when
 
 Query = Mapping[str, str]
 GROUPS_A_PAGE = 50  # each is asked for its lag
@@ -237,16 +237,17 @@ async def groups(admin: Admin, query: Query) -> Page:
     shown = found[first : first + GROUPS_A_PAGE]
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def lag(group: str) -> Cell:
+    async def lag(group: str) -> tuple[Cell, Cell]:
         async with limit:
             try:
                 view = group_view(await admin.group_lag(group))
             except OncelogError as error:
-                return error.reason
-            return f"{view.lag} or more" if view.warnings else view.lag
+                return error.reason, None
+            return f"{view.lag} or more" if view.warnings else view.lag, seconds(view.lag_ms)
 
     lags = await asyncio.gather(*(lag(one.group) for one in shown))
-    rows = group_rows(shown).plus("lag", lags)
+    rows = group_rows(shown).plus("lag", (one for one, _ in lags))
+    rows = rows.plus("behind", (one for _, one in lags))
     link = Linked("group", lambda name: path("groups", name))
     parts: list[Part] = [
         found_by(query, path("groups"), "Find a group"),
@@ -270,6 +271,7 @@ async def group(admin: Admin, query: Query, name: str) -> Page:
         return Page(f"Group {name}", [Notes("Missing", lines, "problem")], command, status=404)
     facts: list[tuple[str, Cell]] = [
         ("lag", view.lag),
+        ("behind", seconds(view.lag_ms)),
         ("coordinator", f"node {view.coordinator_id}"),
         ("last commit", when(view.last_commit_ms)),
     ]
@@ -298,11 +300,14 @@ def _members(view: GroupView) -> Table:
 
 
 def _offsets(view: GroupView) -> Table:
-    columns = ("topic", "partition", "offset", "high watermark", "lag", "owner", "committed")
+    columns = (
+        "topic", "partition", "offset", "high watermark", "lag", "behind", "owner", "committed",
+    )  # fmt: skip
     rows = [
         (
             Link(row["topic"], path("topics", row["topic"])), row["partition"], row["offset"],
-            row["high_watermark"], row["lag"], row["owner"] or None, when(row["commit_ms"]),
+            row["high_watermark"], row["lag"], seconds(row["lag_ms"]), row["owner"] or None,
+            when(row["commit_ms"]),
         )
         for row in view.offsets
     ]  # fmt: skip

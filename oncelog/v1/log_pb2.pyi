@@ -196,21 +196,23 @@ class ListOffsetsRequest(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[OffsetQuery, _Mapping]]] = ..., any_replica: _Optional[bool] = ...) -> None: ...
 
 class OffsetQuery(_message.Message):
-    __slots__ = ("topic", "partition", "earliest", "latest", "timestamp_us")
+    __slots__ = ("topic", "partition", "earliest", "latest", "timestamp_us", "behind")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     earliest: bool
     latest: bool
     timestamp_us: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+    behind: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., timestamp_us: _Optional[int] = ..., behind: _Optional[int] = ...) -> None: ...
 
 class OffsetResult(_message.Message):
-    __slots__ = ("topic", "partition", "error", "message", "leader_id", "leader_address", "offset")
+    __slots__ = ("topic", "partition", "error", "message", "leader_id", "leader_address", "offset", "behind_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +220,7 @@ class OffsetResult(_message.Message):
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     error: PartitionError
@@ -225,7 +228,8 @@ class OffsetResult(_message.Message):
     leader_id: int
     leader_address: str
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[PartitionError, str]] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    behind_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[PartitionError, str]] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., offset: _Optional[int] = ..., behind_ms: _Optional[int] = ...) -> None: ...
 
 class ListOffsetsResponse(_message.Message):
     __slots__ = ("results",)

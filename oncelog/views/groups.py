@@ -11,7 +11,10 @@ from oncelog.types import GroupMember, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group, with one row for each member and for each partition. `lag`: the sum of the known."""
+    """A group, with one row for each member and for each partition.
+
+    `lag`: the sum of the known ones. `lag_ms`: the largest of the known ones, in time.
+    """
 
     group: str
     coordinator_id: int
@@ -20,6 +23,7 @@ class GroupView:
     protocol: str
     last_commit_ms: int
     lag: int
+    lag_ms: int | None
     members: tuple[dict[str, Any], ...]
     offsets: tuple[dict[str, Any], ...]
     warnings: tuple[str, ...]
@@ -38,6 +42,7 @@ def group_view(progress: GroupLag) -> GroupView:
         found.protocol,
         found.last_commit_ms,
         progress.lag,
+        progress.lag_ms,
         tuple(_member(one, progress) for one in found.members),
         tuple(rows),
         tuple(warnings),
@@ -66,6 +71,7 @@ def _row(tp: TopicPartition, one: PartitionLag, owner: GroupMember | None) -> di
         "offset": None if at is None else at.offset,
         "high_watermark": one.high_watermark,
         "lag": one.lag,
+        "lag_ms": one.lag_ms,
         "owner": "" if owner is None else owner.member_id,
         "ownership": 0 if owner is None else owner.owned[tp],
         "metadata": "" if at is None else at.metadata,

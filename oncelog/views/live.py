@@ -10,7 +10,7 @@ from oncelog.types import ClusterInfo, GroupInfo, NodeStatus, ProducerName, Topi
 from oncelog.views.cluster import find_problems
 from oncelog.views.nodes import waiting
 from oncelog.views.tables import Listing, group_rows, node_rows, producer_rows
-from oncelog.views.words import plural
+from oncelog.views.words import plural, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,20 @@ def headline(look: Look) -> str:
     return ". ".join([*lines, *waiting(look.nodes), *look.refused])
 
 
-def _lag(look: Look, group: str) -> int | None:
-    return look.lags[group].lag if group in look.lags else None
+def _groups(look: Look) -> Listing:
+    lags = [look.lags.get(one.group) for one in look.groups]
+    return (
+        group_rows(look.groups)
+        .plus("lag", (one and one.lag for one in lags))
+        .plus("behind", (one and seconds(one.lag_ms) for one in lags))
+    )
 
 
 def tables(look: Look, before: Look | None = None) -> dict[str, Listing]:
     """Return the tables by name. before: an earlier look, for the rates."""
     return {
         "topics": _topics(look, before),
-        "groups": group_rows(look.groups).plus(
-            "lag", (_lag(look, one.group) for one in look.groups)
-        ),
+        "groups": _groups(look),
         "nodes": node_rows(look.nodes),
         "producers": producer_rows(look.producers),
     }

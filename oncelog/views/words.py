@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import overload
 
 
 def plural(count: int, noun: str) -> str:
@@ -19,8 +20,12 @@ def copied(there: int, whole: int) -> str | None:
     return f"{there} of {whole} bytes" if whole else None
 
 
-def seconds(ms: int) -> str:
-    return f"{ms / 1000:.1f} s"
+@overload
+def seconds(ms: int) -> str: ...
+@overload
+def seconds(ms: int | None) -> str | None: ...
+def seconds(ms: int | None) -> str | None:
+    return None if ms is None else f"{ms / 1000:.1f} s"
 
 
 def when(timestamp_ms: int) -> str:

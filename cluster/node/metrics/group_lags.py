@@ -18,7 +18,7 @@ from cluster.metadata.state import MetadataState
 from cluster.metrics.groups import TopicLag
 from cluster.node.leadership.leaders import Leaders
 from cluster.node.links.peers import Peers
-from cluster.partition.disk_reads import in_thread
+from cluster.partition.append_times import append_time_ms
 from cluster.partition.group_state import GroupState
 from cluster.partition.replica import Partition
 from cluster.services.fair_turns import Turn
@@ -26,7 +26,6 @@ from cluster.transport.calls import PeerCallError
 from cluster.transport.versions import REQUESTS
 from cluster.v1 import peer_pb2 as pb
 from oncelog.lag import records_behind
-from storage.errors import StorageError
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +173,8 @@ class GroupLags:
             if partition is None or not partition.group.is_leader or partition.closed:
                 continue
             end = partition.high_watermark
-            times = [await _time_ms(partition, offset) for offset in asked.offsets]
-            newest = await _time_ms(partition, end - 1) if end else 0
+            times = [await append_time_ms(partition, offset) for offset in asked.offsets]
+            newest = await append_time_ms(partition, end - 1) if end else 0
             response.partitions.add(
                 group=asked.group,
                 log_start_offset=partition.log_start_offset,
@@ -186,21 +185,6 @@ class GroupLags:
             if turn.spend(0, 1 + len(times)):
                 await asyncio.sleep(0)
         return response
-
-
-async def _time_ms(partition: Partition, offset: int) -> int:
-    """Return when the batch with the offset was appended; 0: not known, or not there yet."""
-    stored = partition.machine.stored
-    offset = max(offset, stored.log_start)
-    if offset >= stored.next_offset:
-        return 0
-    places = stored.index.recent(offset)
-    if not places:
-        try:
-            places = await in_thread(stored.index.stored, offset)
-        except StorageError:
-            return 0
-    return places[0].append_time_ms if places else 0
 
 
 def _add(lag: TopicLag, offset: int, located: _Located) -> None:

@@ -18,6 +18,7 @@ from cluster.access.budget import Account
 from cluster.access.memory import NO_MEMORY
 from cluster.entries import CARRIED, payload_of, unpack_batch
 from cluster.errors import NotLeaderError, NotReadyError
+from cluster.partition.append_times import behind_ms
 from cluster.partition.disk_reads import in_thread, without_waiting
 from cluster.partition.replica import OffsetOutOfRangeError, Partition, Read, ReadBatch
 from cluster.services.context import NodeContext
@@ -348,24 +349,31 @@ class Reader:
         for query in request.queries:
             result = response.results.add(topic=query.topic, partition=query.partition, offset=-1)
             try:
-                result.offset = await self._offset(query, answering)
+                await self._locate(query, answering, result)
             except _REFUSALS as error:
                 self._explain(error, result)
             if turn.spend(0):
                 await asyncio.sleep(0)
         return response
 
-    async def _offset(self, query: pb.OffsetQuery, answering: AnsweringReplicas) -> int:
+    async def _locate(
+        self, query: pb.OffsetQuery, answering: AnsweringReplicas, result: pb.OffsetResult
+    ) -> None:
         """Raises one of _REFUSALS."""
         partition = self._readable(query.topic, query.partition, answering)
         match query.WhichOneof("position"):
             case "timestamp_us":
-                return await self._searched(
-                    partition, partition.offset_at(query.timestamp_us), answering
-                )
+                steps = partition.offset_at(query.timestamp_us)
+                result.offset = await self._searched(partition, steps, answering)
             case "latest":
-                return partition.high_watermark
-        return partition.log_start_offset
+                result.offset = partition.high_watermark
+            case "behind":
+                result.offset = query.behind
+                behind = await behind_ms(partition, query.behind)
+                if behind is not None:
+                    result.behind_ms = behind
+            case _:
+                result.offset = partition.log_start_offset
 
     async def highest_time(self, topic: str, index: int) -> int:
         """Find the highest timestamp of a partition that is led here, in microseconds; -1: none.

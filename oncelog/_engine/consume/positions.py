@@ -14,6 +14,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from oncelog import errors
 from oncelog._engine.consume.groups import CommitTerms, Groups
@@ -34,6 +35,15 @@ from oncelog.wire.verdicts import partition_error_name
 log = logging.getLogger("oncelog.consumer")
 
 _MOST_NAMED = 5  # partitions, in one error
+
+
+class LagQuery(NamedTuple):
+    """Query for the time from this offset's batch to the newest one, in milliseconds."""
+
+    offset: int
+
+
+Query = str | int | LagQuery  # "earliest", "latest", a timestamp (us), or a lag in time
 
 
 class Positions:
@@ -94,7 +104,7 @@ class Positions:
         return found
 
     async def find_offsets(
-        self, queries: dict[TopicPartition, str | int], timeout_s: float | None = None
+        self, queries: Mapping[TopicPartition, Query], timeout_s: float | None = None
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, errors.OncelogError]]:
         """Return the offsets found in time, and the errors of the others."""
         limit = max(timeout_s or self._config.request_timeout_ms / 1000, 0.1)
@@ -138,7 +148,7 @@ class Positions:
         return starts, ends, no_start | no_end
 
     async def find_now(
-        self, queries: dict[TopicPartition, str | int], found: dict[TopicPartition, int]
+        self, queries: Mapping[TopicPartition, Query], found: dict[TopicPartition, int]
     ) -> dict[TopicPartition, errors.OncelogError]:
         """Ask each leader once; put offsets into `found`, return the errors of the others.
 
@@ -190,7 +200,7 @@ class Positions:
     async def _ask(
         self,
         address: str,
-        queries: dict[TopicPartition, str | int],
+        queries: Mapping[TopicPartition, Query],
         found: dict[TopicPartition, int],
         problems: dict[TopicPartition, errors.OncelogError],
     ) -> None:
@@ -205,6 +215,8 @@ class Positions:
         for tp, result in zip(queries, answer.results, strict=True):
             if result.error == log_pb2.PARTITION_ERROR_NONE:
                 found[tp] = result.offset
+                if isinstance(queries[tp], LagQuery):
+                    found[tp] = result.behind_ms if result.HasField("behind_ms") else -1
                 continue
             self._routes.leads_elsewhere(tp, address, result.leader_id, result.leader_address)
             text = f"{tp}: {result.message or partition_error_name(result.error)}"
@@ -233,12 +245,14 @@ def _of_partitions(
     return twin
 
 
-def _query(tp: TopicPartition, what: str | int) -> log_pb2.OffsetQuery:
+def _query(tp: TopicPartition, what: Query) -> log_pb2.OffsetQuery:
     query = log_pb2.OffsetQuery(topic=tp.topic, partition=tp.partition)
     if what == "earliest":
         query.earliest = True
     elif what == "latest":
         query.latest = True
+    elif isinstance(what, LagQuery):
+        query.behind = what.offset
     else:
         assert isinstance(what, int)
         query.timestamp_us = what

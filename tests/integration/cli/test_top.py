@@ -81,7 +81,7 @@ def test_a_group_that_fails_has_no_lag_and_ends_nothing(
     monkeypatch.setattr(admin, "group_lag", failing)
     look = look_at(admin, (watched,))
     assert [one.group for one in look.groups] == [watched] and not look.lags
-    assert tables(look)["groups"].rows[0][-1] is None
+    assert tables(look)["groups"].rows[0][-2:] == (None, None)
 
 
 async def test_tables_are_refreshed_and_chosen_by_keys(admin: Admin, watched: str) -> None:
@@ -98,7 +98,7 @@ async def test_tables_are_refreshed_and_chosen_by_keys(admin: Admin, watched: st
         health = str(app.query_one("#health", Static).content)
         assert health.startswith("healthy. 3 nodes, ")
         assert [row[:3] for row in cells(app, "topics")] == [[watched, "2", "3"]]
-        assert [(row[0], row[-1]) for row in cells(app, "groups")] == [(watched, "1")]
+        assert [(row[0], *row[-2:]) for row in cells(app, "groups")] == [(watched, "1", "0.0 s")]
         assert [row[0] for row in cells(app, "nodes")] == ["1", "2", "3"]
         assert [row[0] for row in cells(app, "producers")] == [watched]
         for number, name in enumerate(TABLES, 1):
@@ -111,7 +111,7 @@ async def test_tables_are_refreshed_and_chosen_by_keys(admin: Admin, watched: st
         await app.workers.wait_for_complete()
         await pilot.pause()
         assert len(looks) == 2
-        assert [(row[0], row[-1]) for row in cells(app, "groups")] == [(watched, "0")]
+        assert [(row[0], *row[-2:]) for row in cells(app, "groups")] == [(watched, "0", "0.0 s")]
         await pilot.press("q")
     assert app.return_code == 0
 

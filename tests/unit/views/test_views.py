@@ -36,7 +36,7 @@ def progress(members: tuple[GroupMember, ...] = ()) -> GroupLag:
     return GroupLag(
         group,
         {
-            A: PartitionLag(at, 0, 9, 4),
+            A: PartitionLag(at, 0, 9, 4, lag_ms=1500),
             B: PartitionLag(at, error=NotReadyError("no leader answered")),
             C: PartitionLag(None, 0, 6),
         },
@@ -46,6 +46,7 @@ def progress(members: tuple[GroupMember, ...] = ()) -> GroupLag:
 def test_a_group_shows_all_partitions_and_tells_an_unknown_lag() -> None:
     view = group_view(progress())
     assert (view.group, view.lag, view.last_commit_ms, view.members) == ("g", 4, 7, ())
+    assert (view.lag_ms, [row["lag_ms"] for row in view.offsets]) == (1500, [1500, None, None])
     assert [(row["partition"], row["offset"], row["lag"]) for row in view.offsets] == [
         (0, 5, 4),
         (1, 5, None),
@@ -93,7 +94,9 @@ def test_a_picture_has_rates_and_the_lag_of_groups() -> None:
     now = look(12.0, 29, groups=groups, lags={"g": progress()})
     found = tables(now, look(10.0, 9))
     assert found["topics"].rows == [("t", 1, 3, 25, 10, 0, 0)]
-    assert [(row[0], row[-1]) for row in found["groups"].rows] == [("g", 4), ("late", None)]
+    assert [(row[0], *row[-2:]) for row in found["groups"].rows] == [
+        ("g", 4, "1.5 s"), ("late", None, None),
+    ]  # fmt: skip
     assert tables(now)["topics"].rows == [("t", 1, 3, 25, None, 0, 0)]
     assert tables(look(12.0, -1), now)["topics"].rows == [("t", 1, 3, None, None, 0, 0)]
     assert tables(look(14.0, 20), now)["topics"].rows[0][4] == 0, "a node that is a little behind"

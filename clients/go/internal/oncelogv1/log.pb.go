@@ -925,6 +925,7 @@ type OffsetQuery struct {
 	//	*OffsetQuery_Earliest
 	//	*OffsetQuery_Latest
 	//	*OffsetQuery_TimestampUs
+	//	*OffsetQuery_Behind
 	Position      isOffsetQuery_Position `protobuf_oneof:"position"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1008,6 +1009,15 @@ func (x *OffsetQuery) GetTimestampUs() int64 {
 	return 0
 }
 
+func (x *OffsetQuery) GetBehind() int64 {
+	if x != nil {
+		if x, ok := x.Position.(*OffsetQuery_Behind); ok {
+			return x.Behind
+		}
+	}
+	return 0
+}
+
 type isOffsetQuery_Position interface {
 	isOffsetQuery_Position()
 }
@@ -1025,11 +1035,18 @@ type OffsetQuery_TimestampUs struct {
 	TimestampUs int64 `protobuf:"varint,5,opt,name=timestamp_us,json=timestampUs,proto3,oneof"`
 }
 
+type OffsetQuery_Behind struct {
+	// Time from the batch at this offset to the newest one; see behind_ms.
+	Behind int64 `protobuf:"varint,6,opt,name=behind,proto3,oneof"`
+}
+
 func (*OffsetQuery_Earliest) isOffsetQuery_Position() {}
 
 func (*OffsetQuery_Latest) isOffsetQuery_Position() {}
 
 func (*OffsetQuery_TimestampUs) isOffsetQuery_Position() {}
+
+func (*OffsetQuery_Behind) isOffsetQuery_Position() {}
 
 type OffsetResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1040,6 +1057,9 @@ type OffsetResult struct {
 	LeaderId      int32                  `protobuf:"varint,5,opt,name=leader_id,json=leaderId,proto3" json:"leader_id,omitempty"`
 	LeaderAddress string                 `protobuf:"bytes,6,opt,name=leader_address,json=leaderAddress,proto3" json:"leader_address,omitempty"`
 	Offset        int64                  `protobuf:"varint,7,opt,name=offset,proto3" json:"offset,omitempty"` // -1: no such record
+	// Of `behind`: between the append times of the two batches, 0 at the end. Absent if it is not
+	// known, and from a node of an older release.
+	BehindMs      *int64 `protobuf:"varint,8,opt,name=behind_ms,json=behindMs,proto3,oneof" json:"behind_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,6 +1139,13 @@ func (x *OffsetResult) GetLeaderAddress() string {
 func (x *OffsetResult) GetOffset() int64 {
 	if x != nil {
 		return x.Offset
+	}
+	return 0
+}
+
+func (x *OffsetResult) GetBehindMs() int64 {
+	if x != nil && x.BehindMs != nil {
+		return *x.BehindMs
 	}
 	return 0
 }
@@ -1388,15 +1415,16 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\x12ListOffsetsRequest\x121\n" +
 	"\aqueries\x18\x01 \x03(\v2\x17.oncelog.v1.OffsetQueryR\aqueries\x12\x1f\n" +
 	"\vany_replica\x18\x02 \x01(\bR\n" +
-	"anyReplica\"\xaa\x01\n" +
+	"anyReplica\"\xc4\x01\n" +
 	"\vOffsetQuery\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x1c\n" +
 	"\bearliest\x18\x03 \x01(\bH\x00R\bearliest\x12\x18\n" +
 	"\x06latest\x18\x04 \x01(\bH\x00R\x06latest\x12#\n" +
-	"\ftimestamp_us\x18\x05 \x01(\x03H\x00R\vtimestampUsB\n" +
+	"\ftimestamp_us\x18\x05 \x01(\x03H\x00R\vtimestampUs\x12\x18\n" +
+	"\x06behind\x18\x06 \x01(\x03H\x00R\x06behindB\n" +
 	"\n" +
-	"\bposition\"\xea\x01\n" +
+	"\bposition\"\x9a\x02\n" +
 	"\fOffsetResult\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x120\n" +
@@ -1404,7 +1432,10 @@ const file_oncelog_v1_log_proto_rawDesc = "" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x1b\n" +
 	"\tleader_id\x18\x05 \x01(\x05R\bleaderId\x12%\n" +
 	"\x0eleader_address\x18\x06 \x01(\tR\rleaderAddress\x12\x16\n" +
-	"\x06offset\x18\a \x01(\x03R\x06offset\"I\n" +
+	"\x06offset\x18\a \x01(\x03R\x06offset\x12 \n" +
+	"\tbehind_ms\x18\b \x01(\x03H\x00R\bbehindMs\x88\x01\x01B\f\n" +
+	"\n" +
+	"_behind_ms\"I\n" +
 	"\x13ListOffsetsResponse\x122\n" +
 	"\aresults\x18\x01 \x03(\v2\x18.oncelog.v1.OffsetResultR\aresults\"\x9f\x01\n" +
 	"\x16ResolveSequenceRequest\x12\x14\n" +
@@ -1545,7 +1576,9 @@ func file_oncelog_v1_log_proto_init() {
 		(*OffsetQuery_Earliest)(nil),
 		(*OffsetQuery_Latest)(nil),
 		(*OffsetQuery_TimestampUs)(nil),
+		(*OffsetQuery_Behind)(nil),
 	}
+	file_oncelog_v1_log_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

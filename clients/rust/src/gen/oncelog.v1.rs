@@ -1994,7 +1994,7 @@ pub struct OffsetQuery {
     pub topic: ::prost::alloc::string::String,
     #[prost(int32, tag = "2")]
     pub partition: i32,
-    #[prost(oneof = "offset_query::Position", tags = "3, 4, 5")]
+    #[prost(oneof = "offset_query::Position", tags = "3, 4, 5, 6")]
     pub position: ::core::option::Option<offset_query::Position>,
 }
 /// Nested message and enum types in `OffsetQuery`.
@@ -2009,6 +2009,9 @@ pub mod offset_query {
         /// First offset of the first batch whose max_timestamp_us is at least this.
         #[prost(int64, tag = "5")]
         TimestampUs(i64),
+        /// Time from the batch at this offset to the newest one; see behind_ms.
+        #[prost(int64, tag = "6")]
+        Behind(i64),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2028,6 +2031,10 @@ pub struct OffsetResult {
     /// -1: no such record
     #[prost(int64, tag = "7")]
     pub offset: i64,
+    /// Of `behind`: between the append times of the two batches, 0 at the end. Absent if it is not
+    /// known, and from a node of an older release.
+    #[prost(int64, optional, tag = "8")]
+    pub behind_ms: ::core::option::Option<i64>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListOffsetsResponse {
