@@ -191,6 +191,13 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _changes(ctx: click.Context) -> bool:
+    """Tell whether the command was called to change something."""
+    given = ctx.params
+    only_looks = given.get("dry_run") or given.get("status") or not given.get("finalize", True)
+    return ctx.info_name not in READS and not only_looks
+
+
 def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
     """Apply `common`, with an open Admin as first argument in place of `bootstrap`."""
 
@@ -210,7 +217,7 @@ def with_admin(command: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return command(admin, *args, **kwargs)
             except OncelogError as error:
-                if click.get_current_context().info_name not in READS:
+                if _changes(click.get_current_context()):
                     from oncelog.views.changes import doubt  # only here: a start is to be quick
 
                     error.args = (f"{error.message}. {doubt(error)}".removesuffix(". "),)

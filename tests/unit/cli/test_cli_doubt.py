@@ -15,25 +15,27 @@ DOUBT = "no answer. The change may have been made: look before you repeat it."
 
 
 @pytest.mark.parametrize(
-    ("name", "outcome", "told"),
+    ("call", "outcome", "told"),
     [
-        ("drain", "unknown", DOUBT),
-        ("drain", None, "no answer"),
-        ("list", "unknown", "no answer"),
+        (["drain"], "unknown", DOUBT),
+        (["drain"], None, "no answer"),
+        (["drain", "--dry-run"], "unknown", "no answer"),
+        (["list"], "unknown", "no answer"),
     ],
 )
 def test_a_change_without_an_answer_may_have_been_made(
-    name: str, outcome: Outcome | None, told: str
+    call: list[str], outcome: Outcome | None, told: str
 ) -> None:
-    @click.command(name)
+    @click.command(call[0])
+    @click.option("--dry-run", is_flag=True)
     @with_admin
-    def command(admin: Admin, as_json: bool) -> None:
+    def command(admin: Admin, as_json: bool, dry_run: bool) -> None:
         error = RequestTimeoutError("no answer")
         error.outcome = outcome
         raise error
 
     with pytest.raises(RequestTimeoutError) as raised:
-        command.main(["--bootstrap", "127.0.0.1:1"], name, standalone_mode=False)
+        command.main([*call[1:], "--bootstrap", "127.0.0.1:1"], call[0], standalone_mode=False)
     assert raised.value.message == told
 
 
