@@ -32,7 +32,9 @@ PROFILE_ENV = "ONCELOG_PROFILE"
 # Arguments that are sent byte for byte.
 BINARY = ("values", "key_separator")
 # Commands that only read: without an answer nothing may have changed.
-READS = frozenset({"check", "describe", "get", "health", "info", "list", "resolve", "events"})
+READS = frozenset(
+    {"check", "describe", "events", "get", "health", "info", "list", "resolve", "top"}
+)
 
 
 class Bootstrap(click.ParamType[Any]):
