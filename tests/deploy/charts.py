@@ -1,11 +1,14 @@
 """The chart without a cluster: lint, refused values, and its output beside the golden files.
 
 cases/NAME.yaml (values) --helm template--> golden/NAME.yaml
+docs/kubernetes.md --commands--> helm
 """
 
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +21,8 @@ HERE = Path(__file__).parent
 DEFAULT = HERE / "cases" / "default.yaml"
 FULL = HERE / "cases" / "full.yaml"
 NAMESPACE = "logs"
+PAGE = ROOT / "docs" / "kubernetes.md"
+KEEP = "--reset-then-reuse-values"  # only `helm upgrade` has it
 # Values that the chart refuses, each with a part of the reason.
 REFUSED = {
     "replicas=2": "replicas: 2 is below founders, 3",
@@ -41,12 +46,25 @@ def faults(*, update: bool) -> Iterator[str]:
         refused = _helm("template", "oncelog", CHART, "--set", values)
         if reason not in refused.stderr or not refused.returncode:
             yield f"{values}: not refused with {reason!r}\n{refused.stderr}"
+    for words in typed():
+        known = _helm(*words[1:], "--help")
+        taken = _helm("template", *(word for word in words[2:] if word != KEEP))
+        if known.returncode or taken.returncode:
+            yield f"{PAGE.name}: {shlex.join(words)}\n{known.stderr}{taken.stderr}"
     for case in cases():
         golden, found = HERE / "golden" / case.name, rendered(case)
         if update:
             golden.write_text(found, encoding="utf-8")
         wanted = golden.read_text(encoding="utf-8")
         yield from _difference(wanted, found, f"golden/{case.name}", f"cases/{case.name}")
+
+
+def typed() -> list[list[str]]:
+    """Return the commands of helm in the page for users, as words."""
+    text = PAGE.read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^\$ (helm (?:install|upgrade) .*?)(?: \.\.\.)?$", text, re.MULTILINE)
+    assert len(found) >= 6, f"too few commands of helm in {PAGE}"
+    return [shlex.split(line) for line in found]
 
 
 def cases() -> list[Path]:
@@ -70,4 +88,4 @@ def _difference(wanted: str, found: str, golden: str, made: str) -> Iterator[str
 
 def _helm(*words: str | Path) -> subprocess.CompletedProcess[str]:
     command = [str(word) for word in (tool("helm"), *words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
 """A real kube-apiserver over a real etcd, on loopback, without kubelets.
 
-etcd <-- kube-apiserver <--objects in YAML or JSON-- Server.post --> what it stores
+etcd <-- kube-apiserver <--objects in YAML or JSON-- Server --> what it stores
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.deploy.tools import tool
 
 TOKEN = "tests"
 TIMEOUT = 120.0  # seconds until it serves, on a busy machine
-_FIELD = re.compile(r"^(apiVersion|kind|  name): (\S+)$", re.MULTILINE)
+_FIELD = re.compile(r"^(apiVersion|kind): (\S+)$", re.MULTILINE)
 # Paths of the kinds that a chart of ours has, below the namespace.
 PLURALS = {
     "NetworkPolicy": "networkpolicies",
@@ -81,23 +81,11 @@ class Server:
 
     def dry_run(self, namespace: str, body: str) -> Any:
         """Have the server check an object without storing it; returns it with its defaults."""
-        path, _ = place_of(namespace, body)
+        found = dict(_FIELD.findall(body))
+        version, plural = found["apiVersion"], PLURALS[found["kind"]]
+        group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        path = f"{group}/namespaces/{namespace}/{plural}"
         return self.ask(f"{path}?dryRun=All&fieldValidation=Strict", body)
-
-    def apply(self, namespace: str, body: str) -> None:
-        """Make or change an object, as Helm does."""
-        path, name = place_of(namespace, body)
-        query = "fieldManager=helm&force=true&fieldValidation=Strict"
-        kind = "application/apply-patch+yaml"
-        self.ask(f"{path}/{name}?{query}", body, method="PATCH", kind=kind)
-
-
-def place_of(namespace: str, body: str) -> tuple[str, str]:
-    """Return the path of an object's collection, and the object's name."""
-    found = dict(_FIELD.findall(body))
-    version, name = found["apiVersion"], found["  name"]
-    group = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    return f"{group}/namespaces/{namespace}/{PLURALS[found['kind']]}", name
 
 
 def make_namespace(server: Server, name: str) -> None:

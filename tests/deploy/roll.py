@@ -1,18 +1,20 @@
 """The chart on a real controller of StatefulSets: a cluster begins, grows, and rolls under load.
 
-    helm template --> kube-apiserver <--> controller --pods--> Kubelet --> real nodes <-- load
+    docs/kubernetes.md --helm--> kube-apiserver <--> controller --pods--> Kubelet --> nodes <-- load
 
 Nothing is lost, nothing is stored twice, and never are two nodes down.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from harness.node_process import ROOT
 from oncelog import Admin
 from tests.deploy import charts
 from tests.deploy.charts import NAMESPACE
@@ -49,17 +51,20 @@ def faults() -> Iterator[str]:
 
 
 def _life(server: Server, kubelet: Kubelet) -> None:
-    _install(server, "replicas=3")
+    install, *upgrades = charts.typed()
+    (grow,) = (words for words in upgrades if "replicas=4" in words)
+    (upgrade,) = (words for words in upgrades if words[-1] == charts.KEEP)
+    _helm(server, install)
     _ready(kubelet, FOUNDERS)
     with Admin(bootstrap_servers=kubelet.bootstrap) as admin:
-        _install(server, "replicas=4")
+        _helm(server, grow)
         _await(kubelet, lambda: "node 4 is not expected" in kubelet.log_of(PODS[3]), "pod 4 waits")
         admin.add_node(4)
         _ready(kubelet, PODS)
         assert {*kubelet.starts.values()} == {1}, "growth restarts nobody"
         _await(kubelet, lambda: _racks(admin) == ZONES, "the racks are the zones")
         with CountedLoad(admin, kubelet.bootstrap) as load:
-            _install(server, "replicas=4,podAnnotations.rolled=once")
+            _helm(server, [*upgrade, "--set", "podAnnotations.rolled=once"])
             _await(kubelet, lambda: {*kubelet.starts.values()} == {2}, "all were restarted")
             _ready(kubelet, PODS)
         load.check()
@@ -75,10 +80,12 @@ def _broken(kubelet: Kubelet) -> Iterator[str]:
         yield f"pods were stopped in another order, or two at once: {kubelet.stops}"
 
 
-def _install(server: Server, values: str) -> None:
-    text = charts.rendered(charts.DEFAULT, "--set", values)
-    for body in text.split("\n---\n"):
-        server.apply(NAMESPACE, body)
+def _helm(server: Server, words: list[str]) -> None:
+    """Run a command as the page has it. Raises CalledProcessError."""
+    access = {"APISERVER": server.address, "TOKEN": TOKEN, "CAFILE": str(server.certificate)}
+    env = {**os.environ, **{f"HELM_KUBE{name}": value for name, value in access.items()}}
+    command = [str(tool(words[0])), *words[1:]]
+    subprocess.run(command, cwd=ROOT, env={**env, "KUBECONFIG": os.devnull}, check=True)
 
 
 def _ready(kubelet: Kubelet, pods: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Programs of the tests of the Helm chart, built once from Go modules into data/deploy-tools.
+"""Programs of the tests of the Helm chart, built from Go modules once for all trees of a user.
 
 tests/deploy/go/go.mod --go build--> helm, etcd, kube-apiserver, controller-gen --> CRDs
     tests/deploy/go/controller ------> the controller of StatefulSets
@@ -13,8 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.node_process import ROOT
-
 MODULE = Path(__file__).parent / "go"
 PACKAGES = {
     "helm": "helm.sh/helm/v4/cmd/helm",
@@ -27,6 +25,11 @@ OPERATOR = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitori
 MISSING = 77  # exit code if a program cannot be built: no Go, say, or no registry
 
 
+def all_are_built() -> bool:
+    """Tell whether nothing has to be compiled."""
+    return all((_folder() / name).exists() for name in (*PACKAGES, "crds"))
+
+
 def tool(name: str) -> Path:
     """Return the program. Ends the run with MISSING if it cannot be built."""
     path = _folder() / name
@@ -35,7 +38,7 @@ def tool(name: str) -> Path:
             print("deploy-test: missing: go", file=sys.stderr)
             sys.exit(MISSING)
         print(f"builds {name}, once", flush=True)
-        new = path.with_suffix(".new")
+        new = path.with_suffix(f".{os.getpid()}")
         run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", new, PACKAGES[name])
         new.replace(path)
     return path
@@ -52,8 +55,10 @@ def operators_resources() -> list[Path]:
 
 
 def _folder() -> Path:
-    versions = hashlib.sha256((MODULE / "go.mod").read_bytes()).hexdigest()[:12]
-    folder = ROOT / "data" / "deploy-tools" / versions
+    sources = (MODULE / "go.mod", MODULE / "controller" / "main.go")
+    versions = hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:12]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "oncelog" / "deploy-tools" / versions
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
