@@ -85,7 +85,8 @@ def _helm(server: Server, words: list[str]) -> None:
     access = {"APISERVER": server.address, "TOKEN": TOKEN, "CAFILE": str(server.certificate)}
     env = {**os.environ, **{f"HELM_KUBE{name}": value for name, value in access.items()}}
     command = [str(tool(words[0])), *words[1:]]
-    subprocess.run(command, cwd=ROOT, env={**env, "KUBECONFIG": os.devnull}, check=True)
+    env["KUBECONFIG"] = os.devnull
+    subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, check=True)
 
 
 def _ready(kubelet: Kubelet, pods: list[str]) -> None:

