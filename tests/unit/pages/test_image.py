@@ -1,4 +1,4 @@
-"""The image: its bill of materials, and its packages for other processors."""
+"""The image: bill of materials, labels, health check, and packages for other processors."""
 
 from __future__ import annotations
 
@@ -46,6 +46,29 @@ def test_the_bill_names_debians_packages() -> None:
     (found,) = of_debian(DEBIAN, 'ID=debian\nVERSION_ID="13"\n')
     place = "pkg:deb/debian/libc6@2.41-12%2Bdeb13u1?arch=arm64&distro=debian-13"
     assert (found["version"], found["purl"]) == ("2.41-12+deb13u1", place)
+
+
+def test_the_labels() -> None:
+    labels = re.findall(r'org\.opencontainers\.image\.([\w.]+)="([^"]+)"', DOCKERFILE)
+    filled = {*re.findall(r'--build-arg "(\w+)=', (ROOT / "scripts/image").read_text())}
+    for name, text in labels:
+        assert {*re.findall(r"\$\{(\w+)\}", text)} <= filled, f"scripts/image does not fill {name}"
+    asked = "title description url source documentation vendor licenses version revision created"
+    assert {name for name, _ in labels} == {*asked.split(), "base.name", "base.digest"}
+
+
+def test_the_health_check_imports_nothing_that_takes_time() -> None:
+    (text,) = re.findall(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    python, *options, path = json.loads(text)
+    assert (python, options) == ("python", ["-I", "-S"])
+    script = ROOT / path.removeprefix("/app/")
+    code = f"exec(compile(open({str(script)!r}).read(), 'check', 'exec'), {{'__name__': 'check'}})"
+    code = f"import sys; own = {{*sys.modules}}; {code}; print(*{{*sys.modules}} - own)"
+    command = [sys.executable, *options, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    loaded = {*done.stdout.split()}
+    assert "_socket" in loaded
+    assert not loaded & {"socket", "ssl", "re", "urllib", "json", "asyncio", "grpc", "cluster"}
 
 
 def needed(extras: list[str]) -> dict[str, list[str]]:
