@@ -78,12 +78,16 @@ class TopicSetting(NamedTuple):
         return self.words[value] if self.words else str(value)
 
 
-class EndlessSetting(TopicSetting):
-    """A setting without a limit here, -1, that has the highest number as its limit in Kafka."""
+class LimitSetting(TopicSetting):
+    """A setting that is -1 without a limit. Clients also send the highest number for that."""
 
     def read(self, name: str, text: str) -> int | float:
         number = super().read(name, text)
         return UNLIMITED if number == MAX_LONG else number
+
+
+class EndlessSetting(LimitSetting):
+    """A limit that Kafka shows as the highest number if there is none."""
 
     def write(self, settings: TopicSettings) -> str:
         text = super().write(settings)
@@ -91,8 +95,8 @@ class EndlessSetting(TopicSetting):
 
 
 SETTINGS: Mapping[str, TopicSetting] = {
-    "retention.ms": TopicSetting("retention_ms", LONG),
-    "retention.bytes": TopicSetting("retention_bytes", LONG),
+    "retention.ms": LimitSetting("retention_ms", LONG),
+    "retention.bytes": LimitSetting("retention_bytes", LONG),
     "max.message.bytes": TopicSetting("max_batch_bytes", INT),
     EXPECTED_OFFSETS: TopicSetting("expected_offsets", STRING, ("checked", "ignored", "required")),
     FORMATS: TopicSetting("formats", STRING, ("columnar", "kafka", "both")),

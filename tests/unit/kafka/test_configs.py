@@ -92,6 +92,16 @@ def test_no_limit_of_a_lag_is_kafkas_highest_number() -> None:
     assert config.max_compaction_lag_ms == -1
 
 
+@pytest.mark.parametrize("field", ["retention_ms", "retention_bytes"])
+def test_a_retention_of_kafkas_highest_number_has_no_limit(field: str) -> None:
+    """Debezium asks for it for the topic of a schema's history."""
+    name = field.replace("_", ".")
+    config = configs.created({name: str(2**63 - 1)})
+    assert getattr(config, field) == -1
+    settings = TopicSettings().altered(config, set_expected_offsets=True)
+    assert values_of(settings, keeps_compacted=False)[name] == "-1"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("cleanup.policy", "purge"), ("min.cleanable.dirty.ratio", "half"), ("segment.bytes", "1000")],
