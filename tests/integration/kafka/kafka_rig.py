@@ -41,13 +41,16 @@ def _names_all(cluster: LocalCluster, address: str) -> bool:
 
 def typed(label: str, cluster: LocalCluster, topic: str) -> tuple[Any, Any]:
     """The producer and the consumer that the lines below a bold label of docs/kafka.md make."""
-    _, text = PAGE.read_text("utf-8").split(f"**{label}**")
-    lines = text.split("```python\n")[1].split("```")[0]
-    for written, real in (("127.0.0.1:9092", servers(cluster)), ('"payments"', f'"{topic}"')):
-        lines = lines.replace(written, real)
     made: dict[str, Any] = {}
-    exec(lines, made)
+    exec(lines_of(label, "python", cluster, topic), made)
     return made["producer"], made["consumer"]
+
+
+def lines_of(label: str, language: str, cluster: LocalCluster, topic: str) -> str:
+    """The lines below a bold label of docs/kafka.md, for this cluster and topic."""
+    _, text = PAGE.read_text("utf-8").split(f"**{label}**")
+    lines = text.split(f"```{language}\n")[1].split("```")[0]
+    return lines.replace("127.0.0.1:9092", servers(cluster)).replace("payments", topic)
 
 
 def done(futures: dict[Any, Any]) -> None:

@@ -28,7 +28,7 @@ import oncelog
 from harness.local_cluster import LocalCluster
 from oncelog.errors import GroupHasMembersError
 from tests.integration.conftest import STEADY
-from tests.integration.kafka.kafka_rig import admin, create, send, servers
+from tests.integration.kafka.kafka_rig import admin, create, lines_of, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 PARTITIONS = 6
@@ -326,6 +326,15 @@ def test_kcat_reads_in_a_group(cluster: LocalCluster, client: AdminClient, topic
                "-X", "auto.offset.reset=earliest", topic]  # fmt: skip
     done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True)
     assert sorted(done.stdout.split()) == sorted(sent)
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_the_pages_lines_for_kcat(cluster: LocalCluster, client: AdminClient, topic: str) -> None:
+    """The last line reads until it is ended; `-c 1` ends it behind the record."""
+    create(client, topic)
+    lines = lines_of("kcat", "sh", cluster, topic).replace("-G audit", f"-c 1 -G {topic}")
+    done = subprocess.run(["sh", "-ec", lines], capture_output=True, timeout=TIMEOUT, check=True)
+    assert done.stdout.splitlines() == [b"0@0 alice 42 EUR", b"42 EUR"]
 
 
 def test_a_topic_for_connects_groups_is_compacted_and_keeps_all(client: AdminClient) -> None:
