@@ -122,7 +122,8 @@ UNUSED = frozenset(
     {"segment.bytes", "segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio",
      "min.compaction.lag.ms", "max.compaction.lag.ms"}
 )  # fmt: skip
-# Taken beside cleanup.policy=compact, where nodes compact: Kafka Streams sets them for each store.
+# Taken beside a cleanup.policy, where nodes compact: Kafka Streams sets both for each topic of its
+# own, also for those that are not compacted.
 FILE_SIZES = frozenset({"segment.bytes", "segment.ms"})
 KEEP = "keep"  # the value of kafka_compact
 KEPT_TEXT = "kafka_compact=keep: all records of this topic are kept."
@@ -152,7 +153,7 @@ def _fill(
     policies = {one.strip() for one in (values.get(CLEANUP) or "").split(",")}
     is_compacted = COMPACT in policies <= {COMPACT, DELETE_ONLY}
     is_kept = is_compacted and keeps_compacted
-    unused = UNUSED if keeps_compacted else FILE_SIZES if is_compacted else frozenset()
+    unused = UNUSED if keeps_compacted else FILE_SIZES if CLEANUP in values else frozenset()
     settings = settings_of(keeps_compacted)
     for name, value in values.items():
         if not (is_kept and name == CLEANUP) and name not in unused:

@@ -102,11 +102,18 @@ def test_a_retention_of_kafkas_highest_number_has_no_limit(field: str) -> None:
     assert values_of(settings, keeps_compacted=False)[name] == "-1"
 
 
+def test_streams_creates_its_topics_that_are_not_compacted() -> None:
+    config = configs.created(
+        {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"}
+    )
+    assert (config.cleanup_policy, config.retention_ms) == (0, -1)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("cleanup.policy", "purge"), ("min.cleanable.dirty.ratio", "half"), ("segment.bytes", "1000")],
 )
 def test_settings_of_compaction_are_refused_by_name(name: str, value: str) -> None:
-    """Sizes of files mean nothing for a topic that is not compacted, either."""
+    """Sizes of files mean nothing here; alone they are refused."""
     with pytest.raises(InvalidConfigError, match=f"^{name}: "):
         configs.created({name: value})
