@@ -1,15 +1,21 @@
-"""The languages whose clients run against real nodes.
+"""Languages of the clients that run against real nodes: their toolchains are here.
 
-scripts/test --clients names the checked languages in ONCELOG_TEST_CLIENTS; without it: all.
+conformance/clients.toml names the commands that each client needs.
 """
 
 from __future__ import annotations
 
-import os
+import shutil
 
 import pytest
 
-CHOSEN = os.environ.get("ONCELOG_TEST_CLIENTS", "go java node rust").split()
+from conformance.matrix import tree_clients
+
+CHOSEN = [
+    client.name
+    for client in tree_clients()
+    if client.folder and all(shutil.which(command) for command in client.needs)
+]
 
 
 def _among(language: str, *, slow: bool) -> object:
@@ -31,7 +37,7 @@ def first() -> pytest.MarkDecorator:
 
 
 def offering(*languages: str) -> pytest.MarkDecorator:
-    """Parameters for the checked clients among these languages: the others lack the feature."""
+    """Parameters for the clients of these languages: the others lack the feature."""
     return pytest.mark.parametrize("language", [one for one in CHOSEN if one in languages])
 
 
