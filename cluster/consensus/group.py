@@ -204,6 +204,11 @@ class Group:
         else:
             done(self._abandoned("not the leader"))
 
+    def feed(self, learner: int) -> None:
+        """Sends the learner what is committed, in the next advance: a caller waits there for it."""
+        if self._leading is not None:
+            self._leading.replicator.feed(learner)
+
     def campaign(self) -> None:
         """Calls an election at once, and soon again: the others may not be open yet."""
         if self._leading is None:

@@ -272,10 +272,10 @@ class LeaderTerm:
             self._core.send_due = False
             self.quiescence.heartbeat(nothing_to_say=self._nothing_to_say())
             out += self.replicator.heartbeats()
+        elif self._config.notify_commits:
+            out += self.replicator.pending_and_commits()
         else:
             out += self.replicator.pending()
-            if self._config.notify_commits:
-                out += self.replicator.commit_notices()
         return out
 
     def _plan_check(self) -> list[tuple[int, GroupMessage]]:

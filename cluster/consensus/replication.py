@@ -36,6 +36,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024  # nothing overtakes a message that is being sen
 MAX_MESSAGE_ENTRIES = 1024
 MAX_INFLIGHT_BYTES = 32 * 1024 * 1024
 MAX_INFLIGHT_MESSAGES = 256
+KEEPS_UP = 256  # entries that a learner which stays may lack between two heartbeats
 
 
 class FollowerState(Enum):
@@ -56,6 +57,7 @@ class FollowerProgress:
     state: FollowerState = FollowerState.PROBE
     probe_sent: bool = False
     is_filled: bool = False  # it had all entries once: a learner that stays keeps up
+    is_fed: bool = False  # a learner has had a commit since the last heartbeat
     ahead: ReadAhead | None = None  # once it has needed entries that are in memory no more
     # (last index, bytes) of messages that are not acknowledged, oldest first.
     inflight: deque[tuple[int, int]] = field(default_factory=deque)
@@ -133,6 +135,7 @@ class Replicator:
         self.commit_index = 0
         self._up = set(up)
         self._notified_commit = 0
+        self._asking: set[int] = set()  # learners at which somebody waits for a commit
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
         self._windows = windows
@@ -222,7 +225,7 @@ class Replicator:
         out = []
         for peer in self.reachable():
             progress = self.peers[peer]
-            progress.probe_sent = False  # a lost probe is sent again
+            progress.probe_sent = progress.is_fed = False  # a lost probe is sent again
             sent = self._send(peer, progress)
             out += sent or [(peer, self._empty(progress))]
             if progress.inflight or any(append.data for _, append in sent):
@@ -236,16 +239,37 @@ class Replicator:
             out += self._send(peer, self.peers[peer])
         return out
 
-    def commit_notices(self) -> list[tuple[int, Append]]:
-        """Makes empty messages for followers without the newest commit index."""
-        if self.commit_index <= self._notified_commit:
-            return []
-        self._notified_commit = self.commit_index
-        return [
-            (peer, self._empty(self.peers[peer]))
-            for peer in self.reachable()
-            if self.peers[peer].state is FollowerState.REPLICATE
-        ]
+    def pending_and_commits(self) -> list[tuple[int, Append]]:
+        """Makes messages for followers that learn of a commit at once.
+
+        A learner that stays learns of the first commit after a heartbeat, and of the next ones
+        with the next heartbeat: it is in no majority, and each message costs it a round.
+        """
+        is_new = self.commit_index > self._notified_commit
+        self._notified_commit = max(self._notified_commit, self.commit_index)
+        out = []
+        for peer in self.reachable():
+            progress = self.peers[peer]
+            if self._keeps_up(peer, progress):
+                if peer in self._asking or (is_new and not progress.is_fed):
+                    progress.is_fed = True
+                    out += self._send(peer, progress) or [(peer, self._empty(progress))]
+                continue
+            out += self._send(peer, progress)
+            if is_new and progress.state is FollowerState.REPLICATE:
+                out.append((peer, self._empty(progress)))
+        self._asking.clear()
+        return out
+
+    def _keeps_up(self, peer: int, progress: FollowerProgress) -> bool:
+        """Whether it is a learner that lacks little: it need not have each entry at once."""
+        lacks = self._journal.last_index - progress.next
+        return progress.is_filled and lacks < KEEPS_UP and peer not in self._members.voters
+
+    def feed(self, peer: int) -> None:
+        """Lets a learner that stays have all that is committed, in the next step."""
+        if peer in self.peers:
+            self._asking.add(peer)
 
     def level(self) -> bool:
         """Whether enough followers can be reached, and each of them has all entries.

@@ -152,8 +152,10 @@ class MetadataProposer:
             return None, bool(answer.leader_id == -1), "leadership moved"
         return mpb.MetadataResult.FromString(answer.result), True, ""
 
-    async def propose_here(self, command: bytes) -> pb.ProposeMetadataResponse:
+    async def propose_here(self, command: bytes, asker: int = 0) -> pb.ProposeMetadataResponse:
         """Propose as the metadata leader; stamps the command with clock and settings.
+
+        asker: the node that waits until it has applied the command; 0: this one.
 
         not_leader with leader_id -1: it was proposed, and its outcome is unknown.
         """
@@ -184,6 +186,9 @@ class MetadataProposer:
         assert isinstance(outcome.result, bytes)
         result = mpb.MetadataResult.FromString(outcome.result)
         result.applied_index = outcome.index
+        if asker:
+            self.group.feed(asker)
+            self._touch()
         return pb.ProposeMetadataResponse(result=result.SerializeToString())
 
     def _entry(self, command: mpb.MetadataCommand, stamp_ms: int) -> bytes:

@@ -49,7 +49,7 @@ class PeerRequests:
         match request.WhichOneof("what"):
             case "propose_metadata":
                 command = request.propose_metadata.command
-                return pb.Response(propose_metadata=await self._propose(command))
+                return pb.Response(propose_metadata=await self._propose(command, peer))
             case "snapshot_part":
                 return pb.Response(snapshot_part=await self._part(peer, request.snapshot_part))
             case "confirm_runs":

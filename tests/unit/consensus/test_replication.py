@@ -182,7 +182,8 @@ def test_snapshot_that_failed_is_asked_for_again(leader: Leader) -> None:
 
 
 def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> None:
-    assert leader.replicator.commit_notices() == [], "a probed follower is not told"
+    ((_, probe),) = leader.replicator.pending_and_commits()
+    assert probe.terms == (2,), "a probed follower is not told"
     parts = leader.parts
     leader.replicator = Replicator(
         GROUP, 2, parts.journal, parts.members, (2,), PeerWindows(), reads_at_once()
@@ -190,9 +191,9 @@ def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> N
     leader.replicator.commit_index = 5
     leader.send()
     leader.ack(7)
-    ((peer, message),) = leader.replicator.commit_notices()
+    ((peer, message),) = leader.replicator.pending_and_commits()
     assert (peer, message.prev_index, message.commit, message.data) == (2, 6, 5, ())
-    assert leader.replicator.commit_notices() == []
+    assert leader.replicator.pending_and_commits() == []
 
 
 def test_groups_share_what_may_be_on_its_way_to_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,3 +281,36 @@ def test_a_learner_that_had_all_entries_waits_for_no_limit() -> None:
     leader.parts.fill(2)
     (append,) = leader.send()
     assert append.data
+
+
+def test_a_learner_that_stays_gets_one_message_for_many_entries() -> None:
+    """At once after a silence, then with each heartbeat, and when somebody waits there."""
+    leader = Leader()
+    leader.parts.members.take(Placed(1, 1, Configuration(1, (Member(1), Member(3)), (Member(2),))))
+    leader.send()
+    leader.ack(7)
+    leader.replicator.pending_and_commits()
+    leader.beat()
+
+    def commits(*, asks: bool = False) -> list[tuple[int, int]]:
+        """Commits one entry more; returns the number of entries and the commit of each message."""
+        leader.parts.fill(2)
+        assert asks or leader.replicator.pending_and_commits() == [], "it is not committed"
+        leader.replicator.commit_index = leader.parts.journal.last_index
+        if asks:
+            leader.replicator.feed(2)
+        sent = leader.replicator.pending_and_commits()
+        return [(len(one.data), one.commit) for _, one in sent]
+
+    assert commits() == [(1, 7)]
+    assert [commits(), commits()] == [[], []]
+    assert [(len(one.data), one.commit) for one in leader.beat()] == [(2, 9), (0, 0)]
+    assert commits() == [(1, 10)]
+    assert commits() == []
+    assert commits(asks=True) == [(2, 12)]
+    leader.replicator.feed(2)
+    ((_, told),) = leader.replicator.pending_and_commits()
+    assert (told.data, told.commit) == ((), 12), "it may lack the news alone"
+    leader.parts.fill(*[2] * (replication.KEEPS_UP + 1))
+    ((_, many),) = leader.replicator.pending_and_commits()
+    assert len(many.data) == replication.KEEPS_UP + 1, "it lacks many"
