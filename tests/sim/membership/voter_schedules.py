@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cluster.consensus.message import Append
 from cluster.features import METADATA_LEARNERS, THIS_RELEASE, Release
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.v1 import metadata_pb2 as mpb
 from tests.sim.checker import Violation
+from tests.sim.cluster import register_node
 from tests.sim.membership.node_schedules import Nodes
 from tests.sim.network import split
 from tests.sim.schedules import schedule
@@ -211,3 +213,28 @@ def who_learns_does_not_lead_the_metadata() -> None:
     for number in voters:
         nodes.node(number).start()
     nodes.settle()
+
+
+@schedule
+def many_commands_cost_a_learner_few_messages() -> None:
+    """It has them all soon after, and a command after a silence at once."""
+    stage = Voting()
+    learner = min({*stage.view.own.replicas} - stage.votes)
+    told, appends = list[bytes](), list[Append]()
+
+    def tap(sender: int, receiver: int, message: object) -> bool:
+        if receiver == learner and isinstance(message, Append):
+            appends.append(message)
+        return False
+
+    stage.cluster.network.tap = tap
+    for _ in range(100):
+        stage.cluster.command(register_node(1), told.append)
+        stage.run(0.01)
+    stage.run(0.3)
+    assert len(told) == 100
+    if len(appends) > 50:
+        raise Violation(f"100 commands in a second cost a learner {len(appends)} messages")
+    if stage.group(learner).applied_index != stage.group(stage.leader.id).applied_index:
+        raise Violation("the learner has not applied all")
+    stage.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.consensus.group import Group
+from cluster.consensus.replication import Replicator
 from cluster.features import METADATA_LEARNERS, Features
 from cluster.metadata import replicas
 from cluster.metadata.nodes import NodesView, own_reported
@@ -24,6 +25,8 @@ CAUGHT_BY = {
     "learners-never-told": "who_learns_at_the_upgrade_is_told",
     "learners-not-reported": "three_of_five_nodes_vote",
     "a-learner-that-is-down-votes": "a_learner_that_is_down_gets_no_vote",
+    "learners-are-fed-each-entry": "many_commands_cost_a_learner_few_messages",
+    "learners-are-not-fed": "many_commands_cost_a_learner_few_messages",
     "who-leaves-votes": "who_leaves_gives_its_vote_away_first",
 }
 
@@ -101,3 +104,19 @@ def who_leaves_votes() -> Any:
         return choose(self, group, target, view)
 
     return [(votes.MetadataVotes, "choose", with_leaving)]
+
+
+@mutation("a learner that stays gets each entry and each commit at once")
+def learners_are_fed_each_entry() -> Any:
+    return [(Replicator, "_keeps_up", lambda self, peer, progress: False)]
+
+
+@mutation("a learner that stays gets nothing with a heartbeat")
+def learners_are_not_fed() -> Any:
+    heartbeats = Replicator.heartbeats
+
+    def without(self: Replicator) -> Any:
+        kept = {peer for peer, one in self.peers.items() if self._keeps_up(peer, one)}
+        return [(peer, one) for peer, one in heartbeats(self) if peer not in kept or not one.data]
+
+    return [(Replicator, "heartbeats", without)]
