@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,18 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from harness.local_cluster import LocalCluster
 from harness.ports import LOOPBACK, free_ports
-from tests.integration.kafka.kafka_rig import create
+from oncelog import Admin
+from tests.integration.kafka.kafka_rig import create, done
 from tests.suites.outcome import Case
 from tests.suites.places import FOLDER, cluster_of, jars, require
 
@@ -43,7 +51,11 @@ REPLICAS = 3
 SMOKE_TOPICS = ("echo", "data", "fk", "min", "min-suppressed", "min-raw", "max", "sum", "sws-raw",
                 "sws-suppressed", "dif", "cnt", "avg", "tagg")  # fmt: skip
 SMOKE_PARTITIONS = 5
-SETTINGS = {"kafka_compact": "keep"}
+# Topics of Connect and Streams are compacted while they are used.
+SETTINGS = {"retention_check_ms": "300", "cleaner_bytes_per_s": "0"}
+KINDS = ("offset", "config", "status")
+CONNECT_TOPICS = [f"connect-{kind}" for kind in KINDS]
+CHANGELOGS = 4  # of the smoke test, that have records while it runs, at least
 CANNOT: dict[str, str] = {}
 
 
@@ -109,6 +121,25 @@ class Programs:
 
     def stored(self, topic: str) -> int:
         return self.cluster.latest(topic, 0)
+
+    def compact_soon(self, topics: Sequence[str]) -> None:
+        """Has nodes compact all records of these topics."""
+        soon = ConfigEntry(
+            "max.compaction.lag.ms", "1", incremental_operation=AlterConfigOpType.SET
+        )
+        resources = [
+            ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[soon])
+            for topic in topics
+        ]
+        client = AdminClient({"bootstrap.servers": self.servers})
+        done(client.incremental_alter_configs(resources))
+
+    def compacted(self, topic: str) -> tuple[int, int]:
+        """Returns how many records of a topic are compacted, and how many there are."""
+        with Admin(bootstrap_servers=self.cluster.bootstrap) as client:
+            partitions = client.describe_topic(topic).partitions
+        ends = [self.cluster.latest(topic, one.partition) for one in partitions]
+        return sum(one.cleaned_offset or 0 for one in partitions), sum(ends)
 
 
 def _command(program: str, words: Sequence[object]) -> list[str]:
@@ -187,6 +218,8 @@ def transactional_message_copier(java: Programs) -> None:
 def streams_smoke_test(java: Programs) -> None:
     """Runs the application exactly once, beside the driver, which generates and compares.
 
+    In the middle of it the application ends and loses its state, when changelogs are compacted.
+
     The driver is not told: it would first compare ends of partitions as a reader of uncommitted
     records sees them with those of committed ones, asked a moment later. These are equal here.
     """
@@ -199,16 +232,45 @@ def streams_smoke_test(java: Programs) -> None:
     driver = java.properties(
         "driver.properties", {**common, "processing.guarantee": "at_least_once"}
     )
-    with java.running(f"{TESTS}.StreamsSmokeTest", application, "process") as log:
-        output = java.run(f"{TESTS}.StreamsSmokeTest", driver, "run")
+    smoke = f"{TESTS}.StreamsSmokeTest"
+    with ThreadPoolExecutor(1) as pool:
+        driving = pool.submit(java.run, smoke, driver, "run")
+        with java.running(smoke, application, "process") as log:
+            changelogs = _compacted_changelogs(java, log)
+        assert "EXCEPTION" not in log.read_text(), log.read_text()
+        # What is left of the changelogs is all that the second one begins with.
+        shutil.rmtree(java.folder / "state")
+        with java.running(smoke, application, "process") as log:
+            output = driving.result(TIMEOUT)
+    print("compacted while in use:", {one: java.compacted(one) for one in changelogs})
     told = output.splitlines()
     assert "SUCCESS" in told or "ALL-RECORDS-DELIVERED" in told, output
     assert "FAILED" not in told and "FAILURE" not in told, output
     assert "EXCEPTION" not in log.read_text(), log.read_text()
 
 
+def _compacted_changelogs(java: Programs, log: Path) -> list[str]:
+    """Waits until each changelog with records is compacted up to some of them."""
+    client = AdminClient({"bootstrap.servers": java.servers})
+    found = list[str]()
+
+    def compacted() -> bool:
+        names = [name for name in client.list_topics(timeout=60).topics if "changelog" in name]
+        if new := set(names) - set(found):
+            java.compact_soon(sorted(new))
+        found[:] = names
+        ends = [end for end in map(java.compacted, names) if end[1]]
+        return len(ends) >= CHANGELOGS and all(end[0] for end in ends)
+
+    _await(compacted, log)
+    return found
+
+
 def connect_files(java: Programs) -> None:
-    """A distributed worker copies a file into a topic, exactly once, and from there to a file."""
+    """A distributed worker copies a file into a topic, exactly once, and from there to a file.
+
+    Another worker goes on once the first one's topics are compacted.
+    """
     java.create("lines")
     (port,) = free_ports(1)
     address = f"http://{LOOPBACK}:{port}"
@@ -217,8 +279,8 @@ def connect_files(java: Programs) -> None:
         "bootstrap.servers": java.servers, "group.id": "connect", "listeners": address,
         "key.converter": converter, "value.converter": converter,
         "exactly.once.source.support": "enabled", "offset.flush.interval.ms": 1000,
-        **{f"{kind}.storage.topic": f"connect-{kind}" for kind in ("offset", "config", "status")},
-        **{f"{kind}.storage.replication.factor": 3 for kind in ("offset", "config", "status")},
+        **{f"{kind}.storage.topic": f"connect-{kind}" for kind in KINDS},
+        **{f"{kind}.storage.replication.factor": 3 for kind in KINDS},
     })  # fmt: skip
     source, sink = java.folder / "lines.txt", java.folder / "copy.txt"
     source.write_text("".join(f"{number}\n" for number in range(LINES)))
@@ -229,9 +291,21 @@ def connect_files(java: Programs) -> None:
                 "file": str(path), topics: "lines", "tasks.max": "1",
             }  # fmt: skip
             _await(partial(_put, f"{address}/connectors/{kind}/config", settings), log)
-        _await(lambda: sink.exists() and len(sink.read_bytes()) >= len(source.read_bytes()), log)
-        assert sink.read_text() == source.read_text()
-    assert java.stored("lines") == LINES
+        _await(lambda: _is_copied(source, sink), log)
+        java.compact_soon(CONNECT_TOPICS)
+        _await(lambda: all(a == b > 0 for a, b in map(java.compacted, CONNECT_TOPICS)), log)
+    with source.open("a") as more:
+        more.writelines(f"{number}\n" for number in range(LINES, 2 * LINES))
+    # The next worker knows its connectors and their offsets from the compacted topics alone.
+    with java.running(f"{CONNECT}.cli.ConnectDistributed", worker) as log:
+        _await(lambda: _is_copied(source, sink), log)
+    print("compacted:", {one: java.compacted(one) for one in CONNECT_TOPICS})
+    assert sink.read_text() == source.read_text()
+    assert java.stored("lines") == 2 * LINES
+
+
+def _is_copied(source: Path, sink: Path) -> bool:
+    return sink.exists() and len(sink.read_bytes()) >= len(source.read_bytes())
 
 
 def _put(url: str, values: Mapping[str, str]) -> bool:
