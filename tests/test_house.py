@@ -351,8 +351,9 @@ def test_sentences_are_plain() -> None:
     assert len(found) > 15
     texts = [(str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")) for page in found]
     assert words.too_many(texts) == []
-    kinds = {"go": "*.go", "java": "src/**/*.java", "node": "src/**/*.ts", "rust": "src/**/*.rs"}
-    clients = [f"clients/{client}/{files}" for client, files in kinds.items()]
+    # Without node/src/gen: a build beside the tests makes it anew.
+    files = ["go/*.go", "java/src/**/*.java", "node/src/*.ts", "node/src/[!g]*/*.ts"]
+    clients = [f"clients/{pattern}" for pattern in [*files, "rust/src/**/*.rs"]]
     assert words.too_many(words.of_comments(ROOT, ["proto/**/*.proto", *clients])) == []
     folders = [ROOT / name for name in ("scripts", *sorted(OURS))]
     sets = {
