@@ -196,7 +196,9 @@ def _page(
         confirmation = Confirmation(where, task.button, values, plan.typed, ready)
     return Page(
         task.title, parts, command, task.area, template="change.html", status=shown.status,
-        extra={"confirmation": confirmation, "back": task.back(query)},
+        extra={
+            "confirmation": confirmation, "back": task.back(query), "failed": bool(shown.problems),
+        },
     )  # fmt: skip
 
 

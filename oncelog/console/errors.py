@@ -7,6 +7,7 @@ from oncelog.errors import (
     OffsetOutOfRangeError,
     OncelogError,
     ThrottledError,
+    TransactionCommittedError,
     UnauthenticatedError,
     UnknownTopicOrPartitionError,
     UnknownTransactionError,
@@ -20,6 +21,7 @@ STATUSES: tuple[tuple[type[OncelogError], int], ...] = (
     (UnknownTopicOrPartitionError, 404),
     (OffsetOutOfRangeError, 404),
     (UnknownTransactionError, 404),
+    (TransactionCommittedError, 409),
     (ThrottledError, 429),
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from oncelog.errors import OncelogError
+from oncelog.errors import OncelogError, TransactionCommittedError
 from oncelog.moves import PartitionMove, Resized
 from oncelog.permissions import PermissionRule
 from oncelog.types import CleanupPolicy, TopicConfig, TopicFormats, TopicInfo, TopicPartition
@@ -40,7 +40,8 @@ class Effects(NamedTuple):
 
 def doubt(error: OncelogError) -> str:
     """Return the sentence about a failed change of unknown outcome; empty: the outcome is known."""
-    if error.outcome != "unknown":
+    # Of a committed transaction it is known that no abort was done.
+    if error.outcome != "unknown" or isinstance(error, TransactionCommittedError):
         return ""
     return "The change may have been made: look before you repeat it."
 

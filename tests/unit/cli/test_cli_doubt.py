@@ -8,7 +8,13 @@ import pytest
 from oncelog import Admin
 from oncelog.cli.options import with_admin
 from oncelog.cli.records import _Report
-from oncelog.errors import DeliveryTimeoutError, OncelogError, Outcome, RequestTimeoutError
+from oncelog.errors import (
+    DeliveryTimeoutError,
+    OncelogError,
+    Outcome,
+    RequestTimeoutError,
+    TransactionCommittedError,
+)
 from oncelog.types import RecordMetadata
 
 DOUBT = "no answer. The change may have been made: look before you repeat it."
@@ -37,6 +43,17 @@ def test_a_change_without_an_answer_may_have_been_made(
     with pytest.raises(RequestTimeoutError) as raised:
         command.main([*call[1:], "--bootstrap", "127.0.0.1:1"], call[0], standalone_mode=False)
     assert raised.value.message == told
+
+
+def test_an_abort_of_a_committed_transaction_was_not_made() -> None:
+    @click.command("abort")
+    @with_admin
+    def command(admin: Admin, as_json: bool) -> None:
+        raise TransactionCommittedError("it is committed")
+
+    with pytest.raises(TransactionCommittedError) as raised:
+        command.main(["--bootstrap", "127.0.0.1:1"], "abort", standalone_mode=False)
+    assert raised.value.message == "it is committed"
 
 
 def failed(outcome: Outcome) -> OncelogError:

@@ -22,6 +22,7 @@ from oncelog.errors import (
     OncelogError,
     Outcome,
     RequestTimeoutError,
+    TransactionCommittedError,
 )
 from tests.integration.ops.commands import exists
 
@@ -107,7 +108,7 @@ async def test_the_doubt_stays_if_the_state_cannot_be_shown(
     first, second = problems(page)
     assert first == f"no acknowledgement; {IDENTITY}. {DOUBT}"
     assert second and DOUBT not in second
-    assert page.status == 503
+    assert (page.status, page.extra["failed"]) == (503, True)
     (links,) = [part for part in page.parts if isinstance(part, Links)]
     assert links.links[0].text == "Did my record get in?"
     assert "producer+17+epoch+2" in links.links[0].href
@@ -125,12 +126,16 @@ async def test_a_refusal_after_an_attempt_without_answer_is_in_doubt(
 
 
 @pytest.mark.parametrize(
-    "error",
-    [not_delivered("never_sent"), InvalidRequestError("no"), BrokerUnavailableError("gone")],
-)
-async def test_a_known_outcome_is_not_in_doubt(error: OncelogError) -> None:
+    ("error", "status"),
+    [
+        (not_delivered("never_sent"), 400), (InvalidRequestError("no"), 400),
+        (BrokerUnavailableError("gone"), 503), (TransactionCommittedError("done"), 409),
+    ],
+)  # fmt: skip
+async def test_a_known_outcome_is_not_in_doubt(error: OncelogError, status: int) -> None:
     page = await Failing(error, BrokerUnavailableError("gone")).made()
     assert not any(DOUBT in line for line in problems(page))
+    assert page.status == status
 
 
 async def test_a_refusal_without_doubt_is_a_page_of_its_own() -> None:
