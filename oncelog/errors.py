@@ -67,7 +67,8 @@ Outcome = Literal["never_sent", "not_stored", "unknown"]
 class OncelogError(Exception):
     """Base class of all errors. `reason` is the UPPER_SNAKE word that travels over the network.
 
-    `outcome` is `unknown` if an attempt of the call had no answer: the call may take effect.
+    `outcome` is `unknown` if an attempt of the call had no answer, or broke within a node: the call
+    may take effect.
     """
 
     reason = "UNKNOWN"

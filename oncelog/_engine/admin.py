@@ -70,11 +70,11 @@ class AdminCore:
             answer = await self._waiting(
                 lambda channel: cluster_stub(channel).CreateTopic, request, timeout_ms, retries
             )
-        except errors.TopicAlreadyExistsError:
+        except errors.TopicAlreadyExistsError as error:
             # A lost answer to an earlier attempt may mean that this is the topic we created.
             if not retries:
                 raise
-            topic = (await self.describe_topics([name]))[0]
+            topic = await self._present(name, error)
             asked = (partitions or topic.partition_count, replicas or topic.replica_count)
             if asked != (topic.partition_count, topic.replica_count):
                 raise
@@ -97,6 +97,13 @@ class AdminCore:
             attempt_timeout_s=timeout_s,
             on_retry=retries.append,
         )
+
+    async def _present(self, name: str, refusal: errors.OncelogError) -> types.TopicInfo:
+        """Describe a topic that our earlier attempt may have changed. Raises `refusal`."""
+        try:
+            return (await self.describe_topics([name]))[0]
+        except errors.OncelogError:
+            raise refusal from None
 
     async def delete_topic(self, name: str) -> None:
         retries: list[errors.OncelogError] = []
@@ -139,7 +146,7 @@ class AdminCore:
             # A lost answer to an earlier attempt may mean that we added these partitions.
             if not retries or error.field != "partitions":
                 raise
-            topic = (await self.describe_topics([name]))[0]
+            topic = await self._present(name, error)
             if topic.partition_count != partitions:
                 raise
             return Resized(topic, (), 0)

@@ -43,6 +43,9 @@ _PLAIN_CODES: dict[grpc.StatusCode, type[e.OncelogError]] = {
     grpc.StatusCode.DATA_LOSS: e.CorruptLogError,
 }
 
+# The call may have been done before something broke on its way.
+_BROKEN = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+
 # grpc.aio reports this instead of any status that ends a stream during a write, for instance that
 # the node stops.
 _WRITE_MET_THE_END = (grpc.StatusCode.INTERNAL, "Internal error from Core")
@@ -79,7 +82,10 @@ def from_status(
     if info is None or info.domain != DOMAIN:
         cls = _PLAIN_CODES.get(code, e.InternalError)
         prefix = "" if code in _PLAIN_CODES else f"{code.name}: "
-        return cls(prefix + text)
+        error = cls(prefix + text)
+        if code in _BROKEN:
+            error.outcome = "unknown"
+        return error
     error = _of_info(info, text)
     error.from_node = True
     return error
@@ -93,6 +99,8 @@ def _of_info(info: error_details_pb2.ErrorInfo, text: str) -> e.OncelogError:
         fallback = e.BrokerUnavailableError if retriable else e.InternalError
         return fallback(f"{info.reason}: {text}")
     error = known(text)
+    if known is e.InternalError:  # the node may have failed after it had done the call
+        error.outcome = "unknown"
     for name, kind in known.detail_types:
         value = info.metadata.get(name)
         if value is None:

@@ -97,6 +97,22 @@ def test_plain_statuses(code: grpc.StatusCode, kind: type[errors.OncelogError]):
     assert "text" in str(from_status(code, "text"))
 
 
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (from_status(*to_status(errors.InternalError("a bug"))), "unknown"),
+        (from_status(grpc.StatusCode.INTERNAL, "Received RST_STREAM"), "unknown"),
+        (from_status(grpc.StatusCode.UNKNOWN, "Stream removed"), "unknown"),
+        (from_status(grpc.StatusCode.PERMISSION_DENIED, "of a proxy"), None),
+        (from_status(*to_status(errors.NotReadyError("wait"))), None),
+    ],
+)
+def test_a_call_that_broke_may_have_been_done(
+    error: errors.OncelogError, outcome: errors.Outcome | None
+):
+    assert error.outcome == outcome
+
+
 def packed(info: error_details_pb2.ErrorInfo) -> tuple[tuple[str, bytes], ...]:
     status = status_pb2.Status(code=9)
     status.details.add().Pack(info)
