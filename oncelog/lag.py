@@ -46,9 +46,14 @@ class GroupLag:
 
     @property
     def lag_ms(self) -> int | None:
-        """The largest of the known lags in time; None: none is known."""
-        known = (one.lag_ms for one in self.partitions.values())
-        return max((ms for ms in known if ms is not None), default=None)
+        """The largest of the known lags in time; None: none is known.
+
+        0 is not the largest while a partition with records to be read has not told its time.
+        """
+        partitions = self.partitions.values()
+        is_partial = any(one.lag and one.lag_ms is None for one in partitions)
+        known = (one.lag_ms for one in partitions if one.lag_ms is not None)
+        return max((ms for ms in known if ms or not is_partial), default=None)
 
     @property
     def errors(self) -> dict[TopicPartition, OncelogError]:

@@ -9,6 +9,8 @@ import grpc
 import pytest
 
 from oncelog import Admin, TopicPartition
+from oncelog.lag import GroupLag, PartitionLag
+from oncelog.types import GroupDescription
 from oncelog.v1 import (
     cluster_pb2,
     cluster_pb2_grpc,
@@ -68,3 +70,23 @@ def test_an_older_node_tells_the_lag_in_records_only(is_older: bool, known: int 
     one = lag.partitions[TopicPartition("t", 0)]
     assert (one.lag, one.error) == (END - COMMITTED, None)
     assert (one.lag_ms, lag.lag_ms) == (known, known)
+
+
+@pytest.mark.parametrize(
+    ("lags", "largest"),
+    [
+        ([(0, 0), (7, None)], None),  # an older node leads the second one
+        ([(0, 0), (7, None), (2, 30)], 30),
+        ([(0, 0), (1, 0)], 0),
+        ([(0, 0), (None, None)], 0),  # nothing is committed there
+    ],
+)
+def test_a_group_is_not_at_its_end_if_a_late_partition_is_silent(
+    lags: list[tuple[int | None, int | None]], largest: int | None
+) -> None:
+    partitions = {
+        TopicPartition("t", number): PartitionLag(None, lag=lag, lag_ms=lag_ms)
+        for number, (lag, lag_ms) in enumerate(lags)
+    }
+    group = GroupDescription("g", True, 0, 1, {})
+    assert GroupLag(group, partitions).lag_ms == largest
