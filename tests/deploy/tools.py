@@ -54,9 +54,14 @@ def operators_resources() -> list[Path]:
     """Return the definitions of ServiceMonitor, PrometheusRule and others, from their types."""
     folder = _folder() / "crds"
     if not folder.exists():
-        new = folder.with_suffix(".new")
+        new = folder.with_suffix(f".{os.getpid()}")
         run(tool("controller-gen"), "crd", f"paths={OPERATOR}", f"output:crd:dir={new}")
-        new.replace(folder)
+        try:
+            new.replace(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+            shutil.rmtree(new)  # another run was faster
     return sorted(folder.glob("*.yaml"))
 
 
