@@ -139,6 +139,7 @@ def the_leader_is_killed_at_each_step_of_a_cleaning() -> None:
             stage.produce(2, 10, pid=2)
             stage.clean(2)
             stage.start(1)
+            stage.run(1.0)  # it gets a snapshot: the log begins after the cleaning
             stage.transfer(2, 1)
             stage.clean(1)
             stage.finish()
