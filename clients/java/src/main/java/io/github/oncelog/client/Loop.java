@@ -107,10 +107,11 @@ final class Loop {
     while (!stopped) {
       try {
         Runnable event = events.poll(Math.max(0, next - Times.now()), TimeUnit.NANOSECONDS);
-        woken.set(false);
         for (; event != null && !stopped; event = events.poll()) {
           event.run();
         }
+        // Only now: a wake's event may be among those that have just been taken.
+        woken.set(false);
         next = work.applyAsLong(Times.now());
       } catch (InterruptedException e) {
         return; // nobody interrupts it
