@@ -363,9 +363,12 @@ class Partition:
 
         It drops entries only up to a checkpoint, and carried batches lie behind those that they
         replace. So a compacted partition saves its state before a cleaning, not as rarely as
-        others.
+        others. A closed replica has no data any more, and the state of one that failed may be
+        wrong: of these nothing is saved or dropped.
         """
         group, stored = self.group, self.machine.stored
+        if self.closed or group.failed is not None:
+            return
         checkpoints = group.checkpoints
         if self._policy.cleanup != Cleanup.DELETE:
             least = max(MIN_SAVED_BYTES, stored.stored_bytes // 2, WORTH * checkpoints.state_bytes)

@@ -422,6 +422,32 @@ def test_a_state_is_saved_before_a_cleaning_so_that_the_log_may_go() -> None:
     assert limits[-1] >= before, "all entries before the cleaning may go"
 
 
+@pytest.mark.parametrize("ending", ["goes on", "closed", "failed"])
+def test_a_replica_that_ends_in_the_last_pause_of_a_cleaning_saves_and_drops_nothing(
+    ending: str,
+) -> None:
+    """Its data is erased, or its state may be wrong."""
+    whole, steps = filled(), 0
+    whole.cleaner.look()
+    while whole.cleaner.is_cleaning:
+        whole.step()
+        steps += 1
+    replica, limits = filled(), list[int]()
+    replica.cleaner.look()
+    for _ in range(steps - 1):
+        replica.step()
+    checkpoints = replica.log.__dict__["checkpoints"]
+    checkpoints.__dict__.update(grown_bytes=MIN_SAVED_BYTES + 1, compact=limits.append)
+    replica.log.__dict__["applied_index"] = len(replica.log.entries)
+    if ending == "closed":
+        replica.part.close()
+    elif ending == "failed":
+        replica.log.failed = StorageError("its state differs")
+    replica.step()
+    assert not replica.cleaner.is_cleaning
+    assert bool(replica.saves) == bool(limits) == (ending == "goes on")
+
+
 def test_a_cleaning_ends_when_its_topic_is_compacted_no_more() -> None:
     replica = filled(20)
     counters = replica.cleaner.counters
