@@ -93,8 +93,10 @@ class NewestByKey:
             if new and self._bytes + exact > self._most_bytes:
                 return False
         count = len(known)
-        known.update(zip(keys, range(batch.base_offset, batch.end), strict=True))
-        known.pop(None, None)
+        try:
+            known.update(zip(keys, range(batch.base_offset, batch.end), strict=True))
+        finally:  # also if the memory ends in the middle: a record without a key stays
+            known.pop(None, None)
         self._bytes += size * (len(known) - count) // len(keys)
         return True
 

@@ -247,6 +247,28 @@ def test_a_batch_that_needs_too_much_memory_stays(
     assert not unpack_carried(found[2].data).tombstones
 
 
+class Full(dict[bytes | None, int]):
+    """Newest offsets, for which the memory ends in the middle of a batch."""
+
+    def update(self, rows: Iterable[tuple[bytes | None, int]]) -> None:  # type: ignore[override]
+        for count, (key, offset) in enumerate(rows):
+            if count == 2:
+                raise MemoryError
+            self[key] = offset
+
+
+def test_a_record_without_a_key_stays_if_the_memory_ends_while_a_batch_is_noted() -> None:
+    one = CleaningPass(CleaningTerms(50, KEEP_MS), PLENTY)
+    first = plain(0, [(None, b"x"), (b"a", b"1")])
+    large = plain(2, [(b"a", b"2"), (None, b"y"), (b"b", b"1")])
+    assert one.note([first]) is None
+    one._newest.offsets = Full(one._newest.offsets)
+    assert one.note([large]) is None
+    carried, left = one.clean([first, large])
+    assert rows_of(as_stored(carried, 9)) == [(None, b"x"), (None, None)]
+    assert left.error and not left.data
+
+
 def test_groups_are_bounded_and_transactions_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "GROUP_BYTES", 400)
     alone = [plain(i, [(b"%d" % i, b"v")]) for i in range(12)]
