@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Protocol
 
 from cluster.consensus.group import Group
+from cluster.consensus.replication import KEEPS_UP
 from cluster.metadata.tables import METADATA_GROUP
 from cluster.node.health.node_health import Sync
 
@@ -81,7 +82,7 @@ class Readiness:
             not (one.members.is_voter or one.is_stopped or one.config.group == METADATA_GROUP)
             for one in groups
         )
-        behind = sum(one.entries_behind > FAR_BEHIND and not one.is_stopped for one in groups)
+        behind = sum(_is_far_behind(one) for one in groups)
         if damaged:
             yield f"{_replicas(damaged)} stopped after a fault: see `oncelog cluster health`"
         if filled:
@@ -92,6 +93,13 @@ class Readiness:
         self._settled |= not alone or self._clock() - self._started >= SETTLING
         if not self._settled:
             yield f"{_replicas(alone)} without a leader since the start"
+
+
+def _is_far_behind(group: Group) -> bool:
+    """Tells so of a learner of the metadata from KEEPS_UP on: it gets as many at once (ADR 136)."""
+    learns = group.config.group == METADATA_GROUP and not group.members.is_voter
+    limit = KEEPS_UP if learns else FAR_BEHIND
+    return group.entries_behind > limit and not group.is_stopped
 
 
 def _replicas(count: int) -> str:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.config.addresses import ListenError
+from cluster.consensus.replication import KEEPS_UP
 from cluster.metrics import http
 from cluster.metrics.http import MAX_REQUEST_BYTES, MOST, TEXT, PageAnswer, serve_pages
 from cluster.node.health.probes import HANGS, Probes
@@ -132,6 +133,17 @@ def test_each_own_fault_is_named_alone():
     node = Node()
     node.replicas[1] = node.replicas[3] = replica(behind=FAR_BEHIND + 1)
     assert node.faults() == ["2 replicas here are more than 64 entries behind the leader"]
+
+
+def test_a_learner_of_the_metadata_may_lack_what_it_gets_at_once():
+    node = Node()
+    node.replicas[0] = replica(number=0, voter=False, behind=KEEPS_UP)
+    assert node.faults() == []
+    late = ["1 replica here is more than 64 entries behind the leader"]
+    node.replicas[0] = replica(number=0, voter=False, behind=KEEPS_UP + 1)
+    assert node.faults() == late
+    node.replicas[0] = replica(number=0, behind=KEEPS_UP)
+    assert node.faults() == late, "a voter gets each one at once"
 
 
 def test_a_missing_leader_counts_only_just_after_the_start():
