@@ -84,9 +84,9 @@ class NewestByKey:
         """
         keys, known = batch.payload.keys(), self.offsets
         section = batch.payload.layout.keys
-        size = KEY_BYTES * len(keys) + (
-            section.size if section is not None else 0
-        )  # if all are new
+        size = KEY_BYTES * len(keys)  # if all are new
+        if section is not None:
+            size += section.size
         if known and not always and self._bytes + size > self._most_bytes:
             new = {key for key in keys if key not in known and key is not None}
             exact = sum(map(len, new)) + KEY_BYTES * len(new)

@@ -64,7 +64,7 @@ class CleaningPass:
         self._unknown = dict[int, str]()  # offset of a batch that was not noted -> why
 
     def note(self, batches: Iterable[SourceBatch]) -> int | None:
-        """Learns keys; returns the offset of a batch for whose keys there is no memory left."""
+        """Learns keys; returns the offset of a batch if no memory is left for its keys."""
         is_joined = False
         for stored in batches:
             try:
@@ -112,7 +112,7 @@ class CleaningPass:
         yield from self._piece(group)
 
     def _kept(self, stored: SourceBatch) -> Kept | str:
-        """Returns what stays of a batch; a text says why it cannot be cleaned."""
+        """Returns the rest of a batch; a text says why it cannot be cleaned."""
         if stored.base_offset in self._unknown:
             return self._unknown[stored.base_offset]
         try:

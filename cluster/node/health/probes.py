@@ -15,10 +15,20 @@ from http import HTTPStatus
 from cluster.metrics.http import Page, PageAnswer
 
 HANGS = 5.0  # seconds without a turn of the loop
-ALIVE = PageAnswer(HTTPStatus.OK, "alive\n")
-UNWATCHED = PageAnswer(HTTPStatus.OK, "alive: it starts or stops\n")  # which may take long
 
 Faults = Callable[[], Iterable[str]]
+
+
+def probe_answer(good: str, faults: Iterable[str]) -> PageAnswer:
+    """Return 200 if there are no faults; else 503 with a line for each."""
+    told = [f"- {fault}\n" for fault in faults]
+    if told:
+        return PageAnswer(HTTPStatus.SERVICE_UNAVAILABLE, f"not {good}:\n{''.join(told)}")
+    return PageAnswer(HTTPStatus.OK, f"{good}\n")
+
+
+ALIVE = probe_answer("alive", ())
+UNWATCHED = probe_answer("alive: it starts or stops", ())  # which may take long
 
 
 class Probes:
@@ -61,11 +71,3 @@ class Probes:
 
     def _readyz(self, query: str) -> PageAnswer:
         return probe_answer("ready", [*self._hangs(), *self.faults()])
-
-
-def probe_answer(good: str, faults: Iterable[str]) -> PageAnswer:
-    """Return 200 if there are no faults; else 503 with a line for each."""
-    told = [f"- {fault}\n" for fault in faults]
-    if told:
-        return PageAnswer(HTTPStatus.SERVICE_UNAVAILABLE, f"not {good}:\n{''.join(told)}")
-    return PageAnswer(HTTPStatus.OK, f"{good}\n")

@@ -84,7 +84,7 @@ class Fetcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- what to ask whom ------------------------------------------------------------
+    # --- polls and streams -----------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
@@ -400,7 +400,7 @@ class Fetcher:
             for tp, generation in generations.items():
                 self._fail(tp, generation, error)
             if isinstance(error, errors.FencedMemberError):
-                # The group tells soon what becomes of them.
+                # The group soon tells their new owners.
                 await asyncio.sleep(self.config.retry_backoff_max_ms / 1000)
         finally:
             self._locating.difference_update(tp for tp, _ in missing)

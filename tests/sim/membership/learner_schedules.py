@@ -104,7 +104,7 @@ def a_learner_behind_the_logs_start_stays_one() -> None:
     stage.settle()
 
 
-# -- who counts -----------------------------------------------------------------------------------
+# -- replicas that count --------------------------------------------------------------------------
 
 
 @schedule
@@ -124,7 +124,7 @@ def who_was_demoted_does_not_count() -> None:
 
 @schedule
 def votes_of_who_was_demoted_do_not_count() -> None:
-    """2 knows that 4 and 5 have no vote: what they grant is nothing to it."""
+    """2 knows that 4 and 5 have no vote: their grants are nothing to it."""
     stage = demoted(4, 5)
     stage.isolate(2, 4, 5)
     stage.produce(1, 2)
@@ -231,7 +231,7 @@ def a_demoted_leaders_callers_wait_for_the_log() -> None:
     first = group.journal.last_index + 1
 
     def keep(*others: type) -> None:
-        """Holds what would make a successor, and the entries behind the first."""
+        """Holds all that would make a successor, and the entries behind the first."""
 
         def matches(sender: int, receiver: int, message: object) -> bool:
             later = isinstance(message, Append) and message.terms and message.last_index > first
@@ -253,7 +253,7 @@ def a_demoted_leaders_callers_wait_for_the_log() -> None:
         stage.deliver(sender, receiver, reply)
     stage.run(4.0)
     if stage.leaders() or told:
-        raise Violation(f"1 follows, and has not heard what became of its entry: {told}")
+        raise Violation(f"1 follows, and has not heard the fate of its entry: {told}")
     stage.drop()
     stage.settle()
     if [isinstance(one, Abandoned) and one.lost for one in told] != [True]:
@@ -273,7 +273,7 @@ def a_demoted_leader_does_not_rest() -> None:
     stage.settle()
 
 
-# -- who is left must work ------------------------------------------------------------------------
+# -- those left must work --------------------------------------------------------------------------
 
 
 @schedule
@@ -288,7 +288,7 @@ def who_votes_on_is_a_majority_that_answers() -> None:
     sent = stage.send(1, stage.batch())
     stage.run(2.0)
     if sent.kind is not Kind.APPENDED:
-        raise Violation("3 was demoted, and who votes on commits nothing")
+        raise Violation("3 was demoted, and the other voters commit nothing")
     # The other way about: a silent voter's place is taken by a learner, then it loses its vote.
     stage.learn(1, 4)
     stage.change(1, ChangeStep.PROMOTE, 4)

@@ -47,7 +47,7 @@ MAX_PARTITIONS = 5  # of the topic; each has a producer
 class Operator:
     """An operator: draws steps until closed; then finishes begun ones, and tells all nodes.
 
-    demotes: voters become learners, too, and learners may stay what they are.
+    demotes: voters become learners, too, and learners may stay learners.
     """
 
     def __init__(self, stage: Changing, rng: random.Random, *, demotes: bool) -> None:
