@@ -209,6 +209,7 @@ def test_a_node_starts_without_the_one_that_it_joined_through(make_cluster: Make
         cluster.kill([2, 3])
         cluster.start_nodes([4], wait=False)  # no other node runs yet
         cluster.start_nodes([2, 3], wait=False)
+        cluster.wait_serving([2, 3])  # a start may take longer than a client waits
         wait_settled(admin, 4)
         with Admin(bootstrap_servers=cluster.addresses[4]) as at_4:
             eventually(lambda: TOPIC in at_4.list_topics(), "node 4 knows what came since")
