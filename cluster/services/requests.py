@@ -84,6 +84,7 @@ class Deadline:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
+            self._ends = self._loop.time()  # a coarse clock's timer may be early
             raise RequestTimeoutError("not committed in time; it may be committed later") from None
 
 

@@ -66,6 +66,14 @@ def create(
     done(client.create_topics([NewTopic(topic, partitions, replicas, config=settings)]))
 
 
+def idempotent(settings: Mapping[str, Any]) -> Producer:
+    """A producer that writes each record once also when it must repeat a request.
+
+    librdkafka's own default repeats it anew: a leader that moves may leave a record there twice.
+    """
+    return Producer({**settings, "enable.idempotence": True})
+
+
 def send(producer: Producer, topic: str, values: Iterable[bytes], partition: int = 0) -> list[int]:
     """Produces the values to a partition; returns their offsets. Raises KafkaException."""
     found: list[int] = []

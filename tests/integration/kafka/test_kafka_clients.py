@@ -28,7 +28,16 @@ import oncelog
 from harness.local_cluster import LocalCluster
 from oncelog.types import Header
 from tests.integration.conftest import STEADY
-from tests.integration.kafka.kafka_rig import admin, create, done, read, send, servers, typed
+from tests.integration.kafka.kafka_rig import (
+    admin,
+    create,
+    done,
+    idempotent,
+    read,
+    send,
+    servers,
+    typed,
+)
 from tests.integration.waiting import TIMEOUT, eventually
 
 RECORDS = 300
@@ -54,10 +63,9 @@ def test_librdkafka_writes_and_reads(
 ) -> None:
     name = f"{topic}-{codec}".replace("[", "").replace("]", "")
     create(client, name, partitions=3)
-    producer = Producer(
-        {"bootstrap.servers": servers(cluster), "enable.idempotence": True,
-         "compression.type": codec, "linger.ms": 5}
-    )  # fmt: skip
+    producer = idempotent(
+        {"bootstrap.servers": servers(cluster), "compression.type": codec, "linger.ms": 5}
+    )
     for partition in range(3):
         values = [b"%d-%d" % (partition, number) for number in range(RECORDS)]
         assert send(producer, name, values, partition) == list(range(RECORDS))
@@ -68,7 +76,7 @@ def test_librdkafka_writes_and_reads(
 
 def test_a_record_comes_back_whole(cluster: LocalCluster, client: AdminClient, topic: str) -> None:
     create(client, topic)
-    producer = Producer({"bootstrap.servers": servers(cluster)})
+    producer = idempotent({"bootstrap.servers": servers(cluster)})
     headers = [("a", b"1"), ("a", None), ("b", b"")]
     producer.produce(topic, b"v", b"k", headers=headers, timestamp=1_234_567_890_123)
     producer.produce(topic, None, None, timestamp=1_234_567_890_124)
@@ -83,7 +91,7 @@ def test_offsets_by_time_name_the_record(
     cluster: LocalCluster, client: AdminClient, topic: str
 ) -> None:
     create(client, topic)
-    producer = Producer(
+    producer = idempotent(
         {"bootstrap.servers": servers(cluster), "linger.ms": 200, "compression.type": "gzip"}
     )
     for number in range(10):
@@ -154,7 +162,7 @@ def test_records_are_deleted_and_directories_described(
     cluster: LocalCluster, client: AdminClient, topic: str
 ) -> None:
     create(client, topic)
-    producer = Producer({"bootstrap.servers": servers(cluster), "linger.ms": 0})
+    producer = idempotent({"bootstrap.servers": servers(cluster), "linger.ms": 0})
     for number in range(10):
         assert send(producer, topic, [b"%d" % number]) == [number]
     (future,) = client.delete_records([TopicPartition(topic, 0, 7)]).values()
@@ -243,10 +251,9 @@ def test_each_reader_gets_the_records_of_both(
     headers: list[Header] = [("a", b"1"), ("a", None), ("", b"")]
     expected: list[tuple[bytes | None, bytes | None, list[Header]]] = []
     for number, codec in enumerate(CODECS):
-        producer = Producer(
-            {"bootstrap.servers": servers(cluster), "enable.idempotence": True,
-             "compression.type": codec, "linger.ms": 20}
-        )  # fmt: skip
+        producer = idempotent(
+            {"bootstrap.servers": servers(cluster), "compression.type": codec, "linger.ms": 20}
+        )
         for row in range(50):
             value = None if row == 7 else b"%d/%d " % (number, row) + TEXT
             producer.produce(
@@ -281,7 +288,7 @@ def test_arrow_has_the_records_of_a_kafka_producer(
     cluster: LocalCluster, client: AdminClient, topic: str
 ) -> None:
     create(client, topic)
-    producer = Producer({"bootstrap.servers": servers(cluster), "compression.type": "snappy"})
+    producer = idempotent({"bootstrap.servers": servers(cluster), "compression.type": "snappy"})
     for row in range(1000):
         producer.produce(topic, b"%d" % row, timestamp=row)
     assert producer.flush(TIMEOUT) == 0
@@ -388,7 +395,7 @@ def test_a_leader_that_moves_is_followed(
 ) -> None:
     """Also by the epoch: a request with the old leader's is refused, and the client looks anew."""
     create(client, topic)
-    producer = Producer({"bootstrap.servers": servers(cluster), "enable.idempotence": True})
+    producer = idempotent({"bootstrap.servers": servers(cluster)})
     assert send(producer, topic, [b"a", b"b"]) == [0, 1]
     leader = cluster.leader(topic, 0)
     other = next(node for node in cluster.nodes if node != leader)

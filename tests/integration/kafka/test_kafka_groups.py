@@ -18,7 +18,6 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
@@ -28,7 +27,7 @@ import oncelog
 from harness.local_cluster import LocalCluster
 from oncelog.errors import GroupHasMembersError
 from tests.integration.conftest import STEADY
-from tests.integration.kafka.kafka_rig import admin, create, lines_of, send, servers
+from tests.integration.kafka.kafka_rig import admin, create, idempotent, lines_of, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 PARTITIONS = 6
@@ -107,7 +106,7 @@ def shared_out(readers: list[Reader]) -> bool:
 
 
 def fill(cluster: LocalCluster, topic: str, count: int, start: int = 0) -> list[bytes]:
-    producer = Producer({"bootstrap.servers": servers(cluster), "enable.idempotence": True})
+    producer = idempotent({"bootstrap.servers": servers(cluster)})
     sent = list[bytes]()
     for partition in range(PARTITIONS):
         values = [b"%d/%d" % (partition, start + number) for number in range(count)]

@@ -26,7 +26,7 @@ from harness.local_cluster import LocalCluster
 from oncelog import Admin, PermissionRule, Quota
 from oncelog.certificates import make_client
 from tests.integration.conftest import STEADY, MakeCluster
-from tests.integration.kafka.kafka_rig import create, done, read_with, send, servers
+from tests.integration.kafka.kafka_rig import create, done, idempotent, read_with, send, servers
 from tests.integration.waiting import TIMEOUT, eventually
 
 ROOT = "dns:tester"
@@ -130,7 +130,7 @@ def test_each_proof_writes_and_reads(
     allow(root, principal, "read,write", "topic", name)
     allow(root, principal, "read", "group", "readers")
     values = [b"%d" % number for number in range(200)]
-    producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 5})
+    producer = idempotent({**settings, "linger.ms": 5})
     eventually(partial(is_shown, settings, name), "all nodes know the rules")
     for partition in range(2):
         assert send(producer, name, values, partition) == list(range(200))
@@ -215,7 +215,7 @@ async def test_aiokafka_logs_in(cluster: LocalCluster, root: Admin, topic: str) 
 
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=servers(cluster), security_protocol="SASL_SSL", ssl_context=context,
-        sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=Provider(),
+        sasl_mechanism="OAUTHBEARER", sasl_oauth_token_provider=Provider(), enable_idempotence=True,
     )  # fmt: skip
     async with producer:
         assert (await producer.send_and_wait(topic, b"1", partition=0)).offset == 0
@@ -243,7 +243,7 @@ def test_tokens_need_no_certificate_where_none_is_demanded(
     settings = {key: value for key, value in by_plain(cluster).items()
                 if key not in ("ssl.certificate.location", "ssl.key.location")}  # fmt: skip
     create(AdminClient(settings), "t", replicas=1)
-    assert send(Producer(settings), "t", [b"1", b"2"]) == [0, 1]
+    assert send(idempotent(settings), "t", [b"1", b"2"]) == [0, 1]
 
 
 def test_each_right_is_asked_for(cluster: LocalCluster, root: Admin, topic: str) -> None:
@@ -300,7 +300,7 @@ def test_a_right_that_is_taken_away_ends_an_open_connection(
     settings = by_oauth(cluster, "former")
     rule = allow(root, "jwt:former", "write", "topic", topic)
     eventually(partial(is_shown, settings, topic), "all nodes know the rule")
-    producer = Producer(settings)
+    producer = idempotent(settings)
     assert send(producer, topic, [b"1"]) == [0]
     root.alter_permissions(remove=[rule])
     # The client refuses by itself once its metadata does.
@@ -328,7 +328,8 @@ def test_a_producer_outlives_its_tokens(cluster: LocalCluster, root: Admin, topi
         ends.append(made[1])
         return made
 
-    producer = Producer({**settings, "oauth_cb": fresh, "error_cb": lost.append, "linger.ms": 50})
+    more = {"oauth_cb": fresh, "error_cb": lost.append, "linger.ms": 50}
+    producer = idempotent({**settings, **more})
     sent = 0
     while sent < 100 or time.time() < ends[0] + 12:
         assert send(producer, topic, [b"x"] * 10) == list(range(sent, sent + 10))
@@ -349,7 +350,7 @@ def test_a_producer_over_its_quota_is_slowed_and_loses_nothing(
     leader = cluster.addresses[cluster.leader(topic, 0)]
     eventually(partial(has_quota, cluster, leader, "dns:busy"), "the leader knows it")
     told: list[float] = []
-    producer = Producer(
+    producer = idempotent(
         {**settings, "batch.size": 5000, "linger.ms": 5, "compression.type": "none",
          "throttle_cb": lambda event: told.append(event.throttle_time)}
     )  # fmt: skip

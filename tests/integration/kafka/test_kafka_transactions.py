@@ -31,7 +31,7 @@ from cluster.kafka.messages import (
     InitProducerIdRequest,
 )
 from harness.local_cluster import QUICK, LocalCluster
-from tests.integration.kafka.kafka_rig import admin, create, read, servers
+from tests.integration.kafka.kafka_rig import admin, create, idempotent, read, servers
 from tests.integration.waiting import TIMEOUT, eventually
 from tests.unit.kafka.login_rig import Client
 
@@ -204,7 +204,7 @@ def test_offsets_are_committed_with_the_records(
     source, sink = f"{topic}-in", f"{topic}-out"
     create(client, source)
     create(client, sink)
-    plain = Producer({"bootstrap.servers": servers(cluster)})
+    plain = idempotent({"bootstrap.servers": servers(cluster)})
     put(plain, source, *(b"%d" % number for number in range(10)))
     settings = {
         "bootstrap.servers": servers(cluster),
@@ -244,7 +244,7 @@ def test_a_member_that_reads_stable_offsets_leaves_its_own_transaction_open(
     source = f"{topic}-in"
     create(client, source)
     create(client, topic)
-    put(Producer({"bootstrap.servers": servers(cluster)}), source, b"0", b"1")
+    put(idempotent({"bootstrap.servers": servers(cluster)}), source, b"0", b"1")
     settings = {
         "bootstrap.servers": servers(cluster), "group.id": topic, "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "isolation.level": "read_committed",
@@ -280,7 +280,7 @@ def test_a_member_that_lost_its_partitions_commits_no_offsets(
     source, sink = f"{topic}-in", f"{topic}-out"
     create(client, source)
     create(client, sink)
-    plain = Producer({"bootstrap.servers": servers(cluster)})
+    plain = idempotent({"bootstrap.servers": servers(cluster)})
     put(plain, source, b"0", b"1")
     settings = {
         "bootstrap.servers": servers(cluster), "group.id": topic, "enable.auto.commit": False,

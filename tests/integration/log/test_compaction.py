@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 
-import confluent_kafka
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -140,7 +139,7 @@ def test_kafkas_clients_compact_a_topic_and_read_what_is_left(
     client = kafka_rig.admin(cluster)
     kafka_rig.create(client, topic, cleanup_policy="compact", max_compaction_lag_ms="1")
     kafka = {"bootstrap.servers": kafka_rig.servers(cluster)}
-    sender = confluent_kafka.Producer({**kafka, "linger.ms": 5, "compression.type": "gzip"})
+    sender = kafka_rig.idempotent({**kafka, "linger.ms": 5, "compression.type": "gzip"})
     for number in range(60):
         sender.produce(topic, b"%d" % number, b"%d" % (number % 3))
         if number % 7 == 6:
