@@ -93,9 +93,18 @@ def join(tables: Tables, command: pb.JoinNode) -> bool:
 
 def not_expected(tables: Tables, node: int) -> str:
     """Returns the next step before a new directory of the node may join."""
+    if node in tables.expected & tables.leaving:
+        return f"node {being_removed(node)}"
     if node in tables.nodes or node in tables.own.replicas:
         return other_directory(node)
     return f"node {node} is not expected: `oncelog node add {node}` comes first"
+
+
+def being_removed(node: int) -> str:
+    return (
+        f"{node} is being removed, and no new directory of it joins: when `oncelog node list` no "
+        f"longer shows it, `oncelog node add {node}` lets one join"
+    )
 
 
 def other_directory(node: int) -> str:
@@ -217,7 +226,9 @@ def _add(tables: Tables, node: int) -> bool:
         return False
     everybody = {*tables.nodes, *tables.own.replicas, *tables.expected}
     if node in everybody:
-        raise invalid("node_id", f"{node} is a node of the cluster")
+        is_leaving = node in tables.leaving
+        text = being_removed(node) if is_leaving else f"{node} is a node of the cluster"
+        raise invalid("node_id", text)
     most = MAX_GROWN if tables.finalized.has(METADATA_LEARNERS) else MAX_VOTING
     if len(everybody) >= most:
         text = f"the cluster has {len(everybody)} nodes; it can grow to {most}"
@@ -404,6 +415,10 @@ class NodesView:
     def admits(self, node: int, directory: int) -> bool:
         """Whether this directory may hold the node's replicas."""
         return directory_of(self._tables, node) in (0, directory)
+
+    def awaits(self, node: int) -> bool:
+        """Whether a new directory of the node may join. A removal goes on when a disk is lost."""
+        return node in self.expected and node not in self.leaving
 
     def given_up(self, command: pb.JoinNode) -> str:
         """Returns why the metadata's leader does not propose the command; empty: it does.

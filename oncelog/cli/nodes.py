@@ -124,7 +124,7 @@ def add(admin: Admin, as_json: bool, nodes: tuple[int, ...], dry_run: bool, wait
 
     Start each with an empty data directory and the setting `join`.
     """
-    _change(admin, nodes, "add", admin.add_node, as_json, dry_run, wait)
+    _change(admin, nodes, "add", admin.add_node, as_json, dry_run, wait, _is_settled)
 
 
 @node.command()
@@ -218,6 +218,11 @@ def _is_settled(status: NodeStatus | None) -> bool:
     return status is not None and status.settled
 
 
+def _is_settled_or_gone(status: NodeStatus | None) -> bool:
+    """Whether nothing is in progress. The end of a removal ends every other change, too."""
+    return _is_gone(status) or _is_settled(status)
+
+
 def _is_gone(status: NodeStatus | None) -> bool:
     return status is None
 
@@ -234,7 +239,7 @@ def _change(
     as_json: bool,
     dry_run: bool,
     wait: bool,
-    is_done: Callable[[NodeStatus | None], bool] = _is_settled,
+    is_done: Callable[[NodeStatus | None], bool] = _is_settled_or_gone,
 ) -> None:
     made: list[dict[str, Any]] = []
     try:

@@ -7,7 +7,8 @@ The instance is the version of the metadata group's configuration that added the
 node knows it before it opens its log, so it never takes a message to its older directory for
 its own.
 
-A directory that joined earlier, and was given up since, is never taken for the new one.
+A directory that joined earlier, and was given up since, is never taken for the new one. A node
+that is being removed gets no new directory: it would join only to be removed.
 
 For each node that the cluster begins with, the founder admits one directory, for good. Another
 directory does not know the first one's promises: it has to be replaced.
@@ -47,7 +48,7 @@ def welcome(
     known = metadata.directory_of(node)
     if known == join.directory_id:
         answer.why_not = "the metadata group does not have it yet"
-    elif node in view.expected and not join.instance:
+    elif view.awaits(node) and not join.instance:
         answer.why_not = "the cluster learns of its directory"
         return answer, mpb.JoinNode(
             node_id=node,

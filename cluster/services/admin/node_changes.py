@@ -177,8 +177,20 @@ def _replacing(node: NodeContext, change: meta.ChangeNode, lost: Sequence[str]) 
         f"{held} replicas, and that of the metadata, are removed from their groups. Where it is "
         "still there, keep it aside under another name",
         *_gives_vote(node, number),
-        f"then node {number} may join: start it with an empty data directory",
+        _after_replacing(node, number),
     ]
+
+
+def _after_replacing(node: NodeContext, number: int) -> str:
+    view = node.metadata.membership
+    if number not in view.leaving:
+        return f"then node {number} may join: start it with an empty data directory"
+    if view.own.replicas and number not in view.own.replicas:
+        return f"node {rules.being_removed(number)}"
+    return (
+        f"then node {number} is forgotten, as it is being removed: no new directory of it joins, "
+        f"unless you cancel the removal (`oncelog node remove {number} --cancel`)"
+    )
 
 
 async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> list[pb.NodeStatus]:
@@ -216,7 +228,7 @@ async def statuses(node: NodeContext, copied: Mapping[int, tuple[int, int]]) -> 
             leaderships=leaders[number],
             coming=coming[number],
             going=going[number],
-            waits_for=waits.of(number),
+            waits_for=waits.of(number, holds=replicas[number] > 0),
             coming_bytes=copied.get(number, (0, 0))[0],
             copied_bytes=copied.get(number, (0, 0))[1],
             rack=view.places.get(number, NodePlace()).rack,
@@ -265,24 +277,26 @@ class _Waits:
         if len(found) <= MAX_NAMED:  # one more than is shown
             found.append(text())
 
-    def of(self, number: int) -> list[str]:
-        found = [*_own_waits(self._node, number), *self._found.get(number, [])]
+    def of(self, number: int, *, holds: bool) -> list[str]:
+        """List the node's reasons. holds: partitions have replicas there."""
+        found = [*_own_waits(self._node, number, holds=holds), *self._found.get(number, [])]
         return found if len(found) <= MAX_NAMED else [*found[:MAX_NAMED], "and more"]
 
 
-def _own_waits(node: NodeContext, number: int) -> list[str]:
+def _own_waits(node: NodeContext, number: int, *, holds: bool) -> list[str]:
     """Return the reasons of the node itself, and of its metadata replica."""
     view = node.metadata.membership
-    if number in view.expected:
-        if number in view.own.replicas:
-            return [why(node, METADATA, view.own, number)]
+    if number in view.expected and number in view.own.replicas:
+        return [why(node, METADATA, view.own, number)]
+    if view.awaits(number):
         return ["it has to be started with an empty data directory"]
     if number in view.joining and not node.alive(number):
         return ["it does not answer"]
     lag = node.sizes.lags.get((METADATA_GROUP, number))
     if lag is not None and number in view.learners:
         return [f"{METADATA}: its replica is {lag} entries behind"]
-    if number in view.leaving and view.own.replicas and number not in view.own.replicas:
+    has_left = view.own.replicas and number not in view.own.replicas and not holds
+    if number in view.leaving and has_left:
         away = [one for one in view.own.replicas if not node.alive(one)]
         return [
             f"nodes {away} have not heard that it is removed: bring them back, or remove them, too"

@@ -245,6 +245,36 @@ def a_removal_is_taken_back_too_late() -> None:
 
 
 @schedule
+def a_node_that_is_being_removed_gets_no_new_directory() -> None:
+    """A disk is lost before or during a removal, which goes on; then the node is added anew.
+
+    Taken in, the new directory would be removed with the node that was told to start with it.
+    """
+    nodes = Nodes()
+    assert not nodes.change(4, mpb.NODE_ACTION_ADD)
+    nodes.until(lambda: 4 in nodes.view.own.replicas, "node 4 is in")
+    nodes.settle()
+    orders = ((3, mpb.NODE_ACTION_REMOVE, mpb.NODE_ACTION_REPLACE),
+              (2, mpb.NODE_ACTION_REPLACE, mpb.NODE_ACTION_REMOVE))  # fmt: skip
+    for number, *actions in orders:
+        nodes.hold_changes(GID)  # the removal waits for the partition's replica
+        nodes.node(number).joining.wipe()
+        for action in actions:
+            assert not nodes.change(number, action)
+        nodes.node(number).start()
+        nodes.until(lambda number=number: number not in nodes.view.own.replicas, "it has left")  # type: ignore[misc]
+        nodes.run(5.0)
+        if nodes.node(number).alive or number not in nodes.view.expected:
+            raise Violation(f"node {number} joins while it is being removed")
+        assert "is being removed" in nodes.change(number, mpb.NODE_ACTION_ADD)
+        nodes.let_changes()
+        nodes.until(lambda number=number: number not in nodes.state.nodes, "it is forgotten")  # type: ignore[misc]
+        assert not nodes.change(number, mpb.NODE_ACTION_ADD)
+        nodes.until(lambda number=number: number in nodes.view.own.replicas, "it is back")  # type: ignore[misc]
+        nodes.settle()
+
+
+@schedule
 def a_directory_that_was_given_up_does_not_join_again() -> None:
     """4 joined later, is given up while it is down, and starts with the directory it had.
 

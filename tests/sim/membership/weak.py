@@ -81,6 +81,7 @@ CAUGHT_BY = {
     "snapshot-without-configuration": "a_snapshot_carries_the_configuration",
     "metadata-instance-ignored": "a_lost_disk_is_replaced",
     "lost-replicas-opened": "an_empty_disk_holds_nothing_that_the_lost_one_held",
+    "leaving-joins": "a_node_that_is_being_removed_gets_no_new_directory",
     "given-up-joins": "a_directory_that_was_given_up_does_not_join_again",
     "joins-at-once": "a_new_directory_waits_until_the_old_replica_is_removed",
     "forgotten-at-once": "a_node_that_left_is_forgotten_when_all_know",
@@ -311,6 +312,11 @@ def lost_replicas_opened() -> Any:
         return self._settings.node_id in record.replicas
 
     return [(Replicas, "_shall_hold", shall_hold)]
+
+
+@mutation("a new directory of a node that is being removed joins, only to be removed")
+def leaving_joins() -> Any:
+    return [(NodesView, "awaits", lambda self, node: node in self.expected)]
 
 
 @mutation("a directory that joined before is taken for the new one")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oncelog import NodeStatus
 from oncelog.cli.nodes import _change
 from oncelog.errors import InvalidRequestError
 
@@ -28,3 +30,18 @@ def test_what_was_changed_before_a_refusal_is_told_as_json(
     with pytest.raises(InvalidRequestError):
         _change(admin, (101,), "drain", drain, True, False, False)
     assert capsys.readouterr().out == ""
+
+
+def test_a_wait_ends_when_the_node_is_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+    """A removal goes on while the node is replaced, and ends the replacement."""
+    leaving = NodeStatus(3, "h3:1", False, True, False, True, False, 1, 0, 0, 1, ("it moves",))
+    other = replace(leaving, node_id=1, leaving=False)
+    lists = [[other, leaving], [other]]
+    admin: Any = SimpleNamespace(list_nodes=lambda: lists.pop(0))
+
+    def replaced(node_id: int, dry_run: bool) -> tuple[str, ...]:
+        return ("its directory never counts again",)
+
+    _change(admin, (3,), "replace", replaced, False, False, True)
+    assert not lists
+    assert capsys.readouterr().err == "waits: it moves\n"

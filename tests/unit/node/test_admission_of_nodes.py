@@ -14,6 +14,7 @@ from cluster.consensus.configuration import Configuration, Member, Members, Plac
 from cluster.errors import ClusterError, RemovedError
 from cluster.features import THIS_RELEASE, Finalized
 from cluster.metadata.state import MetadataState
+from cluster.metadata.topics import PartitionState
 from cluster.node.links.addresses import asked
 from cluster.node.links.peers import REFUSAL_TIMEOUT, Peers
 from cluster.node.membership.find_cluster import HEAR_TIME, Admission
@@ -173,6 +174,16 @@ def test_a_directory_that_is_registered_is_the_nodes_whoever_asks() -> None:
     register = meta.RegisterNode(node_id=2, address="h2:1", directory_id=5)
     state.apply(1, meta.MetadataCommand(register_node=register).SerializeToString())
     assert asks(state, 6, admits=True, founder=True).refused
+
+
+def test_a_node_that_is_being_removed_gets_no_new_directory() -> None:
+    state = MetadataState()
+    for node in (1, 2, 3):
+        register = meta.RegisterNode(node_id=node, address=f"h{node}:1")
+        state.apply(node, meta.MetadataCommand(register_node=register).SerializeToString())
+    tables = state.tables
+    tables.own, tables.expected, tables.leaving = PartitionState(0, (1, 3)), {2}, {2}
+    assert "node 2 is being removed" in asks(state, 6, admits=True, founder=True).why_not
 
 
 # -- a node that founded in place of another --------------------------------------------------

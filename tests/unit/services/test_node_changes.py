@@ -100,6 +100,52 @@ async def test_a_node_that_was_removed_waits_for_those_that_have_not_heard_of_it
     assert (await waits(node))[1] == []
 
 
+@pytest.mark.parametrize("removed_first", [True, False])
+async def test_a_removal_goes_on_when_the_disk_is_lost(removed_first: bool) -> None:
+    """No answer and no list asks for a new directory of a node that is being removed."""
+    node = grown((1, 2, 3), (1, 2, 4))
+    assert not node.apply(own(1, 1, 2, 3, 4, 5)).message
+    node.dead = {3}
+    request = ChangeNodeRequest(node_id=3, action=NODE_ACTION_REPLACE)
+    actions = [meta.NODE_ACTION_REMOVE, meta.NODE_ACTION_REPLACE]
+    said = []
+    for action in actions if removed_first else reversed(actions):
+        if action == meta.NODE_ACTION_REPLACE:
+            said = node_changes.effects(node, await node_changes.command(node, request))
+        assert not node.apply(named(action, 3)).message
+    until_now = "no new directory of it joins, unless you cancel the removal"
+    assert (until_now in said[-1]) == removed_first
+    assert ("may join" in said[-1]) != removed_first
+    assert not node.apply(own(2, 1, 2, 4, 5)).message
+    view = node.metadata.membership
+    assert {*view.expected} == {*view.leaving} == {3} and not view.awaits(3)
+    assert not any("started" in text or "heard" in text for text in (await waits(node))[3])
+    added = node.apply(named(ADD, 3)).message
+    assert "3 is being removed, and no new directory of it joins" in added
+    assert "`oncelog node add 3` lets one join" in added
+    page = (ROOT / "docs" / "operations.md").read_text()
+    assert "node 4 is being removed, and no new directory of it joins" in page
+    move = meta.MetadataCommand(set_replicas=meta.SetReplicas(group_id=16, replicas=(1, 2, 5)))
+    for command in (move, at(16, 1, 2, 5)):
+        assert not node.apply(command).message
+    assert (await waits(node))[3] == ["the others hear that it is removed"]
+    assert not node.apply(named(meta.NODE_ACTION_FORGET, 3)).message
+    assert not node.apply(named(ADD, 3)).message and view.awaits(3)
+    assert (await waits(node))[3] == ["it has to be started with an empty data directory"]
+
+
+def named(action: meta.NodeAction, number: int) -> meta.MetadataCommand:
+    return meta.MetadataCommand(change_node=meta.ChangeNode(node_id=number, action=action))
+
+
+def at(group: int, *nodes: int) -> meta.MetadataCommand:
+    """The report of the group's leader: these nodes hold it."""
+    report = meta.ReportReplicas(
+        group_id=group, version=1, index=1, index_term=1, voters=nodes, instances=[0] * len(nodes)
+    )
+    return meta.MetadataCommand(report_replicas=report)
+
+
 async def test_of_two_nodes_the_other_one_decides_alone_only_if_that_is_said() -> None:
     node = Node()
     node.config = replace(node.config, nodes={1: node.config.nodes[1], 2: node.config.nodes[2]})
