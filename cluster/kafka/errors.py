@@ -210,6 +210,15 @@ def of_coordinator(error: Exception) -> Error:
             return number
 
 
+def of_deletion(error: Exception) -> Error:
+    """Return the number for a group, or offsets of one, that are not known to be deleted.
+
+    A client that repeats the call by itself would be told that the group does not exist.
+    """
+    number = of_error(error)
+    return number if number is Error.REQUEST_TIMED_OUT else of_coordinator(error)
+
+
 def of_new_id(error: Exception) -> Error:
     """Return the number for an id that a client without a transactional id does not get now.
 

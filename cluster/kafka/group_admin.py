@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cluster.groups.classic import DEAD, EMPTY, STABLE
 from cluster.groups.consumer_protocol import CONSUMER, assignment_of
-from cluster.kafka.errors import EXPECTED, Error, of_coordinator, of_error
+from cluster.kafka.errors import EXPECTED, Error, of_coordinator, of_deletion, of_error
 from cluster.kafka.groups import host_of
 from cluster.kafka.messages import (
     DELETE_GROUPS,
@@ -118,11 +118,11 @@ class GroupAdmin:
             refused = rights.refusal(DELETE_GROUPS, name)
             if refused is not None:
                 raise refused
-            with rights.noting(DELETE_GROUPS, name, of_coordinator):
+            with rights.noting(DELETE_GROUPS, name, of_deletion):
                 async with deadline:
                     done = await self._service.delete(name)
         except EXPECTED as error:
-            return of_coordinator(error)
+            return of_deletion(error)
         if done is False:
             result = Error.GROUP_ID_NOT_FOUND
         else:
@@ -149,10 +149,10 @@ class GroupAdmin:
             offsets, running = await self._service.look(group)
             if offsets is None and running is None:
                 return OffsetDeleteResponse(error_code=Error.GROUP_ID_NOT_FOUND)
-            with rights.noting(OFFSET_DELETE, group, of_coordinator):
+            with rights.noting(OFFSET_DELETE, group, of_deletion):
                 results = await self._service.delete_offsets(group, keys) if keys else []
         except EXPECTED as error:
-            return OffsetDeleteResponse(error_code=of_coordinator(error))
+            return OffsetDeleteResponse(error_code=of_deletion(error))
         rights.ended(OFFSET_DELETE, group, "ok")
         found = {key: _OFFSET_ERRORS[one.error] for key, one in zip(keys, results, strict=True)}
         return OffsetDeleteResponse(

@@ -14,6 +14,7 @@ meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cluster.consensus.group import Group
 from cluster.consensus.proposals import Abandoned, Done, Outcome
@@ -458,7 +459,9 @@ class Leadership:
         if self._rows_wait():
 
             def carried(outcome: Outcome) -> None:
-                if isinstance(outcome, Abandoned) or not self.delete_below(offset, done):
+                if isinstance(outcome, Abandoned):
+                    done(replace(outcome, lost=True))  # nothing was proposed
+                elif not self.delete_below(offset, done):
                     done(outcome)
 
             self._confirm(carried)

@@ -239,14 +239,14 @@ class Partition:
         if self._leadership is not None and self.group.is_leader and self._node.clock_agreed():
             self._leadership.mark(marker, done)
         else:
-            done(Abandoned(self.group.leader_id, "not ready to lead"))
+            done(Abandoned(self.group.leader_id, "not ready to lead", lost=True))
 
     def advance_clock(self, done: Done) -> None:
         """Proposes an entry that brings log time and expiry watermark to now."""
         if self._leadership is not None and self._node.clock_agreed():
             self._leadership.advance_clock(done)
         else:
-            done(Abandoned(self.group.leader_id, "not ready to lead"))
+            done(Abandoned(self.group.leader_id, "not ready to lead", lost=True))
 
     def confirm(self, done: Done) -> None:
         """Calls `done` once an entry of this term committed after all proposed before, or not."""

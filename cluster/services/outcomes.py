@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from cluster.consensus.proposals import Abandoned, Applied, Outcome
 from cluster.dedup.verdict import Kind
-from cluster.errors import NotLeaderError, NotReadyError
+from cluster.errors import NotLeaderError, NotReadyError, ProposalTimeoutError
 from cluster.partition.replica import Answer, Partition
 from oncelog.errors import StorageFullError
 
@@ -35,10 +35,21 @@ async def called_back(ask: Callable[[Callable[[T], None]], object]) -> T:
 
 
 def applied(outcome: Outcome) -> Applied:
-    """Return the outcome of an applied proposal. Raises NotLeaderError for a lost one."""
+    """Return the outcome of an applied proposal.
+
+    Raises NotLeaderError for one that never commits, ProposalTimeoutError for one that may.
+    """
+    if not isinstance(outcome, Abandoned):
+        return outcome
+    if outcome.lost:
+        raise NotLeaderError(outcome.reason, outcome.leader_id)
+    raise ProposalTimeoutError(f"{outcome.reason}: the command may be committed yet")
+
+
+def confirmed(outcome: Outcome) -> None:
+    """Return for an applied proposal that changes nothing by itself. Raises NotLeaderError."""
     if isinstance(outcome, Abandoned):
         raise NotLeaderError(outcome.reason, outcome.leader_id)
-    return outcome
 
 
 def unable(answer: Answer) -> Exception:
@@ -54,4 +65,4 @@ def unable(answer: Answer) -> Exception:
 
 async def confirm(replica: Partition) -> None:
     """Return when this node is sure to lead now. Raises NotLeaderError."""
-    applied(await called_back(replica.confirm))
+    confirmed(await called_back(replica.confirm))

@@ -112,7 +112,7 @@ class Seat:
 
     def propose(self, data: bytes, done: Done) -> None:
         if not self.is_leader:
-            done(Abandoned(self.leader_id, "led elsewhere"))
+            done(Abandoned(self.leader_id, "led elsewhere", lost=True))
             return
         self._log.entries.append(data)
         done(Applied(len(self._log.entries), self._log.apply(self)))

@@ -30,7 +30,7 @@ from cluster.partition.replica import Answer, AnswerTo, Partition
 from cluster.services.context import NodeContext
 from cluster.services.log.batch_checks import unissued
 from cluster.services.log.lease_checks import Leases
-from cluster.services.outcomes import applied, called_back, confirm, unable
+from cluster.services.outcomes import called_back, confirm, confirmed, unable
 from cluster.services.requests import in_range, timeout_s
 from cluster.services.routing import has_stopped, leading, unreadable
 from oncelog import errors
@@ -193,7 +193,7 @@ async def _shut_out(partition: Partition, producer_id: int, veto: Verdict) -> No
     Its batch could otherwise still be taken by a leader that has not heard of it.
     """
     if veto.kind is not Kind.FENCED:
-        applied(await called_back(partition.advance_clock))
+        confirmed(await called_back(partition.advance_clock))
         return
     open_producer = partial(partition.open_producer, producer_id, veto.current_epoch)
     answer: Answer = await called_back(open_producer)

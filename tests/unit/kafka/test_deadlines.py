@@ -60,17 +60,17 @@ from tests.unit.small_node import Node
 NOBODY: Any = None
 NAMES = ["a", "b", "c"]
 TIMEOUT_MS = 100
-# The clients repeat a request after each of them.
+# The clients repeat a request after each of them, but not a change after OTHERS: it may be made.
 ERRORS = {
     METADATA: Error.LEADER_NOT_AVAILABLE,
     **dict.fromkeys(
-        (DESCRIBE_GROUPS, DELETE_GROUPS, FIND_COORDINATOR, OFFSET_FETCH, DESCRIBE_TRANSACTIONS),
+        (DESCRIBE_GROUPS, FIND_COORDINATOR, OFFSET_FETCH, DESCRIBE_TRANSACTIONS),
         Error.COORDINATOR_NOT_AVAILABLE,
     ),
 }
 OTHERS = Error.REQUEST_TIMED_OUT
 CHANGES = (CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS, ALTER_CONFIGS,
-           INCREMENTAL_ALTER_CONFIGS)  # fmt: skip
+           INCREMENTAL_ALTER_CONFIGS, DELETE_GROUPS)  # fmt: skip
 
 
 class Stuck(Node):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.access.gate import Gate
+from cluster.consensus.proposals import Abandoned
 from cluster.kafka.errors import Error
 from cluster.kafka.logs import Logs
 from cluster.kafka.messages import (
@@ -87,6 +88,18 @@ async def test_another_node_does_not_delete() -> None:
     rig = await filled()
     rig.node.leaders[next(iter(rig.node.leaders))] = 2
     assert await delete(rig, 3) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+@pytest.mark.parametrize(
+    ("lost", "error"), [(True, Error.NOT_LEADER_OR_FOLLOWER), (False, Error.REQUEST_TIMED_OUT)]
+)
+async def test_a_deletion_of_a_deposed_leader_may_be_committed_yet(
+    lost: bool, error: Error, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = await filled()
+    outcome = Abandoned(2, "no longer the leader", lost=lost)
+    monkeypatch.setattr(rig.node.log, "propose", lambda data, done: done(outcome))
+    assert await delete(rig, 3) == (error, -1)
 
 
 async def test_a_right_is_needed() -> None:

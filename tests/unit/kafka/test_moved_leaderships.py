@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cluster.consensus.proposals import Abandoned, Done
 from cluster.errors import ClusterError, NotLeaderError, NotReadyError, ProposalTimeoutError
 from cluster.kafka import needs
 from cluster.kafka.configs import Configs
@@ -19,6 +20,7 @@ from cluster.kafka.errors import Error
 from cluster.kafka.group_admin import GroupAdmin
 from cluster.kafka.groups import ClassicMembers
 from cluster.kafka.messages import (
+    DELETE_GROUPS,
     DESCRIBE_TRANSACTIONS,
     HEARTBEAT,
     INCREMENTAL_ALTER_CONFIGS,
@@ -28,6 +30,7 @@ from cluster.kafka.messages import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteGroupsRequest,
     DeleteTopicsRequest,
     DescribeTransactionsRequest,
     HeartbeatRequest,
@@ -45,10 +48,11 @@ from cluster.kafka.transactions import TransactionCalls
 from cluster.kafka.versions import Head
 from cluster.services.admin.cluster_service import ClusterService
 from cluster.services.admin.producer_service import ProducerService
+from cluster.services.errors import to_public
 from cluster.services.groups.service import GroupService
 from cluster.v1 import metadata_pb2 as meta
 from oncelog.errors import OncelogError, StorageFullError
-from oncelog.v1 import cluster_pb2
+from oncelog.v1 import cluster_pb2, group_pb2
 from tests.unit.kafka.test_logs import ANYBODY
 from tests.unit.kafka.test_topics import HEAD, create_default, finalize
 from tests.unit.small_node import Node
@@ -208,6 +212,49 @@ async def test_groups_are_not_listed_as_gone_by_a_leader_that_has_just_begun() -
     assert answer.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
     node.leaders[last] = 3
     assert not (await GroupAdmin(groups).list(ANYBODY, head, ListGroupsRequest())).error_code
+
+
+class Deposed:
+    """A leader's replica that is deposed once it has taken a command. lost: it never commits."""
+
+    def __init__(self, *, lost: bool) -> None:
+        self.closed = False
+        self.group = SimpleNamespace(is_leader=True, is_ready=True)
+        self._outcome = Abandoned(2, "no longer the leader", lost=lost)
+
+    def propose(self, data: bytes, done: Done) -> None:
+        done(self._outcome)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_command_of_a_deposed_leader_is_told_as_not_done_only_if_it_is_lost(
+    lost: bool,
+) -> None:
+    node = Behind()
+    members: Any = SimpleNamespace(classic=lambda replica, group: None, begun_classic=NOBODY)
+    groups = GroupService(node, members, NOBODY, now_ms=lambda: node.now_ms)
+    for partition in (await groups._offsets_topic()).partitions:
+        node.leaders[partition.group_id] = 1
+        node.replicas[partition.group_id] = Deposed(lost=lost)  # type: ignore[assignment]
+    assert not await create(node)
+
+    head = Head(DELETE_GROUPS, 2, 1, "", True)
+    kafka = await GroupAdmin(groups).delete(ANYBODY, head, DeleteGroupsRequest(["g"]))
+    kinds = Error.NOT_COORDINATOR if lost else Error.REQUEST_TIMED_OUT
+    assert kafka.results[0].error_code == kinds
+
+    commit = group_pb2.CommitOffsetsRequest(
+        group="g", offsets=[group_pb2.OffsetCommit(topic="events", offset=3)]
+    )
+    for ours in (
+        groups.DeleteGroup(group_pb2.DeleteGroupRequest(group="g")),
+        groups.delete_offsets("g", [("events", 0)]),
+        groups.CommitOffsets(commit),
+    ):
+        with pytest.raises(ClusterError) as caught:
+            await ours
+        public = to_public(caught.value, {})
+        assert public.reason == ("NOT_LEADER" if lost else "REQUEST_TIMEOUT")
 
 
 async def test_a_transaction_is_not_described_as_gone_by_a_node_that_is_behind() -> None:

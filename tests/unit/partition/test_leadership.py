@@ -78,7 +78,7 @@ def test_a_follower_names_the_leader_and_a_closed_replica_takes_nothing() -> Non
     assert refused is not None and refused.verdict.kind is Kind.NOT_LEADER
     outcomes: list[object] = []
     follower.advance_clock(outcomes.append)
-    assert isinstance(outcomes[0], Abandoned)
+    assert isinstance(outcomes[0], Abandoned) and outcomes[0].lost, "nothing was proposed"
 
     heard: list[bool] = []
     leader = world.parts[1]
