@@ -10,7 +10,7 @@ A group is in one partition, so all its calls are answered by one node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from cluster.consensus.proposals import Outcome
@@ -61,6 +61,7 @@ from cluster.v1 import offsets_pb2 as internal
 from oncelog import errors
 from oncelog.v1 import cluster_pb2
 from oncelog.v1 import group_pb2 as pb
+from oncelog.v1.batch_pb2 import TopicPartition
 
 DEFAULT_LISTED = 1000
 MAX_LISTED = 10_000
@@ -105,7 +106,7 @@ class GroupService:
             self.node.metadata.features.require(KAFKA)
         async with Deadline(request.timeout_ms, self.node):
             replica = await self._replica_of(request.group)
-            known = [self._topic_id(commit) for commit in request.offsets]
+            known = await self._topic_ids(request.offsets)
             command = internal.CommitGroupOffsets(
                 group=request.group,
                 member=request.member_id,
@@ -144,7 +145,7 @@ class GroupService:
         await self._rights.check("write", request.transaction_id)
         async with Deadline(request.timeout_ms, self.node):
             replica = await self._replica_of(request.group)
-            topic_ids = [self._topic_id(commit) for commit in request.offsets]
+            topic_ids = await self._topic_ids(request.offsets)
             return await self._staging.stage(replica, request, topic_ids, self._now_ms(), classic)
 
     async def next_call(self, group: str, transaction_id: int) -> int:
@@ -169,6 +170,8 @@ class GroupService:
         unstable: Collection[Key] = ()
         async with Deadline(0, self.node):
             replica = await self._replica_of(request.group)
+            if request.member_id:
+                await self._topic_ids(request.partitions)
             if request.ignore_transactions:
                 await confirm(replica)
             else:
@@ -382,8 +385,20 @@ class GroupService:
             raise unable(refused)
         return applied(await future).result
 
-    def _topic_id(self, commit: pb.OffsetCommit) -> int:
-        """Return the topic's id; 0 if there is no such partition."""
+    async def _topic_ids(self, places: Sequence[pb.OffsetCommit | TopicPartition]) -> list[int]:
+        """Return the topics' ids; 0: there is no such partition, and no node knows one.
+
+        Another node may have just created a topic. Raises ClusterError.
+        """
+        known = [self._topic_id(one) for one in places]
+        if not all(known):
+            timeout = self.node.config.request_timeout_ms / 1000
+            await self.node.propose_metadata(meta.MetadataCommand(), timeout)
+            known = [self._topic_id(one) for one in places]
+        return known
+
+    def _topic_id(self, commit: pb.OffsetCommit | TopicPartition) -> int:
+        """Return the topic's id; 0 if this node knows no such partition."""
         topic = self.node.metadata.topic(commit.topic)
         if topic is None or is_internal(topic.name) or commit.partition >= len(topic.partitions):
             return 0
@@ -392,10 +407,11 @@ class GroupService:
     def _valid(self, key: Key, state: OffsetState | None) -> OffsetState | None:
         """Return the state; None if its topic was deleted."""
         topic = self.node.metadata.topic(key[0])
-        if state is None or topic is None:
+        if state is None:
             return None
-        # A newer id than ours: this node has not heard of that topic yet.
-        return state if state.topic_id >= topic.topic_id else None
+        # This node may not have heard of the newest topics yet.
+        oldest = self.node.metadata.tables.next_topic_id if topic is None else topic.topic_id
+        return state if state.topic_id >= oldest else None
 
     def _all_valid(self, group: GroupState | None) -> dict[Key, OffsetState]:
         """Return the valid offsets by topic and partition."""

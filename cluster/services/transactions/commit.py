@@ -9,7 +9,7 @@ The coordinator's outcome holds, whichever node answers the client, and however 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from cluster.features import TRANSACTIONS
 from cluster.metadata.topics import Rejected
@@ -30,6 +30,9 @@ from cluster.transactions.types import (
 from cluster.v1 import metadata_pb2 as meta
 from cluster.v1 import peer_pb2 as peer
 from cluster.v1 import transactions_pb2 as tpb
+from oncelog.errors import InvalidRequestError
+
+T = TypeVar("T")
 
 
 class Coordination(Protocol):
@@ -158,6 +161,16 @@ class Decisions:
     async def catch_up(self) -> None:
         """Return when this node has applied all that was committed before the call."""
         await self.node.propose_metadata(meta.MetadataCommand(), timeout_s(0, self.node))
+
+    async def newest(self, read: Callable[[], T]) -> T:
+        """Return the result of `read`. If it refuses, it reads again once this node caught up:
+        another node may have just created a topic.
+        """
+        try:
+            return read()
+        except InvalidRequestError:
+            await self.catch_up()
+            return read()
 
     async def propose(
         self, command: tpb.TransactionCommand, timeout_ms: int

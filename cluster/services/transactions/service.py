@@ -110,12 +110,12 @@ class TransactionService:
         in_range("producer_id", request.producer_id, 1, MAX_INT64)
         count_in_range("runs", len(request.runs), 0, MAX_PARTITIONS)
         count_in_range("offsets", len(request.offsets), 0, MAX_PARTITIONS)
-        asked, started = self._asked(request), time.monotonic()
-        following = None
+        following, started = None, time.monotonic()
         if request.HasField("begin_next"):
             following = self._begin(request.begin_next, "begin_next.")
         try:
             async with asyncio.timeout(timeout_s(request.timeout_ms, self.node)):
+                asked = await self._decisions.newest(lambda: self._asked(request))
                 commit = tpb.CommitTransaction(
                     transaction_id=request.transaction_id,
                     producer_id=request.producer_id,
@@ -218,6 +218,9 @@ class TransactionService:
     ) -> pb.DescribeTransactionResponse:
         await self._rights.check("describe", request.transaction_id)
         row = self.node.metadata.coordinator.get(request.transaction_id)
+        if row is None:
+            await self._decisions.catch_up()
+            row = self.node.metadata.coordinator.get(request.transaction_id)
         if row is None:
             text = f"transaction {request.transaction_id} is not known, or not any more"
             raise rejection(UNKNOWN_TRANSACTION, text)

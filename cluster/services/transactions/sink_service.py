@@ -91,13 +91,17 @@ class SinkService:
             raise NotReadyError(text) from None
         return pb.EndBatchResponse(runs=self._published(row))
 
-    async def _decided(self, request: pb.EndBatchRequest) -> TransactionRow:
+    def _asked(self, request: pb.EndBatchRequest) -> list[Expected]:
         asked = []
         for run in request.winners:
             group = self.node.metadata.group_of(run.topic, run.partition)
             if group is None:
                 raise invalid("winners", f"{run.topic}/{run.partition} does not exist")
             asked.append(Expected(group, run.producer_id, run.record_count, run.last_sequence))
+        return asked
+
+    async def _decided(self, request: pb.EndBatchRequest) -> TransactionRow:
+        asked = await self._decisions.newest(lambda: self._asked(request))
         total = sum(run.records for run in asked)
         if request.record_count != total:
             raise invalid("record_count", f"{request.record_count}, and the winners have {total}")
