@@ -29,7 +29,7 @@ from cluster.kafka.append import meta_of
 from cluster.kafka.records import read_batch
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP
-from cluster.node.cleaning.cleaner import Cleaner, CleanerSettings
+from cluster.node.cleaning.cleaner import CleanerSettings
 from cluster.node.health.clock_agreement import ClockAgreement
 from cluster.node.health.sync_watch import HANG_TIMEOUTS, SyncWatch
 from cluster.node.links.peers import Peers
@@ -64,6 +64,7 @@ from tests.sim.watched import (
     Facts,
     Machine,
     Names,
+    StrictCleaner,
     WatchedDriver,
     WatchedMetadata,
     WatchedPartition,
@@ -201,7 +202,7 @@ class Process:
         parts = (self.state, self.replicas, self.driver, self.clock)
         self.follower = MetadataFollower(*parts, *callbacks)
         self.worker = SimulatedWorker(node, node.settings.worker_dies)
-        self.cleaner = Cleaner(
+        self.cleaner = StrictCleaner(
             CLEANER, self.replicas.by_group, self.driver.reads, self.worker, node.later
         )
         self.maintenance = self._maintenance(node, facts)

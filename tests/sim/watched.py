@@ -17,6 +17,7 @@ from cluster.metadata.producer_names import NameState
 from cluster.metadata.state import MetadataState
 from cluster.metadata.tables import METADATA_GROUP, Tables
 from cluster.metadata.topics import PartitionState, TopicState
+from cluster.node.cleaning.cleaner import Cleaner
 from cluster.partition.machine import Loaded
 from cluster.partition.replica import Answer, Partition
 from storage.kv import WriteBatch
@@ -59,6 +60,13 @@ class WatchedDriver(Driver):
     def _advance(self) -> list[Group]:
         self.advanced = super()._advance()
         return self.advanced
+
+
+class StrictCleaner(Cleaner):
+    """The node's own cleaner; an error that nothing expects ends the run."""
+
+    def _failed(self, error: Exception) -> None:
+        raise error
 
 
 class WatchedPartition(Partition):

@@ -38,6 +38,9 @@ FULL = "the partition has as many carried batches as it may have: spread its key
 GROWTH = 4
 RETRY = 1.0  # seconds until a carried batch is proposed again that has to wait
 ANSWER = 120.0  # seconds for a reply of the worker; one takes 0.1 to 3 s of a core
+# Seconds until a partition is cleaned again after an error that is a bug of ours; each further one
+# doubles them, so often at most: a pass reads the whole partition.
+HELD, DOUBLED = 64.0, 6
 T = TypeVar("T")
 Resume = Callable[[Any], None]
 # Begins something; calls back once, later, with what came of it.
@@ -110,6 +113,8 @@ class Cleaner:
         self._requests = 0
         self._asked_now = 0  # number of the request that the worker has; 0: none
         self._set_back = set[int]()  # groups: their passes broke off since one was cleaned
+        self._faults = dict[int, int]()  # group -> unexpected errors since it was cleaned
+        self._held = set[int]()  # groups that wait after an unexpected error
         self.counters = CleanerCounters()
 
     @property
@@ -165,7 +170,7 @@ class Cleaner:
             except StorageError as error:
                 partition.unreadable(error)
                 continue
-            if due.is_due:
+            if due.is_due and partition.group.config.group not in self._held:
                 found.append((partition, due, now_ms))
         for name in self.counters.errors.keys() - led:
             del self.counters.errors[name]
@@ -184,6 +189,19 @@ class Cleaner:
             self._end("")
         except (BrokenOffError, StorageError) as error:
             self._end(str(error))
+        except Exception as error:  # noqa: BLE001 - any fault ends this pass only
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Ends a pass with an error that nothing expects, and holds its partition back a while."""
+        partition = self._cleaned
+        assert partition is not None
+        log.error("cleaning failed partition=%s", _name(partition), exc_info=error)
+        group = partition.group.config.group
+        faults = self._faults[group] = self._faults.get(group, 0) + 1
+        self._held.add(group)
+        self._later(HELD * 2 ** min(faults - 1, DOUBLED), lambda: self._held.discard(group))
+        self._end(f"{type(error).__name__}: {error}")
 
     def _end(self, error: str) -> None:
         partition, self._cleaned, self._steps = self._cleaned, None, None
@@ -200,6 +218,7 @@ class Cleaner:
             log.warning("cleaning broke off partition=%s: %s", name, error)
         else:
             self._set_back.clear()
+            self._faults.pop(partition.group.config.group, None)
             self._later(0.0, self.look)
 
     # -- one pass -------------------------------------------------------------------------

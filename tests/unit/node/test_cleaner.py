@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from cluster.cleaning import passes
+from cluster.cleaning import messages, passes
 from cluster.cleaning.messages import CleaningWorker
 from cluster.entries import BatchEntry, pack_batch, payload_of, unpack_batch, unpack_carried
 from cluster.features import FEATURES, Features, Finalized
 from cluster.node.cleaning import due, reading
-from cluster.node.cleaning.cleaner import ANSWER, Cleaner, CleanerSettings
+from cluster.node.cleaning.cleaner import ANSWER, HELD, Cleaner, CleanerSettings
 from cluster.partition import batch_index, carried
 from cluster.partition.batch_index import BatchIndex
 from cluster.partition.replica import MIN_SAVED_BYTES
@@ -52,6 +52,7 @@ class Compacted(Replica):
         self.dies = self.hangs = False
         self.hung: Callable[[], None] | None = None  # tells that the request is not answered
         self.timers: list[Callable[[], None]] = []  # that wait for an answer of the worker
+        self.held: list[tuple[float, Callable[[], None]]] = []  # after unexpected errors
         self.lead()
 
     def lead(self) -> None:
@@ -102,7 +103,10 @@ class Compacted(Replica):
             self.calls.append(hung)
 
     def _later(self, seconds: float, call: Callable[[], None]) -> None:
-        (self.timers if seconds == ANSWER else self.calls).append(call)
+        if seconds >= HELD and seconds != ANSWER:
+            self.held.append((seconds, call))
+        else:
+            (self.timers if seconds == ANSWER else self.calls).append(call)
 
     def step(self) -> None:
         if self.calls:
@@ -284,6 +288,38 @@ def test_a_worker_that_does_not_answer_is_ended_and_the_next_look_begins_one() -
     for timer in replica.timers:
         timer()
     assert not replica.calls
+
+
+@pytest.mark.parametrize("step", ["full_at", "pieces"])
+def test_an_unexpected_error_is_told_and_the_partition_is_cleaned_later(
+    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = filled()
+    counters = replica.cleaner.counters
+
+    def wrong(reply: bytes) -> None:
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as planted:
+        planted.setattr(messages, step, wrong)
+        for number in (1, 2):
+            replica.clean()
+            assert not replica.cleaner.is_cleaning
+            assert (counters.broken_off, counters.errors) == (number, {"t/0": "ValueError: a bug"})
+            replica.clean()
+            assert counters.broken_off == number, "it waits"
+            replica.held[-1][1]()
+    told = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 2 and all(record.exc_info for record in told)
+    waits = [seconds for seconds, _ in replica.held]
+    assert waits == [HELD, 2 * HELD]
+    replica.clean()
+    assert counters.passes == 1 and not counters.errors and replica.check() == 9
+    with monkeypatch.context() as planted:
+        planted.setattr(messages, step, wrong)
+        replica.put_rows([(b"key", b"new")], 10)
+        replica.clean()
+    assert replica.held[-1][0] == HELD, "a good pass ends the doubling"
 
 
 def test_errors_of_partitions_that_are_led_elsewhere_are_forgotten() -> None:
