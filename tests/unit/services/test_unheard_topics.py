@@ -103,8 +103,8 @@ async def test_offsets_of_a_new_topic_are_committed_and_staged() -> None:
     members: Any = SimpleNamespace(classic=NOBODY, begun_classic=NOBODY)
     groups = GroupService(node, members, NOBODY, now_ms=lambda: node.now_ms)
     place = TopicPartition(topic="events")
-    assert await groups._topic_ids([place]) == [node.metadata.topic("events").topic_id]
-    assert node.caught_up == 1
+    next_id = node.metadata.tables.next_topic_id
+    assert await groups._topic_ids([place]) == [next_id] and node.caught_up == 1
     assert await groups._topic_ids([place]) and node.caught_up == 1, "it knows the topic now"
     none = group_pb2.OffsetCommit(topic="none")
     assert await groups._topic_ids([none]) == [0]
