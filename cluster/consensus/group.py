@@ -204,8 +204,8 @@ class Group:
         else:
             done(self._abandoned("not the leader"))
 
-    def feed(self, learner: int) -> None:
-        """Sends the learner what is committed, in the next advance: a caller waits there for it."""
+    def feed(self, learner: int = 0) -> None:
+        """Sends the learner, or 0: each, what is committed, in the next advance."""
         if self._leading is not None:
             self._leading.replicator.feed(learner)
 

@@ -135,7 +135,7 @@ class Replicator:
         self.commit_index = 0
         self._up = set(up)
         self._notified_commit = 0
-        self._asking: set[int] = set()  # learners at which somebody waits for a commit
+        self._asking: set[int] = set()  # learners that must have a commit now
         start = journal.last_index  # the no-op of this term, just appended
         assert journal.term_at(start) == term
         self._windows = windows
@@ -266,10 +266,9 @@ class Replicator:
         lacks = self._journal.last_index - progress.next
         return progress.is_filled and lacks < KEEPS_UP and peer not in self._members.voters
 
-    def feed(self, peer: int) -> None:
-        """Lets a learner that stays have all that is committed, in the next step."""
-        if peer in self.peers:
-            self._asking.add(peer)
+    def feed(self, peer: int = 0) -> None:
+        """Lets a learner that stays, or 0: each, have all that is committed, in the next step."""
+        self._asking |= self.peers.keys() & {peer} if peer else self.peers.keys()
 
     def level(self) -> bool:
         """Whether enough followers can be reached, and each of them has all entries.

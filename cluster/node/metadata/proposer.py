@@ -51,6 +51,11 @@ OF_CALLERS = frozenset(
 )  # fmt: skip
 
 
+# Learners of the metadata hear of these at once: new replicas start there, and clients ask any node
+# for a topic as soon as they are told that it is created.
+LAYOUT = frozenset({"create_topic", "add_partitions", "set_replicas", "set_topic_replicas"})
+
+
 class MetadataProposer:
     """Proposals to the metadata group, from a leader or not."""
 
@@ -186,8 +191,9 @@ class MetadataProposer:
         assert isinstance(outcome.result, bytes)
         result = mpb.MetadataResult.FromString(outcome.result)
         result.applied_index = outcome.index
-        if asker:
-            self.group.feed(asker)
+        is_layout = proposed.WhichOneof("command") in LAYOUT
+        if asker or is_layout:
+            self.group.feed(0 if is_layout else asker)
             self._touch()
         return pb.ProposeMetadataResponse(result=result.SerializeToString())
 

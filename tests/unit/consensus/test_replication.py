@@ -308,9 +308,13 @@ def test_a_learner_that_stays_gets_one_message_for_many_entries() -> None:
     assert commits() == [(1, 10)]
     assert commits() == []
     assert commits(asks=True) == [(2, 12)]
+    assert commits() == []
+    leader.replicator.feed()
+    ((_, told),) = leader.replicator.pending_and_commits()
+    assert (len(told.data), told.commit) == (1, 13), "all learners are fed"
     leader.replicator.feed(2)
     ((_, told),) = leader.replicator.pending_and_commits()
-    assert (told.data, told.commit) == ((), 12), "it may lack the news alone"
+    assert (told.data, told.commit) == ((), 13), "it may lack the news alone"
     leader.parts.fill(*[2] * (replication.KEEPS_UP + 1))
     ((_, many),) = leader.replicator.pending_and_commits()
     assert len(many.data) == replication.KEEPS_UP + 1, "it lacks many"

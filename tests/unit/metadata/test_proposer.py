@@ -32,8 +32,13 @@ class Leader:
         self.metadata = MetadataState()
         clocks = ClockAgreement((), 10_000, lambda: 0.0, lambda: self.wall_ms, lambda *sent: None)
         self.links: dict[int, Any] = {}
+        self.fed: list[int] = []  # learners; 0: all
         group: Any = SimpleNamespace(
-            is_ready=True, leader_id=1, propose=self._propose, applied_index=1
+            is_ready=True,
+            leader_id=1,
+            propose=self._propose,
+            applied_index=1,
+            feed=self.fed.append,
         )
         self.group = group
         founding: Any = SimpleNamespace(commands=list, settings=dict.fromkeys(SETTINGS, 1000))
@@ -107,6 +112,23 @@ async def test_a_node_that_was_given_up_does_not_join_by_telling_its_addresses()
     assert not await said(5, addresses_only=True)
     assert not await said(6, addresses_only=False), "a new one asks to join"
     assert len(leader.stamps) == 2
+
+
+async def test_all_learners_hear_at_once_of_topics_and_replicas():
+    """Others hear of another node's command with the next heartbeat."""
+    leader = Leader()
+    commands = (
+        mpb.MetadataCommand(create_topic=mpb.CreateTopic(name="t")),
+        mpb.MetadataCommand(add_partitions=mpb.AddPartitions(name="t")),
+        mpb.MetadataCommand(set_replicas=mpb.SetReplicas(group_id=3)),
+        mpb.MetadataCommand(set_topic_replicas=mpb.SetTopicReplicas(name="t")),
+        mpb.MetadataCommand(lease_name=mpb.LeaseName(name="n")),
+        mpb.MetadataCommand(),
+    )
+    for command in commands:
+        await leader.proposer.propose_here(command.SerializeToString())
+        await leader.proposer.propose_here(command.SerializeToString(), asker=4)
+    assert leader.fed == [0] * 8 + [4, 4]
 
 
 CREATE = mpb.MetadataCommand(create_topic=mpb.CreateTopic(name="t"))
