@@ -223,6 +223,8 @@ class Replicator:
         overtakes them and says that the leader lives.
         """
         out = []
+        self._notified_commit = max(self._notified_commit, self.commit_index)
+        self._asking.clear()
         for peer in self.reachable():
             progress = self.peers[peer]
             progress.probe_sent = progress.is_fed = False  # a lost probe is sent again

@@ -194,6 +194,10 @@ def test_commit_news_goes_out_once_and_only_to_who_keeps_up(leader: Leader) -> N
     ((peer, message),) = leader.replicator.pending_and_commits()
     assert (peer, message.prev_index, message.commit, message.data) == (2, 6, 5, ())
     assert leader.replicator.pending_and_commits() == []
+    leader.replicator.commit_index = 6
+    leader.replicator.feed(2)
+    assert [one.commit for one in leader.beat()] == [6], "a heartbeat has the news, too"
+    assert leader.replicator.pending_and_commits() == []
 
 
 def test_groups_share_what_may_be_on_its_way_to_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
