@@ -38,7 +38,7 @@ func consumerOf(t *testing.T, b *broker, options ...func(*ConsumerConfig)) *Cons
 // readValues polls until so many records are there.
 func readValues(t *testing.T, c *Consumer, count int) map[int32][]string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	values := map[int32][]string{}
 	next := map[TopicPartition]int64{}
@@ -222,28 +222,31 @@ func TestADamagedBatchIsNeverSkipped(t *testing.T) {
 func TestAFullBufferWaitsAndGivesUp(t *testing.T) {
 	b := startBroker(t, 1)
 	b.stuck = true
-	p := producerOf(t, b, func(c *ProducerConfig) {
-		c.BufferMemory, c.BatchSize, c.MaxBlock = 10_000, 5000, 50*time.Millisecond
-	})
-	send := func(ctx context.Context) (err error) {
+	fill := func(ctx context.Context, maxBlock time.Duration) (*Producer, error) {
+		p := producerOf(t, b, func(c *ProducerConfig) {
+			c.BufferMemory, c.BatchSize, c.MaxBlock = 10_000, 5000, maxBlock
+		})
+		// Before the first Send, which would wait for it no longer than MaxBlock.
+		err := p.cluster.requireTopic(t.Context(), "t", time.Minute)
 		for err == nil {
 			_, err = p.Send(ctx, Message{Topic: "t", Value: make([]byte, 1000)})
 		}
-		return err
+		return p, err
 	}
-	if err := send(t.Context()); !errors.Is(err, ErrBufferFull) {
+	if _, err := fill(t.Context(), 50*time.Millisecond); !errors.Is(err, ErrBufferFull) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := send(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	p, err := fill(ctx, time.Hour)
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	if err := p.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	// Closed before an acknowledgement: the outcome of sent batches is unknown, and reported as such.
-	err := p.Close(ctx)
+	err = p.Close(ctx)
 	var e *Error
 	if !errors.As(err, &e) || e.Kind != ErrUndelivered || e.Count == 0 {
 		t.Errorf("%+v", err)

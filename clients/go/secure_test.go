@@ -151,13 +151,10 @@ func startSecured(t *testing.T, dir string, clients, nodes *authority, wanted st
 	return s
 }
 
-func send(t *testing.T, s *secured, security SecurityConfig) error {
+func send(t *testing.T, s *secured, security SecurityConfig, options ...func(*ProducerConfig)) error {
 	t.Helper()
-	producer, err := NewProducer(s.address, func(c *ProducerConfig) {
-		c.Security = security
-		c.RequestTimeout, c.DeliveryTimeout = 700*ms, 800*ms
-		c.MaxBlock, c.Linger = 800*ms, 0
-	})
+	options = append(options, func(c *ProducerConfig) { c.Security, c.Linger = security, 0 })
+	producer, err := NewProducer(s.address, options...)
 	if err != nil {
 		return err
 	}
@@ -176,6 +173,7 @@ func TestTLSAndWhoTheClientIs(t *testing.T) {
 	foreign, foreignKey := strangers.issue(t, dir, "foreign", time.Now().Add(time.Hour))
 	over, overKey := clients.issue(t, dir, "over", time.Now().Add(-time.Hour))
 	s := startSecured(t, dir, clients, nodes, "")
+	brief := func(c *ProducerConfig) { c.RequestTimeout, c.MaxBlock = 700*ms, 800*ms } // of those in vain
 	for name, bad := range map[string]SecurityConfig{
 		"in the clear":          {},
 		"no certificate":        {TLSCAFile: ca},
@@ -184,7 +182,7 @@ func TestTLSAndWhoTheClientIs(t *testing.T) {
 		"another node":          {TLSCAFile: other, TLSCertFile: certificate, TLSKeyFile: key},
 		"the system's CAs":      {TLS: true, TLSCertFile: certificate, TLSKeyFile: key},
 	} {
-		if err := send(t, s, bad); err == nil {
+		if err := send(t, s, bad, brief); err == nil {
 			t.Error(name, "is served")
 		}
 	}
@@ -212,7 +210,6 @@ func TestTokensAreReadAgain(t *testing.T) {
 	}
 	admin := must[*Admin](t)(NewAdmin(s.address, func(c *AdminConfig) {
 		c.Security = SecurityConfig{TLSCAFile: ca, TokenFile: token}
-		c.RequestTimeout = time.Second
 	}))
 	defer admin.Close()
 	if _, err := admin.DescribeTopics(t.Context(), "t"); err == nil {
