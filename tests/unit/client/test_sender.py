@@ -320,7 +320,7 @@ def test_not_leader_leads_to_the_node_named(nodes: list[Node]) -> None:
 
 
 def test_no_answer_at_all_breaks_the_stream_and_sends_again(node: Node) -> None:
-    with producer(node, request_timeout_ms=200) as client:
+    with producer(node, request_timeout_ms=1500) as client:
         (future,) = send(client, b"0")
         first = node.one()
         again = node.one()
@@ -335,15 +335,16 @@ def test_a_new_producer_id_at_ninety_percent_after_draining(node: Node) -> None:
     with producer(node) as client:
         (old,) = send(client, b"0")
         arrived = node.one()
-        while len(node.script.leases) < 2:  # the tick leases the next id
+        leased = client.producer_id
+        while client.producer_id == leased:  # the tick leases the next id
             threading.Event().wait(0.01)
         (new,) = send(client, b"1")
         assert node.arrived.empty(), "it waits for what is in flight under the old id"
         arrived.answer(V.VERDICT_APPENDED, base_offset=0)
         following = node.one()
         following.answer(V.VERDICT_APPENDED, base_offset=1)
-        assert arrived.identity == (101, 0, 0)
-        assert (following.identity[0] > 101, following.identity[2]) == (True, 0)
+        assert arrived.identity[1:] == following.identity[1:] == (0, 0)
+        assert following.identity[0] > arrived.identity[0]
         assert old.result(WAIT).producer_id != new.result(WAIT).producer_id
 
 
@@ -383,12 +384,12 @@ def test_fenced_fails_everything_pending_and_all_that_follows(node: Node) -> Non
 
 
 # A refusal must arrive before the call's time is up, on a busy machine too.
-@pytest.mark.parametrize(("how", "timeout_ms"), [("refused", 2000), ("timed out", 500)])
+@pytest.mark.parametrize(("how", "timeout_ms"), [("refused", 60_000), ("timed out", 2000)])
 def test_nothing_is_stored_behind_a_gap_in_the_applications_sequences(
     node: Node, how: str, timeout_ms: int
 ) -> None:
     """A mirror would lose the failed records unseen: the target's position is behind them."""
-    client = producer(node, request_timeout_ms=150, delivery_timeout_ms=timeout_ms)
+    client = producer(node, request_timeout_ms=timeout_ms // 2, delivery_timeout_ms=timeout_ms)
     futures = [client.send_batch("t", 0, [b"%d" % n], sequences=[10 + n]) for n in range(3)]
     arrived = node.next(3)
     if how == "refused":
@@ -422,7 +423,7 @@ def test_a_name_is_leased_once_however_many_attempts_it_takes(node: Node) -> Non
 
 
 def test_a_name_taken_over_is_not_taken_back_at_renewal(node: Node) -> None:
-    node.script.lifetime_ms = 400
+    node.script.lifetime_ms = 2000  # all before its renewal is done by then
     client = producer(node, producer_name="n")
     (future,) = send(client, b"0")
     node.one().answer(V.VERDICT_APPENDED, base_offset=0)
@@ -441,7 +442,7 @@ def test_a_name_taken_over_is_not_taken_back_at_renewal(node: Node) -> None:
 
 
 def test_time_is_up_for_a_batch_that_holds_the_chain(node: Node) -> None:
-    with producer(node, request_timeout_ms=150, delivery_timeout_ms=400, retries=1000) as client:
+    with producer(node, request_timeout_ms=150, delivery_timeout_ms=2000, retries=1000) as client:
         (future,) = send(client, b"0")
         error = future.exception(WAIT)
         assert isinstance(error, DeliveryTimeoutError)
