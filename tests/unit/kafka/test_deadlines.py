@@ -59,7 +59,7 @@ from tests.unit.small_node import Node
 
 NOBODY: Any = None
 NAMES = ["a", "b", "c"]
-TIMEOUT_MS = 100
+TIMEOUT_MS = 400  # a busy machine begins the first wait within it
 # The clients repeat a request after each of them, but not a change after OTHERS: it may be made.
 ERRORS = {
     METADATA: Error.LEADER_NOT_AVAILABLE,

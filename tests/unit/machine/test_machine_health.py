@@ -183,6 +183,7 @@ def test_a_process_that_does_not_answer_is_not_ready(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health.ask_all, "__defaults__", (0.1,))
+    machine.addresses.clear()  # the answers of the others may take longer
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         machine.addresses[201] = f"127.0.0.1:{port}"
