@@ -57,9 +57,8 @@ def pid(cluster: LocalCluster) -> int:
 
 
 def test_the_first_page_tells_health_nodes_and_events(person: Person) -> None:
-    page = person.get("/")
-    assert (page.status, "The cluster is healthy." in page.text) == (200, True)
-    assert "leads partition=orders-0" in page.text
+    page = person.until("The cluster is healthy.", "/")
+    assert (page.status, "leads partition=orders-0" in page.text) == (200, True)
     assert "The same in a terminal: oncelog cluster health" in page.text
 
 
