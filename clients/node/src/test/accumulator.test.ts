@@ -37,22 +37,22 @@ test("a batch that waits for a leader attracts no records without a key", () => 
 });
 
 test("a record is given its own time, not what is left of an old batch's", () => {
-  const queued = accumulator({ deliveryTimeoutMs: 1000 });
+  const queued = accumulator({ deliveryTimeoutMs: 1_000_000 });
   const old = queued.append(addition(T0, false));
-  queued.expire(performance.now() + 200);
+  queued.expire(performance.now() + 200_000);
   assert.equal(queued.append(addition(T0, false))?.batch, old?.batch);
-  queued.expire(performance.now() + 300);
+  queued.expire(performance.now() + 300_000);
   assert.notEqual(queued.append(addition(T0, false))?.batch, old?.batch);
 });
 
 test("time in which the process stood still does not count", () => {
-  const queued = accumulator({ deliveryTimeoutMs: 1000 });
+  const queued = accumulator({ deliveryTimeoutMs: 1_000_000 });
   queued.append(addition(T0, false));
-  const later = performance.now() + 5000;
-  queued.putOff(4900, later);
+  const later = performance.now() + 5_000_000;
+  queued.putOff(4_900_000, later);
   assert.equal(queued.expire(later).length, 0);
-  queued.putOff(60_000, later);
-  assert.equal(queued.expire(later + 1000).length, 1, "but for its whole time from then on");
+  queued.putOff(60_000_000, later);
+  assert.equal(queued.expire(later + 1_000_000).length, 1, "but for its whole time from then on");
 });
 
 test("messages without a key leave a full batch, also while the sender takes nothing", () => {

@@ -48,22 +48,22 @@ class AccumulatorTest {
 
   @Test
   void aRecordIsGivenItsOwnTimeAndNotWhatIsLeftOfAnOldBatchs() {
-    Accumulator all = accumulator(Duration.ofSeconds(1));
+    Accumulator all = accumulator(Duration.ofSeconds(1000));
     BatchDelivery old = add(all, T0);
-    all.expire(Times.now() + Times.SECOND / 5);
+    all.expire(Times.now() + 200 * Times.SECOND);
     assertSame(old, add(all, T0));
-    all.expire(Times.now() + Times.SECOND / 3);
+    all.expire(Times.now() + 300 * Times.SECOND);
     assertNotSame(old, add(all, T0));
   }
 
   @Test
   void timeInWhichTheProcessStoodStillDoesNotCount() {
-    Accumulator all = accumulator(Duration.ofSeconds(1));
+    Accumulator all = accumulator(Duration.ofSeconds(1000));
     add(all, T0);
-    long later = Times.now() + 5 * Times.SECOND;
-    all.putOff(5 * Times.SECOND - Times.SECOND / 10, later);
+    long later = Times.now() + 5000 * Times.SECOND;
+    all.putOff(4900 * Times.SECOND, later);
     assertEquals(List.of(), all.expire(later));
-    all.putOff(60 * Times.SECOND, later);
-    assertEquals(1, all.expire(later + Times.SECOND).size(), "but for its whole time from then on");
+    all.putOff(60_000 * Times.SECOND, later);
+    assertEquals(1, all.expire(later + 1000 * Times.SECOND).size(), "but for its whole time from then on");
   }
 }
