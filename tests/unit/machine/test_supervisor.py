@@ -139,8 +139,10 @@ def test_a_look_without_a_thread_is_not_the_last(monkeypatch: pytest.MonkeyPatch
 
 
 # A machine with watched processes: tells each process's pid, and each look's number of those alive.
+# Its clock is ahead by the seconds in a file.
 MACHINE = """
 import asyncio, sys, time
+from pathlib import Path
 from cluster.machine.hangs import Hangs
 from cluster.machine.supervisor import Supervisor, watch_hangs
 
@@ -151,10 +153,11 @@ class Told(Hangs):
         return hung
 
 async def main():
-    ports = dict(zip((1, 101), sys.argv[2:], strict=True))
-    processes = {node: f"127.0.0.1:{port}" for node, port in ports.items()}
-    supervisor = Supervisor([sys.executable, "-c", sys.argv[1], *sys.argv[2:]], [1, 101], 0.0)
-    hangs = Told(processes, time.monotonic, limit=4.0, timeout=1.2, late=2.5)
+    program, ahead, *ports = sys.argv[1:]
+    processes = {node: f"127.0.0.1:{port}" for node, port in zip((1, 101), ports, strict=True)}
+    supervisor = Supervisor([sys.executable, "-c", program, *ports], [1, 101], 0.0)
+    clock = lambda: time.monotonic() + float(Path(ahead).read_text())
+    hangs = Told(processes, clock, limit=500.0, timeout=1.2, late=300.0)
     watch = asyncio.create_task(watch_hangs(supervisor, hangs, 0.05))
     await supervisor.run()
 
@@ -180,10 +183,11 @@ while True:
 class Watched:
     """A machine as a process group of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, ahead: Path) -> None:
         self.pid = process.pid
         self.pids: dict[int, int] = {}
         self._process = process
+        self._ahead = ahead
 
     async def tells(self) -> list[str]:
         """Returns the next line in words; one of a start is kept in `pids`."""
@@ -202,33 +206,37 @@ class Watched:
     def all(self, number: signal.Signals) -> None:
         os.killpg(self.pid, number)
 
+    def pass_time(self, seconds: float) -> None:
+        passed = self._ahead.with_suffix(".next")
+        passed.write_text(str(float(self._ahead.read_text()) + seconds))
+        passed.replace(self._ahead)
+
 
 @asynccontextmanager
-async def watched() -> AsyncIterator[Watched]:
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    ahead = tmp_path / "ahead"
+    ahead.write_text("0")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", MACHINE, WATCHED, *map(str, free_ports(2))),
+        *(sys.executable, "-c", MACHINE, WATCHED, str(ahead), *map(str, free_ports(2))),
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        yield Watched(process)
+        yield Watched(process, ahead)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
-async def test_a_stopped_process_is_ended_and_a_stopped_machine_ends_none() -> None:
-    """It stands still for longer than the limit, and has found one process silent before.
-
-    The limits are of real time, which is what the test takes.
-    """
-    async with asyncio.timeout(120), watched() as machine:
+async def test_a_stopped_process_is_ended_and_a_stopped_machine_ends_none(tmp_path: Path) -> None:
+    """It stands still for longer than the limit, and has found one process silent before."""
+    async with asyncio.timeout(120), watched(tmp_path) as machine:
         await machine.looks(alive=2, times=2)
         before = dict(machine.pids)
         os.kill(before[1], signal.SIGSTOP)
         await machine.looks(alive=1)
         machine.all(signal.SIGSTOP)
-        await asyncio.sleep(4.1)
+        machine.pass_time(600)
         os.kill(machine.pid, signal.SIGCONT)
         await machine.looks(alive=2)  # the look that was late counts against nobody
         machine.all(signal.SIGCONT)
@@ -236,7 +244,9 @@ async def test_a_stopped_process_is_ended_and_a_stopped_machine_ends_none() -> N
         assert machine.pids == before
         os.kill(before[1], signal.SIGSTOP)
         while machine.pids == before:
-            await machine.tells()
+            # Half the limit after each look that found the other one alive.
+            if await machine.tells() == ["look", "1"]:
+                machine.pass_time(250)
         assert machine.pids[0] == before[0]
         with pytest.raises(ProcessLookupError):
             os.kill(before[1], 0)
